@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 #: True if `keras` is tf_keras.
@@ -36,8 +37,11 @@ def _wrong_backend(backend: str) -> ImportError:
     )
 
 
-#: The Keras module, with `layers`, `optimizers`, `saving` and so on.
-keras: Any = _load()
+if TYPE_CHECKING:
+    import keras as keras  # so that editors know the layers' and optimizers' methods
+else:
+    #: The Keras module, with `layers`, `optimizers`, `saving` and so on.
+    keras = _load()
 
 
 def check() -> None:
@@ -50,19 +54,19 @@ def check() -> None:
         raise _wrong_backend(keras.backend.backend())
 
 
-def global_policy() -> Any:
+def global_policy() -> keras.DTypePolicy:
     """Returns the dtype policy of layers that do not set their own."""
     if LEGACY:
         return keras.mixed_precision.global_policy()
     return keras.config.dtype_policy()
 
 
-def is_symbolic(value: Any) -> bool:
+def is_symbolic(value: object) -> bool:
     """Returns whether a value is a placeholder of Keras 3's shape inference."""
     return not LEGACY and isinstance(value, keras.KerasTensor)
 
 
-def only_builds(ids: Any) -> bool:
+def only_builds(ids: tf.Tensor | tf.SparseTensor | tf.RaggedTensor) -> bool:
     """Returns whether `ids` are the float placeholders with which Keras builds a model.
 
     Keras calls a subclassed model on float placeholders when it loads or builds the model. It
@@ -89,6 +93,6 @@ def is_building() -> bool:
     return graph is not None
 
 
-def dtype_name(dtype: Any) -> str:
+def dtype_name(dtype: tf.DType | np.dtype[Any] | type | str) -> str:
     """Returns the name of a TensorFlow, numpy or Keras dtype, such as "int64"."""
     return dtype if isinstance(dtype, str) else str(getattr(dtype, "name", dtype))

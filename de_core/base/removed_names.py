@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import NoReturn
 
 
-def removed_names(module: str, **replacements: str) -> Callable[[str], Any]:
+def removed_names(module: str, **replacements: str) -> Callable[[str], NoReturn]:
     """Returns a `__getattr__` for a module. Its error for a removed name tells the replacement.
 
     Args:
@@ -19,7 +19,7 @@ def removed_names(module: str, **replacements: str) -> Callable[[str], Any]:
     AttributeError: module 'shop' has no attribute 'fax': send a letter
     """
 
-    def get(name: str) -> Any:
+    def get(name: str) -> NoReturn:
         raise missing(f"module {module!r}", name, replacements)
 
     return get

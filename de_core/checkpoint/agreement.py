@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TypeVar
 
 import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.tables.router import Router
 from de_core.tables.sharded import ShardedTable
+
+_T = TypeVar("_T")
 
 
 def common_router(tables: Iterable[ShardedTable]) -> Router:
@@ -33,7 +35,7 @@ def common_router(tables: Iterable[ShardedTable]) -> Router:
     return tables[0].router
 
 
-def from_first_worker(router: Router, value: Any) -> Any:
+def from_first_worker(router: Router, value: _T) -> _T:
     """Returns the first worker's value.
 
     Args:
@@ -43,7 +45,7 @@ def from_first_worker(router: Router, value: Any) -> Any:
     return json.loads(router.texts(json.dumps(value))[0]) if router.is_spread else value
 
 
-def from_all_workers(router: Router, work: Callable[[], Any]) -> list[Any]:
+def from_all_workers(router: Router, work: Callable[[], _T]) -> list[_T]:
     """Runs a function on each worker, and returns the results in the order of the workers.
 
     Args:
@@ -57,7 +59,7 @@ def from_all_workers(router: Router, work: Callable[[], Any]) -> list[Any]:
         return [work()]
     failure: Exception | None = None
     try:
-        mine = {"result": work()}
+        mine: dict[str, _T | str] = {"result": work()}
     except Exception as error:
         failure, mine = error, {"error": f"{type(error).__name__}: {error}"}
     everyones = [json.loads(text) for text in router.texts(json.dumps(mine))]

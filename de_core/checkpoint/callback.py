@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import tensorflow as tf
 
@@ -39,7 +40,7 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
         self,
         directory: str | os.PathLike[str],
         *,
-        save_freq: str | int = "epoch",
+        save_freq: Literal["epoch"] | int = "epoch",
         restore: bool = True,
         **options: Any,
     ) -> None:
@@ -70,7 +71,7 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
             )
         return self._manager
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
         """Creates the manager and restores the newest checkpoint."""
         del logs
         if self._manager is None:
@@ -84,20 +85,20 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
         if self._restore:
             self._manager.restore()
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         """Saves after every `save_freq` batches."""
         del batch, logs
         self._batches += 1
         if self._save_freq != "epoch" and self._batches % int(self._save_freq) == 0:
             self.manager.save()
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Saves if `save_freq` is "epoch"."""
         del epoch, logs
         if self._save_freq == "epoch":
             self.manager.save()
 
-    def on_train_end(self, logs: Any = None) -> None:
+    def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:
         """Waits for compaction in the background."""
         del logs
         self.manager.wait()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.types import Target, TensorLike
 from de_core.checkpoint.targets import tables_of
 from de_core.tables.keys_and_values import converted
 
 
-def erase(model: Any, ids: Any) -> dict[str, int]:
+def erase(model: Target, ids: TensorLike | Mapping[str, TensorLike]) -> dict[str, int]:
     """Removes the rows of ids from all tables of a model, with their optimizer slots.
 
     Call it between steps: a later step that looks an id up may insert a new row. Files that were

@@ -48,7 +48,7 @@ class FileSystem:
         append_to_file: bool = False,
         buffer_size: int = 4194304,
         name: str | None = None,
-    ) -> Any:
+    ) -> tf.Operation | None:
         """Writes each shard of the table to a snapshot file, with values and optimizer slots.
 
         A new file replaces an old one only when it is complete. A failed save keeps the old file.

@@ -12,6 +12,7 @@ import tensorflow as tf
 from de_core.base import paths
 from de_core.base.checks import received
 from de_core.base.ops import library
+from de_core.base.types import Target
 from de_core.checkpoint import reference
 from de_core.checkpoint.directory import Directory
 from de_core.checkpoint.plan import Plan, following
@@ -63,7 +64,7 @@ class Manager:
 
     def __init__(
         self,
-        target: Any,
+        target: Target,
         directory: str | os.PathLike[str],
         *,
         max_to_keep: int | None = 5,
@@ -89,7 +90,9 @@ class Manager:
                 f"`name` must be valid in a file name, without a slash. {received(name=name)}"
             )
         is_checkpoint = isinstance(target, tf.train.Checkpoint)
-        self._checkpoint = target if is_checkpoint else tf.train.Checkpoint(target=target)
+        self._checkpoint: tf.train.Checkpoint = (
+            target if is_checkpoint else tf.train.Checkpoint(target=target)
+        )
         self._files = Directory(folder, name)
         self._max_to_keep = max_to_keep
         self._compact_after = compact_after

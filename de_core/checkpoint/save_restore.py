@@ -14,11 +14,12 @@ import tensorflow as tf
 
 from de_core.base import directory_lock, paths
 from de_core.base.checks import received
+from de_core.base.types import Target, TensorLike
 from de_core.checkpoint import agreement, manifest, unfinished
 from de_core.checkpoint.sources import SUFFIX, tables_in
 from de_core.checkpoint.targets import tables_of
 from de_core.snapshot import table_files
-from de_core.snapshot.table_files import Reading
+from de_core.snapshot.table_files import Predicate, Reading
 from de_core.tables.keys_and_values import converted
 from de_core.tables.served_copy import file_stem
 from de_core.tables.sharded import ShardedTable
@@ -28,8 +29,8 @@ _Files: TypeAlias = dict[str, list[dict[str, Any]]]
 
 
 def save(
-    target: Any, path: str | os.PathLike[str], *, slots: bool = True, consistent: bool = False
-) -> dict[str, Any]:
+    target: Target, path: str | os.PathLike[str], *, slots: bool = True, consistent: bool = False
+) -> dict[str, list[dict[str, Any]]]:
     """Writes the tables of a target into a directory. Training may continue meanwhile.
 
     A checkpoint in the directory is replaced atomically: a failed or killed save leaves it whole.
@@ -138,12 +139,12 @@ def _give_up(folder: str, tag: str, own: _Files, is_first: bool, error: BaseExce
 
 
 def restore(
-    target: Any,
+    target: Target,
     path: str | os.PathLike[str],
     *,
     merge: bool = False,
     slots: bool = True,
-    only: Any = None,
+    only: TensorLike | Predicate | None = None,
     convert: bool = False,
 ) -> dict[str, int]:
     """Reads tables from a checkpoint. The tables may now have another number of devices.

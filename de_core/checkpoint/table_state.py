@@ -100,7 +100,7 @@ class TableState(tf.Module):
         device = tf.zeros([]).device if self.table.router.is_spread else None
         return {reference.KEY: WhenUsed(self.write, device)}
 
-    def restore(self, restored: tf.Tensor) -> Any:
+    def restore(self, restored: tf.Tensor) -> tf.Operation | None:
         """Restores the rows from a checkpoint's entry.
 
         Args:
@@ -119,17 +119,18 @@ class TableState(tf.Module):
             reading = table_files.Reading(mapped=prefix.saved_model_is_being_built())
             return table_files.restore(self.table, paths, reading)
         if restored.shape.rank != 2:
-            return weights_file.restore(self.table, tf.unstack(restored))
+            weights_file.restore(self.table, tf.unstack(restored))
+            return None
         active = plan.current()
         paths = reference.resolved(restored.numpy(), self._restoring_from)
         table_files.restore(self.table, paths, active.reading)
         active.restored[self.table] = restored
         return None
 
-    def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]) -> Any:
+    def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]) -> tf.Operation | None:
         return self.restore(restored_tensors[reference.KEY])
 
-    def _restore_contents_in_a_graph(self, restored: tf.Tensor) -> Any:
+    def _restore_contents_in_a_graph(self, restored: tf.Tensor) -> tf.Operation:
         folder = self._lasting_folder()
         numbers = tf.strings.as_string(tf.range(tf.size(restored)))
         paths = tf.strings.join([folder + "/restore_", numbers])

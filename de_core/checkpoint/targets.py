@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.types import Target
 from de_core.checkpoint.table_state import TableState
 from de_core.tables.sharded import ShardedTable
 
 
-def tables_of(target: Any) -> dict[str, ShardedTable]:
+def tables_of(target: Target) -> dict[str, ShardedTable]:
     """Returns the tables of a target by name.
 
     Args:
@@ -39,7 +39,7 @@ def tables_of(target: Any) -> dict[str, ShardedTable]:
     return found
 
 
-def _named(target: Any) -> Iterator[tuple[str, ShardedTable]]:
+def _named(target: Target) -> Iterator[tuple[str, ShardedTable]]:
     state = getattr(target, "_checkpointed", None)
     if isinstance(state, TableState):
         yield state.table.name, state.table

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -20,13 +19,13 @@ from de_core.tables.sharded import ShardedTable, living
 
 def warm_start(
     ckpt_to_initialize_from: str | os.PathLike[str],
-    vars_to_warm_start: Any = ".*",
+    vars_to_warm_start: str | Sequence[str] | Sequence[tf.Module] = ".*",
     var_name_to_prev_var_name: Mapping[str, str] | None = None,
     *,
     slots: bool = False,
     merge: bool = False,
     convert: bool = False,
-) -> Any:
+) -> list[str] | tf.Operation:
     """Fills Variables from another run's checkpoint, by name.
 
     Args:
@@ -100,23 +99,25 @@ class WarmStartHook(tf.compat.v1.train.SessionRunHook):
     def __init__(
         self,
         ckpt_to_initialize_from: str | os.PathLike[str],
-        vars_to_warm_start: Any,
+        vars_to_warm_start: str | Sequence[str] | Sequence[tf.Module],
         var_name_to_prev_var_name: Mapping[str, str] | None = None,
     ) -> None:
         self._arguments = (ckpt_to_initialize_from, vars_to_warm_start, var_name_to_prev_var_name)
-        self._operation: Any = None
+        self._operation: list[str] | tf.Operation | None = None
 
     def begin(self) -> None:
         """Creates the ops. The session calls it."""
         self._operation = warm_start(*self._arguments)
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
+    def after_create_session(
+        self, session: tf.compat.v1.Session, coord: tf.train.Coordinator
+    ) -> None:
         """Runs the ops. The session calls it."""
         del coord
         session.run(self._operation)
 
 
-def _chosen(wanted: Any) -> dict[str, ShardedTable]:
+def _chosen(wanted: str | Sequence[str] | Sequence[tf.Module]) -> dict[str, ShardedTable]:
     if isinstance(wanted, str):
         return _matching([wanted])
     if not isinstance(wanted, Sequence):

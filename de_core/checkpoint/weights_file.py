@@ -32,7 +32,7 @@ def files(table: ShardedTable, folder: str) -> list[tf.Tensor]:
     return contents
 
 
-def restore(table: ShardedTable, contents: Any) -> Any:
+def restore(table: ShardedTable, contents: Sequence[tf.Tensor]) -> None:
     """Replaces a table's rows by the rows in snapshot files.
 
     Args:

@@ -69,7 +69,7 @@ def apply(
     trained: Sequence[tuple[tf.IndexedSlices, ShardedTable, tf.Tensor]],
     owner: tf.Tensor,
     **attributes: Any,
-) -> list[Any]:
+) -> list[tf.Operation | None]:
     """Runs one optimizer step in several tables.
 
     Args:
@@ -87,7 +87,7 @@ def apply(
         batch = summed_rows(table.keys_of(gradient), gradient.values)
         parts.append(table.router.split(*batch))
     kinds = [(values.values.dtype, id(hyper)) for values, _, hyper in trained]
-    done: dict[int, list[Any]] = collections.defaultdict(list)
+    done: dict[int, list[tf.Operation | None]] = collections.defaultdict(list)
     for (device, _), members in _by_server(tables, kinds).items():
         keys_of = [parts[number][shard][0] for number, shard in members]
         values_of = [parts[number][shard][1] for number, shard in members]

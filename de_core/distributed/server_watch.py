@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -60,7 +60,7 @@ class ServerWatch:
 
     def __init__(
         self,
-        cluster: Any,
+        cluster: tf.train.ClusterSpec | Mapping[str, Sequence[str]],
         jobs: Iterable[str] = ("ps",),
         seconds: float = 300.0,
         on_lost: Callable[[tf.errors.UnavailableError], None] | None = None,

@@ -42,7 +42,7 @@ def workers_of_the_scope() -> Workers | None:
     return _found[strategy]
 
 
-def check_spec(spec: TableSpec, creator: Any) -> None:
+def check_spec(spec: TableSpec, creator: object) -> None:
     """Raises unless a table with this spec can be divided among workers.
 
     Raises:

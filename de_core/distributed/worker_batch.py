@@ -37,7 +37,7 @@ def apply(
     trained: Sequence[tuple[tf.IndexedSlices, ShardedTable, tf.Tensor]],
     owner: tf.Tensor,
     **attributes: Any,
-) -> list[Any]:
+) -> list[tf.Operation | None]:
     """Runs one optimizer step in several tables. All workers must call it together.
 
     Args:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from de_core.base.types import DTypeLike, InputSpecs, Model, Request, Signatures, UnknownIds
 from de_core.exports import effect, served_rows, warm_up
 from de_core.exports import version as _version
+from de_core.exports.served_rows import KeepRows
 from de_core.exports.skeleton import Skeleton
 from de_core.exports.version import Version
 from de_core.snapshot import table_files
@@ -15,16 +18,16 @@ from de_core.tables.served_copy import SUFFIX
 
 
 def export(
-    model: Any,
+    model: Model,
     path: str | os.PathLike[str],
-    signatures: Any = None,
+    signatures: Signatures = None,
     version: int | None = None,
     *,
-    inputs: Any = None,
-    dtype: Any = None,
-    oov: Any = "initial",
-    keep: Any = None,
-    sample: Any = None,
+    inputs: InputSpecs = None,
+    dtype: DTypeLike | Mapping[str, DTypeLike] | None = None,
+    oov: UnknownIds | Mapping[str, UnknownIds] = "initial",
+    keep: KeepRows | Mapping[str, KeepRows] | None = None,
+    sample: Request | Sequence[Request] | None = None,
 ) -> Version:
     """Writes a model and the rows of its tables as the next version of a SavedModel.
 

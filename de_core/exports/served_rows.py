@@ -8,16 +8,19 @@ import math
 import numbers
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.ops import library
+from de_core.base.types import DTypeLike, TensorLike, UnknownIds
 from de_core.exports import unknown_ids
 from de_core.tables.policy import RESERVED_OWNER
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table import Table
+
+_T = TypeVar("_T")
 
 _STORED = ("float32", "float16", "bfloat16", "int8")
 
@@ -57,7 +60,7 @@ class KeepRows:
     min_uses: float | None = None
     max_age_seconds: float | None = None
     min_score: float | None = None
-    where: Callable[[tf.Tensor], Any] | None = None
+    where: Callable[[tf.Tensor], TensorLike] | None = None
 
     def __post_init__(self) -> None:
         bounds = {
@@ -100,7 +103,7 @@ class ServedRows:
     """
 
     dtype: str | None = None
-    oov: Any = "initial"
+    oov: UnknownIds = "initial"
     keep: KeepRows | None = None
 
     def attributes(self, table: ShardedTable, shard: Table) -> dict[str, Any]:
@@ -145,7 +148,10 @@ class ServedRows:
 
 
 def of_tables(
-    names: Mapping[str, ShardedTable], dtype: Any, oov: Any, keep: Any
+    names: Mapping[str, ShardedTable],
+    dtype: DTypeLike | Mapping[str, DTypeLike] | None,
+    oov: UnknownIds | Mapping[str, UnknownIds],
+    keep: KeepRows | Mapping[str, KeepRows] | None,
 ) -> dict[str, ServedRows]:
     """Returns how to store each table.
 
@@ -170,7 +176,7 @@ def of_tables(
         own = _of(keep, name, None)
         if own is not None and not isinstance(own, KeepRows):
             raise TypeError(f"`keep` must be a de.KeepRows. {received(keep=own)}")
-        policy = _of(oov, name, "initial")
+        policy: UnknownIds = _of(oov, name, "initial")
         unknown_ids.metadata(policy, table.spec)
         rows[name] = ServedRows(_dtype(dtype, name, table), policy, own)
     return rows
@@ -201,11 +207,13 @@ def total(reports: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return summed
 
 
-def _of(value: Any, name: str, default: Any) -> Any:
+def _of(value: Any, name: str, default: _T) -> _T:
     return value.get(name, default) if isinstance(value, Mapping) else value
 
 
-def _dtype(dtype: Any, name: str, table: ShardedTable) -> str | None:
+def _dtype(
+    dtype: DTypeLike | Mapping[str, DTypeLike] | None, name: str, table: ShardedTable
+) -> str | None:
     own = _of(dtype, name, None)
     if own is None:
         return None
@@ -225,7 +233,7 @@ def _dtype(dtype: Any, name: str, table: ShardedTable) -> str | None:
     return None
 
 
-def _chosen_keys(table: Table, where: Callable[[tf.Tensor], Any]) -> tf.Tensor:
+def _chosen_keys(table: Table, where: Callable[[tf.Tensor], TensorLike]) -> tf.Tensor:
     chosen = [tf.zeros([0], table.spec.key_dtype)]
     for keys, _ in table.export_batches():
         mask = tf.convert_to_tensor(where(keys))

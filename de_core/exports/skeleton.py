@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.ops import library
+from de_core.base.types import InputSpecs, Model, Signatures
 from de_core.exports.signatures import SERVING_DEFAULT, serving_functions
 from de_core.tables.served_copy import FrozenTable, deferred_writes
 from de_core.tables.sharded import ShardedTable, tables_behind
@@ -31,7 +32,7 @@ class Skeleton:
         ValueError: No signature can be made, or no signature uses a table.
     """
 
-    def __init__(self, model: Any, signatures: Any, inputs: Any) -> None:
+    def __init__(self, model: Model, signatures: Signatures, inputs: InputSpecs) -> None:
         #: The model's own signatures, concrete functions by name.
         with deferred_writes():
             self.functions = serving_functions(model, signatures, inputs)

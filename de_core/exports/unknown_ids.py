@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from de_core.base.checks import received
+from de_core.base.types import UnknownIds
 from de_core.tables.spec import TableSpec
 
 _NAMES = ("initial", "zeros", "error")
 
 
-def metadata(oov: Any, spec: TableSpec) -> list[str | bytes]:
+def metadata(oov: UnknownIds, spec: TableSpec) -> list[str | bytes]:
     """Returns `oov` as metadata of a snapshot file: alternating keys and values.
 
     Args:
@@ -53,7 +54,7 @@ def metadata(oov: Any, spec: TableSpec) -> list[str | bytes]:
     return ["oov", "row", "oov_value", row.astype(spec.value_dtype.as_numpy_dtype).tobytes()]
 
 
-def _check_fits(oov: Any, wanted: np.ndarray[Any, Any], spec: TableSpec) -> None:
+def _check_fits(oov: UnknownIds, wanted: np.ndarray[Any, Any], spec: TableSpec) -> None:
     """Raises ValueError unless the table's value dtype can hold `wanted`.
 
     Rounding to a floating-point dtype is allowed.

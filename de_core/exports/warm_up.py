@@ -8,12 +8,12 @@ these messages is `tensorflow-serving-api`, which trainers do not need.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.types import Request
 from de_core.exports.version import EXTRA
 
 FILE = f"{EXTRA}/tf_serving_warmup_requests"
@@ -25,7 +25,9 @@ _MODEL_SPEC, _INPUTS, _NAME, _SIGNATURE = 1, 2, 1, 3
 _KEY, _VALUE = 1, 2
 
 
-def requests(sample: Any, function: Any) -> list[dict[str, tf.Tensor]]:
+def requests(
+    sample: Request | Sequence[Request], function: tf.types.experimental.ConcreteFunction
+) -> list[dict[str, tf.Tensor]]:
     """Checks a sample and returns it as a list of requests to a signature.
 
     Args:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.lookup.pooling import COMBINERS, pooled_rows
 from de_core.lookup.segments import Segments
+from de_core.variable.variable import Variable
 
 _REDUCTIONS: dict[str, Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]] = {
     "min": tf.math.unsorted_segment_min,
@@ -24,7 +25,7 @@ Combiner: TypeAlias = (
 NAMES = (*COMBINERS, *_REDUCTIONS, "std")
 
 
-def checked(combiner: Any) -> Any:
+def checked(combiner: Combiner | None) -> Combiner | None:
     """Returns `combiner` after checking it.
 
     Args:
@@ -41,7 +42,9 @@ def checked(combiner: Any) -> Any:
     )
 
 
-def pool(variable: Any, segments: Segments, combiner: Any, max_norm: float | None) -> tf.Tensor:
+def pool(
+    variable: Variable, segments: Segments, combiner: Combiner, max_norm: float | None
+) -> tf.Tensor:
     """Looks up ids and pools the rows of each segment.
 
     "sum", "mean" and "sqrtn" never store all rows at once. The other combiners do.
@@ -86,7 +89,9 @@ def _deviation(rows: tf.Tensor, of_rows: tf.Tensor, count: tf.Tensor) -> tf.Tens
     return tf.sqrt(tf.math.unsorted_segment_mean(squares, of_rows, count))
 
 
-def _mapped(function: Any, rows: tf.Tensor, segments: Segments) -> tf.Tensor:
+def _mapped(
+    function: Callable[[tf.Tensor], tf.Tensor], rows: tf.Tensor, segments: Segments
+) -> tf.Tensor:
     ragged = tf.RaggedTensor.from_row_splits(rows, segments.row_splits, validate=False)
     signature = tf.TensorSpec([rows.shape[-1]], rows.dtype)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.keras import dtype_name, global_policy, is_symbolic, keras, only_builds
 from de_core.base.plain_python import plain_python
+from de_core.base.types import DTypeLike, Id, Ids, InitializerLike, RegularizerLike, Rows
 from de_core.layers import combining, masking, revival, table_arguments
 from de_core.lookup.lookup import embedding_lookup_unique
 from de_core.lookup.segments import Segments, by_last_dimension, flat_values, with_outer_dimensions
@@ -19,6 +20,9 @@ from de_core.tables import initial_rows
 from de_core.tables.keys_and_values import note_kind, placeholder_keys
 from de_core.tables.spec import KEY_DTYPES
 from de_core.variable.variable import Variable
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @keras.saving.register_keras_serializable(package="de_core")
@@ -79,18 +83,18 @@ class Embedding(keras.layers.Layer):
     def __init__(
         self,
         dim: int,
-        key_dtype: Any = tf.int64,
-        value_dtype: Any = tf.float32,
+        key_dtype: DTypeLike = tf.int64,
+        value_dtype: DTypeLike = tf.float32,
         combiner: combining.Combiner | None = None,
-        initializer: Any = "auto",
+        initializer: InitializerLike = "auto",
         devices: Sequence[str] | None = None,
         name: str | None = None,
         with_unique: bool = False,
         short_file_name: bool = False,
         *,
-        mask_key: Any = None,
+        mask_key: Id | None = None,
         max_norm: float | None = None,
-        embeddings_regularizer: Any = None,
+        embeddings_regularizer: RegularizerLike = None,
         **kwargs: Any,
     ) -> None:
         combiner = combining.checked(combiner)
@@ -143,7 +147,7 @@ class Embedding(keras.layers.Layer):
         return str(self.table.value_dtype.name)
 
     @plain_python
-    def call(self, ids: Any, mask: Any = None) -> Any:
+    def call(self, ids: Ids, mask: Rows | None = None) -> Rows:
         """Looks up ids.
 
         Args:
@@ -161,7 +165,7 @@ class Embedding(keras.layers.Layer):
             rows = with_outer_dimensions(ids, self._pool(segments), self.table.dim)
         return self._cast(rows)
 
-    def compute_mask(self, ids: Any, mask: Any = None) -> Any:
+    def compute_mask(self, ids: Ids, mask: Rows | None = None) -> Rows | None:
         """Returns the output's mask, False for padding; None with a combiner or without masks."""
         if self.combiner is not None or (mask is None and self.mask_key is None):
             return None
@@ -172,7 +176,9 @@ class Embedding(keras.layers.Layer):
         kept = tuple(input_shape) if self.combiner is None else tuple(input_shape)[:-1]
         return (*kept, self.table.dim)
 
-    def compute_output_spec(self, ids: Any, mask: Any = None) -> Any:
+    def compute_output_spec(
+        self, ids: keras.KerasTensor, mask: Rows | None = None
+    ) -> keras.KerasTensor:
         """Returns shape and dtype of the output for a symbolic input."""
         del mask
         self._check_dtype(ids)
@@ -204,7 +210,7 @@ class Embedding(keras.layers.Layer):
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Embedding:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Makes a layer with an empty table from the result of `get_config`."""
         revival.leave_to_saved_functions()
         kept = {name: config[name] for name in ("dtype",) if name in config}
@@ -216,7 +222,7 @@ class Embedding(keras.layers.Layer):
             )
         return cls(**{**restored, **kept})
 
-    def _initializer_of(self, given: Any, value_dtype: tf.DType) -> Any:
+    def _initializer_of(self, given: InitializerLike, value_dtype: tf.DType) -> InitializerLike:
         auto = isinstance(given, str) and given == "auto"
         if not auto and given is not None:
             return given
@@ -229,10 +235,10 @@ class Embedding(keras.layers.Layer):
         stored = self.table._table.spec.value_dtype
         return str(self.dtype_policy.compute_dtype if stored.is_floating else stored.name)
 
-    def _cast(self, rows: Any) -> Any:
+    def _cast(self, rows: Rows) -> Rows:
         return tf.cast(rows, self._output_dtype)
 
-    def _rows_of(self, ids: Any) -> Any:
+    def _rows_of(self, ids: Ids) -> Rows:
         """Returns a row for each id."""
         if isinstance(ids, tf.SparseTensor):
             raise ValueError(
@@ -244,32 +250,34 @@ class Embedding(keras.layers.Layer):
         return self.table._rows.lookup_scaled(ids, self.max_norm)
 
     def _pool(self, segments: Segments) -> tf.Tensor:
-        return combining.pool(self.table, segments, self.combiner, self.max_norm)
+        return combining.pool(
+            self.table, segments, cast("combining.Combiner", self.combiner), self.max_norm
+        )
 
-    def _without_padding(self, segments: Segments, ids: Any, mask: Any) -> Segments:
+    def _without_padding(self, segments: Segments, ids: Ids, mask: Rows | None) -> Segments:
         """Removes masked ids from segments that contain all of `ids`."""
         mask = self._not_padding(ids, mask)
         return segments if mask is None else segments.where(flat_values(mask))
 
-    def _not_padding(self, ids: Any, mask: Any) -> Any:
+    def _not_padding(self, ids: Ids, mask: Rows | None) -> Rows | None:
         mask = masking.checked(mask, ids)
         if self.mask_key is None:
             return mask
         return masking.not_padding(ids, self.mask_key, mask)
 
-    def _add_regularization(self, ids: Any) -> None:
+    def _add_regularization(self, ids: Ids) -> None:
         loss = self.table.regularization_loss(flat_values(ids))
         self.add_loss(tf.cast(loss, keras.backend.floatx()))  # Keras adds only equal dtypes
 
     @staticmethod
-    def _check_rank(ids: Any) -> None:
+    def _check_rank(ids: Ids) -> None:
         if tf.TensorShape(ids.shape).rank == 0:
             raise ValueError(
                 "The ids of a layer with a `combiner` must have rank 1 or more. "
                 + received(ids=ids)
             )
 
-    def _check_dtype(self, ids: Any) -> None:
+    def _check_dtype(self, ids: Ids) -> None:
         wanted = self.table.key_dtype.name
         given = dtype_name(ids.dtype)
         if given != wanted and (given, wanted) != ("int32", "int64"):
@@ -288,7 +296,7 @@ class Embedding(keras.layers.Layer):
                 f"Received: ids.dtype={given} (of type {type(ids).__name__})."
             )
 
-    def _as_keys(self, ids: Any) -> Any:
+    def _as_keys(self, ids: Ids) -> Ids:
         key_dtype = self.table._table.spec.key_dtype
         if isinstance(ids, tf.Tensor) and ids.dtype == key_dtype and not self._input_kinds:
             return ids
@@ -301,7 +309,7 @@ class Embedding(keras.layers.Layer):
         self._warn_of_padding(ids)
         return tf.cast(ids, key_dtype)
 
-    def _warn_of_padding(self, ids: Any) -> None:
+    def _warn_of_padding(self, ids: Ids) -> None:
         """Warns if ids are dense in a traced function, but ragged or sparse in the model.
 
         Keras makes such a function to export a model. The function looks up padding like any id.
@@ -316,7 +324,7 @@ class Embedding(keras.layers.Layer):
             )
 
 
-def _kind(ids: Any) -> str:
+def _kind(ids: Ids) -> str:
     """Returns "ragged", "sparse" or "dense" for a tensor or a Keras symbolic tensor."""
     for kind, tensor_class in (("ragged", tf.RaggedTensor), ("sparse", tf.SparseTensor)):
         if isinstance(ids, tensor_class) or getattr(ids, kind, False):
@@ -324,7 +332,7 @@ def _kind(ids: Any) -> str:
     return "dense"
 
 
-def _checked_norm(max_norm: Any) -> float | None:
+def _checked_norm(max_norm: float | None) -> float | None:
     """Returns `max_norm` as a float or None. Raises if `max_norm` is not a positive number."""
     if max_norm is None:
         return None

@@ -11,6 +11,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.keras import keras
 from de_core.base.plain_python import plain_python
+from de_core.base.types import DTypeLike, Ids, Rows, TensorLike
 from de_core.layers import table_arguments
 from de_core.layers.combining import Combiner
 from de_core.layers.embedding import Embedding
@@ -51,15 +52,15 @@ class FieldWiseEmbedding(Embedding):
     """
 
     nslots: int
-    slot_map_fn: Callable[[Any], Any]
+    slot_map_fn: Callable[[tf.Tensor], TensorLike]
 
     def __init__(
         self,
         dim: int,
         nslots: int,
-        slot_map_fn: Callable[[Any], Any] | None = None,
-        key_dtype: Any = tf.int64,
-        value_dtype: Any = tf.float32,
+        slot_map_fn: Callable[[tf.Tensor], TensorLike] | None = None,
+        key_dtype: DTypeLike = tf.int64,
+        value_dtype: DTypeLike = tf.float32,
         combiner: Combiner = "sum",
         *args: Any,
         **kwargs: Any,
@@ -80,7 +81,7 @@ class FieldWiseEmbedding(Embedding):
         self.slot_map_fn = slot_map_fn
 
     @plain_python
-    def call(self, ids: Any, mask: Any = None) -> Any:
+    def call(self, ids: Ids, mask: Rows | None = None) -> Rows:
         """Looks up ids and pools their rows by field.
 
         Args:
@@ -113,7 +114,7 @@ class FieldWiseEmbedding(Embedding):
             "slot_map_fn": table_arguments.serialized(self.slot_map_fn),
         }
 
-    def _by_field(self, ids: Any, examples: Segments, which: Any) -> Segments:
+    def _by_field(self, ids: Ids, examples: Segments, which: Rows | None) -> Segments:
         dense = isinstance(ids, tf.Tensor)
         wanted = ids.shape if dense else examples.ids.shape
         returned = self.slot_map_fn(ids if dense else examples.ids)

@@ -9,9 +9,10 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.keras import LEGACY, is_symbolic, keras
+from de_core.base.types import Id, Ids, Rows
 
 
-def checked_key(mask_key: Any, key_dtype: tf.DType) -> Any:
+def checked_key(mask_key: Id | None, key_dtype: tf.DType) -> int | str | None:
     """Returns the padding id as a JSON value for a layer's config: None, int or str.
 
     Args:
@@ -24,7 +25,7 @@ def checked_key(mask_key: Any, key_dtype: tf.DType) -> Any:
     """
     if mask_key is None:
         return None
-    given = mask_key.numpy() if hasattr(mask_key, "numpy") else mask_key
+    given: Any = mask_key.numpy() if hasattr(mask_key, "numpy") else mask_key
     if key_dtype == tf.string and isinstance(given, (str, bytes)):
         return tf.compat.as_str(given)
     whole = isinstance(given, numbers.Integral) and not isinstance(given, bool)
@@ -41,14 +42,14 @@ def checked_key(mask_key: Any, key_dtype: tf.DType) -> Any:
     return int(given)
 
 
-def checked(mask: Any, ids: Any) -> Any:
+def checked(mask: Rows | None, ids: Ids) -> Rows | None:
     """Returns `mask` after checking that it has the shape of `ids`.
 
     Raises:
         ValueError: `mask` has another shape.
     """
     both_dense = isinstance(mask, tf.Tensor) and isinstance(ids, tf.Tensor)
-    if both_dense and not mask.shape.is_compatible_with(ids.shape):
+    if mask is not None and both_dense and not mask.shape.is_compatible_with(ids.shape):
         raise ValueError(
             "`mask` must be a bool tensor with the shape of the ids. Received: "
             f"mask.shape={mask.shape}, ids.shape={ids.shape}."
@@ -56,7 +57,7 @@ def checked(mask: Any, ids: Any) -> Any:
     return mask
 
 
-def not_padding(ids: Any, mask_key: Any, mask: Any) -> Any:
+def not_padding(ids: Ids, mask_key: int | str, mask: Rows | None) -> Rows:
     """Returns True for each id that is not padding, a bool tensor of the shape of `ids`.
 
     Args:
@@ -77,12 +78,12 @@ if not LEGACY:
     class _NotEqual(keras.Operation):
         """Compares ids with one id. Accepts strings and Keras symbolic tensors."""
 
-        def __init__(self, key: Any) -> None:
+        def __init__(self, key: int | str) -> None:
             super().__init__()
             self._key = key
 
-        def call(self, ids: Any) -> tf.Tensor:
+        def call(self, ids: Ids) -> tf.Tensor:
             return tf.not_equal(ids, tf.cast(self._key, ids.dtype))
 
-        def compute_output_spec(self, ids: Any) -> Any:
+        def compute_output_spec(self, ids: keras.KerasTensor) -> keras.KerasTensor:
             return keras.KerasTensor(ids.shape, dtype="bool")

@@ -10,6 +10,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.keras import keras
 from de_core.base.plain_python import plain_python
+from de_core.base.types import DTypeLike, Ids, Rows
 from de_core.layers.combining import Combiner
 from de_core.layers.embedding import Embedding
 from de_core.lookup.segments import by_first_dimension, by_last_dimension
@@ -46,8 +47,8 @@ class SquashedEmbedding(Embedding):
     def __init__(
         self,
         dim: int,
-        key_dtype: Any = tf.int64,
-        value_dtype: Any = tf.float32,
+        key_dtype: DTypeLike = tf.int64,
+        value_dtype: DTypeLike = tf.float32,
         combiner: Combiner = "sum",
         *args: Any,
         **kwargs: Any,
@@ -57,7 +58,7 @@ class SquashedEmbedding(Embedding):
         super().__init__(dim, key_dtype, value_dtype, combiner, *args, **kwargs)
 
     @plain_python
-    def call(self, ids: Any, mask: Any = None) -> Any:
+    def call(self, ids: Ids, mask: Rows | None = None) -> Rows:
         """Looks up ids and pools their rows.
 
         Args:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
+from de_core.base.types import Rows, TensorLike
 from de_core.tables import keys_and_values
 from de_core.variable.trainable_wrapper import TrainableWrapper
 from de_core.variable.variable import Variable
@@ -15,8 +17,8 @@ from de_core.variable.variable import Variable
 
 @plain_python
 def embedding_lookup(
-    params: Variable,
-    ids: Any,
+    params: Variable | Sequence[Variable],
+    ids: TensorLike | tf.RaggedTensor,
     partition_strategy: str | None = None,
     name: str | None = None,
     validate_indices: bool | None = None,
@@ -66,8 +68,8 @@ def embedding_lookup(
 
 @plain_python
 def embedding_lookup_unique(
-    params: Variable,
-    ids: Any,
+    params: Variable | Sequence[Variable],
+    ids: TensorLike | tf.RaggedTensor,
     partition_strategy: str | None = None,
     name: str | None = None,
     validate_indices: bool | None = None,
@@ -110,7 +112,9 @@ def embedding_lookup_unique(
     return (rows, TrainableWrapper(variable, ids, max_norm)) if return_trainable else rows
 
 
-def _unique_rows(variable: Variable, ids: Any, max_norm: float | None) -> Any:
+def _unique_rows(
+    variable: Variable, ids: TensorLike | tf.RaggedTensor, max_norm: float | None
+) -> Rows:
     if isinstance(ids, tf.RaggedTensor):
         keys_and_values.note_kind("ragged", variable._table)
         return ids.with_flat_values(_unique_rows(variable, ids.flat_values, max_norm))
@@ -121,7 +125,7 @@ def _unique_rows(variable: Variable, ids: Any, max_norm: float | None) -> Any:
     return tf.ensure_shape(tf.reshape(rows, shape), ids.shape.concatenate([variable.dim]))
 
 
-def one_variable(params: Any) -> Variable:
+def one_variable(params: Variable | Sequence[Variable]) -> Variable:
     """Returns the Variable to look up.
 
     Args:

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.plain_python import plain_python
+from de_core.base.types import TensorLike
 from de_core.distributed.request_groups import request_groups
 from de_core.lookup.lookup import embedding_lookup, one_variable
 from de_core.tables import keys_and_values
@@ -16,7 +17,7 @@ from de_core.variable.variable import Variable
 
 @plain_python
 def embedding_lookup_many(
-    params: Sequence[Variable], ids: Sequence[Any], name: str | None = None
+    params: Sequence[Variable], ids: Sequence[TensorLike], name: str | None = None
 ) -> list[tf.Tensor]:
     """Returns the rows of several features. Gradients flow to the rows.
 

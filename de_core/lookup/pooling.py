@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import tensorflow as tf
 
@@ -11,6 +11,7 @@ from de_core.base.ops import library
 from de_core.lookup.segments import segment_ids
 from de_core.tables import keys_and_values
 from de_core.tables.table import Table
+from de_core.variable.variable import Variable
 
 #: How rows r with weights w are pooled. "sum": sum(w * r). "mean": sum(w * r) / sum(w).
 #: "sqrtn": sum(w * r) / sqrt(sum(w^2)).
@@ -34,7 +35,7 @@ def checked_combiner(combiner: Combiner | None) -> Combiner:
 
 
 def pooled_rows(
-    variable: Any,
+    variable: Variable,
     ids: tf.Tensor,
     row_splits: tf.Tensor,
     *,
@@ -91,7 +92,7 @@ def pooled_rows(
 
 
 def _sums(
-    variable: Any,
+    variable: Variable,
     ids: tf.Tensor,
     row_splits: tf.Tensor,
     weights: tf.Tensor | None,
@@ -101,7 +102,9 @@ def _sums(
     anchors = variable._rows.anchors()
     variable._rows.collect_penalty(ids)
 
-    def of_table(shard: Table, part: tf.Tensor, splits: tf.Tensor, factors: Any) -> tf.Tensor:
+    def of_table(
+        shard: Table, part: tf.Tensor, splits: tf.Tensor, factors: tf.Tensor | None
+    ) -> tf.Tensor:
         return shard.run(
             library.de_table_pool,
             part,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import tensorflow as tf
 
 from de_core.base.ops import library
+from de_core.base.types import Ids, Rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ def segment_ids(row_splits: tf.Tensor) -> tf.Tensor:
     return tf.RaggedTensor.from_row_splits(places, row_splits, validate=False).value_rowids()
 
 
-def by_first_dimension(ids: Any, weights: Any = None) -> Segments:
+def by_first_dimension(ids: Ids, weights: Rows | tf.SparseTensor | None = None) -> Segments:
     """Makes segment i from all ids in ids[i, ...].
 
     Args:
@@ -77,7 +77,7 @@ def by_first_dimension(ids: Any, weights: Any = None) -> Segments:
     return _of_dense(ids, weights, tf.shape(ids, tf.int64)[:1])
 
 
-def by_last_dimension(ids: Any, weights: Any = None) -> Segments:
+def by_last_dimension(ids: Ids, weights: Rows | tf.SparseTensor | None = None) -> Segments:
     """Makes one segment from each innermost row, ids[..., :].
 
     Args:
@@ -96,7 +96,7 @@ def by_last_dimension(ids: Any, weights: Any = None) -> Segments:
     return _of_dense(ids, weights, tf.shape(ids, tf.int64)[:-1])
 
 
-def with_outer_dimensions(ids: Any, rows: tf.Tensor, dim: int) -> Any:
+def with_outer_dimensions(ids: Ids, rows: tf.Tensor, dim: int) -> Rows:
     """Reshapes pooled rows of the segments of `by_last_dimension` to ids.shape[:-1] + [dim].
 
     Args:
@@ -119,24 +119,24 @@ def with_outer_dimensions(ids: Any, rows: tf.Tensor, dim: int) -> Any:
     return tf.ensure_shape(tf.reshape(rows, tf.concat([shape, [dim]], 0)), static)
 
 
-def flat_values(ids: Any) -> tf.Tensor:
+def flat_values(ids: Ids) -> tf.Tensor:
     """Returns the ids of a dense, sparse or ragged tensor, [n]."""
     if isinstance(ids, tf.SparseTensor):
         return ids.values
     return tf.reshape(ids.flat_values if isinstance(ids, tf.RaggedTensor) else ids, [-1])
 
 
-def _flat(weights: Any) -> tf.Tensor | None:
+def _flat(weights: Rows | tf.SparseTensor | None) -> tf.Tensor | None:
     return None if weights is None else flat_values(weights)
 
 
-def _of_dense(ids: tf.Tensor, weights: Any, outer: tf.Tensor) -> Segments:
+def _of_dense(ids: tf.Tensor, weights: Rows | tf.SparseTensor | None, outer: tf.Tensor) -> Segments:
     segments = tf.reduce_prod(outer)
     width = tf.size(ids, tf.int64) // tf.maximum(segments, 1)
     return Segments(flat_values(ids), tf.range(segments + 1) * width, _flat(weights))
 
 
-def _all_ragged(ragged: Any) -> Any:
+def _all_ragged(ragged: tf.RaggedTensor) -> tf.RaggedTensor:
     """Converts the dense inner dimensions of a ragged tensor to ragged dimensions."""
     if ragged is None or ragged.flat_values.shape.rank in (None, 1):
         return ragged

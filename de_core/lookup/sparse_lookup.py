@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
+from de_core.base.types import Ids, TensorLike
 from de_core.lookup.lookup import one_variable
 from de_core.lookup.pooling import Combiner, checked_combiner, pooled_rows
 from de_core.lookup.segments import (
@@ -24,9 +26,9 @@ from de_core.variable.variable import Variable
 
 @plain_python
 def embedding_lookup_sparse(
-    params: Variable,
-    sp_ids: Any,
-    sp_weights: Any,
+    params: Variable | Sequence[Variable],
+    sp_ids: tf.SparseTensor | tf.RaggedTensor,
+    sp_weights: tf.SparseTensor | tf.RaggedTensor | None,
     partition_strategy: str | None = None,
     name: str | None = "embedding_lookup_sparse",
     combiner: Combiner | None = "mean",
@@ -84,11 +86,11 @@ def embedding_lookup_sparse(
 
 @plain_python
 def safe_embedding_lookup_sparse(
-    embedding_weights: Variable,
-    sparse_ids: Any,
-    sparse_weights: Any = None,
+    embedding_weights: Variable | Sequence[Variable],
+    sparse_ids: tf.SparseTensor | tf.RaggedTensor,
+    sparse_weights: tf.SparseTensor | tf.RaggedTensor | None = None,
     combiner: Combiner | None = "mean",
-    default_id: Any = None,
+    default_id: TensorLike | None = None,
     name: str | None = "safe_embedding_lookup_sparse",
     partition_strategy: str | None = None,
     max_norm: float | None = None,
@@ -163,7 +165,7 @@ def _pooled(
     )
 
 
-def _check_kinds(variable: Variable, ids: Any, weights: Any) -> None:
+def _check_kinds(variable: Variable, ids: Ids, weights: Ids | None) -> None:
     kinds = (tf.SparseTensor, tf.RaggedTensor)
     if not isinstance(ids, kinds):
         raise TypeError(
@@ -189,7 +191,11 @@ def _check_kinds(variable: Variable, ids: Any, weights: Any) -> None:
 
 
 def _with_default(
-    variable: Variable, rows: tf.Tensor, splits: tf.Tensor, default_id: Any, max_norm: float | None
+    variable: Variable,
+    rows: tf.Tensor,
+    splits: tf.Tensor,
+    default_id: TensorLike,
+    max_norm: float | None,
 ) -> tf.Tensor:
     """Sets the row of each empty segment to the row of `default_id`, read only for these."""
     default_id = keys_and_values.checked_keys(default_id, variable._table)

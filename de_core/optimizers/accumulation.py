@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from de_core.base.types import GradientPair, TrainedVariable
 from de_core.optimizers import clipping
 from de_core.optimizers.plan import arithmetic_dtype
 from de_core.optimizers.targets import Targets
@@ -57,7 +58,7 @@ class Accumulation(tf.Module):
         mirrored: Ordinary variables whose gradients this class sums too.
     """
 
-    def __init__(self, tables: Iterable[ShardedTable], mirrored: Iterable[Any]) -> None:
+    def __init__(self, tables: Iterable[ShardedTable], mirrored: Iterable[TrainedVariable]) -> None:
         super().__init__(name="accumulation")
         self._tables = list(tables)
         self.waiting = [WaitingGradients(table) for table in self._tables]
@@ -73,7 +74,7 @@ class Accumulation(tf.Module):
         due: tf.Tensor,
         steps: int,
         update: Callable[[Trained, list[tf.Tensor]], tf.Tensor | None],
-    ) -> tuple[list[Any], list[tuple[Any, Any]]]:
+    ) -> tuple[list[tf.Tensor], list[GradientPair]]:
         """Keeps this step's gradients, or updates the tables by the mean of all kept gradients.
 
         Args:
@@ -153,7 +154,7 @@ def _nothing(table: ShardedTable) -> tf.IndexedSlices:
     return tf.IndexedSlices(values, ids, tf.constant([-1, table.spec.dim]))
 
 
-def _key(variable: Any) -> int:
+def _key(variable: TrainedVariable) -> int:
     # Keras passes either its own variable or the TensorFlow variable inside it.
     value = getattr(variable, "value", variable)
     return id(variable if callable(value) else value)

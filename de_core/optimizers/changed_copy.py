@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from de_core.base.types import Optimizer
+
 
 class ChangedCopy:
     """A mixin for a copy of an optimizer.
@@ -31,7 +33,7 @@ class ChangedCopy:
         object.__setattr__(self, name, value)
 
 
-def changed_copy(original: Any, changes: type[ChangedCopy], **attributes: Any) -> Any:
+def changed_copy(original: Optimizer, changes: type[ChangedCopy], **attributes: Any) -> Optimizer:
     """Returns a copy of an optimizer with some methods replaced.
 
     Args:

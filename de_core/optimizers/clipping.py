@@ -7,14 +7,14 @@ first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import tensorflow as tf
 
+from de_core.base.types import Gradient, Scalar
+
 #: A Keras optimizer that clips has set one of these attributes.
 SETTINGS = ("clipnorm", "clipvalue", "global_clipnorm")
-#: A `tf.Tensor` or `tf.IndexedSlices`.
-Gradient: TypeAlias = Any
 
 
 def summed(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
@@ -58,7 +58,7 @@ def clip_tables(
     return list(tables), None
 
 
-def scaled(gradient: Gradient, factor: Any) -> Gradient:
+def scaled(gradient: Gradient, factor: Scalar) -> Gradient:
     """Returns a gradient times a scalar. A sparse gradient stays sparse."""
     if isinstance(gradient, tf.IndexedSlices):
         values = gradient.values * tf.cast(factor, gradient.values.dtype)

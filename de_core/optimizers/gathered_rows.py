@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.types import DTypeLike, ShapeLike, TensorLike
 from de_core.optimizers.plan import arithmetic_dtype
 from de_core.tables.sharded import ShardedTable
 
@@ -86,11 +86,11 @@ class GatheredRows:
         zeros = tf.zeros([self.dim + 1, self.dim], self.dtype)
         return _variable(zeros, zeros.shape, "template")
 
-    def is_of_rows(self, shape: Any) -> bool:
+    def is_of_rows(self, shape: ShapeLike) -> bool:
         """Returns whether a slot made for the template has one entry per row."""
         return len(shape) > 0 and shape[0] == self.dim + 1
 
-    def add(self, name: str, value: Any, dtype: Any = None) -> tf.Variable:
+    def add(self, name: str, value: TensorLike, dtype: DTypeLike | None = None) -> tf.Variable:
         """Makes a slot and returns its variable.
 
         Args:
@@ -124,7 +124,7 @@ def _of_any_height(shape: tuple[int, ...], dtype: tf.DType, name: str) -> tf.Var
     return _variable(tf.zeros([0, *shape], dtype), [None, *shape], name)
 
 
-def _variable(value: tf.Tensor, shape: Any, name: str) -> tf.Variable:
+def _variable(value: tf.Tensor, shape: ShapeLike, name: str) -> tf.Variable:
     # Add the variable to no graph collection: Savers need not save it, because each step assigns it
     # before reading it.
     return tf.compat.v1.Variable(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from de_core.base.types import Scalar
 from de_core.distributed.request_groups import request_groups
 from de_core.optimizers.rule_settings import Settings
 from de_core.tables.sharded import ShardedTable
@@ -25,8 +26,8 @@ class Plan(NamedTuple):
 
     rule: str
     settings: Callable[[tf.DType], Settings]
-    decay: Any = None
-    average_momentum: Any = None
+    decay: Scalar | None = None
+    average_momentum: Scalar | None = None
 
 
 def arithmetic_dtype(table: ShardedTable) -> tf.DType:
@@ -39,7 +40,7 @@ def apply(
     trained: Iterable[tuple[tf.IndexedSlices, ShardedTable]],
     owner: tf.Tensor,
     is_decayed: Callable[[ShardedTable], bool] = lambda _: True,
-) -> list[Any]:
+) -> list[tf.Operation | None]:
     """Updates tables by their gradients and returns the operations, if there are any.
 
     Args:
@@ -70,9 +71,9 @@ def _apply_in_groups(
     steps: list[tuple[tf.IndexedSlices, ShardedTable, tf.Tensor]],
     owner: tf.Tensor,
     attributes: dict[str, Any],
-) -> list[Any]:
+) -> list[tf.Operation | None]:
     """Updates tables. Tables in other processes share their requests."""
-    operations: list[Any] = []
+    operations: list[tf.Operation | None] = []
     for carrier, numbers in request_groups(table for _, table, _ in steps):
         chosen = [steps[number] for number in numbers]
         if carrier is not None:
@@ -101,6 +102,6 @@ def _vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
     )
 
 
-def power(base: Any, exponent: Any, dtype: tf.DType) -> tf.Tensor:
+def power(base: Scalar, exponent: Scalar, dtype: tf.DType) -> tf.Tensor:
     """Returns base ** exponent, computed in `dtype` like a dense optimizer computes it."""
     return tf.pow(tf.cast(base, dtype), tf.cast(exponent, dtype))

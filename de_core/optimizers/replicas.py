@@ -20,7 +20,7 @@ def several_here() -> bool:
     return not isinstance(context.strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
 
-def update_once(trained: Trained, update: Callable[[Trained], Any]) -> None:
+def update_once(trained: Trained, update: Callable[[Trained], object]) -> None:
     """Joins the gradients of all replicas and updates the tables once.
 
     Args:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from de_core.base.ops import library
+from de_core.base.types import Optimizer
 from de_core.optimizers.accumulation import Trained
 from de_core.optimizers.clipping import summed
 from de_core.optimizers.gathered_rows import GatheredRows
@@ -30,14 +31,14 @@ class Copies(Protocol):
     def begin(self) -> None:
         """Prepares a step."""
 
-    def update(self, table: ShardedTable, gradient: tf.Tensor) -> Any:
+    def update(self, table: ShardedTable, gradient: tf.Tensor) -> tf.Operation | None:
         """Changes the gathered rows and slots of a table by their gradient, [n, dim].
 
         Returns:
             The operation that makes the changes, or None.
         """
 
-    def end(self, done: list[Any]) -> Any:
+    def end(self, done: list[tf.Operation]) -> tf.Operation | None:
         """Runs the rest of a step after the operations `done`, and returns its operation."""
 
 
@@ -51,7 +52,7 @@ class RowUpdates:
             False to overwrite the rows.
     """
 
-    def __init__(self, optimizer: Any, copies: Copies, adds: bool) -> None:
+    def __init__(self, optimizer: Optimizer, copies: Copies, adds: bool) -> None:
         warnings.warn(
             f"{type(optimizer).__name__} has no rule inside the tables: each step gathers their "
             "rows, updates them and writes them back. That is several times slower than an "
@@ -68,7 +69,7 @@ class RowUpdates:
         trained: Trained,
         owner: tf.Tensor,
         is_decayed: Callable[[ShardedTable], bool] = lambda _: True,
-    ) -> list[Any]:
+    ) -> list[tf.Operation | None]:
         """Updates tables and returns the operations, if there are any.
 
         Args:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.types import Gradient, GradientPair, Scalar, TrainedVariable
 from de_core.optimizers import clipping
 from de_core.tables.sharded import ShardedTable, living
 from de_core.variable.anchor import of_an_imported_table, table_of, tensor_variable
@@ -27,10 +28,12 @@ class Targets(NamedTuple):
     """
 
     trained: list[tuple[tf.IndexedSlices, ShardedTable]]
-    dense: list[tuple[Any, Any]]
+    dense: list[GradientPair]
 
     @classmethod
-    def of(cls, gradients: Iterable[Any], variables: Iterable[Any]) -> Targets:
+    def of(
+        cls, gradients: Iterable[Gradient | None], variables: Iterable[TrainedVariable]
+    ) -> Targets:
         """Separates gradients of tables from others. Leaves out tables that are not trainable.
 
         Args:
@@ -57,7 +60,7 @@ class Targets(NamedTuple):
         return targets
 
     @classmethod
-    def of_pairs(cls, grads_and_vars: Iterable[tuple[Any, Any]]) -> Targets:
+    def of_pairs(cls, grads_and_vars: Iterable[GradientPair]) -> Targets:
         """Separates pairs of a gradient and its variable, like `of`.
 
         Raises:
@@ -69,11 +72,11 @@ class Targets(NamedTuple):
         return targets
 
     @property
-    def others(self) -> list[tuple[Any, Any]]:
+    def others(self) -> list[GradientPair]:
         """Pairs of a gradient and its ordinary variable. Omits variables without a gradient."""
         return [(gradient, variable) for gradient, variable in self.dense if gradient is not None]
 
-    def require_finite(self, rejected: Any = None) -> list[tf.Operation]:
+    def require_finite(self, rejected: tf.Variable | None = None) -> list[tf.Operation]:
         """Refuses a step whose gradients hold a NaN or an infinity.
 
         Args:
@@ -99,7 +102,7 @@ class Targets(NamedTuple):
             check = tf.debugging.Assert(finite, [message, *counted])
         return [] if check is None else [check]
 
-    def scaled(self, factor: Any) -> Targets:
+    def scaled(self, factor: Scalar) -> Targets:
         """Returns all gradients times a scalar."""
         return Targets(
             [(clipping.scaled(gradient, factor), table) for gradient, table in self.trained],
@@ -126,7 +129,9 @@ class Targets(NamedTuple):
             )
 
 
-def once_per_table(gradients: Iterable[Any], variables: Iterable[Any]) -> list[tuple[Any, Any]]:
+def once_per_table(
+    gradients: Iterable[Gradient | None], variables: Iterable[TrainedVariable]
+) -> list[GradientPair]:
     """Returns pairs of a gradient and its variable, with each table's gradient once.
 
     A tape returns one gradient for a table's anchor and for every wrapper of a lookup of that
@@ -144,8 +149,8 @@ def once_per_table(gradients: Iterable[Any], variables: Iterable[Any]) -> list[t
 
 
 def _once_per_table(
-    gradients: Iterable[Any], variables: Iterable[Any]
-) -> list[tuple[Any, Any, ShardedTable | None]]:
+    gradients: Iterable[Gradient | None], variables: Iterable[TrainedVariable]
+) -> list[tuple[Gradient | None, TrainedVariable, ShardedTable | None]]:
     """Returns the pairs of `once_per_table`, each with its variable's table or None."""
     gradients, variables = list(gradients), list(variables)
     if len(gradients) != len(variables):
@@ -154,7 +159,7 @@ def _once_per_table(
             f"Received: {len(gradients)} gradients for {len(variables)} variables."
         )
     found: dict[int, tf.IndexedSlices] = {}
-    targets: list[tuple[Any, Any, ShardedTable | None]] = []
+    targets: list[tuple[Gradient | None, TrainedVariable, ShardedTable | None]] = []
     for gradient, variable in zip(gradients, variables, strict=True):
         table = table_under(variable)
         if table is not None and isinstance(gradient, tf.IndexedSlices):
@@ -173,7 +178,7 @@ def _once_per_table(
     return targets
 
 
-def table_under(variable: Any) -> ShardedTable | None:
+def table_under(variable: object) -> ShardedTable | None:
     """Returns the table that a variable stands for, or None for an ordinary variable.
 
     Args:
@@ -193,7 +198,9 @@ def table_under(variable: Any) -> ShardedTable | None:
     return table
 
 
-def anchor_of(variable: Any) -> Any:
+def anchor_of(
+    variable: TrainedVariable | Variable | TrainableWrapper,
+) -> TrainedVariable | None:
     """Returns the anchor of a `de.Variable` or of a lookup's wrapper.
 
     Returns None if the table is not trainable, and any other variable unchanged.
@@ -241,12 +248,12 @@ def _checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlice
     return gradient
 
 
-def _check_not_loaded(gradient: Any, variable: Any) -> None:
+def _check_not_loaded(gradient: Gradient | None, variable: TrainedVariable) -> None:
     if isinstance(gradient, tf.IndexedSlices) and variable.shape.rank and variable.shape[0] == 0:
         raise of_an_imported_table(variable)
 
 
-def _check_nothing(gradient: Any, table: ShardedTable) -> None:
+def _check_nothing(gradient: tf.Tensor, table: ShardedTable) -> None:
     # In a branch that does not use the table, TensorFlow makes a dense gradient with no rows.
     if tf.convert_to_tensor(gradient).shape[:1].is_compatible_with([0]):
         return

@@ -9,16 +9,17 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.keras import global_policy, keras
+from de_core.base.types import Optimizer
 from de_core.optimizers.tf1.optimizer import Tf1Optimizer
 
 
 def DynamicEmbeddingOptimizer(  # noqa: N802  the name that the reference API gives it
-    opt: Any,
+    opt: Optimizer | str | dict[str, Any],
     bp_v2: bool = False,
     synchronous: bool = False,
     reject_nonfinite: bool = False,
     name: str | None = None,
-) -> Any:
+) -> Optimizer:
     """Returns an optimizer like `opt` that also trains dynamic tables.
 
     The result is an optimizer of the same family as `opt`. It wraps `opt`, uses its settings, and

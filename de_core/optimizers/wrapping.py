@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from de_core.base.types import TrainedVariable
 from de_core.optimizers.targets import table_under
 from de_core.tables.sharded import ShardedTable
 
@@ -28,7 +29,9 @@ class Decaying:
     _not_decayed: tuple[re.Pattern[str], ...] = ()
 
     def exclude_from_weight_decay(
-        self, var_list: Sequence[Any] | None = None, var_names: Sequence[str] | None = None
+        self,
+        var_list: Sequence[TrainedVariable] | None = None,
+        var_names: Sequence[str] | None = None,
     ) -> None:
         """Leaves variables and tables out of the weight decay. Call it before the first step.
 
@@ -86,7 +89,7 @@ class Wrapping:
         if table not in self._tables:
             self._tables = [*self._tables, table]
 
-    def _build_others(self, variables: Iterable[Any]) -> list[Any]:
+    def _build_others(self, variables: Iterable[TrainedVariable]) -> list[TrainedVariable]:
         """Adds the tables, and builds the wrapped optimizer for the ordinary variables.
 
         Args:
@@ -117,7 +120,7 @@ class Wrapping:
         return tf.strings.join([family, tf.strings.as_string(self._slots_number)], "_")
 
     @property
-    def learning_rate(self) -> Any:
+    def learning_rate(self) -> tf.Variable | float:
         """The wrapped optimizer's learning rate."""
         return self.inner_optimizer.learning_rate
 
@@ -132,7 +135,7 @@ class Wrapping:
             return None
         return tf.equal((inner.iterations + 1) % inner.ema_overwrite_frequency, 0)
 
-    def _take_averages_after(self, done: list[Any], due: tf.Tensor | None) -> None:
+    def _take_averages_after(self, done: list[tf.Operation | None], due: tf.Tensor | None) -> None:
         """Overwrites the rows by their averages if that is due.
 
         Args:
@@ -148,7 +151,7 @@ class Wrapping:
         for table in self._tables:
             table.take_averages(self.slots_owner)
 
-    def finalize_variable_values(self, var_list: Iterable[Any]) -> None:
+    def finalize_variable_values(self, var_list: Iterable[TrainedVariable]) -> None:
         """Finishes training: with `use_ema`, overwrites variables and rows by their averages.
 
         Args:

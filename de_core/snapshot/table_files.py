@@ -14,11 +14,12 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.ops import library
+from de_core.base.types import TensorLike
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import TableSpec
 
 #: A function of keys [n] that returns bool [n]: true for each key to read.
-Predicate = Callable[[tf.Tensor], Any]
+Predicate = Callable[[tf.Tensor], TensorLike]
 #: A predicate's answers for all keys of the files, which are read in steps. Each array belongs to
 #: one step and holds one bit per key.
 Answers = list[np.ndarray[Any, Any]]

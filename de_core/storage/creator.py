@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 from de_core.base.checks import received
 from de_core.storage.row_store import RowStore
 from de_core.storage.table import StoredTable
@@ -27,17 +29,17 @@ class KVCreator:
     Example: `examples/sqlite_storage.py`.
     """
 
-    def __init__(self, config: Any = None, saver: Any = None) -> None:
+    def __init__(self, config: Any = None, saver: object = None) -> None:
         self.config = config
         self.saver = saver
 
     def create(
         self,
-        key_dtype: Any = None,
-        value_dtype: Any = None,
-        default_value: Any = None,
+        key_dtype: tf.DType | None = None,
+        value_dtype: tf.DType | None = None,
+        default_value: None = None,
         name: str | None = None,
-        checkpoint: Any = None,
+        checkpoint: None = None,
         init_size: int | None = None,
         config: Any = None,
         device: str | None = None,
@@ -150,7 +152,7 @@ class FileSystemSaver:
             )
 
 
-def storage_creator(kv_creator: Any) -> KVCreator | None:
+def storage_creator(kv_creator: KVCreator | None) -> KVCreator | None:
     """Returns the creator of the storage that `kv_creator` selects, or None for main memory.
 
     Args:

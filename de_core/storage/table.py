@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.ops import library
+from de_core.base.types import DTypeLike, TensorLike
 from de_core.storage import files as stored_files
 from de_core.storage.columns import slot_dtype
 from de_core.storage.row_store import RowStore
@@ -99,7 +100,7 @@ class StoredTable(Table):
                 f"{found}. Received: {mine}. Use another name, or clear these rows."
             )
 
-    def run(self, op: Any, *inputs: Any, **attributes: Any) -> Any:
+    def run(self, op: Callable[..., Any], *inputs: TensorLike, **attributes: Any) -> Any:
         """Runs the replacement of an op of the library on the rows in the storage.
 
         Args:
@@ -142,7 +143,7 @@ class StoredTable(Table):
         values = tf.ensure_shape(values, keys.shape.concatenate([self.spec.dim]))
         return values, tf.ensure_shape(found, keys.shape)
 
-    def export(self, slot: str = "", dtype: Any = None) -> tuple[tf.Tensor, tf.Tensor]:
+    def export(self, slot: str = "", dtype: DTypeLike | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns all keys [n] with their values [n, dim] or with one slot."""
         if dtype is None:
             dtype = slot_dtype(self.spec.value_dtype) if slot else self.spec.value_dtype

@@ -11,14 +11,15 @@ import numpy as np
 import tensorflow as tf
 
 from de_core.base.keras import is_building, only_builds
+from de_core.base.types import Ids, TensorLike
 from de_core.tables.sharded import ShardedTable
 
-_watching: contextvars.ContextVar[list[tuple[Any, ShardedTable]]] = contextvars.ContextVar(
+_watching: contextvars.ContextVar[list[tuple[Ids, ShardedTable]]] = contextvars.ContextVar(
     "de_core_ids"
 )
 
 
-def checked_keys(keys: Any, table: ShardedTable) -> tf.Tensor:
+def checked_keys(keys: TensorLike, table: ShardedTable) -> tf.Tensor:
     """Returns `keys` as a tensor of a table's key dtype, and records that they are dense.
 
     Tensors and arrays must already have that dtype. Python numbers and strings are converted if
@@ -50,9 +51,9 @@ def note_kind(kind: str, table: ShardedTable) -> None:
 
 
 @contextlib.contextmanager
-def watched_placeholders() -> Iterator[list[tuple[Any, ShardedTable]]]:
+def watched_placeholders() -> Iterator[list[tuple[Ids, ShardedTable]]]:
     """Yields a list of the pairs (placeholder, table) that are looked up in the block."""
-    seen: list[tuple[Any, ShardedTable]] = []
+    seen: list[tuple[Ids, ShardedTable]] = []
     token = _watching.set(seen)
     try:
         yield seen
@@ -60,7 +61,7 @@ def watched_placeholders() -> Iterator[list[tuple[Any, ShardedTable]]]:
         _watching.reset(token)
 
 
-def placeholder_keys(ids: Any, table: ShardedTable) -> Any:
+def placeholder_keys(ids: Ids, table: ShardedTable) -> Ids:
     """Returns keys with the shape of Keras's placeholder ids (see `only_builds`).
 
     Args:
@@ -74,7 +75,9 @@ def placeholder_keys(ids: Any, table: ShardedTable) -> Any:
     return tf.ragged.map_flat_values(lambda flat: tf.zeros_like(flat, key_dtype), ids)
 
 
-def checked_pairs(keys: Any, values: Any, table: ShardedTable) -> tuple[tf.Tensor, tf.Tensor]:
+def checked_pairs(
+    keys: TensorLike, values: TensorLike, table: ShardedTable
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns keys [n] and values [n, dim] as tensors of a table's dtypes.
 
     Args:
@@ -113,7 +116,7 @@ def checked_pairs(keys: Any, values: Any, table: ShardedTable) -> tuple[tf.Tenso
     return tf.reshape(keys, [-1]), tf.reshape(values, [-1, spec.dim])
 
 
-def converted(argument: str, value: Any, dtype: tf.DType, table_name: str) -> tf.Tensor:
+def converted(argument: str, value: TensorLike, dtype: tf.DType, table_name: str) -> tf.Tensor:
     """Converts `value` to a tensor of a dtype, or raises a TypeError that names the argument."""
     given = _dtype_of(value)
     if given is None:

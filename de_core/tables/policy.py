@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from de_core.base.checks import received
@@ -29,7 +29,12 @@ class TablePolicy:
     evictions: tuple[Eviction, ...] = ()
 
     @classmethod
-    def checked(cls, columns: Iterable[str], admission: Any, eviction: Any) -> TablePolicy:
+    def checked(
+        cls,
+        columns: Iterable[str],
+        admission: Admission | None,
+        eviction: Eviction | Sequence[Eviction] | None,
+    ) -> TablePolicy:
         """Makes the policy from a user's arguments.
 
         Args:

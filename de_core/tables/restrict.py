@@ -11,6 +11,7 @@ from de_core.base.checks import received
 from de_core.base.keras import keras
 from de_core.base.ops import library
 from de_core.base.plain_python import plain_python
+from de_core.base.types import TensorLike, WholeNumber
 from de_core.tables import keys_and_values
 from de_core.tables.admission import check_integer
 from de_core.tables.sharded import ShardedTable
@@ -76,7 +77,7 @@ class RestrictPolicy:
         """Returns an empty dict. Keras can register only classes that have this method."""
         return {}
 
-    def apply_update(self, ids: Any) -> Any:
+    def apply_update(self, ids: TensorLike) -> tf.Operation | None:
         """Records that keys were used.
 
         Args:
@@ -84,7 +85,7 @@ class RestrictPolicy:
         """
         raise self._missing("apply_update", ids=ids)
 
-    def apply_restriction(self, num_reserved: Any, **kwargs: Any) -> Any:
+    def apply_restriction(self, num_reserved: WholeNumber, **kwargs: Any) -> tf.Operation | None:
         """Removes rows until `num_reserved` are left.
 
         Args:
@@ -155,7 +156,7 @@ class RowStatus:
         self.column = column
 
     @plain_python
-    def lookup(self, keys: Any, name: str | None = None) -> tf.Tensor:
+    def lookup(self, keys: TensorLike, name: str | None = None) -> tf.Tensor:
         """Reads the column.
 
         Args:
@@ -192,7 +193,7 @@ class _ColumnPolicy(RestrictPolicy):
         super().__init__(var)
         self._status = RowStatus(var, self.columns[0])
 
-    def apply_update(self, ids: Any) -> Any:
+    def apply_update(self, ids: TensorLike) -> tf.Operation | None:
         """Marks rows as used now. Ignores keys without a row. Writes mark their rows anyway.
 
         Args:
@@ -201,7 +202,7 @@ class _ColumnPolicy(RestrictPolicy):
         keys = keys_and_values.checked_keys(ids, self.var._table)
         return self.var._table.write(library.de_table_touch, (tf.reshape(keys, [-1]),))
 
-    def apply_restriction(self, num_reserved: Any, **kwargs: Any) -> Any:
+    def apply_restriction(self, num_reserved: WholeNumber, **kwargs: Any) -> tf.Operation | None:
         """Keeps the `num_reserved` rows with the highest values. The hash of the key breaks ties.
 
         Args:
@@ -276,7 +277,9 @@ def _row_count(name: str, value: Any) -> tf.Tensor:
     return tf.constant(int(value), tf.int64)
 
 
-def keep_best(table: ShardedTable, column: str, reserved: tf.Tensor, trigger: tf.Tensor) -> Any:
+def keep_best(
+    table: ShardedTable, column: str, reserved: tf.Tensor, trigger: tf.Tensor
+) -> tf.Operation | None:
     """Removes all but the highest-ranked rows of a table, if it has more than `trigger` rows.
 
     Args:

@@ -23,7 +23,7 @@ _numbers = itertools.count()
 _EXPORT_ELSEWHERE = "Save a checkpoint, restore it in one process and export there."
 
 
-def tables_behind(handles: Iterable[Any]) -> list[ShardedTable]:
+def tables_behind(handles: Iterable[tf.Tensor]) -> list[ShardedTable]:
     """Returns the tables whose resource handles are among a function's captured tensors."""
     wanted = {id(handle) for handle in handles}
     return [
@@ -111,7 +111,7 @@ class ShardedTable:
         #: Returns an op that records, on the shards' devices, that they hold the expected rows.
         self.presence: Callable[[], tf.Operation] | None = None
         #: Called with the keys [n] of each optimizer step.
-        self.on_update: Callable[[tf.Tensor], Any] | None = None
+        self.on_update: Callable[[tf.Tensor], tf.Operation | None] | None = None
         #: Kinds of ids that were looked up: "dense", "ragged" and "sparse".
         self.kinds_of_ids: set[str] = set()
         #: The publications of this table, by directory.
@@ -122,7 +122,7 @@ class ShardedTable:
         self._made: dict[str, Any] = {}
         _all[next(_numbers)] = self
 
-    def in_saved_model(self) -> dict[str, Any]:
+    def in_saved_model(self) -> dict[str, Table]:
         """Returns the objects that TensorFlow stores in a SavedModel, by name.
 
         Raises:
@@ -165,7 +165,13 @@ class ShardedTable:
         found = self.router.gather(flat_keys, lambda index, part: read(self.tables[index], part))
         return tf.ensure_shape(tf.reshape(found[0], tf.shape(keys)), keys.shape)
 
-    def write(self, op: Any, batch: Sequence[tf.Tensor], *inputs: Any, **attributes: Any) -> Any:
+    def write(
+        self,
+        op: Callable[..., tf.Operation | None],
+        batch: Sequence[tf.Tensor],
+        *inputs: tf.Tensor,
+        **attributes: Any,
+    ) -> tf.Operation | None:
         """Runs an op that takes keys and data for each key.
 
         Args:
@@ -191,7 +197,7 @@ class ShardedTable:
         rule: str,
         owner: tf.Tensor,
         average: bool = False,
-    ) -> Any:
+    ) -> tf.Operation | None:
         """Runs one optimizer step inside the shards. Gradients of equal keys are summed first.
 
         Args:
@@ -216,11 +222,13 @@ class ShardedTable:
         # TensorFlow casts int32 indices to int64 when it concatenates gradients.
         return keys if keys.dtype == self.spec.key_dtype else tf.cast(keys, self.spec.key_dtype)
 
-    def take_averages(self, owner: tf.Tensor) -> Any:
+    def take_averages(self, owner: tf.Tensor) -> tf.Operation | None:
         """Sets each row to its moving average, kept by `owner`, a scalar string."""
         return _grouped(table.run(library.de_table_take_averages, owner) for table in self.tables)
 
-    def ensure_slots(self, owner: tf.Tensor, slots: dict[str, tuple[int, float]]) -> Any:
+    def ensure_slots(
+        self, owner: tf.Tensor, slots: dict[str, tuple[int, float]]
+    ) -> tf.Operation | None:
         """Adds an optimizer's slots that do not exist yet.
 
         Args:
@@ -255,11 +263,13 @@ class ShardedTable:
 
         return self._read(keys, read, width)[0]
 
-    def assign_slot(self, keys: tf.Tensor, values: tf.Tensor, slot: tf.Tensor) -> Any:
+    def assign_slot(
+        self, keys: tf.Tensor, values: tf.Tensor, slot: tf.Tensor
+    ) -> tf.Operation | None:
         """Writes one slot of the rows of `keys` [n]; `values` are [n, width]."""
         return self.write(library.de_table_assign_slot, (keys, values), slot)
 
-    def drop_slots(self, owner: Any) -> Any:
+    def drop_slots(self, owner: str | tf.Tensor) -> tf.Operation | None:
         """Removes an optimizer's slots from all rows."""
         return _grouped(table.run(library.de_table_drop_slots, owner) for table in self.tables)
 
@@ -289,7 +299,7 @@ class ShardedTable:
         with tf.control_dependencies([] if done is None else [done]):
             return self.contains(tf.identity(keys))
 
-    def updated(self, keys: tf.Tensor, done: Any) -> Any:
+    def updated(self, keys: tf.Tensor, done: tf.Operation | None) -> tf.Operation | None:
         """Calls `on_update` with the keys of an optimizer step, after the op `done`."""
         if self.on_update is None:
             return done
@@ -297,32 +307,32 @@ class ShardedTable:
             heard = self.on_update(keys)
         return _grouped([done] if heard is None else [done, heard])
 
-    def each(self, run: Callable[[Table], Any]) -> Any:
+    def each(self, run: Callable[[Table], tf.Operation | None]) -> tf.Operation | None:
         """Runs a function on each shard. Returns one op, or None in eager mode."""
         return _grouped(run(table) for table in self.tables)
 
-    def evict_expired(self) -> Any:
+    def evict_expired(self) -> tf.Operation | None:
         """Removes expired rows."""
         return self.each(lambda table: table.run(library.de_table_evict_expired))
 
-    def erase(self, keys: tf.Tensor) -> Any:
+    def erase(self, keys: tf.Tensor) -> tf.Operation | None:
         """Removes the rows of `keys` [n]."""
         return self.write(library.de_table_erase, (keys,))
 
-    def clear(self) -> Any:
+    def clear(self) -> tf.Operation | None:
         """Removes all rows."""
         return _grouped(table.run(library.de_table_clear) for table in self.tables)
 
-    def start(self) -> Any:
+    def start(self) -> tf.Operation | None:
         """Empties a table in memory, like an initializer. Keeps rows that are persistent."""
         return tf.no_op() if self.outlives_its_process else self.clear()
 
-    def reserve(self, rows: int) -> Any:
+    def reserve(self, rows: int) -> tf.Operation | None:
         """Reserves memory for `rows` rows in total, divided among the shards."""
         share = tf.constant(-(-rows // self.router.count), tf.int64)
         return _grouped(table.run(library.de_table_reserve, share) for table in self.tables)
 
-    def shrink_to_fit(self) -> Any:
+    def shrink_to_fit(self) -> tf.Operation | None:
         """Releases the memory of removed rows."""
         return _grouped(table.run(library.de_table_shrink_to_fit) for table in self.tables)
 
@@ -375,7 +385,7 @@ class ShardedTable:
         return values, tf.ensure_shape(tf.reshape(found, tf.shape(keys)), keys.shape)
 
 
-def _grouped(ops: Any) -> Any:
+def _grouped(ops: Iterable[tf.Operation | None]) -> tf.Operation | None:
     """Groups ops into one. Returns None in eager mode, where they have already run."""
     ops = list(ops)
     return None if tf.executing_eagerly() else tf.group(*ops)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import numbers
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.types import DTypeLike
 
 #: Dtypes a table's keys may have.
 KEY_DTYPES = (tf.int64, tf.int32, tf.string)
@@ -49,7 +50,9 @@ class TableSpec:
     devices: tuple[str, ...]
 
     @classmethod
-    def checked(cls, key_dtype: Any, value_dtype: Any, dim: Any, devices: Any) -> TableSpec:
+    def checked(
+        cls, key_dtype: DTypeLike, value_dtype: DTypeLike, dim: int, devices: Sequence[str] | None
+    ) -> TableSpec:
         """Makes a spec from a user's arguments.
 
         Raises:

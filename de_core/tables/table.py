@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from de_core.base.ops import library
+from de_core.base.types import DTypeLike, TensorLike
 from de_core.tables.initial_rows import InitialRow
 from de_core.tables.served_copy import FrozenTable
 from de_core.tables.spec import TableSpec
@@ -89,7 +90,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
         op = library.de_table_find_or_insert if insert else library.de_table_find
         return tuple(self.run(op, keys, Tvalues=self.spec.value_dtype, dim=self.spec.dim))
 
-    def export(self, slot: str = "", dtype: Any = None) -> tuple[tf.Tensor, tf.Tensor]:
+    def export(self, slot: str = "", dtype: DTypeLike | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns all keys [n] with values [n, dim] or one slot, cast to `dtype` if given."""
         return tuple(
             self.run(
@@ -117,7 +118,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
         """Returns the table's statistics. Eager mode only."""
         return dict(json.loads(self.run(library.de_table_stats).numpy()))
 
-    def run(self, op: Any, *inputs: Any, **attributes: Any) -> Any:
+    def run(self, op: Callable[..., Any], *inputs: TensorLike, **attributes: Any) -> Any:
         """Runs an op of the library on this table and its device.
 
         Args:

@@ -14,6 +14,7 @@ import tensorflow as tf
 from de_core.base import paths
 from de_core.base.checks import received
 from de_core.base.progress import Progress
+from de_core.base.types import DTypeLike
 from de_core.variable.variable import Variable
 
 _NAME = re.compile(
@@ -54,8 +55,8 @@ def import_tfra(
     target: Variable | Mapping[str, Variable] | None = None,
     *,
     tables: str = ".*",
-    key_dtype: Any = tf.int64,
-    value_dtype: Any = None,
+    key_dtype: DTypeLike = tf.int64,
+    value_dtype: DTypeLike | None = None,
     dim: int | None = None,
 ) -> dict[str, Variable]:
     """Imports tables that `tfra.dynamic_embedding` saved, with any number of shards.
@@ -162,7 +163,9 @@ def _check_fits(variable: Variable, name: str, shards: list[_Shard]) -> None:
             )
 
 
-def _found(path: str, key_dtype: Any, value_dtype: Any, dim: int | None) -> dict[str, list[_Shard]]:
+def _found(
+    path: str, key_dtype: DTypeLike, value_dtype: DTypeLike | None, dim: int | None
+) -> dict[str, list[_Shard]]:
     prefix = _prefix(path)
     if prefix is not None:
         return _in_checkpoint(prefix)
@@ -227,7 +230,7 @@ def _check_shapes(name: str, keys: list[int], values: list[int]) -> None:
 
 
 def _in_files(
-    folder: str, key_dtype: tf.DType, value_dtype: Any, dim: int | None
+    folder: str, key_dtype: tf.DType, value_dtype: DTypeLike | None, dim: int | None
 ) -> dict[str, list[_Shard]]:
     names = {name: paths.join(folder, name) for name in tf.io.gfile.listdir(folder)}
     places = {name: path for name, path in names.items() if _NAME.fullmatch(name)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
@@ -12,6 +12,8 @@ from de_core.base.removed_names import missing
 from de_core.tfra import keras_layers
 from de_core.variable.anchor import table_of
 from de_core.variable.graph import graph_mode
+
+_V = TypeVar("_V")
 
 
 class _Names(types.SimpleNamespace):
@@ -104,9 +106,9 @@ def patch_on_tf_save_restore() -> None:
 
 
 def trainable_wrapper_filter(
-    iterable_object_in: Iterable[Any],
-    test_unaggregated_function: Callable[[Any], bool] | None = None,
-) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    iterable_object_in: Iterable[_V],
+    test_unaggregated_function: Callable[[_V], bool] | None = None,
+) -> tuple[tuple[_V, ...], tuple[_V, ...]]:
     """Separates dense variables from variables that represent dynamic tables.
 
     Args:
@@ -125,8 +127,8 @@ def trainable_wrapper_filter(
     (1, 1)
     """
     test = test_unaggregated_function or (lambda variable: table_of(variable) is not None)
-    dense: list[Any] = []
-    tables: list[Any] = []
+    dense: list[_V] = []
+    tables: list[_V] = []
     for variable in iterable_object_in:
         (tables if test(variable) else dense).append(variable)
     return tuple(dense), tuple(tables)

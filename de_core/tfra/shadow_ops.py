@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.removed_names import removed_names
+from de_core.base.types import Rows, TensorLike
 from de_core.lookup.lookup import embedding_lookup as lookup
 from de_core.variable.trainable_wrapper import TrainableWrapper
 from de_core.variable.variable import Variable
@@ -39,7 +40,7 @@ class ShadowVariable(TrainableWrapper):
         name: str = "ShadowVariable",
         max_norm: float | None = None,
         trainable: bool = True,
-        distribute_strategy: Any = None,
+        distribute_strategy: object = None,
     ) -> None:
         del name, distribute_strategy
         super().__init__(params, [], max_norm)
@@ -50,8 +51,11 @@ class ShadowVariable(TrainableWrapper):
             )
 
     def embedding_lookup(
-        self, ids: Any, name: str | None = None, max_norm: float | None = None
-    ) -> tuple[Any, ShadowVariable]:
+        self,
+        ids: TensorLike | tf.RaggedTensor,
+        name: str | None = None,
+        max_norm: float | None = None,
+    ) -> tuple[Rows, ShadowVariable]:
         """Returns the rows of `ids`, ids.shape + [dim], and this shadow variable."""
         norm = self.max_norm if max_norm is None else max_norm
         return lookup(self.params, ids, name=name, max_norm=norm), self
@@ -59,11 +63,11 @@ class ShadowVariable(TrainableWrapper):
 
 def embedding_lookup(
     shadow: ShadowVariable,
-    ids: Any,
+    ids: TensorLike | tf.RaggedTensor,
     partition_strategy: str | None = None,
     name: str | None = None,
     validate_indices: bool | None = None,
-) -> Any:
+) -> Rows:
     """Returns the rows of `ids`, ids.shape + [dim]; see `de_core.embedding_lookup`.
 
     Args:
@@ -79,11 +83,11 @@ def embedding_lookup(
 
 def embedding_lookup_unique(
     shadow: ShadowVariable,
-    ids: Any,
+    ids: TensorLike | tf.RaggedTensor,
     embedding_size: int | None = None,
     with_unique: bool = True,
     name: str | None = None,
-) -> Any:
+) -> Rows:
     """Returns the same as `embedding_lookup`. Both sum the gradients of duplicate ids.
 
     Args:

@@ -25,6 +25,7 @@ import tensorflow as tf
 from de_core.base import call_stack
 from de_core.base.keras import LEGACY, keras
 from de_core.base.private_names import WRITER_OF_H5_FILES
+from de_core.base.types import TrainedVariable
 from de_core.tables.sharded import ShardedTable
 from de_core.variable.graph import savers
 from de_core.variable.weight_value import WeightValue, carried_by, without_rows
@@ -104,7 +105,7 @@ def new_anchor(table: ShardedTable, trainable: bool) -> Any:
     return _empty_variable(table, trainable) if LEGACY else Anchor(table, trainable)
 
 
-def tensor_variable(anchor: Any) -> tf.Variable | None:
+def tensor_variable(anchor: TrainedVariable) -> tf.Variable | None:
     """Returns the `tf.Variable` behind an anchor, or None while Keras only infers shapes."""
     variable = anchor if isinstance(anchor, tf.Variable) else anchor.value
     if not isinstance(variable, tf.Variable):
@@ -112,7 +113,7 @@ def tensor_variable(anchor: Any) -> tf.Variable | None:
     return variable if table_of(variable) is not None else _marked(variable, table_of(anchor))
 
 
-def table_of(variable: Any) -> ShardedTable | None:
+def table_of(variable: object) -> ShardedTable | None:
     """Returns the table of an anchor, or None for a variable that is not an anchor.
 
     Args:
@@ -136,7 +137,7 @@ def wrap_the_optimizer_in_de_dynamic_embedding_optimizer(value: tf.Tensor) -> tf
     )
 
 
-def of_an_imported_table(variable: Any) -> RuntimeError:
+def of_an_imported_table(variable: TrainedVariable) -> RuntimeError:
     """Returns the error for a gradient of a table that was imported, not created here.
 
     Args:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received, require_eager
 from de_core.base.plain_python import plain_python
+from de_core.base.types import TensorLike
 from de_core.tables import keys_and_values
 from de_core.tables.sharded import ShardedTable
 
@@ -49,7 +50,7 @@ class Inspection:
             return self._table.size(index)
 
     @plain_python
-    def contains(self, keys: Any, name: str | None = None) -> tf.Tensor:
+    def contains(self, keys: TensorLike, name: str | None = None) -> tf.Tensor:
         """Returns whether each key has a row. Does not read the rows.
 
         Args:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from de_core.base.checks import checked_init_size
+from de_core.base.types import DTypeLike, InitializerLike
 from de_core.distributed import strategy
 from de_core.distributed.router import WorkerRouter
-from de_core.storage.creator import storage_creator
+from de_core.storage.creator import KVCreator, storage_creator
 from de_core.tables import initial_rows
 from de_core.tables.policy import TablePolicy
 from de_core.tables.router import Partitioner, Router
@@ -15,7 +16,9 @@ from de_core.tables.sharded import ShardedTable, in_memory
 from de_core.tables.spec import TableSpec
 
 
-def checked_spec(key_dtype: Any, value_dtype: Any, dim: Any, devices: Any) -> TableSpec:
+def checked_spec(
+    key_dtype: DTypeLike, value_dtype: DTypeLike, dim: int, devices: Sequence[str] | None
+) -> TableSpec:
     """Makes the table's spec from the user's arguments.
 
     Args:
@@ -39,9 +42,9 @@ def new_table(
     policy: TablePolicy,
     *,
     partitioner: Partitioner | None,
-    initializer: Any,
+    initializer: InitializerLike,
     init_size: int,
-    kv_creator: Any,
+    kv_creator: KVCreator | None,
 ) -> ShardedTable:
     """Creates a table in memory or in a storage, whole or divided among workers.
 

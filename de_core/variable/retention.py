@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -9,6 +10,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.ops import library
 from de_core.base.plain_python import plain_python
+from de_core.base.types import TensorLike, WholeNumber
 from de_core.tables import keys_and_values
 from de_core.tables.admission import Admission, check_integer
 from de_core.tables.eviction import Eviction
@@ -44,7 +46,7 @@ class Retention:
         return self._table.policy.evictions
 
     @plain_python
-    def restrict(self, num_reserved: Any, **kwargs: Any) -> Any:
+    def restrict(self, num_reserved: WholeNumber, **kwargs: Any) -> tf.Operation | None:
         """Removes all rows except the `num_reserved` best. The `restrict_policy` ranks the rows.
 
         A row is removed with its optimizer slots and the policy's metadata.
@@ -71,7 +73,7 @@ class Retention:
             return self.restrict_policy.apply_restriction(num_reserved, **kwargs)
 
     @plain_python
-    def evict_expired(self, name: str | None = None) -> Any:
+    def evict_expired(self, name: str | None = None) -> tf.Operation | None:
         """Removes the rows that are expired by `de.EvictionTTL`, and frees their memory.
 
         Args:
@@ -84,7 +86,9 @@ class Retention:
             return self._table.evict_expired()
 
     @plain_python
-    def assign_scores(self, keys: Any, scores: Any, name: str | None = None) -> Any:
+    def assign_scores(
+        self, keys: TensorLike, scores: TensorLike, name: str | None = None
+    ) -> tf.Operation | None:
         """Sets the scores that `de.EvictionScore` compares. Ignores keys without a row.
 
         Args:
@@ -155,14 +159,23 @@ class Retention:
             "eviction": list(self.eviction),
         }
 
-    def has_policies(self, restrict_policy: Any, admission: Any, eviction: Any) -> bool:
+    def has_policies(
+        self,
+        restrict_policy: type[RestrictPolicy] | None,
+        admission: Admission | None,
+        eviction: Eviction | Sequence[Eviction] | None,
+    ) -> bool:
         """Returns whether the Variable was created with these policies."""
         wanted = checked_policy(restrict_policy, admission, eviction)
         same_rule = self.policies()["restrict_policy"] is restrict_policy
         return same_rule and wanted == self._table.policy
 
 
-def checked_policy(restrict_policy: Any, admission: Any, eviction: Any) -> TablePolicy:
+def checked_policy(
+    restrict_policy: type[RestrictPolicy] | None,
+    admission: Admission | None,
+    eviction: Eviction | Sequence[Eviction] | None,
+) -> TablePolicy:
     """Combines the policies of a `Variable` after checking them.
 
     Args:

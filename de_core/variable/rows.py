@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.ops import library
 from de_core.base.plain_python import plain_python
+from de_core.base.types import TensorLike
 from de_core.distributed import strategy
 from de_core.tables import keys_and_values
 from de_core.tables.sharded import ShardedTable
@@ -31,7 +31,9 @@ class Rows(tf.Module):
         regularizer: `f(rows [n, dim])` that returns a penalty or None; None for no penalty.
     """
 
-    def __init__(self, table: ShardedTable, anchor: Any, regularizer: Regularizer | None) -> None:
+    def __init__(
+        self, table: ShardedTable, anchor: tf.Variable | None, regularizer: Regularizer | None
+    ) -> None:
         super().__init__(name="rows")
         self.regularizer = regularizer
         self._table = table
@@ -48,7 +50,7 @@ class Rows(tf.Module):
 
     @plain_python
     def lookup(
-        self, keys: Any, return_exists: bool | str = False, name: str | None = None
+        self, keys: TensorLike, return_exists: bool | str = False, name: str | None = None
     ) -> tf.Tensor | tuple[tf.Tensor, tf.Tensor]:
         """Reads the rows of `keys`. Gradients flow to the rows. Writes nothing.
 
@@ -79,7 +81,7 @@ class Rows(tf.Module):
             values = self.recorded(keys, values)
         return (values, exists) if return_exists else values
 
-    def lookup_scaled(self, ids: Any, max_norm: float | None) -> Any:
+    def lookup_scaled(self, ids: TensorLike | tf.RaggedTensor, max_norm: float | None) -> Rows:
         """Looks up dense or ragged ids. Scales down rows whose L2 norm exceeds `max_norm`.
 
         Args:
@@ -139,7 +141,7 @@ class Rows(tf.Module):
                 key = tf.compat.v1.GraphKeys.REGULARIZATION_LOSSES
                 tf.compat.v1.add_to_collection(key, loss)
 
-    def regularization_loss(self, keys: Any, name: str | None = None) -> tf.Tensor:
+    def regularization_loss(self, keys: TensorLike, name: str | None = None) -> tf.Tensor:
         """Returns the regularizer's penalty on the rows of the distinct `keys`.
 
         Args:
@@ -163,7 +165,7 @@ class Rows(tf.Module):
         return tf.zeros([], self._table.spec.value_dtype) if loss is None else loss
 
     @plain_python
-    def find_or_insert(self, keys: Any, name: str | None = None) -> tf.Tensor:
+    def find_or_insert(self, keys: TensorLike, name: str | None = None) -> tf.Tensor:
         """Reads rows like `lookup`, and stores the initial row of every key without a row.
 
         Args:
@@ -187,7 +189,9 @@ class Rows(tf.Module):
             return self._anchored(keys, self._table.find_or_insert(keys)[0])
 
     @plain_python
-    def upsert(self, keys: Any, values: Any, name: str | None = None) -> tf.Operation | None:
+    def upsert(
+        self, keys: TensorLike, values: TensorLike, name: str | None = None
+    ) -> tf.Operation | None:
         """Inserts or overwrites rows. If a key occurs several times, its last row is stored.
 
         Args:
@@ -216,10 +220,10 @@ class Rows(tf.Module):
     @plain_python
     def accum(
         self,
-        keys: Any,
-        old_values: Any,
-        new_values: Any,
-        exists: Any = None,
+        keys: TensorLike,
+        old_values: TensorLike,
+        new_values: TensorLike,
+        exists: TensorLike | None = None,
         name: str | None = None,
     ) -> tf.Operation | None:
         """Adds `new_values - old_values` to existing rows. Inserts `new_values` for other keys.
@@ -260,7 +264,7 @@ class Rows(tf.Module):
             return self._table.write(library.de_table_accum, (flat_keys, old_rows, new_rows))
 
     @plain_python
-    def remove(self, keys: Any, name: str | None = None) -> tf.Operation | None:
+    def remove(self, keys: TensorLike, name: str | None = None) -> tf.Operation | None:
         """Removes rows with their optimizer slots. Ignores keys without a row.
 
         Args:
@@ -302,7 +306,7 @@ class Rows(tf.Module):
         anchors = self.anchors([values])
         return library.de_embedding_anchor(anchors[0], keys, values) if anchors else values
 
-    def _checked(self, keys: Any) -> tf.Tensor:
+    def _checked(self, keys: TensorLike) -> tf.Tensor:
         table = self._table
         if (
             isinstance(keys, tf.Tensor)
@@ -312,5 +316,5 @@ class Rows(tf.Module):
             return keys
         return keys_and_values.checked_keys(keys, table)
 
-    def _checked_pairs(self, keys: Any, values: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    def _checked_pairs(self, keys: TensorLike, values: TensorLike) -> tuple[tf.Tensor, tf.Tensor]:
         return keys_and_values.checked_pairs(keys, values, self._table)

@@ -11,8 +11,11 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
+from de_core.base.types import DTypeLike, InitializerLike
+from de_core.storage.creator import KVCreator
 from de_core.tables.admission import Admission
 from de_core.tables.eviction import Eviction
+from de_core.tables.restrict import RestrictPolicy
 from de_core.tables.router import Partitioner, default_partition_fn
 from de_core.tables.spec import TableSpec
 from de_core.variable.graph import graph_mode, scope_defaults
@@ -29,24 +32,24 @@ _HELD_KEY = ("de_core", "held")
 @plain_python
 def get_variable(
     name: str,
-    key_dtype: Any = tf.int64,
-    value_dtype: Any = tf.float32,
+    key_dtype: DTypeLike = tf.int64,
+    value_dtype: DTypeLike = tf.float32,
     dim: int = 1,
     devices: Sequence[str] | None = None,
     partitioner: Partitioner | None = default_partition_fn,
     shared_name: str | None = "get_variable",
-    initializer: Any = None,
+    initializer: InitializerLike = None,
     trainable: bool = True,
     checkpoint: bool = True,
     init_size: int = 0,
-    kv_creator: Any = None,
-    restrict_policy: Any = None,
+    kv_creator: KVCreator | None = None,
+    restrict_policy: type[RestrictPolicy] | None = None,
     bp_v2: bool = False,
     short_file_name: bool = False,
     *,
     regularizer: Callable[[tf.Tensor], tf.Tensor | None] | None = None,
     collections: Sequence[str] | None = None,
-    caching_device: Any = None,
+    caching_device: object = None,
     custom_getter: Callable[..., Variable] | None = None,
     admission: Admission | None = None,
     eviction: Eviction | Sequence[Eviction] | None = None,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 import tensorflow as tf
 
 from de_core.base.checks import received, require_eager
 from de_core.base.plain_python import plain_python
+from de_core.base.types import Optimizer, TensorLike
 from de_core.tables import keys_and_values
 from de_core.tables.policy import RESERVED_OWNER
 from de_core.tables.sharded import ShardedTable
@@ -25,7 +26,7 @@ class SlotVariable:
         width: Numbers per row.
     """
 
-    def __init__(self, table: ShardedTable, owner: Any, slot: str, width: int) -> None:
+    def __init__(self, table: ShardedTable, owner: str | tf.Tensor, slot: str, width: int) -> None:
         self._table = table
         self._owner = owner
         self.slot_name = slot
@@ -47,7 +48,7 @@ class SlotVariable:
         return tf.float64 if self._table.spec.value_dtype == tf.float64 else tf.float32
 
     @plain_python
-    def lookup(self, keys: Any, name: str | None = None) -> tf.Tensor:
+    def lookup(self, keys: TensorLike, name: str | None = None) -> tf.Tensor:
         """Returns the slot of each key, keys.shape + [dim]. Writes nothing.
 
         Args:
@@ -83,7 +84,7 @@ class SlotVariable:
         return f"<de.SlotVariable {self.name!r} [{self.dim}]>"
 
 
-def get_slot_variables(optimizer: Any) -> list[SlotVariable]:
+def get_slot_variables(optimizer: Optimizer) -> list[SlotVariable]:
     """Returns views of the slots that an optimizer keeps in all tables that it trains.
 
     Args:
@@ -110,7 +111,7 @@ def get_slot_variables(optimizer: Any) -> list[SlotVariable]:
     return [slot for table in optimizer.tables for slot in slots_of(table, optimizer)]
 
 
-def slots_of(table: ShardedTable, optimizer: Any) -> list[SlotVariable]:
+def slots_of(table: ShardedTable, optimizer: Optimizer) -> list[SlotVariable]:
     """Returns views of the slots that an optimizer keeps in one table.
 
     Args:
@@ -142,7 +143,7 @@ class Slots:
         self._table = table
 
     @plain_python
-    def get_slot_variables(self, optimizer: Any) -> list[SlotVariable]:
+    def get_slot_variables(self, optimizer: Optimizer) -> list[SlotVariable]:
         """Returns views of the slots that an optimizer keeps in the rows.
 
         Args:
@@ -165,7 +166,7 @@ class Slots:
         return [each for each in dict.fromkeys(owners) if each != RESERVED_OWNER]
 
     @plain_python
-    def drop_slots(self, optimizer: Any) -> tf.Operation | None:
+    def drop_slots(self, optimizer: Optimizer | str) -> tf.Operation | None:
         """Removes an optimizer's slots from all rows.
 
         Values and the slots of other optimizers stay. If the optimizer is used again, its slots
@@ -194,10 +195,10 @@ class Slots:
         if isinstance(optimizer, str) and optimizer != RESERVED_OWNER:
             return self._table.drop_slots(optimizer)
         _check_optimizer(optimizer)
-        return self._table.drop_slots(optimizer.slots_owner)
+        return self._table.drop_slots(cast("Optimizer", optimizer).slots_owner)
 
 
-def _check_optimizer(optimizer: Any) -> None:
+def _check_optimizer(optimizer: object) -> None:
     if not hasattr(optimizer, "slots_owner"):
         raise TypeError(
             "`optimizer` must train tables: wrap it in de.DynamicEmbeddingOptimizer. "

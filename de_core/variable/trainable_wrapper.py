@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from de_core.base import removed_names
+from de_core.base.types import TensorLike
 from de_core.variable.anchor import table_of, tensor_variable
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ class TrainableWrapper:
     # With this attribute, TensorFlow's tapes identify the object by its `handle`.
     _should_act_as_resource_variable = True
 
-    def __init__(self, params: Variable, ids: Any, max_norm: float | None = None) -> None:
+    def __init__(
+        self, params: Variable, ids: TensorLike | tf.RaggedTensor, max_norm: float | None = None
+    ) -> None:
         self.params = params
         self.ids = ids
         self.max_norm = max_norm
@@ -78,7 +81,7 @@ class TrainableWrapper:
     def _unique_id(self) -> str:
         return str(self._anchor._unique_id)
 
-    def read_value(self) -> Any:
+    def read_value(self) -> tf.Tensor | tf.RaggedTensor:
         """Looks up the ids again and returns their current rows, ids.shape + [dim]."""
         return self.params._rows.lookup_scaled(self.ids, self.max_norm)
 

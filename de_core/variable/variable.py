@@ -12,8 +12,10 @@ from de_core import checkpoint as checkpoints
 from de_core.base import removed_names
 from de_core.base.checks import received
 from de_core.base.keras import keras
+from de_core.base.types import DTypeLike, InitializerLike, TensorLike, TrainedVariable
 from de_core.checkpoint import saved_model_rows, weights_file
 from de_core.checkpoint.file_system import FileSystem
+from de_core.storage.creator import KVCreator
 from de_core.tables.admission import Admission
 from de_core.tables.arrow import ArrowRows
 from de_core.tables.eviction import Eviction
@@ -104,19 +106,19 @@ class Variable(keras.layers.Layer, tf.Module):
 
     def __init__(
         self,
-        key_dtype: Any = tf.int64,
-        value_dtype: Any = tf.float32,
+        key_dtype: DTypeLike = tf.int64,
+        value_dtype: DTypeLike = tf.float32,
         dim: int = 1,
         devices: Sequence[str] | None = None,
         partitioner: Partitioner | None = default_partition_fn,
         shared_name: str | None = None,
         name: str | None = DEFAULT_NAME,
-        initializer: Any = None,
+        initializer: InitializerLike = None,
         trainable: bool = True,
         checkpoint: bool = True,
         init_size: int = 0,
-        kv_creator: Any = None,
-        restrict_policy: Any = None,
+        kv_creator: KVCreator | None = None,
+        restrict_policy: type[RestrictPolicy] | None = None,
         bp_v2: bool = False,
         short_file_name: bool = False,
         *,
@@ -211,7 +213,7 @@ class Variable(keras.layers.Layer, tf.Module):
     save_to_file_system = method_of("_files", FileSystem.save_to_file_system)
     load_from_file_system = method_of("_files", FileSystem.load_from_file_system)
 
-    def call(self, keys: Any) -> tf.Tensor:
+    def call(self, keys: TensorLike) -> tf.Tensor:
         """Looks up keys. So a Variable can be the first layer of a Keras model."""
         return self.lookup(keys)
 
@@ -245,12 +247,12 @@ class Variable(keras.layers.Layer, tf.Module):
         self._name = name
 
     @property
-    def variables(self) -> list[Any]:
+    def variables(self) -> list[TrainedVariable]:
         """A list with the anchor. In a TensorFlow 1 graph the anchor is a `tf.Variable`."""
         return super().variables if self._graph_anchor is None else [self._graph_anchor]
 
     @property
-    def trainable_variables(self) -> list[Any]:
+    def trainable_variables(self) -> list[TrainedVariable]:
         """A list with the anchor if lookups record gradients, otherwise an empty list."""
         if self._graph_anchor is None:
             return super().trainable_variables
@@ -386,7 +388,7 @@ def _own_name(given: Any, graph: graph_mode.GraphState | None) -> str:
     return DEFAULT_NAME if count == 1 else f"{DEFAULT_NAME}_{count - 1}"
 
 
-def _check_regularizer(regularizer: Any) -> None:
+def _check_regularizer(regularizer: object) -> None:
     if regularizer is not None and not callable(regularizer):
         raise TypeError(
             "`regularizer` must be a function of rows [n, dim], or None. "

@@ -23,6 +23,7 @@ import de_core as de
 users = de.Variable(dim=16, name="users")
 wrong_dim = de.Variable(dim="16")  # arg-type
 layer = de.layers.Embedding(8, combiner="mean")
+wrong_layer = de.layers.Embedding(dim="8")  # arg-type
 wrong_combiner = de.layers.Embedding(8, combiner="average")  # arg-type
 pooled = de.embedding_lookup_sparse(users, tf.sparse.from_dense([[1]]), None, combiner="sum")
 of_wrong_combiner = de.embedding_lookup_sparse(users, 1, None, combiner="min")  # arg-type
@@ -35,6 +36,11 @@ version: int = de.export(tf.Module(), "models")  # assignment
 manager = de.checkpoint.Manager(users, "checkpoints", max_to_keep="3")  # arg-type
 saved: dict[str, int] = manager.save()  # assignment
 de.EvictionLRU(max_rows="1e6")  # arg-type
+users.restrict(num_reserved=5)
+users.restrict(num_reserved="5")  # arg-type
+bounded = de.Variable(restrict_policy="time")  # arg-type
+served = de.export(tf.Module(), "models", oov={"users": [0.0, 1.0]}, keep=de.KeepRows())
+wrong_oov = de.export(tf.Module(), "models", oov="zero")  # arg-type
 """
 
 

@@ -5,34 +5,37 @@ from __future__ import annotations
 import numbers
 import os
 import pathlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from de_core.base.checks import received
+from de_core.base.types import DTypeLike, InputSpecs, Model, Request, Signatures, UnknownIds
 from de_core.exports import served_rows, warm_up
 from de_core.exports.publish import versions
 from de_core.exports.publish.publication import Publication, Schedule
+from de_core.exports.served_rows import KeepRows
 from de_core.exports.skeleton import Skeleton
 from de_core.exports.version import Version, local
 from de_core.tables.sharded import living
 
 
 def publish(
-    model: Any,
+    model: Model,
     root: str | os.PathLike[str],
-    signatures: Any = None,
+    signatures: Signatures = None,
     *,
     full_every: int = 20,
     full_part: float = 0.5,
     keep_versions: int | None = 3,
     full: bool = False,
     consistent: bool = False,
-    inputs: Any = None,
-    dtype: Any = None,
-    oov: Any = "initial",
-    keep: Any = None,
-    sample: Any = None,
+    inputs: InputSpecs = None,
+    dtype: DTypeLike | Mapping[str, DTypeLike] | None = None,
+    oov: UnknownIds | Mapping[str, UnknownIds] = "initial",
+    keep: KeepRows | Mapping[str, KeepRows] | None = None,
+    sample: Request | Sequence[Request] | None = None,
 ) -> Version:
     """Writes the next version of a model into a directory that a server watches.
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 import tf_keras
 
 from de_core.base.plain_python import plain_python
+from de_core.base.types import GradientPair
 from de_core.optimizers import clipping, plan
 from de_core.optimizers.accumulation import Trained
 from de_core.optimizers.keras2 import rules
@@ -89,7 +90,10 @@ class TablesAndOthers(Wrapping):
 
     @plain_python
     def apply_gradients(
-        self, grads_and_vars: Iterable[tuple[Any, Any]], name: str | None = None, **settings: Any
+        self,
+        grads_and_vars: Iterable[GradientPair],
+        name: str | None = None,
+        **settings: Any,
     ) -> Any:
         """Does one step.
 

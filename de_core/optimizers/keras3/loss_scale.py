@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
+from de_core.base.types import Gradient, TrainedVariable
 from de_core.optimizers import clipping
 from de_core.optimizers.keras3.optimizer import KerasOptimizer
 from de_core.optimizers.targets import anchor_of, once_per_table
@@ -55,7 +56,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         inner_optimizer.is_loss_scaled = True
         super().__init__(inner_optimizer, initial_scale, dynamic_growth_steps, name=name)
 
-    def build(self, var_list: Iterable[Any]) -> None:
+    def build(self, var_list: Iterable[TrainedVariable]) -> None:
         """Makes the state of this optimizer and of the wrapped one.
 
         Args:
@@ -65,7 +66,11 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         super().build([each for each in anchors if each is not None])
 
     @plain_python
-    def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> None:
+    def apply(
+        self,
+        grads: Iterable[Gradient | None],
+        trainable_variables: Iterable[TrainedVariable] | None = None,
+    ) -> None:
         """Does one step, unless a gradient is not finite.
 
         Args:
@@ -97,7 +102,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
 
         tf.cond(self.check_finite(gradients), update, skip)
 
-    def check_finite(self, grads: Iterable[Any]) -> tf.Tensor:
+    def check_finite(self, grads: Iterable[Gradient | None]) -> tf.Tensor:
         """Returns a bool scalar: true if no gradient holds a NaN or an infinity.
 
         Args:

@@ -13,6 +13,7 @@ import tensorflow as tf
 from de_core.base import call_stack
 from de_core.base.plain_python import plain_python
 from de_core.base.private_names import SWAPPER_OF_AVERAGES
+from de_core.base.types import GradientPair
 from de_core.optimizers import clipping, plan, replicas
 from de_core.optimizers.accumulation import Accumulation, Trained
 from de_core.optimizers.keras3 import rules, saved_state
@@ -49,7 +50,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
 
     def __init__(
         self,
-        optimizer: Any,
+        optimizer: keras.optimizers.Optimizer,
         bp_v2: bool = False,
         synchronous: bool = False,
         reject_nonfinite: bool = False,
@@ -142,7 +143,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
                 self._apply_to_others(inner, dense)
 
     @plain_python
-    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> Any:
+    def apply_gradients(self, grads_and_vars: Iterable[GradientPair]) -> Any:
         """Does one step and returns the number of steps.
 
         Args:
@@ -181,7 +182,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         settings["a dynamic loss scale"] = self.is_loss_scaled
         replicas.check_step(table, **settings)
 
-    def _update(self, inner: Any, targets: Targets) -> tuple[list[Any], list[tuple[Any, Any]]]:
+    def _update(self, inner: Any, targets: Targets) -> tuple[list[Any], list[GradientPair]]:
         """Updates the tables; returns its operations, and the gradients of ordinary variables."""
         if self._accumulation is not None:
             steps = inner.gradient_accumulation_steps
@@ -235,7 +236,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         moment = rules.Moment(step, inner.learning_rate, product, dtype)
         return self._rule.settings(inner, moment)
 
-    def _apply_to_others(self, inner: Any, dense: list[tuple[Any, Any]]) -> None:
+    def _apply_to_others(self, inner: Any, dense: list[GradientPair]) -> None:
         """Lets the wrapped optimizer update ordinary variables and count the step."""
         pairs = [(gradient, variable) for gradient, variable in dense if gradient is not None]
         if not pairs:

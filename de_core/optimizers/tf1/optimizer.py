@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
+from de_core.base.types import GradientPair, TrainedVariable
 from de_core.optimizers import plan
 from de_core.optimizers.row_updates import RowUpdates
 from de_core.optimizers.rule_settings import SgdSettings
@@ -16,6 +17,7 @@ from de_core.optimizers.targets import Targets, to_differentiate
 from de_core.optimizers.tf1 import rules
 from de_core.optimizers.tf1.copies import Tf1Copies
 from de_core.tables.sharded import ShardedTable
+from de_core.variable.trainable_wrapper import TrainableWrapper
 
 # The graph collection with the names under which the graph's optimizers keep their slots.
 _OWNERS = "dynamic_embedding_slot_owners"
@@ -45,7 +47,7 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
 
     def __init__(
         self,
-        optimizer: Any,
+        optimizer: tf.compat.v1.train.Optimizer,
         bp_v2: bool = False,
         reject_nonfinite: bool = False,
         name: str | None = None,
@@ -66,7 +68,12 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         # Two optimizers with one name must not share slots.
         self._owner = _unique(scope)
 
-    def compute_gradients(self, loss: Any, var_list: Any = None, **options: Any) -> Any:
+    def compute_gradients(
+        self,
+        loss: tf.Tensor | Callable[[], tf.Tensor],
+        var_list: Sequence[TrainedVariable | TrainableWrapper] | None = None,
+        **options: Any,
+    ) -> list[GradientPair]:
         """Returns pairs of a gradient and its variable. The variable of a table is its anchor.
 
         Args:
@@ -82,10 +89,10 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
     @plain_python
     def apply_gradients(
         self,
-        grads_and_vars: Iterable[tuple[Any, Any]],
-        global_step: Any = None,
+        grads_and_vars: Iterable[GradientPair],
+        global_step: tf.Variable | None = None,
         name: str | None = None,
-    ) -> Any:
+    ) -> tf.Operation | None:
         """Does one step.
 
         Args:
@@ -118,7 +125,7 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
                 done = [*done, counted.op] if not tf.executing_eagerly() else done
         return None if tf.executing_eagerly() else tf.group(*done, name=name)
 
-    def _apply_to_tables(self, targets: Targets) -> list[Any]:
+    def _apply_to_tables(self, targets: Targets) -> list[tf.Operation | None]:
         owner = tf.constant(self._owner)
         if self._rule is None:
             assert self._generic is not None
@@ -157,7 +164,7 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
             )
         return counter
 
-    def get_slot(self, var: Any, name: str) -> Any:
+    def get_slot(self, var: TrainedVariable, name: str) -> tf.Variable | None:
         """Returns the wrapped optimizer's slot of an ordinary variable, or None."""
         return self.inner_optimizer.get_slot(var, name)
 
@@ -180,7 +187,7 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         """Returns the names of the wrapped optimizer's slots of ordinary variables."""
         return list(self.inner_optimizer.get_slot_names())
 
-    def variables(self) -> list[Any]:
+    def variables(self) -> list[tf.Variable]:
         """Returns the wrapped optimizer's variables and the counters, without slots of rows."""
         own = [each for each in (self._count, self._rejected) if each is not None]
         shared = [] if self._copies is None else self._copies.variables

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.types import GradientPair, TrainedVariable
 from de_core.optimizers import clipping
 from de_core.optimizers.targets import Targets
 from de_core.optimizers.tf1.optimizer import Tf1Optimizer
@@ -45,11 +46,11 @@ class SyncReplicasOptimizer(tf.compat.v1.train.SyncReplicasOptimizer):
 
     def __init__(
         self,
-        opt: Any,
+        opt: Tf1Optimizer,
         replicas_to_aggregate: int,
         total_num_replicas: int | None = None,
-        variable_averages: Any = None,
-        variables_to_average: Any = None,
+        variable_averages: tf.train.ExponentialMovingAverage | None = None,
+        variables_to_average: Sequence[tf.Variable] | None = None,
         use_locking: bool = False,
         name: str = "sync_replicas",
     ) -> None:
@@ -76,7 +77,7 @@ class SyncReplicasOptimizer(tf.compat.v1.train.SyncReplicasOptimizer):
             name,
         )
 
-    def get_init_tokens_op(self, num_tokens: int = -1) -> Any:
+    def get_init_tokens_op(self, num_tokens: int = -1) -> tf.Operation:
         """Returns the op that lets replicas run ahead of the first step.
 
         Args:
@@ -88,10 +89,10 @@ class SyncReplicasOptimizer(tf.compat.v1.train.SyncReplicasOptimizer):
 
     def apply_gradients(
         self,
-        grads_and_vars: Iterable[tuple[Any, Any]],
-        global_step: Any = None,
+        grads_and_vars: Iterable[GradientPair],
+        global_step: tf.Variable | None = None,
         name: str | None = None,
-    ) -> Any:
+    ) -> tf.Operation | None:
         """Adds up the gradients of all replicas, and waits for the step.
 
         Args:
@@ -133,20 +134,24 @@ class _Joining:
         replicas: The number of replicas.
     """
 
-    def __init__(self, optimizer: Tf1Optimizer, sync: Any, replicas: int) -> None:
+    def __init__(self, optimizer: Tf1Optimizer, sync: SyncReplicasOptimizer, replicas: int) -> None:
         self._optimizer = optimizer
         self._sync = sync
         self._replicas = replicas
-        self.of_tables: list[tuple[tf.IndexedSlices, Any]] = []
+        self.of_tables: list[tuple[tf.IndexedSlices, TrainedVariable]] = []
         self.added: list[tf.Operation] = []
 
-    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any) -> Any:
+    def apply_gradients(
+        self,
+        grads_and_vars: Iterable[GradientPair],
+        global_step: tf.Variable | None,
+    ) -> tf.Operation:
         """Updates tables and variables by the mean gradients of all replicas."""
         joined = {id(variable): self._mean(each, variable) for each, variable in self.of_tables}
         pairs = [(joined.get(id(variable), each), variable) for each, variable in grads_and_vars]
         return self._optimizer.apply_gradients(pairs, global_step)
 
-    def _mean(self, gradient: tf.IndexedSlices, variable: Any) -> tf.IndexedSlices:
+    def _mean(self, gradient: tf.IndexedSlices, variable: TrainedVariable) -> tf.IndexedSlices:
         with tf.device(variable.device):
             sums = tf.compat.v1.SparseConditionalAccumulator(
                 gradient.values.dtype,

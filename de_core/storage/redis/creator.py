@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 from de_core.base.checks import received
 from de_core.storage.creator import KVCreator
 from de_core.storage.redis.config import RedisTableConfig
@@ -30,20 +32,20 @@ class RedisTableCreator(KVCreator):
     ...                     kv_creator=de.RedisTableCreator(config))  # doctest: +SKIP
     """
 
-    def __init__(self, config: RedisTableConfig | None = None, saver: Any = None) -> None:
+    def __init__(self, config: RedisTableConfig | None = None, saver: object = None) -> None:
         if not isinstance(config, RedisTableConfig):
             raise TypeError(f"`config` must be a de.RedisTableConfig. {received(config=config)}")
         super().__init__(config, saver)
 
     def create(
         self,
-        key_dtype: Any = None,
-        value_dtype: Any = None,
-        default_value: Any = None,
+        key_dtype: tf.DType | None = None,
+        value_dtype: tf.DType | None = None,
+        default_value: None = None,
         name: str | None = None,
-        checkpoint: Any = None,
+        checkpoint: None = None,
         init_size: int | None = None,
-        config: Any = None,
+        config: RedisTableConfig | None = None,
         device: str | None = None,
     ) -> RowStore:
         """Opens the rows of one table; see `KVCreator.create`."""
