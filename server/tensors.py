@@ -47,12 +47,18 @@ class DType:
         number: The value in TensorFlow's `DataType` enumeration.
         kind: The JSON form.
         numpy_name: The numpy type that carries it; empty if the gateway does not support it.
+        field: The field of a TensorProto that holds its values.
+        datatype: The Open Inference Protocol's name, e.g. `INT64`; empty if it has none.
+        contents: The field of the protocol's InferTensorContents; empty if values must be bytes.
     """
 
     name: str
     number: int
     kind: Kind
     numpy_name: str = ""
+    field: str = ""
+    datatype: str = ""
+    contents: str = ""
 
     @property
     def enum_name(self) -> str:
@@ -64,10 +70,11 @@ class DType:
         """The name with the width, e.g. `float32` where `name` is `float`."""
         return self.name if self.numpy_name in ("", "O") else self.numpy_name
 
-    @property
-    def carrier(self) -> str:
-        """The name of the numpy type of its arrays; empty if the gateway does not support it."""
-        return "object" if self.numpy_name == "O" else self.numpy_name
+    @functools.cached_property
+    def integers(self) -> range:
+        """All values of an integer type."""
+        info = np.iinfo(self.numpy)
+        return range(int(info.min), int(info.max) + 1)
 
     @functools.cached_property
     def numpy(self) -> np.dtype[Any]:
@@ -81,34 +88,36 @@ class DType:
         return np.dtype(self.numpy_name or "O")
 
 
-_ALL = (
-    DType("float", 1, Kind.FLOAT, "float32"),
-    DType("double", 2, Kind.FLOAT, "float64"),
-    DType("int32", 3, Kind.INT, "int32"),
-    DType("uint8", 4, Kind.INT, "uint8"),
-    DType("int16", 5, Kind.INT, "int16"),
-    DType("int8", 6, Kind.INT, "int8"),
-    DType("string", 7, Kind.STRING, "O"),
-    DType("complex64", 8, Kind.OTHER, "complex64"),
-    DType("int64", 9, Kind.INT, "int64"),
-    DType("bool", 10, Kind.BOOL, "bool"),
+# The server's only list of element types. Decoders and encoders of all protocols derive from it.
+DTYPES = (
+    DType("float", 1, Kind.FLOAT, "float32", "float_val", "FP32", "fp32_contents"),
+    DType("double", 2, Kind.FLOAT, "float64", "double_val", "FP64", "fp64_contents"),
+    DType("int32", 3, Kind.INT, "int32", "int_val", "INT32", "int_contents"),
+    DType("uint8", 4, Kind.INT, "uint8", "int_val", "UINT8", "uint_contents"),
+    DType("int16", 5, Kind.INT, "int16", "int_val", "INT16", "int_contents"),
+    DType("int8", 6, Kind.INT, "int8", "int_val", "INT8", "int_contents"),
+    DType("string", 7, Kind.STRING, "O", "string_val", "BYTES", "bytes_contents"),
+    DType("complex64", 8, Kind.OTHER, "complex64", "scomplex_val"),
+    DType("int64", 9, Kind.INT, "int64", "int64_val", "INT64", "int64_contents"),
+    DType("bool", 10, Kind.BOOL, "bool", "bool_val", "BOOL", "bool_contents"),
     DType("qint8", 11, Kind.OTHER),
     DType("quint8", 12, Kind.OTHER),
     DType("qint32", 13, Kind.OTHER),
-    DType("bfloat16", 14, Kind.FLOAT, "bfloat16"),
+    DType("bfloat16", 14, Kind.FLOAT, "bfloat16", "half_val", "BF16"),
     DType("qint16", 15, Kind.OTHER),
     DType("quint16", 16, Kind.OTHER),
-    DType("uint16", 17, Kind.INT, "uint16"),
-    DType("complex128", 18, Kind.OTHER, "complex128"),
-    DType("half", 19, Kind.FLOAT, "float16"),
+    DType("uint16", 17, Kind.INT, "uint16", "int_val", "UINT16", "uint_contents"),
+    DType("complex128", 18, Kind.OTHER, "complex128", "dcomplex_val"),
+    DType("half", 19, Kind.FLOAT, "float16", "half_val", "FP16"),
     DType("resource", 20, Kind.OTHER),
     DType("variant", 21, Kind.OTHER),
-    DType("uint32", 22, Kind.INT, "uint32"),
-    DType("uint64", 23, Kind.UINT64, "uint64"),
+    DType("uint32", 22, Kind.INT, "uint32", "uint32_val", "UINT32", "uint_contents"),
+    DType("uint64", 23, Kind.UINT64, "uint64", "uint64_val", "UINT64", "uint64_contents"),
 )
 INVALID_DTYPE = DType("invalid", 0, Kind.OTHER)
-_BY_NAME = {dtype.name: dtype for dtype in _ALL}
-_BY_NUMBER = {dtype.number: dtype for dtype in _ALL}
+_BY_NAME = {dtype.name: dtype for dtype in DTYPES}
+_BY_NUMBER = {dtype.number: dtype for dtype in DTYPES}
+_BY_CARRIER = {dtype.numpy_name.replace("O", "object"): dtype for dtype in DTYPES}
 
 
 def dtype_of_name(name: str) -> DType:
@@ -119,6 +128,15 @@ def dtype_of_name(name: str) -> DType:
 def dtype_of_number(number: int) -> DType:
     """Returns the element type numbered `number` in `DataType`; `invalid` if there is none."""
     return _BY_NUMBER.get(number, INVALID_DTYPE)
+
+
+@functools.lru_cache(maxsize=64)
+def dtype_of_numpy(carrier: np.dtype[Any]) -> DType:
+    """Returns the element type of arrays of a numpy type; `invalid` if there is none.
+
+    The result is cached, because numpy takes long to compute a type's name.
+    """
+    return _BY_CARRIER.get(carrier.name, INVALID_DTYPE)
 
 
 @dataclasses.dataclass(frozen=True)

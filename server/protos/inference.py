@@ -5,31 +5,13 @@ from typing import Any
 from ..errors import Code, ServingError, invalid
 from ..tensors import Array, Tensors
 from ..wire.limits import Limits
-from ..wire.oip import (
-    InferRequest,
-    add_input,
-    datatype_of,
-    parameters_of,
-)
+from ..wire.oip import InferRequest, add_input, datatype_of, parameters_of
+from ..wire.oip_body import BY_DATATYPE
 from ..wire.tensor_bytes import octets
 from .modules import load_protos
 from .requests import parse
 
 SERVICE = "inference.GRPCInferenceService"
-_CONTENTS = {
-    "BOOL": "bool_contents",
-    "INT8": "int_contents",
-    "INT16": "int_contents",
-    "INT32": "int_contents",
-    "INT64": "int64_contents",
-    "UINT8": "uint_contents",
-    "UINT16": "uint_contents",
-    "UINT32": "uint_contents",
-    "UINT64": "uint64_contents",
-    "FP32": "fp32_contents",
-    "FP64": "fp64_contents",
-    "BYTES": "bytes_contents",
-}
 
 
 def message_type(name: str) -> Any:
@@ -59,8 +41,8 @@ def read_infer(body: bytes, limits: Limits) -> tuple[str, str, InferRequest]:
         values: Any
         if raw:
             values = memoryview(raw[index])
-        elif tensor.datatype in _CONTENTS:
-            values = getattr(tensor.contents, _CONTENTS[tensor.datatype])
+        elif (dtype := BY_DATATYPE.get(tensor.datatype)) and dtype.contents:
+            values = getattr(tensor.contents, dtype.contents)
         else:
             raise invalid(f"Input {tensor.name} of {tensor.datatype[:128]} must come as raw bytes")
         add_input(inputs, tensor.name, tensor.datatype, list(tensor.shape), values, limits)

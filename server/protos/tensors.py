@@ -15,25 +15,6 @@ _MAX_ELEMENTS = 1 << 30
 # shape is filled. Tensors with repeated values may have at most this many elements.
 _MAX_REPEATED = 1 << 20
 
-# The field that holds the values if `tensor_content` is empty.
-_FIELDS = {
-    "float": "float_val",
-    "double": "double_val",
-    "int32": "int_val",
-    "int16": "int_val",
-    "int8": "int_val",
-    "uint8": "int_val",
-    "uint16": "int_val",
-    "bool": "bool_val",
-    "int64": "int64_val",
-    "uint32": "uint32_val",
-    "uint64": "uint64_val",
-    "string": "string_val",
-    "half": "half_val",
-    "bfloat16": "half_val",
-    "complex64": "scomplex_val",
-    "complex128": "dcomplex_val",
-}
 # Protobuf packs the values of these fields as little-endian bytes.
 _PACKED_AS = {
     "float_val": "<f4",
@@ -56,7 +37,7 @@ def fill_typed(proto: Any, array: Array, dtype: DType) -> None:
         fill_proto(proto, array, dtype)
         return
     _fill_head(proto, array, dtype)
-    field = _FIELDS[dtype.name]
+    field = dtype.field
     flat = np.ascontiguousarray(array, dtype.numpy).reshape(-1)
     if field in _PACKED_AS:
         content = flat.astype(_PACKED_AS[field], copy=False).tobytes()
@@ -118,8 +99,8 @@ def to_array(proto: Any) -> Array:
             type that the gateway does not support.
     """
     dtype = dtype_of_number(proto.dtype)
-    field = _FIELDS.get(dtype.name)
-    if field is None:
+    field = dtype.field
+    if not field:
         raise ServingError(
             Code.UNIMPLEMENTED, f"Tensors of type {dtype.enum_name} are not supported"
         )
@@ -137,9 +118,9 @@ def to_array(proto: Any) -> Array:
     if proto.tensor_content:
         return _from_content(proto.tensor_content, dtype, shape, count)
     values = getattr(proto, field)
-    if dtype.name.startswith("complex"):
+    if dtype.kind is Kind.OTHER:
         # Real and imaginary parts alternate.
-        part = np.float32 if dtype.name == "complex64" else np.float64
+        part = f"f{dtype.numpy.itemsize // 2}"
         values = np.asarray(values[: len(values) // 2 * 2], part).view(dtype.numpy)
     if len(values) < count and count > _MAX_REPEATED:
         raise invalid(f"A tensor of {count} elements must not have only {len(values)} values")

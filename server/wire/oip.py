@@ -7,13 +7,11 @@ the inputs.
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
 import orjson
 
 from ..errors import Code, ServingError, invalid
@@ -23,7 +21,7 @@ from ..tensors import (
     Kind,
     SignatureSpec,
     Tensors,
-    dtype_of_name,
+    dtype_of_numpy,
 )
 from . import fast_decode, reference_decode
 from .arrays import numeric_array
@@ -31,7 +29,7 @@ from .encode import json_ready
 from .json_text import parse_json
 from .limits import Limits
 from .oip_body import (
-    DATATYPES,
+    BY_DATATYPE,
     InferBody,
     InputTensor,
     RequestParameters,
@@ -42,12 +40,6 @@ from .tensor_bytes import array_of_bytes, octets
 
 # The header with the length of the JSON part.
 HEADER = "inference-header-content-length"
-
-_TENSORFLOW = {"float16": "half", "float32": "float", "float64": "double"}
-_DTYPES = {
-    datatype: dtype_of_name("string" if name == "object" else _TENSORFLOW.get(name, name))
-    for name, datatype in DATATYPES.items()
-}
 
 
 _REQUEST = msgspec.json.Decoder(InferBody)
@@ -96,7 +88,7 @@ class InferRequest:
             if array.dtype != spec.dtype.numpy or not spec.dtype.numpy_name:
                 raise invalid(
                     f"Input {name} must have datatype "
-                    f"{DATATYPES.get(spec.dtype.carrier) or spec.dtype.enum_name}. "
+                    f"{spec.dtype.datatype or spec.dtype.enum_name}. "
                     f"Received: datatype={datatype_of(name, array)}"
                 )
         for name in self.outputs:
@@ -161,12 +153,12 @@ def add_input(
     Raises:
         ServingError: INVALID_ARGUMENT, naming the input.
     """
-    dtype = _DTYPES.get(datatype)
+    dtype = BY_DATATYPE.get(datatype)
     if name in inputs:
         raise invalid(f"Each input must occur once. Received twice: {name[:128]}")
     if dtype is None:
         raise invalid(
-            f"Input {name} must have a datatype of {', '.join(_DTYPES)}. "
+            f"Input {name} must have a datatype of {', '.join(BY_DATATYPE)}. "
             f"Received: datatype={datatype[:128]}"
         )
     count = _count(name, shape, limits)
@@ -304,20 +296,14 @@ def parameters_of(values: Mapping[str, Any]) -> RequestParameters:
         ) from None
 
 
-@functools.lru_cache(maxsize=64)
-def _datatype(dtype: np.dtype[Any]) -> str | None:
-    # The result is cached, because numpy takes long to compute a type's name.
-    return DATATYPES.get(dtype.name)
-
-
 def datatype_of(name: str, array: Array) -> str:
     """Returns the protocol's name for the element type of an output.
 
     Raises:
         ServingError: UNIMPLEMENTED if there is none.
     """
-    datatype = _datatype(array.dtype)
-    if datatype is None:
+    datatype = dtype_of_numpy(array.dtype).datatype
+    if not datatype:
         raise ServingError(Code.UNIMPLEMENTED, f"Output {name} has no datatype of this protocol")
     return datatype
 

@@ -7,26 +7,11 @@ from typing import Annotated
 
 import msgspec
 
-from ..tensors import DEFAULT_SIGNATURE
+from ..tensors import DEFAULT_SIGNATURE, DTYPES
 from .lookup import Combiner, Missing
 
-# The protocol's datatype by the name of the numpy type.
-DATATYPES = {
-    "bool": "BOOL",
-    "uint8": "UINT8",
-    "uint16": "UINT16",
-    "uint32": "UINT32",
-    "uint64": "UINT64",
-    "int8": "INT8",
-    "int16": "INT16",
-    "int32": "INT32",
-    "int64": "INT64",
-    "float16": "FP16",
-    "bfloat16": "BF16",
-    "float32": "FP32",
-    "float64": "FP64",
-    "object": "BYTES",
-}
+# The element types by the protocol's datatype, sorted: an error and the OpenAPI document list them.
+BY_DATATYPE = dict(sorted((dtype.datatype, dtype) for dtype in DTYPES if dtype.datatype))
 
 
 class TensorParameters(msgspec.Struct):
@@ -47,7 +32,7 @@ class InputTensor(msgspec.Struct):
     """An input in JSON."""
 
     name: str
-    datatype: Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(DATATYPES.values())})]
+    datatype: Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(BY_DATATYPE)})]
     shape: list[Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0})]]
     data: Annotated[
         msgspec.Raw | msgspec.UnsetType,

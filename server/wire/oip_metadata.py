@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..tensors import SignatureSpec, TensorSpec
-from .oip_body import DATATYPES
 
 
 def model_metadata(model: str, versions: Iterable[int], signature: SignatureSpec) -> dict[str, Any]:
@@ -46,9 +45,9 @@ def _specs(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
-            "datatype": datatype,
+            "datatype": spec.dtype.datatype,
             "shape": [-1 if size is None else size for size in spec.shape or ()],
         }
         for name, spec in sorted(specs.items())
-        if (datatype := DATATYPES.get(spec.dtype.carrier))
+        if spec.dtype.datatype
     ]

@@ -22,18 +22,6 @@ from .json_quote import debug_string, type_name
 from .limits import Limits
 from .strings import bytes_array, decode_b64, is_b64_object
 
-_INT32 = range(-(2**31), 2**31)
-_RANGES = {
-    "int8": range(-(2**7), 2**7),
-    "uint8": range(2**8),
-    "int16": range(-(2**15), 2**15),
-    "uint16": range(2**16),
-    "int32": _INT32,
-    "int64": range(-(2**63), 2**63),
-    "uint32": range(2**32),
-    "uint64": range(2**64),
-}
-
 
 def decode_rows(
     document: Mapping[str, Any], signature: SignatureSpec, limits: Limits
@@ -227,7 +215,7 @@ def _element(value: Any, dtype: DType) -> Any:
             Code.UNIMPLEMENTED,
             f"Conversion of JSON Value: {debug_string(value)} to type: {dtype.name}",
         )
-    elif isinstance(value, int) and not isinstance(value, bool) and value in _RANGES[dtype.name]:
+    elif isinstance(value, int) and not isinstance(value, bool) and value in dtype.integers:
         return value
     raise invalid(
         f"JSON Value: {debug_string(value)} Type: {type_name(value)} "

@@ -21,7 +21,7 @@ from ...protos.requests import (
 )
 from ...protos.tensors import fill_signature
 from ...request import Request
-from ...tensors import Array, DType, SignatureSpec, Tensors, dtype_of_name
+from ...tensors import Array, DType, SignatureSpec, Tensors, dtype_of_numpy
 from .exchange import GrpcEdge
 
 _NAME = "tensorflow.serving.PredictionService"
@@ -190,12 +190,6 @@ def _wanted(
                 f"the set {{{','.join(sorted(outputs))}}}."
             )
         spec = signature.outputs.get(name)
-        dtype = spec.dtype if spec else dtype_of_name(_dtype_name(outputs[name]))
+        dtype = spec.dtype if spec else dtype_of_numpy(outputs[name].dtype)
         wanted[name] = (dtype, outputs[name])
     return wanted
-
-
-def _dtype_name(array: Array) -> str:
-    return {"float32": "float", "float64": "double", "object": "string"}.get(
-        array.dtype.name, array.dtype.name
-    )

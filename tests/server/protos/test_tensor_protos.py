@@ -11,31 +11,32 @@ from hypothesis.extra import numpy as hnp
 from server.errors import ServingError
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto, fill_typed, to_array
-from server.tensors import dtype_of_name
+from server.tensors import DTYPES, Kind, dtype_of_name, dtype_of_numpy
 
-NUMERIC = [
-    "float",
-    "double",
-    "half",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "bool",
-    "complex64",
-    "complex128",
-    "bfloat16",
-]
+NUMERIC = [d.name for d in DTYPES if d.numpy_name and d.kind is not Kind.STRING]
 FILL = pytest.mark.parametrize("fill", [fill_proto, fill_typed])
 
 
 def message():
     # Use the stub's own messages: importing TensorFlow's would run TensorFlow.
     return load_protos().predict.PredictRequest().inputs["x"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
+def test_the_list_of_element_types_agrees_with_the_messages(dtype):
+    fields = load_protos().open_inference.InferTensorContents.DESCRIPTOR.fields_by_name
+    assert dtype.contents in ["", *fields]
+    assert bool(dtype.field) == bool(dtype.numpy_name)
+    if dtype.numpy_name:
+        assert dtype.field in message().DESCRIPTOR.fields_by_name
+        assert dtype_of_numpy(dtype.numpy) is dtype
+        assert (
+            message()
+            .DESCRIPTOR.fields_by_name["dtype"]
+            .enum_type.values_by_number[dtype.number]
+            .name
+            == dtype.enum_name
+        )
 
 
 @FILL

@@ -158,7 +158,7 @@ X = given("x", "FP32", (2,), bytes(8))
         ([given("x", "FP32", (-2,), bytes(8))], {}, "of at most 1000 values"),
         ([given("x", "FP32", (1,) * 9, bytes(4))], {}, "at most 8 dimensions"),
         ([given("x", "FP64", (1,), bytes(8))], {}, "must have datatype FP32. Received: datatype=F"),
-        ([given("x", "FP99", (1,), bytes(8))], {}, "have a datatype of BOOL,"),
+        ([given("x", "FP99", (1,), bytes(8))], {}, "have a datatype of BF16, BOOL,"),
         ([({**X[0], "data": [1, 2]}, X[1])], {}, "either `data` or the parameter binary_data_size"),
         ([({**X[0], "parameters": {}}, b"")], {}, "Received: neither"),
         ([X, X], {}, "Received twice: x"),
