@@ -1,8 +1,8 @@
 """A process that decodes and encodes large bodies, and both ends of its socket.
 
-Tensors cross the socket as raw bytes. The receiving thread cuts the strings of a tensor out of
-these bytes in a Python loop, not in C. So the gateway's event loop, which is another thread, can
-get the interpreter lock between two strings.
+Tensors and texts cross the socket as raw bytes, which the receiver uses without a copy. The sending
+and the receiving thread handle the strings of a tensor in Python loops, not in one call of C. So
+the gateway's event loop, which is another thread, can get the interpreter lock in between.
 """
 
 import io
@@ -29,6 +29,8 @@ _NICENESS = 10
 # Larger bytes objects are sent through the socket separately, so that pickle does not copy them
 # into a message.
 _APART_BYTES = 64 << 10
+# So many strings are joined in one call, which takes less than a millisecond.
+_JOINED_STRINGS = 4096
 
 
 class CodecProcess:
@@ -113,9 +115,14 @@ class _Pickler(pickle.Pickler):
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, np.ndarray) and value.dtype == np.object_:
-            strings = value.reshape(-1).tolist()
-            lengths = np.fromiter(map(len, strings), np.int64, len(strings))
-            return _strings, (b"".join(strings), lengths, value.shape)
+            flat = value.reshape(-1)
+            lengths = np.empty(len(flat), np.int64)
+            joined = []
+            for start in range(0, len(flat), _JOINED_STRINGS):
+                strings = flat[start : start + _JOINED_STRINGS].tolist()
+                lengths[start : start + len(strings)] = [len(string) for string in strings]
+                joined.append(b"".join(strings))
+            return _strings, (_apart(b"".join(joined)), lengths, value.shape)
         return NotImplemented
 
 
@@ -130,6 +137,8 @@ class _Bytes:
 
 
 def _apart(value: Any) -> Any:
+    if type(value) is tuple:
+        return tuple(map(_apart, value))
     return _Bytes(value) if isinstance(value, bytes) and len(value) > _APART_BYTES else value
 
 
@@ -162,14 +171,15 @@ def _receive(connection: socket.socket) -> Any:
     return pickle.loads(parts[0], buffers=parts[1:])
 
 
-def _read(connection: socket.socket, size: int) -> bytearray:
-    content = bytearray(size)
-    view = memoryview(content)
-    while view:
-        received = connection.recv_into(view)
-        if not received:
+def _read(connection: socket.socket, size: int) -> bytes:
+    # The system fills the memory of the result while other threads run. A `bytearray` would first
+    # be filled with zeros, during which no other thread runs.
+    content = connection.recv(size, socket.MSG_WAITALL) if size else b""
+    while len(content) < size:  # a signal may interrupt the call
+        more = connection.recv(size - len(content), socket.MSG_WAITALL)
+        if not more:
             raise EOFError
-        view = view[received:]
+        content += more
     return content
 
 

@@ -45,7 +45,7 @@ async def infer(
     size = len(body) if header is None else len(body) // BINARY_WORK
     request = await plane.codec.run(size, "decode", decode_infer, body, header, plane.limits)
     async with plane.lease(spec) as servable:
-        outputs = await run_infer(servable, request)
+        outputs = await run_infer(plane, servable, request)
         version = servable.version
     size = written_work(outputs) if request.all_binary else work_of(outputs)
     encoded, length = await plane.codec.run(
@@ -56,7 +56,7 @@ async def infer(
     return Answer(encoded, version, RAW, ((HEADER, str(length)),))
 
 
-async def run_infer(servable: Lease, request: InferRequest) -> Tensors:
+async def run_infer(plane: DataPlane, servable: Lease, request: InferRequest) -> Tensors:
     """Runs the signature that a request names.
 
     A signature may look up ids in a table. Then `ids` may have any shape, and the answer holds one
@@ -72,7 +72,7 @@ async def run_infer(servable: Lease, request: InferRequest) -> Tensors:
     signature = find_signature(servable.signatures, parameters.signature_name)
     if signature.name.startswith(LOOKUP_PREFIX):
         request.check(signature, optional=["lengths"])
-        return await infer_lookup(servable, signature, request)
+        return await infer_lookup(plane, servable, signature, request)
     request.check(signature)
     if (parameters.combiner, parameters.missing) != ("none", "default"):
         raise invalid(

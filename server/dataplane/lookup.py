@@ -1,5 +1,6 @@
 """`:lookup`: embeddings of ids from a model's tables, one per id or pooled."""
 
+import dataclasses
 import functools
 from collections.abc import Mapping
 
@@ -9,9 +10,10 @@ import numpy as np
 from ..engines.base import ModelSpec
 from ..errors import Code, ServingError, invalid
 from ..request import current_request
-from ..tensors import LOOKUP_PREFIX, Array, SignatureSpec
+from ..tensors import LOOKUP_PREFIX, Array, SignatureSpec, written_work
+from ..wire.limits import Limits
 from ..wire.lookup import Ids, LookupRequest, bags_of, decode_ids, decode_lookup
-from ..wire.media import PLAIN, RAW, Layout, Media, one_of
+from ..wire.media import PLAIN, Layout, Media, one_of
 from ..wire.oip import InferRequest
 from ..wire.pooling import (
     Found,
@@ -24,7 +26,7 @@ from ..wire.pooling import (
     pool,
 )
 from ..wire.raw_lookup import decode_raw_ids, encode_raw
-from .answer import Answer
+from .answer import Answer, Headers
 from .plane import DataPlane, Lease
 
 _NAMED_IN_ERROR = 5
@@ -33,6 +35,10 @@ _SAMPLED = 4
 # Only this many ids at the start of a lookup can become such examples.
 _LOOKED_AT = 64
 _NO_IDS = msgspec.Raw(b"[]")
+# Writing a number as JSON takes as long as decoding this many bytes of JSON.
+_NUMBER_WORK = 8
+# Bytes are written in base64 this many times faster than bytes of JSON are decoded.
+_BASE64_WORK = 8
 
 
 async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout = PLAIN) -> Answer:
@@ -52,44 +58,74 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout 
         ServingError: INVALID_ARGUMENT for a wrong body; NOT_FOUND for an unknown table, or for
             unknown ids with `missing` "error"; see also `Servable.run`.
     """
-    as_json = layout.request is Media.JSON
-    request = decode_lookup(body, plane.limits) if as_json else _queried(layout)
     async with plane.lease(spec) as servable:
-        signature = _table_signature(servable.signatures, request.table, spec)
-        dtype = signature.inputs["ids"].dtype
-        if as_json:
-            ids = await plane.codec.run(
-                len(body), "decode", decode_ids, request.ids, dtype, plane.limits
+        if layout.request is Media.JSON:
+            name, request, ids = await plane.codec.run(
+                len(body), "decode", _decode, body, servable.signatures, spec, plane.limits
             )
         else:
-            ids = decode_raw_ids(body, dtype, plane.limits)
-        rows, found = await _find(servable, signature, ids, request.combiner, request.missing)
+            request = _queried(layout)
+            signature = _table_signature(servable.signatures, request.table, spec)
+            name = signature.name
+            ids = decode_raw_ids(body, signature.inputs["ids"].dtype, plane.limits)
+        rows, found = await _find(servable, name, ids, request.combiner, request.missing)
         version = servable.version
-    told = (request, ids, rows, found, layout.answer, version)
-    if layout.answer is Media.JSON and request.format == "list":
-        return await plane.codec.run(rows.size * 8, "encode", _encode, *told)
-    if ids.lengths is not None:
-        return await plane.codec.run(rows.size, "encode", _encode, *told)
-    return _encode(*told)
+    media = layout.answer
+    work = _written_work(rows, ids, media, request.format)
+    encoded, headers = await plane.codec.run(
+        work, "encode", _encode, request, ids.lengths, rows, found, media
+    )
+    return Answer(encoded, version, media.value, headers)
+
+
+def _decode(
+    body: bytes, signatures: Mapping[str, SignatureSpec], spec: ModelSpec, limits: Limits
+) -> tuple[str, LookupRequest, Ids]:
+    """Returns the signature's name, the request without its undecoded ids, and the ids."""
+    request = decode_lookup(body, limits)
+    signature = _table_signature(signatures, request.table, spec)
+    ids = decode_ids(request.ids, signature.inputs["ids"].dtype, limits)
+    return signature.name, dataclasses.replace(request, ids=_NO_IDS), ids
+
+
+def _written_work(rows: Array, ids: Ids, media: Media, format_: str) -> int:
+    """Returns the cost of `_encode`, as the bytes of JSON that take as long to decode."""
+    if media is Media.RAW:
+        work = written_work({"": rows})
+    elif format_ == "list":
+        work = rows.size * _NUMBER_WORK
+    else:
+        work = rows.nbytes // _BASE64_WORK + len(rows)
+    return work if ids.lengths is None else max(work, rows.size)
 
 
 async def infer_lookup(
-    servable: Lease, signature: SignatureSpec, request: InferRequest
+    plane: DataPlane, servable: Lease, signature: SignatureSpec, request: InferRequest
 ) -> dict[str, Array]:
     """Looks up the ids of an inference request; see `run_infer`."""
     asked = request.inputs["ids"]
     ids = bags_of(asked, request.inputs.get("lengths"))
     combiner, missing = request.parameters.combiner, request.parameters.missing
-    rows, found = await _find(servable, signature, ids, combiner, missing)
-    rows, present, _ = _combine(rows, found, ids.lengths, combiner, missing == "null")
-    rows = nulled(rows, present)
+    rows, found = await _find(servable, signature.name, ids, combiner, missing)
+    if combiner != "none" or missing == "null":
+        rows = await plane.codec.run(
+            rows.size, "encode", _answered, rows, found, ids.lengths, combiner, missing == "null"
+        )
     if combiner == "none":
         rows = rows.reshape(*asked.shape, *rows.shape[1:])
     return {"embeddings": rows, "found": found.reshape(asked.shape)}
 
 
+def _answered(
+    rows: Array, found: Found, lengths: list[int] | None, combiner: str, nullable: bool
+) -> Array:
+    """Returns the vectors of the answer; those of unknown ids or bags are NaN if `nullable`."""
+    rows, present, _ = _combine(rows, found, lengths, combiner, nullable)
+    return nulled(rows, present)
+
+
 async def _find(
-    servable: Lease, signature: SignatureSpec, ids: Ids, combiner: str, missing: str
+    servable: Lease, signature: str, ids: Ids, combiner: str, missing: str
 ) -> tuple[Array, Found]:
     """Returns a row for each id, and which ids the table holds."""
     if combiner != "none" and ids.lengths is None:
@@ -98,9 +134,9 @@ async def _find(
             "wrap a single bag in another list."
         )
     current_request().rows = len(ids.flat)
-    outputs = await servable.run(signature.name, {"ids": ids.flat})
+    outputs = await servable.run(signature, {"ids": ids.flat})
     rows, found = outputs["embeddings"], outputs["found"].astype(np.bool_, copy=False)
-    table = signature.name.removeprefix(LOOKUP_PREFIX)
+    table = signature.removeprefix(LOOKUP_PREFIX)
     _count(table, ids.flat, found)
     if missing == "error" and not found.all():
         raise _missing_ids(table, ids.flat, found)
@@ -167,20 +203,19 @@ def _count(table: str, ids: Array, found: Found) -> None:
 
 
 def _encode(
-    request: LookupRequest, ids: Ids, rows: Array, found: Found, media: Media, version: int
-) -> Answer:
-    rows, present, lengths = _combine(
-        rows, found, ids.lengths, request.combiner, request.missing == "null"
-    )
-    if media is Media.JSON:
-        encode = embeddings_b64 if request.format == "b64" else embeddings_json
-        answer = {
-            "embeddings": encode(rows, present, lengths),
-            "found": nest(found.tolist(), ids.lengths),
-        }
-        return Answer(encode_lookup(answer), version)
-    parts, headers = encode_raw(nulled(rows, present), found)
-    return Answer(parts, version, RAW, headers)
+    request: LookupRequest, lengths: list[int] | None, rows: Array, found: Found, media: Media
+) -> tuple[bytes | tuple[Array, Array], Headers]:
+    """Returns the body of the answer and its further headers."""
+    nullable = request.missing == "null"
+    if media is Media.RAW:
+        return encode_raw(_answered(rows, found, lengths, request.combiner, nullable), found)
+    rows, present, bags = _combine(rows, found, lengths, request.combiner, nullable)
+    encode = embeddings_b64 if request.format == "b64" else embeddings_json
+    answer = {
+        "embeddings": encode(rows, present, bags),
+        "found": nest(found.tolist(), lengths),
+    }
+    return encode_lookup(answer), ()
 
 
 def _combine(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import gzip
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
+import numpy as np
 import pytest
 
 from server.protos.modules import load_protos
+from server.wire.media import RAW
 from tests.server.support.children import children_of
 from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import STUB, GatewayProcess
@@ -74,6 +78,13 @@ BODIES = {
     "examples": ("classify", examples(b'{"age":1}', 1_000_000), False, {400}),
     "infinities in gzip": ("predict", values(b"-Inf", 3_900_000), True, {200, 504}),
     "numbers": ("predict", values(b"1.5", 3_900_000), False, {200, 504}),
+    "one long id": (
+        "lookup",
+        b'{"table":"user","ids":["' + b"7" * 30_000_000 + b'"]}',
+        False,
+        {400},
+    ),
+    "no JSON": ("lookup", b'{"table":"user","ids":[' + b"7," * 3_900_000, False, {400}),
     "admitted examples": ("classify", examples(b'{"age":1}', 100_000), False, {200, 504}),
 }
 
@@ -89,10 +100,36 @@ def test_an_expensive_body_delays_no_other_request(stub, name):
     assert set(statuses) <= wanted
 
 
-def test_an_expensive_answer_delays_no_other_request(stub):
-    ids = b'{"table":"user","ids":[' + b",".join([b"7"] * 100_000) + b"]}"
-    statuses = check_others_are_answered(stub, lambda _: post(stub, "/v1/models/m:lookup", ids, {}))
-    assert set(statuses) == {200}
+MANY = json.dumps([7] * 100_000)
+LOOKUPS = {
+    "rows in JSON": ("", {}),
+    "rows in base64": (',"format":"b64"', {}),
+    "rows in bytes without the unknown": (',"missing":"null"', {"Accept": RAW}),
+    "bags": (',"combiner":"mean"', {}),
+    "bags in bytes": (',"combiner":"mean","missing":"null"', {"Accept": RAW}),
+}
+
+
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_an_expensive_answer_delays_no_other_request(stub, name):
+    options, headers = LOOKUPS[name]
+    ids = f"[{MANY}]" if "bags" in name else MANY
+    body = f'{{"table":"wide","ids":{ids}{options}}}'.encode()
+    attack = functools.partial(post, stub, "/v1/models/m:lookup", body, headers)
+    assert set(check_others_are_answered(stub, lambda _: attack())) == {200}
+
+
+@pytest.mark.parametrize("options", ['"missing":"null"', '"combiner":"mean","missing":"null"'])
+def test_an_expensive_inference_delays_no_other_request(stub, options):
+    ids = np.full((1, 100_000), 7, "<i8").tobytes()
+    text = (
+        '{"inputs":[{"name":"ids","datatype":"INT64","shape":[1,100000],"parameters":'
+        f'{{"binary_data_size":{len(ids)}}}}}],'
+        f'"parameters":{{"signature_name":"de_lookup/wide","binary_data_output":true,{options}}}}}'
+    ).encode()
+    headers = {"Inference-Header-Content-Length": str(len(text))}
+    attack = functools.partial(post, stub, "/v2/models/m/infer", text + ids, headers)
+    assert set(check_others_are_answered(stub, lambda _: attack())) == {200}
 
 
 def test_the_work_of_a_request_ends_at_its_deadline(stub):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import gzip
+import itertools
 import json
 import random
 import socket
@@ -19,6 +20,9 @@ from tests.server.support.gateway_process import STUB, GatewayProcess
 
 PREDICT = "/v1/models/m:predict"
 BODY = b'{"instances": [1.0]}'
+ROUNDS = 5
+# The least memory per disconnect that counts as a leak.
+LEAKED_BYTES = 40
 RESTING = b'{"signature_name": "rest", "instances": [0.005]}'
 
 
@@ -292,11 +296,13 @@ def test_disconnects_at_random_leave_nothing(stub):
 def test_a_hundred_thousand_disconnects_leave_nothing(stub):
     files, tasks = open_files(stub.process.pid), tasks_of(stub)
     disconnects(stub, 2_000)
-    before = memory_of(stub.process.pid)
-    disconnects(stub, 100_000)
-    check_nothing_is_left(stub, files, tasks)
-    after = memory_of(stub.process.pid)
-    print(
-        f"100,000 disconnects: {tasks:.0f} tasks, {files} files, {before} kB before, {after} after"
-    )
-    assert after < before * 1.1
+    held = [memory_of(stub.process.pid)]
+    for _ in range(ROUNDS):
+        disconnects(stub, 100_000 // ROUNDS)
+        check_nothing_is_left(stub, files, tasks)
+        held.append(memory_of(stub.process.pid))
+    print(f"100,000 disconnects: {tasks:.0f} tasks, {files} files, {held} kB")
+    # A leak grows the memory in every round. A moment in which the machine is busy and connections
+    # queue up grows it once: the allocators keep the memory of the peak.
+    growth = min(after - before for before, after in itertools.pairwise(held))
+    assert growth * 1024 < LEAKED_BYTES * 100_000 // ROUNDS

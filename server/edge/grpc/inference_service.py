@@ -77,7 +77,7 @@ class InferenceService:
         )
         spec = _spec(model, version, request)
         async with self._plane.lease(spec) as servable:
-            outputs = await infer.run_infer(servable, asked)
+            outputs = await infer.run_infer(self._plane, servable, asked)
             number = servable.version
         size = written_work(outputs)
         return await codec.run(size, "encode", write_infer, model, number, asked, outputs)

@@ -1,5 +1,6 @@
 """Connects one HTTP request to the data plane: its body, and its client's disconnection."""
 
+import asyncio
 import dataclasses
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -12,6 +13,10 @@ from ...dataplane.supervision import ClientGoneError, Supervisor
 from ...request import Request
 from .inflate import Inflater
 from .refusal import RefusedError
+
+# Joining the pieces of a larger body would delay other requests. From this size on, `bytes.join`
+# lets other threads run.
+_THREAD_BYTES = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,8 +92,14 @@ class Exchange:
                 chunk = await inflater.feed(chunk, last=not self.more)
             self._plane.receive(request, len(chunk))
             chunks.append(chunk)
+        if len(chunks) == 1:
+            body = chunks[0]
+        elif request.received_bytes < _THREAD_BYTES:
+            body = b"".join(chunks)
+        else:
+            body = await asyncio.to_thread(b"".join, chunks)
         request.spent("read", time.perf_counter() - begun)
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        return body
 
     def _slow(self) -> RefusedError:
         seconds = self._bounds.body_seconds

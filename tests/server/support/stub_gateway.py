@@ -19,7 +19,7 @@ def make_engine() -> NumpyEngine:
     """Returns an engine with signatures for tests of load.
 
     `tasks` returns the event loop's number of tasks, `rest` sleeps for the input's seconds, and the
-    table `wide` returns rows of 64 numbers for any ids.
+    table `wide` returns rows of 64 numbers for any 100,000 ids.
     """
 
     def tasks(x):
@@ -29,8 +29,8 @@ def make_engine() -> NumpyEngine:
         name: (signature(name, [tensor("x", "float", None)], [tensor("y", "float", None)]), run)
         for name, run in (("tasks", tasks), ("rest", lambda x: {"y": x}))
     }
-    wide = np.random.default_rng(0).random((1000, 64), np.float32)
-    found = np.ones(1000, bool)
+    wide = np.random.default_rng(0).random((100_000, 64), np.float32)
+    found = np.ones(100_000, bool)
     added["de_lookup/wide"] = (
         signature(
             "de_lookup/wide",
