@@ -43,6 +43,9 @@ def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_head_timer()
             super().connection_lost(exc)
+            # uvicorn 0.54 lets the keep-alive timer run on if the client reset the connection. The
+            # timer would keep the connection and its last request in memory.
+            self._unset_keepalive_if_required()
 
         def data_received(self, data: bytes) -> None:
             self._idle_bytes += len(data)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 
 import numpy as np
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from server.app import create_app
 from server.cli import _parser
@@ -18,16 +20,26 @@ from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature,
 def make_engine() -> NumpyEngine:
     """Returns an engine with signatures for tests of load.
 
-    `tasks` returns the event loop's number of tasks, `rest` sleeps for the input's seconds, and the
-    table `wide` returns rows of 64 numbers for any 100,000 ids.
+    `tasks` returns the event loop's number of tasks, `connections` the number of connections in
+    memory, `rest` sleeps for the input's seconds, and the table `wide` returns rows of 64 numbers
+    for any 100,000 ids.
     """
 
     def tasks(x):
         return {"y": np.full(x.shape, len(asyncio.all_tasks()), np.float32)}
 
+    def connections(x):
+        gc.collect()
+        kept = sum(isinstance(each, HttpToolsProtocol) for each in gc.get_objects())
+        return {"y": np.full(x.shape, kept, np.float32)}
+
     added = {
         name: (signature(name, [tensor("x", "float", None)], [tensor("y", "float", None)]), run)
-        for name, run in (("tasks", tasks), ("rest", lambda x: {"y": x}))
+        for name, run in (
+            ("tasks", tasks),
+            ("connections", connections),
+            ("rest", lambda x: {"y": x}),
+        )
     }
     wide = np.random.default_rng(0).random((100_000, 64), np.float32)
     found = np.ones(100_000, bool)
