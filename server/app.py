@@ -29,8 +29,7 @@ from .edge.http.v1 import V1
 from .edge.http.v2 import V2
 from .engines.base import Engine
 from .engines.routed import RoutedEngine
-from .observability.accounts import Accounts
-from .observability.live import LiveView
+from .observability.accounts import Accounts, accounts_of
 from .observability.logs import LOG
 from .observability.metrics import Metrics
 from .observability.worker_metrics import WorkerMetrics
@@ -93,9 +92,7 @@ def create_app(
     routed = engine if isinstance(engine, RoutedEngine) else RoutedEngine(engine)
     plane = plane or DataPlane(routed, settings, keys)
     if accounts is None:
-        accounts = Accounts(
-            metrics, LiveView() if settings.ui else None, routed.model_names, settings.log_sample
-        )
+        accounts = accounts_of(settings, metrics, routed.model_names)
     snapshots = Snapshots(routed, metrics)
 
     @asynccontextmanager
@@ -135,10 +132,6 @@ def create_app(
     if accounts.live is not None:
         apis[PAGE_PREFIX] = Page(accounts.live, snapshots)
     app.front = Front(apis, app.operate, plane, _bounds(settings), accounts, state)
-    if settings.tracing:
-        from .edge.http.tracing import Tracing
-
-        app.front = Tracing(app.front)
 
     def openapi() -> dict[str, Any]:
         return openapi_document()

@@ -149,7 +149,7 @@ def _serve(gateway: Gateway) -> int:
 
 def _trace() -> None:
     try:
-        from .edge.http.tracing import TracingError, export_spans
+        from .observability.tracing import TracingError, export_spans
     except ImportError as error:
         raise StartError(
             f"--tracing needs: pip install 'de-core-gateway[otel]'. Received: {error}"

@@ -4,6 +4,7 @@ import dataclasses
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar
+from typing import Any
 
 from .errors import Code, ServingError
 
@@ -35,6 +36,7 @@ class Request:
         rows: Rows of the request, if it has any.
         lookups: By table, the number of ids that were looked up, and how many of them are unknown.
         sample: Some of the found ids, by table; None unless the page collects them.
+        span: The request's span and how to end it; None without tracing. See `Tracing`.
     """
 
     id: str = ""
@@ -56,6 +58,7 @@ class Request:
     rows: int | None = None
     lookups: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     sample: dict[str, list[int | str]] | None = None
+    span: tuple[Any, Any] | None = None
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:

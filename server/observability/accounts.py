@@ -1,13 +1,18 @@
-"""Reports each request at its end: metrics, the page's charts, one log line per failure."""
+"""Reports each request: metrics, spans, the page's charts, one log line per failure."""
 
 import logging
 import random
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..request import Request
+from ..settings import Settings
 from .live import LiveView
 from .logs import LOG
 from .metrics import Metrics
+
+if TYPE_CHECKING:
+    from .tracing import Tracing
 
 
 class Accounts:
@@ -19,6 +24,7 @@ class Accounts:
         live: LiveView | None,
         known_models: Callable[[], frozenset[str]],
         log_sample: float = 0.0,
+        tracing: "Tracing | None" = None,
     ) -> None:
         """Creates the accounts.
 
@@ -27,17 +33,21 @@ class Accounts:
             live: Counts requests for the page; None without a page.
             known_models: Returns the model names that may become a metric's label.
             log_sample: Fraction of the answered requests to log.
+            tracing: Records a span per request; None for no spans.
         """
         self._metrics = metrics
         self.live = live
         self._known_models = known_models
         self._log_sample = log_sample
+        self._tracing = tracing
 
     def begin(self, request: Request) -> None:
         """Counts a request that has started. The caller must call `end` for it later."""
         self._metrics.in_flight += 1
         if self.live is not None:
             request.sample = {}
+        if self._tracing is not None:
+            self._tracing.begin(request)
 
     def end(self, request: Request, seconds: float) -> None:
         """Reports a request that took this many seconds."""
@@ -54,6 +64,21 @@ class Accounts:
             )
         if status >= 400 or (self._log_sample and random.random() < self._log_sample):
             _log(request, status, seconds)
+        if self._tracing is not None:
+            self._tracing.end(request, status)
+
+
+def accounts_of(
+    settings: Settings, metrics: Metrics, known_models: Callable[[], frozenset[str]]
+) -> Accounts:
+    """Returns the accounts that the settings choose; arguments as for `Accounts`."""
+    tracing = None
+    if settings.tracing:
+        from .tracing import Tracing
+
+        tracing = Tracing()
+    live = LiveView() if settings.ui else None
+    return Accounts(metrics, live, known_models, settings.log_sample, tracing)
 
 
 def new_id() -> str:

@@ -25,8 +25,7 @@ from ..engines.routes import Routes, RoutesFile, parse_labels
 from ..engines.upstream.channels import ChannelOptions
 from ..engines.upstream.endpoint import parse_upstreams
 from ..engines.upstream.engine import TfServingEngine, TfServingOptions
-from ..observability.accounts import Accounts
-from ..observability.live import LiveView
+from ..observability.accounts import Accounts, accounts_of
 from ..observability.metrics import Metrics
 from ..observability.worker_metrics import WorkerMetrics
 from ..protos.modules import load_protos
@@ -135,12 +134,7 @@ class Gateway:
         lifecycle = Lifecycle()
         workers = WorkerMetrics(worker.folder if worker else None, worker.index if worker else 0)
         plane = DataPlane(self._engine, settings, self._keys, self._codec)
-        accounts = Accounts(
-            self._metrics,
-            LiveView() if settings.ui else None,
-            self._engine.model_names,
-            settings.log_sample,
-        )
+        accounts = accounts_of(settings, self._metrics, self._engine.model_names)
         app = create_app(
             settings,
             self._engine,

@@ -13,7 +13,7 @@ import server
 MODULES = [
     module.name
     for module in pkgutil.walk_packages(server.__path__, "server.")
-    if module.name not in ("server.__main__", "server.edge.http.tracing")
+    if module.name not in ("server.__main__", "server.observability.tracing")
 ]
 
 

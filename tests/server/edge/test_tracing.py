@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import grpc
+import numpy as np
 import pytest
 
 pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed")
@@ -12,8 +16,15 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from server.app import create_app
+from server.dataplane.plane import DataPlane
+from server.edge.grpc.server import GrpcOptions, GrpcServer
+from server.observability.accounts import accounts_of
+from server.observability.metrics import Metrics
+from server.protos.modules import load_protos
+from server.protos.tensors import fill_proto
 from server.request import current_request
 from server.settings import load_settings
+from server.tensors import dtype_of_name
 from tests.server.support.asgi import ask
 from tests.server.support.numpy_engine import NumpyEngine
 
@@ -21,11 +32,17 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
 @pytest.fixture(scope="module")
-def spans():
+def exporter():
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
+    return exporter
+
+
+@pytest.fixture
+def spans(exporter):
+    exporter.clear()
     return exporter
 
 
@@ -53,6 +70,43 @@ def test_a_request_is_a_span_between_its_client_and_the_model_server(spans):
     assert span.attributes["http.response.status_code"] == 200
     assert span.attributes["gateway.model"] == "m"
     assert metadata["traceparent"] == f"00-{TRACE}-{span.context.span_id:016x}-01"
-    spans.clear()
-    ask(create_app(load_settings(model_dir="x", tracing="true"), engine), "GET", "/livez")
+
+
+def test_health_probes_have_no_span(spans):
+    ask(create_app(load_settings(model_dir="x", tracing="true"), NumpyEngine()), "GET", "/livez")
     assert own(spans) == []
+
+
+def test_a_grpc_request_is_a_span_like_one_over_rest(spans):
+    settings = load_settings(model_dir="x", tracing="true")
+    plane = DataPlane(NumpyEngine(), settings)
+    accounts = accounts_of(settings, Metrics(), plane.engine.model_names)
+    protos = load_protos()
+    request = protos.predict.PredictRequest()
+    request.model_spec.name = "m"
+    fill_proto(request.inputs["x"], np.array([1.0], np.float32), dtype_of_name("float"))
+
+    async def run():
+        server = GrpcServer(plane, GrpcOptions("127.0.0.1", 0, 64 << 20), accounts)
+        await server.start()
+        try:
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+                metadata = (("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01"),)
+                stub = protos.prediction_service.stub(channel)
+                await stub.Predict(request, metadata=metadata)
+                request.model_spec.name = "none"
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await stub.Predict(request, metadata=metadata)
+        finally:
+            await server.stop(0)
+
+    asyncio.run(run())
+    answered, refused = own(spans)
+    for span in (answered, refused):
+        assert span.name == "POST predict"
+        assert f"{span.context.trace_id:032x}" == TRACE
+        assert span.attributes["url.path"] == "/tensorflow.serving.PredictionService/Predict"
+    assert answered.attributes["gateway.model"] == "m"
+    assert answered.attributes["gateway.decode_seconds"] > 0
+    assert answered.attributes["http.response.status_code"] == 200
+    assert refused.attributes["http.response.status_code"] == 404

@@ -14,7 +14,7 @@ import importlib, pkgutil, sys, threading
 import server
 for module in pkgutil.walk_packages(server.__path__, "server."):
     # Tracing is an extra: its packages need not be there.
-    if module.name not in ("server.__main__", "server.edge.http.tracing"):
+    if module.name not in ("server.__main__", "server.observability.tracing"):
         importlib.import_module(module.name)
 heavy = {"tensorflow", "de_core", "grpc", "keras"} & sys.modules.keys()
 assert not heavy, heavy
