@@ -23,9 +23,9 @@ from pathlib import Path
 
 from build_ops import ROOT, parallel_jobs
 
-MINORS = ("2.20", "2.21")
-#: The compiler's libstdc++ decides: GCC 12's symbols, GLIBCXX_3.4.30, need glibc 2.35.
-PLATFORM = "manylinux_2_35_x86_64"
+MINORS = ("2.19", "2.20", "2.21")
+#: The oldest glibc of TensorFlow 2.21's wheels. DE_OLDEST_GLIBC links for it.
+PLATFORM = "manylinux_2_27_x86_64"
 LIMIT_BYTES = 15_000_000
 #: TensorFlow loads it before the op library.
 FOREIGN = "libtensorflow_framework.so.2"
@@ -51,7 +51,7 @@ def compile_ops(minor: str, folder: Path) -> Path:
         pip("install", "--target", tensorflow, f"tensorflow-cpu=={minor}.*")
     configure = ["cmake", "-G", "Ninja", "-S", ROOT / "de_core", "-B", build, "-DDE_UNITY=ON"]
     configure += [f"-DTensorFlow_PYTHON={sys.executable}", f"-DTensorFlow_DIST_DIR={tensorflow}"]
-    run(*configure, "-DCMAKE_BUILD_TYPE=Release")
+    run(*configure, "-DCMAKE_BUILD_TYPE=Release", "-DDE_OLDEST_GLIBC=ON")
     run("cmake", "--build", build, "-j", str(parallel_jobs()))
     return build
 

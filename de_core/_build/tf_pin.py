@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "tensorflow-aarch64")
-OLDEST_MINOR = "2.20"
+OLDEST_MINOR = "2.19"
 DEFAULT_MINOR = "2.21"
 #: Selects the minor version if no TensorFlow is installed yet, e.g. DE_CORE_TENSORFLOW=2.20. The
 #: value "any" is for a wheel with compiled libraries for several: it requires no TensorFlow.

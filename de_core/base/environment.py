@@ -74,6 +74,14 @@ def libraries(package: pathlib.Path) -> list[pathlib.Path]:
     return [own] if own.is_file() else sorted(package.glob("_ops/*/_de_ops.so"))
 
 
+def minors_beside(library: pathlib.Path) -> list[str]:
+    """Returns the minor versions of a package with several libraries; empty for a single one."""
+    several = library.parent.parent
+    if several.name != "_ops":
+        return []
+    return [path.parent.name for path in sorted(several.glob("*/_de_ops.so"))]
+
+
 def same_sources(package: pathlib.Path, folders: Iterable[pathlib.Path]) -> list[pathlib.Path]:
     """Returns the op libraries of packages in ``folders`` with the C++ sources of ``package``."""
     others = [path for folder in folders for path in libraries(folder / "de_core")]
@@ -148,9 +156,10 @@ def problem(
             f"_de_ops.json={'missing' if build is None else 'present'}. Run: {install_command}"
         )
     wanted = minor_of(build.tensorflow)
+    supported = _listed(minors_beside(library) or [wanted])
     fix = f"Run: pip install '{build.distribution}=={wanted}.*'"
     if not installed:
-        return f"de_core needs TensorFlow {wanted}. Received: no TensorFlow is installed. {fix}"
+        return f"de_core needs TensorFlow {supported}. Received: no TensorFlow is installed. {fix}"
     received = ", ".join(f"{name}={version}" for name, version in sorted(installed.items()))
     if len(set(installed.values())) > 1:
         unwanted = " ".join(sorted(set(installed) - {build.distribution}))
@@ -161,7 +170,7 @@ def problem(
         )
     if minor_of(next(iter(installed.values()))) != wanted:
         return (
-            f"de_core was compiled for TensorFlow {wanted} and works with no other minor version. "
+            f"de_core was compiled for TensorFlow {supported} and works with no other minor version. "
             f"Received: {received}. {fix}, or compile de_core again: {install_command}"
         )
     return None
@@ -218,6 +227,11 @@ def minor_of(version: str) -> str:
 
 def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(str(part) for part in version)
+
+
+def _listed(minors: list[str]) -> str:
+    *first, last = minors
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _origin() -> str | None:

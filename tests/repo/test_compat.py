@@ -45,6 +45,21 @@ def test_another_minor_is_named_with_both_repairs(compat: ModuleType, well: dict
     assert "pip install -e /project" in message
 
 
+def test_each_minor_of_a_wheel_with_several_libraries_is_named(
+    compat: ModuleType, well: dict[str, Any], tmp_path: Path
+):
+    for minor in ("2.19", "2.20", "2.21"):
+        library = tmp_path / "_ops" / minor / "_de_ops.so"
+        library.parent.mkdir(parents=True)
+        library.touch()
+    other = {"library": library, "installed": {"tensorflow": "2.18.1"}}
+    message = compat.problem(**{**well, **other})
+    assert "compiled for TensorFlow 2.19, 2.20 or 2.21 and" in message
+    assert "Received: tensorflow=2.18.1" in message
+    missing = compat.problem(**{**well, **other, "installed": {}})
+    assert "needs TensorFlow 2.19, 2.20 or 2.21." in missing
+
+
 def test_minors_are_compared_as_numbers(compat: ModuleType, well: dict[str, Any]):
     message = compat.problem(**{**well, "installed": {"tensorflow": "2.2.1"}})
     assert "Received: tensorflow=2.2.1" in message

@@ -88,16 +88,16 @@ def test_a_parameter_server_that_cannot_start_ends_the_cluster(root: Path, sourc
 
 
 def test_a_package_with_several_libraries_uses_the_one_for_this_tensorflow(compat, tmp_path: Path):
-    for minor in ("2.20", "2.21"):
+    for minor in ("2.19", "2.20", "2.21"):
         folder = tmp_path / "_ops" / minor
         folder.mkdir(parents=True)
         (folder / "_de_ops.so").touch()
         build = compat.Build(f"{minor}.0", "tensorflow", "GNU")
         (folder / "_de_ops.json").write_text(json.dumps(build._asdict()))
     found = compat.libraries(tmp_path)
-    assert [path.parent.name for path in found] == ["2.20", "2.21"]
+    assert [path.parent.name for path in found] == ["2.19", "2.20", "2.21"]
     assert compat.best(found, ["2.20.1"]).parent.name == "2.20"
     assert compat.best(found, ["2.21.0"]).parent.name == "2.21"
-    assert compat.best(found, ["2.19.0"]).parent.name == "2.21"  # none fits; the check reports it
+    assert compat.best(found, ["2.18.0"]).parent.name == "2.21"  # none fits; the check reports it
     assert compat.best(found, []).parent.name == "2.21"
     assert compat.best([], ["2.21.0"]) is None

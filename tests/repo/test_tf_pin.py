@@ -45,14 +45,14 @@ def test_requirement_of_an_empty_environment_is_the_default_or_the_chosen(tf_pin
     assert tf_pin.requirement(None, {"DE_CORE_TENSORFLOW": "2.20"}) == "tensorflow==2.20.*"
 
 
-@pytest.mark.parametrize("version", ["2.16.2", "2.9.0", "1.15.5"])
+@pytest.mark.parametrize("version", ["2.18.1", "2.9.0", "1.15.5"])
 def test_too_old_a_tensorflow_is_refused_with_the_remedy(tf_pin: ModuleType, version: str):
     found = tf_pin.Installed("tensorflow", version, Path("/x/tensorflow"))
     with pytest.raises(RuntimeError, match=rf"tensorflow={version} in /x\. Run: pip install"):
         tf_pin.check_supported(found)
 
 
-@pytest.mark.parametrize("version", ["2.20.0", "2.21.0", "2.22.0rc0", "3.0.0"])
+@pytest.mark.parametrize("version", ["2.19.0", "2.21.0", "2.22.0rc0", "3.0.0"])
 def test_supported_and_newer_tensorflows_are_tried(tf_pin: ModuleType, version: str):
     tf_pin.check_supported(tf_pin.Installed("tensorflow", version, Path("/x/tensorflow")))
 
