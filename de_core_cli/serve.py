@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise _missing(str(error.name)) from error
-    return int(module.main(list(arguments)))
+    return int(module.main(list(arguments), "de-core serve"))
 
 
 def _missing(module: str) -> CommandError:

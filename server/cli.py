@@ -72,11 +72,12 @@ Stand in front of two model servers instead:
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, command: str = COMMAND) -> int:
     """Runs the gateway until a signal stops it.
 
     Args:
         arguments: The command line without the program's name; by default this process's.
+        command: The command's name, for the help text.
 
     Returns:
         The exit status: 0 after an orderly shutdown, 2 if it could not start.
@@ -87,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     flags = {
         name: value
-        for name, value in vars(_parser().parse_args(given)).items()
+        for name, value in vars(_parser(command).parse_args(given)).items()
         if value is not None
     }
     only_print = flags.pop("print_settings", False)
@@ -160,12 +161,12 @@ def _trace() -> None:
         raise StartError(str(error)) from None
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(command: str = COMMAND) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=COMMAND,
+        prog=command,
         description="Gateway for models with dynamic embedding tables. It answers as "
         "TensorFlow Serving does, and looks up embeddings.",
-        epilog=_EXAMPLES + f"\nThe environment can set every flag: --poll-seconds 5 is "
+        epilog=_EXAMPLES.replace(COMMAND, command) + f"\nThe environment can set every flag: --poll-seconds 5 is "
         f"{ENV_PREFIX}POLL_SECONDS=5.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

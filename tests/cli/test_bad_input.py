@@ -107,3 +107,5 @@ def test_serve_passes_its_flags_to_the_gateway(command):
     done = command("serve", "--help")
     assert done.returncode == 0
     assert "--model-dir" in done.stdout
+    assert done.stdout.startswith("usage: de-core serve ")
+    assert "\n  de-core serve --model-dir models/ranker\n" in done.stdout
