@@ -166,8 +166,8 @@ def _parser(command: str = COMMAND) -> argparse.ArgumentParser:
         prog=command,
         description="Gateway for models with dynamic embedding tables. It answers as "
         "TensorFlow Serving does, and looks up embeddings.",
-        epilog=_EXAMPLES.replace(COMMAND, command) + f"\nThe environment can set every flag: --poll-seconds 5 is "
-        f"{ENV_PREFIX}POLL_SECONDS=5.",
+        epilog=_EXAMPLES.replace(COMMAND, command)
+        + f"\nThe environment can set every flag: --poll-seconds 5 is {ENV_PREFIX}POLL_SECONDS=5.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

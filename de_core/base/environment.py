@@ -170,8 +170,8 @@ def problem(
         )
     if minor_of(next(iter(installed.values()))) != wanted:
         return (
-            f"de_core was compiled for TensorFlow {supported} and works with no other minor version. "
-            f"Received: {received}. {fix}, or compile de_core again: {install_command}"
+            f"de_core was compiled for TensorFlow {supported} and works with no other minor "
+            f"version. Received: {received}. {fix}, or compile de_core again: {install_command}"
         )
     return None
 
