@@ -40,12 +40,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--preset", choices=PRESETS, default="default")
     parser.add_argument("--require", action="store_true", help="fail if GoogleTest is missing")
+    parser.add_argument("--only", nargs="+", metavar="TEST", help="build and run only these tests")
     args = parser.parse_args()
     jobs = str(parallel_jobs())
+    targets = ["--target", *args.only] if args.only else []
+    chosen = ["-R", f"^({'|'.join(args.only)})$"] if args.only else []
     steps = (
         ["cmake", "--preset", args.preset],
-        ["cmake", "--build", "--preset", args.preset, "-j", jobs],
-        ["ctest", "--preset", args.preset, "-j", jobs],
+        ["cmake", "--build", "--preset", args.preset, "-j", jobs, *targets],
+        ["ctest", "--preset", args.preset, "-j", jobs, *chosen],
     )
     for step in steps:
         try:

@@ -60,7 +60,7 @@ def assert_all_kept(manager, expected, count):
         assert restored(prefix, expected[prefix]) == expected[prefix], prefix
 
 
-@pytest.mark.parametrize("keep", [1, 2, 4])
+@pytest.mark.parametrize("keep", [pytest.param(1, marks=pytest.mark.slow), 2, 4])
 @pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize(
     "options", [{"base_every": 3}, {"compact_after": 2}, {"compact_after": 50}]
@@ -78,7 +78,9 @@ def test_every_kept_checkpoint_restores_after_every_save(tmp_path, options, shar
         assert_all_kept(manager, expected, keep)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 20))]
+)
 def test_every_kept_checkpoint_restores_whatever_was_done_between(tmp_path, seed):
     rng, expected, keep = np.random.default_rng(seed), {}, 3
 
@@ -223,7 +225,7 @@ def test_tensorflow_deletes_no_rows_of_what_it_keeps(tmp_path):
             assert restored(prefix, expected[prefix]) == expected[prefix]
 
 
-@pytest.mark.parametrize("tables", [1, 2])
+@pytest.mark.parametrize("tables", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_every_kept_version_answers_as_the_model_did(tmp_path, tables):
     owner, rng, expected = Owner(tables), np.random.default_rng(0), {}
     owner.users.upsert(KEYS, np.zeros([400, 2], np.float32))

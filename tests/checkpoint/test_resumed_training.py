@@ -65,7 +65,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
     ("kind", "inner", "shards", "resumed_shards"),
     [
         ("checkpoint", "momentum", 1, 3),
-        ("weights", "adagrad", 3, 2),
+        pytest.param("weights", "adagrad", 3, 2, marks=pytest.mark.slow),
         ("keras", "adam", 2, 2),
         pytest.param("checkpoint", "adam", 1, 1, marks=pytest.mark.slow),
         pytest.param("weights", "adam", 1, 1, marks=pytest.mark.slow),

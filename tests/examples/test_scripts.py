@@ -50,6 +50,7 @@ def test_help_explains_the_script(script):
     assert "-h, --help" in output
 
 
+@pytest.mark.slow
 def test_training_without_data_measures_and_exports(tmp_path):
     output = succeeded(run("train_ranking.py", *TINY, "--out", tmp_path / "out"))
     saved = re.search(r"SavedModel: (.*)", output)[1]
@@ -126,6 +127,7 @@ def test_the_demo_trains_serves_asks_and_stops(tmp_path):
     assert "curl -d" in ending.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_online_updates_are_served_within_seconds(tmp_path):
     options = ["--seconds", "8", "--every", "2", "--events", "6000"]
     output = succeeded(run("online_update.py", *options, "--out", tmp_path / "ranking"))

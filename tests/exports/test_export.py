@@ -65,7 +65,14 @@ SPECS = {name: tf.TensorSpec([None], tf.int64) for name in ("user", "item")}
 IDS = {"user": [2**40, 2**40 + 5, -1, 2**62], "item": [1, 99, 2, -(2**63)]}
 
 
-@pytest.mark.parametrize("make", [functional, lambda: functional(shards=2), Subclassed])
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(functional, marks=pytest.mark.slow),
+        lambda: functional(shards=2),
+        pytest.param(Subclassed, marks=pytest.mark.slow),
+    ],
+)
 def test_another_process_gives_the_same_answers(make, ratings, run_python, tmp_path):
     model = trained(make, ratings)
     path = de.export(model, tmp_path, inputs=SPECS if make is Subclassed else None)

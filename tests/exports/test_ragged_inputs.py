@@ -63,7 +63,9 @@ def answer(served):
     return served({**features, "age": tf.constant([[1.0], [2.0], [3.0]])}).numpy()
 
 
-@pytest.mark.parametrize("entry_point", [de.export, de.publish])
+@pytest.mark.parametrize(
+    "entry_point", [de.export, pytest.param(de.publish, marks=pytest.mark.slow)]
+)
 def test_another_process_gives_the_same_answers(entry_point, run_python, tmp_path):
     served = model()
     path = entry_point(served, tmp_path)

@@ -31,7 +31,7 @@ print(users.restrict_policy.status.lookup([1, 2, 3]).numpy().ravel().tolist())
 """
 
 
-@pytest.mark.parametrize(("before", "after"), [(1, 1), (3, 2)])
+@pytest.mark.parametrize(("before", "after"), [pytest.param(1, 1, marks=pytest.mark.slow), (3, 2)])
 def test_times_and_counts_outlive_the_process(run_python, tmp_path, before, after):
     path = tmp_path / "saved"
     times = json.loads(run_python(SOURCE, before, path).splitlines()[-1])

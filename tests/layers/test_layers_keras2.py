@@ -13,7 +13,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize(
     "file",
-    ["layers/test_layers.py", "layers/test_rebuilt_models.py", "variable/test_weight_values.py"],
+    [
+        "layers/test_layers.py",
+        pytest.param("layers/test_rebuilt_models.py", marks=pytest.mark.slow),
+        pytest.param("variable/test_weight_values.py", marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.skipif(
     importlib.util.find_spec("tf_keras") is None, reason="tf_keras is not installed"

@@ -11,12 +11,15 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from tests.serving.tools import needs
 
 COMPILER = "aarch64-linux-gnu-g++"
 OPTIONS = ("-std=c++17", "-O0", "-fsyntax-only", "-Wall", "-Wextra", "-Werror")
 
 
+@pytest.mark.slow
 @needs(COMPILER)
 def test_the_engine_compiles_for_64_bit_arm(root: Path):
     def errors_of(source: Path) -> str:

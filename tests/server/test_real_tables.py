@@ -44,6 +44,7 @@ for name in ("keras", "tf_keras", "h5py", "rich", "pygments", "optree", "setupto
 """
 
 
+@pytest.mark.slow
 def test_serving_needs_no_keras(tmp_path, monkeypatch):
     export(tmp_path / "tower", 2.0)
     (tmp_path / "sitecustomize.py").write_text(NO_KERAS)
@@ -91,6 +92,7 @@ def test_exported_tables_are_looked_up_swapped_and_let_go(tmp_path):
             time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_a_damaged_version_gives_way_to_the_one_before(tmp_path):
     folder, aside = tmp_path / "tower", tmp_path / "aside"
     export(folder, 2.0)

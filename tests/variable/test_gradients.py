@@ -187,7 +187,7 @@ def test_return_trainable_gives_what_an_optimizer_trains(trainable):
 
 @pytest.mark.parametrize("combiner", [None, "sum", "mean", "sqrtn"])
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("in_function", [False, True])
+@pytest.mark.parametrize("in_function", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_penalties_on_the_gradient_of_a_table(combiner, weighted, in_function):
     """Computes second-order gradients through the gradient of the table."""
     if combiner is None and weighted:
@@ -230,7 +230,7 @@ def test_penalties_on_the_gradient_of_a_table(combiner, weighted, in_function):
 
 @pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
 @pytest.mark.parametrize("shards", [1, 3])
-@pytest.mark.parametrize("in_function", [False, True])
+@pytest.mark.parametrize("in_function", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_penalties_on_the_gradient_of_the_weights(combiner, shards, in_function):
     devices = ["/CPU:0"] * shards
     normal = keras.initializers.RandomNormal(seed=1)

@@ -71,7 +71,9 @@ def test_every_level_reads_writes_and_initializes_the_same_rows(level, scalar_di
     assert done.stdout == scalar_digest
 
 
-@pytest.mark.parametrize("name", ["mmx", "AVX2", "avx5123"])
+@pytest.mark.parametrize(
+    "name", ["mmx", *(pytest.param(name, marks=pytest.mark.slow) for name in ("AVX2", "avx5123"))]
+)
 def test_another_name_is_an_error(name):
     done = run(name, "-c", MAKE)
     assert done.returncode != 0
