@@ -90,21 +90,6 @@ inline uint32_t LowestBit(uint32_t mask) noexcept {
 inline constexpr uint32_t kFullLine = (1U << kEntriesPerLine) - 1;
 inline constexpr uint32_t kNoRow = 0xffffffffU;
 
-/// The result of probing only a key's home line.
-struct HomeProbe {
-  uint32_t row;   ///< the row whose word matches; compare a string key's bytes next
-  uint32_t away;  ///< 1: no word matches and `row` is 0. The key is in a later line or absent.
-};
-
-/// Probes without branches on the line's contents. A mispredicted branch would delay the prefetch
-/// of the next keys' memory until the line has arrived.
-__attribute__((always_inline)) inline HomeProbe ProbeHome(const IndexLine& line,
-                                                          uint64_t word) noexcept {
-  const uint32_t mask = MatchWord(line, word);
-  const uint32_t away = mask == 0 ? 1 : 0;
-  return {line.rows[LowestBit(mask | 1U << (kEntriesPerLine - 1))] & (away - 1), away};
-}
-
 /// The position of an entry: its line, and its number in the line.
 struct EntryPosition {
   uint32_t line = 0;

@@ -60,7 +60,7 @@ class Arena {
   size_t left_ = 0;
   char* ready_ = nullptr;  ///< end of the populated part of the current block
   PageMemory spare_;       ///< the next block, whose beginning is populated; or none
-  size_t wanted_ = 0;      ///< cell size for which Prefault should populate trimmed cells, or 0
+  size_t wanted_ = 0;      ///< size of the cells that Prefault populates again after Trim, or 0
   size_t held_ = 0;        ///< bytes of all blocks
   size_t live_ = 0;
   size_t dirty_ = 0;

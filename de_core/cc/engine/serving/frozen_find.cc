@@ -20,6 +20,9 @@ constexpr size_t kKeysPerChunk = 2048;
 // A search that visits this many lines has ended for 96 of 100 keys, as full as the writer makes
 // the index.
 constexpr uint32_t kLinesAhead = 4;
+// Rows that are read together: the reader of small values handles several at once.
+constexpr size_t kRowsPerRead = 4;
+static_assert(kPipelineRing % kRowsPerRead == 0, "rows that are read together must be adjacent");
 // Marks a search that has not ended. Greater than every row number of a section.
 constexpr uint32_t kUnsettled = kNoRow - 1;
 
@@ -64,8 +67,6 @@ void FrozenTable::Search(const Keys& keys, size_t count, const PositionOf& posit
         words[at] = WordAt<kStringKeys>(keys, position_of(j));
         hashes[at] = Mix64(words[at]);
         places[at] = &PlaceOf(hashes[at]);
-      },
-      [&](size_t, size_t at) DE_ALWAYS_INLINE {
         const Place& place = *places[at];
         const IndexLine* const home = place.lines + ReduceLow32(hashes[at], place.line_count);
         // Prefetching past the last line is safe: the rows follow it in memory.
@@ -74,12 +75,11 @@ void FrozenTable::Search(const Keys& keys, size_t count, const PositionOf& posit
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
         const Place& place = *places[at];
         rows[at] = FindNear(place.lines, place.line_count, words[at], hashes[at]);
-        if (rows[at] != kUnsettled) return;
-        const uint32_t next = ReduceLow32(hashes[at], place.line_count) + kLinesAhead;
-        for (size_t i = 0; i < 2 * kLinesAhead; ++i) PrefetchFar(place.lines + next + i);
-      },
-      [&](size_t, size_t at) DE_ALWAYS_INLINE {
-        if (rows[at] >= places[at]->count) return;
+        if (rows[at] == kUnsettled) {
+          const uint32_t next = ReduceLow32(hashes[at], place.line_count) + kLinesAhead;
+          for (size_t i = 0; i < 2 * kLinesAhead; ++i) PrefetchFar(place.lines + next + i);
+        }
+        if (rows[at] >= place.count) return;
         PrefetchBytes(row_at(at), prefetch_bytes_);
         if (kStringKeys) PrefetchFar(row_at(at) + key_offset_);
       },
@@ -146,8 +146,8 @@ void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failur
           places[at] = &places_[first_places_[hash >> cell_shift_]];
           PrefetchFar(places[at]);
         }
+        PrefetchFar(lines[at]);
       },
-      [&](size_t, size_t at) DE_ALWAYS_INLINE { PrefetchFar(lines[at]); },
       [&](size_t j, size_t at) DE_ALWAYS_INLINE {
         // Avoid a branch on the line's contents: it would wait for the line before the next keys'
         // memory is prefetched. An invalid row number (of a tombstone or in a corrupt file) is
@@ -163,8 +163,6 @@ void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failur
         const uint32_t passed = line.filter >> pass_bits[at] & 1U;
         away[away_count] = static_cast<uint16_t>(j << 1 | (passed | (mask != 0 ? 1U : 0U)));
         away_count += 1 - here;
-      },
-      [&](size_t, size_t at) DE_ALWAYS_INLINE {
         if constexpr (kTouched != 0) {
           PrefetchFar(rows[at]);
         } else {
@@ -185,8 +183,8 @@ void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failur
       [&](size_t j, size_t at) DE_ALWAYS_INLINE {
         const size_t i = begin + j;
         if constexpr (kTouched != 0) {  // read several rows at once
-          const size_t before = j % kPipelineStride;
-          if (before + 1 == kPipelineStride || j + 1 == count) {
+          const size_t before = j % kRowsPerRead;
+          if (before + 1 == kRowsPerRead || j + 1 == count) {
             read(i - before, rows + at - before, before + 1);
           }
           return;

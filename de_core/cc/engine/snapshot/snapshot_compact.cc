@@ -79,8 +79,8 @@ class Compactor {
     return Status::Ok();
   }
 
-  /// Writes sections one at a time. A section ends where the first of the input files' current
-  /// sections ends.
+  /// Writes sections one at a time. Each ends at the smallest last hash of the input files' current
+  /// sections.
   Status Run() {
     for (uint64_t begin = 0;;) {
       uint64_t last = ~uint64_t{0};

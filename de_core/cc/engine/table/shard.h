@@ -51,13 +51,16 @@ class Shard {
     PrefetchFar(place.lines + ReduceLow32(hash, place.size));
   }
 
-  /// Prefetches the second and the third line after the home line: a key that does not fit in its
-  /// home line is in one of the next lines. The caller has prefetched the first of them.
-  void PrefetchBehind(uint64_t hash) const noexcept {
+  /// For a key that is not in its home line. Returns true if the key may be in a later line, or if
+  /// the home line is full, so that the key will be inserted into a later line. Then prefetches the
+  /// next three lines.
+  bool PrefetchBehind(uint64_t hash) const noexcept {
     const Place& place = PlaceOf(hash);
     const IndexLine* const home = place.lines + ReduceLow32(hash, place.size);
-    PrefetchFar(home + 2);
-    PrefetchFar(home + 3);
+    const auto behind = static_cast<uint32_t>(HasPassed(*home, hash)) |
+                        static_cast<uint32_t>(home->used == kFullLine);
+    for (uint32_t i = 1; i <= 3; ++i) PrefetchFar(home + i * behind);
+    return behind != 0;
   }
 
   /// Prefetches the bytes of a row's string key. Reads their address from the row, so prefetch the

@@ -4,15 +4,13 @@
 #define DE_CORE_ENGINE_SHARD_UPDATE_H_
 
 #include <algorithm>
-#include <memory>
 #include <mutex>
 
 #include "de_core/cc/engine/base/prefetch.h"
-#include "de_core/cc/engine/batch/picked_keys.h"
-#include "de_core/cc/engine/index/avx512_write.h"
 #include "de_core/cc/engine/index/pipeline.h"
+#include "de_core/cc/engine/index/simd_lines.h"
 #include "de_core/cc/engine/rows/values.h"
-#include "de_core/cc/engine/table/shard.h"
+#include "de_core/cc/engine/table/key_batches.h"
 
 namespace de::engine {
 
@@ -45,74 +43,6 @@ struct PlainRows {
   const char* from = nullptr;
 };
 
-/// The keys of a batch that belong to one shard.
-struct OneShardsKeys {
-  const std::unique_ptr<Shard>* shards;  // (kShards) the table's shards
-  uint32_t shard;
-  ShardKeys group;
-
-  uint32_t first() const noexcept { return shard; }
-  uint32_t last() const noexcept { return shard; }
-  size_t count() const noexcept { return group.count; }
-  uint64_t word(size_t j) const noexcept { return group.words[j]; }
-  uint64_t int_word(size_t j) const noexcept { return group.words[j]; }
-  uint64_t hash(uint64_t word, size_t) const noexcept { return Mix64(word); }
-  /// Position of key j in the batch.
-  size_t position(size_t j) const noexcept { return group.positions[j]; }
-#if defined(DE_SIMD_DRAWS)
-  WordsInOrder words_from(size_t j) const noexcept { return WordsInOrder(group.words + j); }
-#endif
-};
-
-/// Integer keys that were selected from a batch because they belong to shards first() to last().
-struct SomeShardsKeys {
-  SomeShardsKeys(const std::unique_ptr<Shard>* all, const Keys& keys, const PickedKeys& picked)
-      : shards(all),
-        picked_first(picked.first()),
-        picked_last(picked.last()),
-        ints(keys.ints),
-        hashes(picked.hashes()),
-        positions(picked.positions()) {}
-
-  const std::unique_ptr<Shard>* shards;  // (kShards) the table's shards
-  uint32_t picked_first, picked_last;
-  const int64_t* ints;
-  const uint64_t* hashes;
-  const uint32_t* positions;
-
-  uint32_t first() const noexcept { return picked_first; }
-  uint32_t last() const noexcept { return picked_last; }
-  uint64_t word(size_t j) const noexcept { return static_cast<uint64_t>(ints[positions[j]]); }
-  uint64_t int_word(size_t j) const noexcept { return word(j); }
-  uint64_t hash(uint64_t, size_t j) const noexcept { return hashes[j]; }
-  size_t position(size_t j) const noexcept { return positions[j]; }
-#if defined(DE_SIMD_DRAWS)
-  PickedWords words_from(size_t j) const noexcept {
-    return PickedWords(ints, positions + j, hashes + j);
-  }
-#endif
-};
-
-/// A whole batch, with keys of all shards.
-struct AllShardsKeys {
-  const std::unique_ptr<Shard>* shards;  // (kShards) the table's shards
-  const Keys* keys;
-
-  uint32_t first() const noexcept { return 0; }
-  uint32_t last() const noexcept { return kShards - 1; }
-  size_t count() const noexcept { return keys->size; }
-  uint64_t word(size_t j) const noexcept { return WordOf(*keys, j); }
-  /// The word of an integer key.
-  uint64_t int_word(size_t j) const noexcept { return static_cast<uint64_t>(keys->ints[j]); }
-  uint64_t hash(uint64_t word, size_t) const noexcept { return Mix64(word); }
-  size_t position(size_t j) const noexcept { return j; }
-#if defined(DE_SIMD_DRAWS)
-  WordsInOrder words_from(size_t j) const noexcept {
-    return WordsInOrder(reinterpret_cast<const uint64_t*>(keys->ints) + j);
-  }
-#endif
-};
-
 /// UpdateLocked, with the existence of observers as a compile-time constant: Plain::kWatched.
 template <typename Plain, typename Batch, typename Gate, typename OnRow, typename OnRefused>
 void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
@@ -129,11 +59,11 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
   };
   const auto shard_of = [&](uint64_t hash) -> Shard& { return *batch.shards[ShardOfHash(hash)]; };
   bool watched = Plain::kWatched;
-  ChangeObserver* watches[kShards];
+  ChangeObserver* shard_watches[kShards];
   if constexpr (!kPlain || Plain::kWatched) {
     for (uint32_t i = batch.first(); i <= batch.last(); ++i) {
-      watches[i] = batch.shards[i]->watch.get();
-      watched = watched || watches[i] != nullptr;
+      shard_watches[i] = batch.shards[i]->watch.get();
+      watched = watched || shard_watches[i] != nullptr;
     }
   }
   // `row` is nullptr if the key has no row yet.
@@ -154,138 +84,119 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
     on_row(shard, key, row, j, inserted);
   };
 
-  Shard::Reader readers[kShards];
-  for (uint32_t i = batch.first(); i <= batch.last(); ++i) readers[i] = batch.shards[i]->reader(i);
+  Shard::Reader all_readers[kShards];
+  for (uint32_t i = batch.first(); i <= batch.last(); ++i) {
+    all_readers[i] = batch.shards[i]->reader(i);
+  }
   const Slab::Map map = batch.shards[batch.first()]->slab().map();
-  uint64_t words[kPipelineRing];
-  uint64_t hashes[kPipelineRing];
-  const IndexLine* lines[kPipelineRing];
-  uint32_t numbers[kPipelineRing];
-  char* rows[kPipelineRing];
   // Keys that are not in their home line are listed in `away`, and written after all other keys. So
   // nothing is inserted before, and prefetched lines and rows stay in place. Equal keys keep their
   // order, because equal keys are either all in their home line or all not.
-  constexpr size_t kAwaySlack = 8;  // entries that the AVX-512 loop may write past the last one
-  // flag in `away`: the key may be in a later line, or will be inserted there
-  constexpr uint32_t kBehind = 1U << 15;
-  static_assert(kKeysPerLock <= kBehind, "a position in the batch must not overlap it");
-  uint16_t away[kKeysPerLock + kAwaySlack];
+  uint16_t away_keys[kKeysPerLock + 1];
   // string keys whose home line has another key with the same word (hash)
-  uint16_t of_others[kKeysPerLock];
-  size_t away_count = 0, of_others_count = 0, next_away = 0;
-  // The fast loop writes the rows of keys that are away here, instead of branching.
-  alignas(64) char nowhere[kPlain ? kRowBytes : 1];
-  // True if the key may be in a later line, or if the home line is full, so that the key will be
-  // inserted into a later line.
-  const auto is_behind = [](const IndexLine& line, uint64_t hash) DE_ALWAYS_INLINE {
-    return static_cast<uint32_t>(HasPassed(line, hash)) |
-           static_cast<uint32_t>(line.used == kFullLine);
-  };
-  const auto find_home = [&]() DE_ALWAYS_INLINE {
-    RunPipeline(
-        begin, end,
-        [&](size_t j, size_t at) DE_ALWAYS_INLINE {
-          const uint64_t word = kPlain ? batch.int_word(j) : batch.word(j);
-          const uint64_t hash = batch.hash(word, j);
-          words[at] = word;
-          hashes[at] = hash;
-          lines[at] = readers[ShardOfHash(hash)].HomeLine(hash);
-        },
-        [&](size_t, size_t at) DE_ALWAYS_INLINE { PrefetchFar(lines[at]); },
-        [&](size_t j, size_t at) DE_ALWAYS_INLINE {
-          // Prefetch explicitly: the keys of one shard are scattered in the batch, so the hardware
-          // does not predict the next address.
-          if (touch.source_bytes != 0) {
-            PrefetchBytes(touch.source + batch.position(j) * touch.source_bytes,
-                          touch.source_bytes);
-          }
-          const HomeProbe probe = ProbeHome(*lines[at], words[at]);
-          numbers[at] = probe.row;
-          rows[at] = map.RowIn(readers[ShardOfHash(hashes[at])].extents, probe.row);
-          const uint32_t behind = is_behind(*lines[at], hashes[at]);
-          PrefetchFar(lines[at] + (behind & probe.away));
-          if (kPlain && probe.away != 0) rows[at] = nowhere;
-          away[away_count] = static_cast<uint16_t>((j - begin) | behind * kBehind);
-          away_count += probe.away;
-        },
-        [&](size_t, size_t at) DE_ALWAYS_INLINE {
-          if constexpr (kPlain) {
-            PrefetchBytes<kRowBytes>(rows[at]);
-          } else {
-            PrefetchBytes(rows[at], touch.row_bytes);
-          }
-          if (!watched) return;
-          const ChangeObserver* const watch = watches[ShardOfHash(hashes[at])];
-          if (watch != nullptr) watch->Prefetch(numbers[at]);
-        },
-        [&](size_t, size_t at) DE_ALWAYS_INLINE {
-          if (!strings) return;
-          const Shard& shard = shard_of(hashes[at]);
-          if (shard.size() > 0) shard.PrefetchKey(rows[at]);
-        },
-        [&](size_t j, size_t at) DE_ALWAYS_INLINE {
-          if constexpr (kPlain) {
-            if constexpr (Plain::kWatched) {
-              ChangeObserver* const watch = watches[ShardOfHash(hashes[at])];
-              if (watch != nullptr && rows[at] != nowhere) {
-                watch->BeforeWrite(words[at], hashes[at], numbers[at], rows[at],
-                                   /*inserted=*/false);
-              }
-            }
-            CopyBytes(rows[at], plain.from + batch.position(j) * kRowBytes, kRowBytes);
-            return;
-          }
-          if (next_away < away_count && (away[next_away] & ~kBehind) == j - begin) {
-            ++next_away;
-            return;
-          }
-          Shard& shard = shard_of(hashes[at]);
-          const IndexKey key = key_at(j, words[at], hashes[at]);
-          if (strings && !shard.IsRowOf(numbers[at], key)) {
-            of_others[of_others_count++] = static_cast<uint16_t>((j - begin) | kBehind);
-            return;
-          }
-          write(shard, key, j, numbers[at], rows[at]);
-        });
-  };
-  bool wide = false;
-#if defined(DE_SIMD_DRAWS)
-  if constexpr (kPlain && !Plain::kWatched) {
-    wide = HasAvx512();
-    if (wide) {
-      const auto position_of = [&](size_t j) DE_ALWAYS_INLINE { return batch.position(begin + j); };
-      WideWrite<kRowBytes, decltype(position_of)> rows_of(plain.from, position_of);
-      Avx512Probe(readers, map, batch.words_from(begin), &rows_of)
-          .Run(end - begin, away, &away_count);
-      for (size_t i = 0; i < away_count; ++i) {
-        const size_t j = begin + away[i];
-        const uint64_t hash = batch.hash(batch.word(j), j);
-        const IndexLine* const line = readers[ShardOfHash(hash)].HomeLine(hash);
-        const uint32_t behind = is_behind(*line, hash);
-        PrefetchFar(line + behind);
-        away[i] = static_cast<uint16_t>(away[i] | behind * kBehind);
+  uint16_t other_keys[kKeysPerLock];
+  size_t others = 0;
+  // Writes the rows of keys in their home line. Returns the number of keys in `away`. Captures by
+  // value: see AtSimdLevel.
+  const auto write_home = [=, readers = &all_readers[0], away = &away_keys[0],
+                           of_others = &other_keys[0], watches = &shard_watches[0], &others, &write,
+                           &key_at, &shard_of](auto compare) DE_ALWAYS_INLINE {
+    const Batch home = batch;
+    // The fast loop writes the rows of keys that are away here, instead of branching.
+    alignas(64) char nowhere[kPlain ? kRowBytes : 1];
+    size_t away_count = 0;
+    uint64_t words[kPipelineRing];
+    uint64_t hashes[kPipelineRing];
+    const IndexLine* lines[kPipelineRing];
+    uint32_t numbers[kPipelineRing];
+    char* rows[kPipelineRing];
+    const auto hash_key = [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+      const uint64_t word = kPlain ? home.int_word(j) : home.word(j);
+      const uint64_t hash = home.hash(word, j);
+      words[at] = word;
+      hashes[at] = hash;
+      lines[at] = readers[ShardOfHash(hash)].HomeLine(hash);
+      PrefetchFar(lines[at]);
+    };
+    const auto probe = [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+      // Prefetch explicitly: the keys of one shard are scattered in the batch, so the hardware does
+      // not predict the next address.
+      if constexpr (kPlain) {
+        PrefetchBytes<kRowBytes>(plain.from + home.position(j) * kRowBytes);
+      } else if (touch.source_bytes != 0) {
+        PrefetchBytes(touch.source + home.position(j) * touch.source_bytes, touch.source_bytes);
       }
+      const HomeProbe found = ProbeHome(compare, *lines[at], words[at]);
+      char* const row = map.RowIn(readers[ShardOfHash(hashes[at])].extents, found.row);
+      numbers[at] = found.row;
+      rows[at] = found.away == 0 ? row : kPlain ? nowhere : nullptr;
+      away[away_count] = static_cast<uint16_t>(j - begin);
+      away_count += found.away;
+      if constexpr (kPlain) {
+        PrefetchBytes<kRowBytes>(rows[at]);
+      } else {
+        PrefetchBytes(row, touch.row_bytes);
+      }
+      if (!watched) return;
+      const ChangeObserver* const watch = watches[ShardOfHash(hashes[at])];
+      if (watch != nullptr) watch->Prefetch(found.row);
+    };
+    const auto prefetch_key = [&](size_t, size_t at) DE_ALWAYS_INLINE {
+      if (rows[at] != nullptr) shard_of(hashes[at]).PrefetchKey(rows[at]);
+    };
+    const auto write_row = [&](size_t j, size_t at) DE_ALWAYS_INLINE {
+      if constexpr (kPlain) {
+        if constexpr (Plain::kWatched) {
+          ChangeObserver* const watch = watches[ShardOfHash(hashes[at])];
+          if (watch != nullptr && rows[at] != nowhere) {
+            watch->BeforeWrite(words[at], hashes[at], numbers[at], rows[at], /*inserted=*/false);
+          }
+        }
+        CopyBytes(rows[at], plain.from + home.position(j) * kRowBytes, kRowBytes);
+        return;
+      }
+      if (rows[at] == nullptr) return;
+      Shard& shard = shard_of(hashes[at]);
+      const IndexKey key = key_at(j, words[at], hashes[at]);
+      if (strings && !shard.IsRowOf(numbers[at], key)) {
+        of_others[others++] = static_cast<uint16_t>(j - begin);
+        return;
+      }
+      write(shard, key, j, numbers[at], rows[at]);
+    };
+    if (strings) {
+      RunPipeline(begin, end, hash_key, probe, prefetch_key, write_row);
+    } else {
+      RunPipeline(begin, end, hash_key, probe, write_row);
     }
+    return away_count;
+  };
+  size_t away_count;
+  if constexpr (kPlain) {
+    away_count = AtSimdLevel(write_home);
+  } else {
+    away_count = write_home(BaselineLines{});
   }
-#endif
-  if (!wide) find_home();
 
-  const auto at_away = [&](uint32_t listed, const auto& use) DE_ALWAYS_INLINE {
-    const size_t j = begin + (listed & ~kBehind);
+  const auto at_away = [&](uint16_t listed, const auto& use) DE_ALWAYS_INLINE {
+    const size_t j = begin + listed;
     const uint64_t word = batch.word(j), hash = batch.hash(word, j);
     use(shard_of(hash), key_at(j, word, hash), j);
   };
   const auto write_away = [&](const uint16_t* list, size_t count) {
     uint32_t found[kKeysPerLock];
-    for (size_t i = 0; i < count; ++i) {
-      if ((list[i] & kBehind) == 0) continue;
-      at_away(list[i], [](const Shard& shard, const IndexKey& key, size_t) {
-        shard.PrefetchBehind(key.hash);
-      });
-    }
+    // The keys that may be in a later line, or that will be inserted there. Searches only for them.
+    uint16_t behind[kKeysPerLock + 1];
+    size_t behind_count = 0;
     for (size_t i = 0; i < count; ++i) {
       found[i] = kNoRow;
-      if ((list[i] & kBehind) == 0) continue;
+      at_away(list[i], [&](const Shard& shard, const IndexKey& key, size_t) DE_ALWAYS_INLINE {
+        behind[behind_count] = static_cast<uint16_t>(i);
+        behind_count += static_cast<size_t>(shard.PrefetchBehind(key.hash));
+      });
+    }
+    for (size_t k = 0; k < behind_count; ++k) {
+      const size_t i = behind[k];
       at_away(list[i], [&](const Shard& shard, const IndexKey& key, size_t) {
         found[i] = shard.Find(key);
         if (found[i] != kNoRow) PrefetchBytes(shard.Row(found[i]), touch.row_bytes);
@@ -299,8 +210,8 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
       });
     }
   };
-  write_away(away, away_count);
-  if (strings) write_away(of_others, of_others_count);
+  write_away(away_keys, away_count);
+  if (strings) write_away(other_keys, others);
 }
 
 /// Updates keys [begin, end) of a batch, at most kKeysPerLock. Requires the writer locks of their

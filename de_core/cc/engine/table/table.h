@@ -74,6 +74,7 @@ struct TableStats {
   std::vector<uint64_t> probes;
 };
 
+enum class FindKind;
 class SaveChains;
 class TableGate;
 struct Ignored;
@@ -254,12 +255,12 @@ class Table {
                     const Plain& plain = {});
   template <typename PerShard>
   Status ForEachShard(const Keys& keys, Executor* executor, const PerShard& per_shard);
-  template <bool kStrings, size_t kRowBytes>
+  template <FindKind kKind, size_t kRowBytes>
   void FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOut& out,
                  bool* found) const;
-  template <bool kStrings, size_t kRowBytes, typename PositionOf>
-  size_t FindLocked(const Keys& keys, uint32_t first_shard, uint32_t last_shard, size_t count,
-                    const PositionOf& position_of, const ValuesOut& out, bool* found) const;
+  template <FindKind kKind, size_t kRowBytes, bool kRecord = false, typename Batch>
+  size_t FindLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end,
+                    const ValuesOut& out, bool* found, uint32_t* numbers = nullptr) const;
   template <size_t kRowBytes>
   size_t FindGroup(const Keys& keys, uint32_t number, const ShardKeys& group, const ValuesOut& out,
                    bool* found, KnownKeys::OfShard* known) const;

@@ -58,9 +58,9 @@ void UpdateKnown(const OneShardsKeys& batch, const Keys& keys, const KnownKeys::
     };
     uint32_t unknown[kKeysPerLock];
     size_t unknown_count = 0;
-    for (size_t j = begin; j < std::min(end, begin + kPipelineLag); ++j) ask_for(j);
+    for (size_t j = begin; j < std::min(end, begin + kPrefetchAhead); ++j) ask_for(j);
     for (size_t j = begin; j < end; ++j) {
-      if (j + kPipelineLag < end) ask_for(j + kPipelineLag);
+      if (j + kPrefetchAhead < end) ask_for(j + kPrefetchAhead);
       if (numbers[j] == kNoRow) {
         unknown[unknown_count++] = static_cast<uint32_t>(j);
         continue;

@@ -55,8 +55,8 @@ void Table::ForEachRow(const Visit& visit) const {
         if (Mix64(word) >= first) rows.emplace_back(word, shard.Row(row));
       });
       for (size_t i = 0; i < rows.size(); ++i) {
-        if (i + kPipelineLag < rows.size()) {
-          PrefetchFar(rows[i + kPipelineLag].second + policy_.end() - 1);
+        if (i + kPrefetchAhead < rows.size()) {
+          PrefetchFar(rows[i + kPrefetchAhead].second + policy_.end() - 1);
         }
         visit(rows[i].first, rows[i].second);
       }
@@ -73,8 +73,8 @@ uint64_t Table::EraseListed(Shard& shard, const std::vector<std::pair<uint64_t, 
   const bool strings = options_.key_type == KeyType::kString;
   uint64_t erased = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (i + kPipelineLag < rows.size()) {
-      PrefetchFar(shard.Row(rows[i + kPipelineLag].second) + policy_.end());
+    if (i + kPrefetchAhead < rows.size()) {
+      PrefetchFar(shard.Row(rows[i + kPrefetchAhead].second) + policy_.end());
     }
     const auto [word, row] = rows[i];
     if (!which(word, shard.Row(row))) continue;
@@ -162,7 +162,7 @@ uint64_t Table::EraseChosen(RowColumn by, const RowRank& kept, const std::vector
     const std::lock_guard<ShardLock> guard(shard.lock);
     rows.clear();
     for (size_t i = begin; i < end; ++i) {
-      if (i + kPipelineLag < end) shard.PrefetchLine(hashes[i + kPipelineLag]);
+      if (i + kPrefetchAhead < end) shard.PrefetchLine(hashes[i + kPrefetchAhead]);
       const uint64_t word = UnMix64(hashes[i]);
       shard.VisitWord(word, hashes[i], [&](uint32_t row) { rows.emplace_back(word, row); });
     }
@@ -295,16 +295,16 @@ Status Table::ForEachFound(const Keys& keys, bool write, const OnRow& on_row) co
         const size_t end = std::min(group.count, begin + kKeysPerLock);
         const auto body = [&] {
           for (size_t j = begin; j < end; ++j) {
-            if (j + kPipelineLag < end) shard.PrefetchLine(Mix64(group.words[j + kPipelineLag]));
+            const size_t ahead = j + kPrefetchAhead;
+            if (ahead < end) shard.PrefetchLine(Mix64(group.words[ahead]));
+            const uint64_t word = group.words[j];
+            const uint64_t hash = Mix64(word);
             const uint32_t position = group.positions[j];
-            const uint64_t hash = Mix64(group.words[j]);
-            const uint32_t row =
-                shard.Find({group.words[j], hash,
-                            keys.strings == nullptr ? nullptr : keys.strings + position});
+            const auto* string = keys.strings == nullptr ? nullptr : keys.strings + position;
+            const uint32_t row = shard.Find({word, hash, string});
             if (row == kNoRow) continue;
             if (write && shard.watch != nullptr) {
-              shard.watch->BeforeWrite(group.words[j], hash, row, shard.Row(row),
-                                       /*inserted=*/false);
+              shard.watch->BeforeWrite(word, hash, row, shard.Row(row), /*inserted=*/false);
             }
             on_row(shard.Row(row), position);
           }

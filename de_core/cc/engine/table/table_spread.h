@@ -110,7 +110,7 @@ Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouche
   };
   if (threads == nullptr) {
     return Guarded([&] {
-      const AllShardsKeys batch{shards_.data(), &keys};
+      const AllShardsKeys batch{shards_.data(), keys};
       for (size_t begin = 0; begin < keys.size; begin += kKeysPerLock) {
         const size_t end = std::min(keys.size, begin + kKeysPerLock);
         if (as_they_come(batch, begin, end)) continue;

@@ -214,7 +214,7 @@ Status Table::Erase(const Keys& keys, Executor* executor) {
       if (begin > 0) shard.lock.LetReadersIn();
       const std::lock_guard<ShardLock> guard(shard.lock);
       for (size_t j = begin; j < end; ++j) {
-        if (j + kPipelineLag < end) shard.PrefetchLine(Mix64(group.words[j + kPipelineLag]));
+        if (j + kPrefetchAhead < end) shard.PrefetchLine(Mix64(group.words[j + kPrefetchAhead]));
         shard.Erase({group.words[j], Mix64(group.words[j]),
                      keys.strings == nullptr ? nullptr : keys.strings + group.positions[j]});
       }

@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <map>
 #include <random>
 #include <vector>
+
+#include "de_core/cc/engine/index/simd_lines.h"
+#include "de_core/cc/testing/forced_level.h"
 
 namespace de::engine {
 namespace {
@@ -150,18 +154,26 @@ TEST(LineIndex, ASearchGoesOnOnlyBehindKeysOfItsFilterBit) {
 }
 
 TEST(LineIndex, TheHomeLineTellsTheRowOrThatTheKeyIsAway) {
-  std::vector<IndexLine> lines = Lines(1);
-  LineIndex index(lines.data(), 1);
-  EXPECT_TRUE(ProbeHome(lines[0], 0).away) << "an entry that is free has no key";
-  for (uint32_t word = 0; word < kEntriesPerLine; ++word) index.Insert(word, 0, 10 + word);
-  for (uint32_t word = 0; word < kEntriesPerLine; ++word) {
-    const HomeProbe probe = ProbeHome(lines[0], word);
-    EXPECT_FALSE(probe.away);
-    EXPECT_EQ(probe.row, 10 + word);
+  for (const SimdLevel level : {SimdLevel::kScalar, SimdLevel::kAvx512}) {
+    const ForcedLevel forced(level);
+    std::vector<IndexLine> lines = Lines(1);
+    LineIndex index(lines.data(), 1);
+    const auto probe = [&](uint64_t word) {
+      return AtSimdLevel(
+          [&line = lines[0], word](auto compare) { return ProbeHome(compare, line, word); });
+    };
+    EXPECT_TRUE(probe(0).away) << "an entry that is free has no key";
+    for (uint32_t word = 0; word < kEntriesPerLine; ++word) index.Insert(word, 0, 10 + word);
+    for (uint32_t word = 0; word < kEntriesPerLine; ++word) {
+      EXPECT_FALSE(probe(word).away);
+      EXPECT_EQ(probe(word).row, 10 + word);
+    }
+    EXPECT_TRUE(probe(99).away);
+    EXPECT_EQ(probe(99).row, 0U);
+    uint64_t rows;  // the words' neighbors in the line are no words
+    std::memcpy(&rows, lines[0].rows, sizeof(rows));
+    EXPECT_TRUE(probe(rows).away);
   }
-  const HomeProbe absent = ProbeHome(lines[0], 99);
-  EXPECT_TRUE(absent.away);
-  EXPECT_EQ(absent.row, 0U);
 }
 
 TEST(LineIndex, AnOverflowCountThatIsFullStaysSafe) {
