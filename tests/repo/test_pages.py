@@ -25,10 +25,17 @@ PAGES = sorted(
     + [ROOT / folder / "README.md" for folder in FOLDERS]
 )
 #: "text" is shown only: formulas, layouts, output, and commands of a machine that is not here.
-LANGUAGES = {"python", "sh", "text"}
+#: "yaml" is compared with the manifest for Kubernetes, which another test validates.
+LANGUAGES = {"python", "sh", "text", "yaml"}
 #: Pages for tf_keras.
 LEGACY = {"docs/reference/tf_keras.md"}
-SLOW = {"docs/reference/command.md"}  # each command imports TensorFlow again
+SLOW = {
+    "docs/reference/command.md",  # each command imports TensorFlow again
+    "docs/tutorials/ranking.md",
+    "docs/tutorials/online-learning.md",
+    "docs/tutorials/serving.md",
+    "docs/tutorials/parameter-servers.md",
+}
 #: Blocks that do not run: the first line by page, and the reason.
 LEFT_OUT = {
     "README.md": {
@@ -51,6 +58,10 @@ LEFT_OUT = {
         "import numpy as np, tritonclient.http as triton": (
             "needs a gateway that serves `ranker`; tests/server/clients sends the same requests"
         ),
+    },
+    "docs/tutorials/serving.md": {
+        "docker build --target gateway -t de-core/gateway .": "needs Docker",
+        "kubectl apply -f examples/serve/kubernetes.yaml": "needs a cluster",
     },
     "docs/reference/scaling.md": {
         'devices = ["/job:ps/replica:0/task:0/CPU:0", "/job:ps/replica:0/task:1/CPU:0"]': (
@@ -169,6 +180,22 @@ def test_every_block_has_a_language_that_is_run_or_shown():
         if block.language not in LANGUAGES
     }
     assert found == {}
+
+
+def test_every_yaml_block_is_part_of_the_manifest():
+    manifest = [
+        line.strip() for line in (ROOT / "examples/serve/kubernetes.yaml").read_text().splitlines()
+    ]
+    found = [
+        [line.strip() for line in block.text.splitlines()]
+        for page in PAGES
+        for block in blocks_of(page.read_text("utf-8"))
+        if block.language == "yaml"
+    ]
+    assert found
+    for block in found:
+        begin = manifest.index(block[0])
+        assert manifest[begin : begin + len(block)] == block
 
 
 def test_every_block_that_is_left_out_exists():
