@@ -13,7 +13,7 @@ from ..request import current_request
 from ..tensors import LOOKUP_PREFIX, Array, SignatureSpec, written_work
 from ..wire.limits import Limits
 from ..wire.lookup import Ids, LookupRequest, bags_of, decode_ids, decode_lookup
-from ..wire.media import PLAIN, Layout, Media, one_of
+from ..wire.media import PLAIN, RAW, Layout, Media, one_of
 from ..wire.oip import InferRequest
 from ..wire.pooling import (
     Found,
@@ -71,6 +71,10 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout 
         rows, found = await _find(servable, name, ids, request.combiner, request.missing)
         version = servable.version
     media = layout.answer
+    is_sent_as_is = rows.flags.c_contiguous and rows.dtype.kind != "O"
+    if media is Media.RAW and is_sent_as_is and ids.lengths is None and request.missing != "null":
+        octets, shapes = encode_raw(rows, found)
+        return Answer(octets, version, RAW, shapes)
     work = _written_work(rows, ids, media, request.format)
     encoded, headers = await plane.codec.run(
         work, "encode", _encode, request, ids.lengths, rows, found, media

@@ -114,7 +114,10 @@ def decode_infer(body: bytes, header: bytes | None, limits: Limits) -> InferRequ
     text, rest = body[:length], memoryview(body)[length:]
     limits.check_elements(text)
     request = _envelope(text)
-    limits.check_count(sum(_count(tensor.name, tensor.shape, limits) for tensor in request.inputs))
+    # Check the total first, so that no input is read of a request with too many values.
+    if len(request.inputs) > 1:
+        counts = [_count(tensor.name, tensor.shape, limits) for tensor in request.inputs]
+        limits.check_count(sum(counts))
     inputs: dict[str, Array] = {}
     for tensor in request.inputs:
         values, rest = _values(tensor, rest)
@@ -178,7 +181,7 @@ def add_input(
 def _count(name: str, shape: Sequence[int], limits: Limits) -> int:
     limits.check_rank(len(shape))
     count = math.prod(shape)
-    if any(size < 0 for size in shape) or count > limits.max_elements:
+    if (shape and min(shape) < 0) or count > limits.max_elements:
         raise invalid(
             f"Input {name} must have a shape of at most {limits.max_elements} values. "
             f"Received: shape={list(shape)}"

@@ -14,6 +14,7 @@ import json
 import linecache
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -104,6 +105,7 @@ def _serving(command: str, port: int) -> Any:
 
 
 def _in_child(order: dict[str, Any]) -> None:
+    os.setpgid(0, 0)  # the parent ends all processes of a page together
     output = os.open(order["output"], os.O_WRONLY | os.O_CREAT)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -127,6 +129,8 @@ def main() -> None:
         if child == 0:
             _in_child(json.loads(line))
         _, status = os.waitpid(child, 0)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
         print(os.waitstatus_to_exitcode(status), flush=True)
 
 

@@ -1,5 +1,7 @@
 """Everything under /v2: the Open Inference Protocol."""
 
+import functools
+
 import orjson
 
 from ...dataplane import infer
@@ -10,12 +12,15 @@ from ...engines.base import ModelSpec
 from ...request import Request
 from ...wire.json_text import parse_json
 from ...wire.oip import HEADER
-from ...wire.paths import parse_v2_path
+from ...wire.paths import Route, parse_v2_path
 from .front import Ask
 from .responses import RawHeaders
 
 _SERVER = orjson.dumps(infer.SERVER)
 _HEADER = HEADER.encode()
+# The result of parsing a path is cached if the path has at most this many bytes. Longer paths are
+# parsed each time, because they would fill the memory of the cache.
+_REMEMBERED_BYTES = 256
 
 
 class V2:
@@ -32,9 +37,10 @@ class V2:
         """Answers one request."""
         if request.method == "GET" and (known := self._server(request.path)):
             return known
-        route = parse_v2_path(request.method, request.path)
+        is_short = len(request.path) <= _REMEMBERED_BYTES
+        parse = _parse if is_short else _parse.__wrapped__
+        route, spec = parse(request.method, request.path)
         request.verb, request.model = route.verb, route.model
-        spec = ModelSpec(route.model, route.version, route.label)
         answer: Answer
         if route.verb == "infer":
             header = request.headers.get(_HEADER)
@@ -68,3 +74,10 @@ class V2:
             ready = self._plane.engine.ready() and not self._lifecycle.draining
             return Answer(orjson.dumps({"ready": ready}), status=200 if ready else 503)
         return None
+
+
+@functools.lru_cache(maxsize=512)
+def _parse(method: str, path: bytes) -> tuple[Route, ModelSpec]:
+    """Returns the parsed path and its model; raises as `parse_v2_path`."""
+    route = parse_v2_path(method, path)
+    return route, ModelSpec(route.model, route.version, route.label)

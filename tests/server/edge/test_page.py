@@ -98,6 +98,10 @@ def test_charts_follow_the_traffic(browser, gateway):
                          ".getAttribute('points'))")  # fmt: skip
     # Wait: the page shows the fraction of the last second, which may have held only some lookups.
     browser.wait_for("document.getElementById('unknown-now').innerText.includes('50.0 %')")
+    for chart, unit in (("latency", "ms"), ("unknown", "%"), ("requests", "/s")):
+        axes = browser.run(f"document.getElementById('{chart}').parentElement.innerText")
+        assert re.search(rf"top: [\d.]+ {unit}\n", axes), axes
+        assert re.search(rf"5 min ago\s+0 {unit} at the bottom\s+now", axes), axes
     picture(browser, "ui.png")
 
 

@@ -190,6 +190,7 @@ def test_operations(gateway):
         f"{MODEL}:predict".replace("ranker", "{model}")
         in gateway.ask("GET", "/openapi.json").json()["paths"]
     )
+    assert predict(gateway, {"inputs": {"user": [], "item": []}}).status == 200
     assert (
         b'gateway_requests_total{code="200",model="ranker",verb="predict"}'
         in gateway.ask("GET", "/metrics").body
