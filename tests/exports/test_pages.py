@@ -91,14 +91,19 @@ def test_an_export_lies_in_huge_pages(tmp_path):
 
 
 def test_a_file_that_was_copied_and_forgotten_is_read_into_huge_pages(tmp_path):
-    need_huge_pages(tmp_path, 1 << 16, advise=True)
     path = de.export(Model(), tmp_path / "model")
     file = table_file(path)
     data = file.read_bytes()
-    file.unlink()
-    write(file, data, 1 << 16)
-    forget(file)
-    assert served(path, file) >= HUGE
+    # The system may have no huge page free at one moment: a plain file shows that it has one.
+    for _ in range(3):
+        need_huge_pages(tmp_path, 1 << 16, advise=True)
+        file.unlink()
+        write(file, data, 1 << 16)
+        forget(file)
+        if served(path, file) >= HUGE:
+            return
+    need_huge_pages(tmp_path, 1 << 16, advise=True)
+    pytest.fail("no part of the table's file is in huge pages, but a plain file's is")
 
 
 def test_a_delta_is_in_memory_before_it_is_looked_up(tmp_path):
