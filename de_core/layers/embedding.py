@@ -13,7 +13,7 @@ from de_core.base.checks import received
 from de_core.base.keras import dtype_name, global_policy, is_symbolic, keras, only_builds
 from de_core.base.plain_python import plain_python
 from de_core.base.types import DTypeLike, Id, Ids, InitializerLike, RegularizerLike, Rows
-from de_core.layers import combining, masking, revival, table_arguments
+from de_core.layers import combining, keras_arguments, masking, revival, table_arguments
 from de_core.lookup.lookup import embedding_lookup_unique
 from de_core.lookup.segments import Segments, by_last_dimension, flat_values, with_outer_dimensions
 from de_core.tables import initial_rows
@@ -35,7 +35,7 @@ class Embedding(keras.layers.Layer):
     layer has its own table, `table`. Call one layer on several inputs to share its rows.
 
     Args:
-        dim: Values per row, 1 to 4096.
+        dim: Values per row, 1 to 4096. Always pass it.
         key_dtype: `tf.int64`, `tf.int32` or `tf.string`.
         value_dtype: Dtype of the rows in the table.
         combiner: How to pool the rows along the last axis of the ids, without masked ids: "sum",
@@ -57,7 +57,10 @@ class Embedding(keras.layers.Layer):
         embeddings_regularizer: A Keras regularizer. It is applied to the rows of the distinct ids
             of each input, not to all rows of the table.
         **kwargs: Further arguments of `de.Variable`, such as `partitioner` and `init_size`, and of
-            `keras.layers.Layer`, such as `dtype` and `trainable`.
+            `keras.layers.Layer`, such as `dtype` and `trainable`. Also the names of
+            `keras.layers.Embedding`: `output_dim` for `dim`, `embeddings_initializer` for
+            `initializer`, `mask_zero` for a `mask_key` of 0, and `input_dim` for `init_size`,
+            which limits nothing.
 
     Raises:
         TypeError: An argument has a wrong type or dtype, or ids have another dtype than
@@ -82,7 +85,7 @@ class Embedding(keras.layers.Layer):
 
     def __init__(
         self,
-        dim: int,
+        dim: int | None = None,
         key_dtype: DTypeLike = tf.int64,
         value_dtype: DTypeLike = tf.float32,
         combiner: combining.Combiner | None = None,
@@ -98,6 +101,9 @@ class Embedding(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         combiner = combining.checked(combiner)
+        own = keras_arguments.taken_from(
+            kwargs, key_dtype, dim=dim, initializer=initializer, mask_key=mask_key
+        )
         value_dtype = tf.as_dtype(value_dtype)
         of_table = table_arguments.taken_from(kwargs)
         policy = global_policy()
@@ -114,15 +120,15 @@ class Embedding(keras.layers.Layer):
         self.table = Variable(
             key_dtype=key_dtype,
             value_dtype=value_dtype,
-            dim=dim,
+            dim=own["dim"],
             devices=devices,
             name=self.name,
-            initializer=self._initializer_of(initializer, value_dtype),
+            initializer=self._initializer_of(own["initializer"], value_dtype),
             trainable=self.trainable,
             regularizer=self.embeddings_regularizer,
             **self._of_table,
         )
-        self.mask_key = masking.checked_key(mask_key, self.table.key_dtype)
+        self.mask_key = masking.checked_key(own["mask_key"], self.table.key_dtype)
         self._input_kinds: set[str] = set()  # kinds of the symbolic inputs: dense, ragged, sparse
         self.built = True
 

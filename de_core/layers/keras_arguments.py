@@ -1,0 +1,79 @@
+"""Accepts the arguments of `keras.layers.Embedding` in our layer."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.base.types import DTypeLike
+
+_OURS = {
+    "output_dim": "dim",
+    "input_dim": "init_size",
+    "embeddings_initializer": "initializer",
+}
+#: Arguments without a counterpart, and what to do instead.
+_REFUSED = {
+    "embeddings_constraint": "A table has no constraint: limit the norm of its rows by `max_norm`.",
+    "weights": "A new table is empty: write rows by `layer.table.upsert(ids, rows)`.",
+    "lora_rank": "A table has no LoRA rows: leave out `lora_rank`.",
+}
+
+
+def taken_from(arguments: dict[str, Any], key_dtype: DTypeLike, **given: Any) -> dict[str, Any]:
+    """Removes the arguments of `keras.layers.Embedding` and returns ours in their place.
+
+    Args:
+        arguments: The layer's further arguments by name. Changed in place: `input_dim` becomes
+            `init_size`.
+        key_dtype: The layer's `key_dtype`.
+        **given: Our arguments `dim`, `initializer` and `mask_key`; None or "auto" if not passed.
+
+    Returns:
+        `given` with the values that the Keras arguments set.
+
+    Raises:
+        TypeError: An argument has no counterpart or contradicts ours, or `dim` is missing.
+    """
+    _check_no_height(arguments, key_dtype, given["dim"])
+    for name, advice in _REFUSED.items():
+        if arguments.pop(name, None) is not None:
+            raise TypeError(f"{advice} Received: {name}.")
+    for name, own in _OURS.items():
+        if name not in arguments:
+            continue
+        value = arguments.pop(name)
+        holder = given if own in given else arguments
+        if holder.get(own) not in (None, "auto"):
+            raise TypeError(
+                f"Pass `{own}` or `{name}`, not both. {received(**{own: holder[own], name: value})}"
+            )
+        holder[own] = value
+    if arguments.pop("mask_zero", False):
+        if not tf.as_dtype(key_dtype).is_integer or given["mask_key"] is not None:
+            raise TypeError(
+                "`mask_zero` needs integer ids and no `mask_key`: name the id that means padding "
+                f"by `mask_key` alone. {received(key_dtype=key_dtype, mask_zero=True)}"
+            )
+        given["mask_key"] = 0
+    if given["dim"] is None:
+        raise TypeError("`dim` must be the number of values per row. Received: no `dim`.")
+    return given
+
+
+def _check_no_height(arguments: dict[str, Any], key_dtype: DTypeLike, dim: int | None) -> None:
+    """Raises if the first arguments are a number of rows and a dim, as in Keras."""
+    if isinstance(key_dtype, numbers.Integral) and not isinstance(key_dtype, tf.DType):
+        raise TypeError(
+            "`key_dtype` must be a dtype: a table needs no number of rows, so write "
+            f"Embedding({key_dtype}) for rows of {key_dtype} values. "
+            + received(dim=dim, key_dtype=key_dtype)
+        )
+    if dim is not None and "output_dim" in arguments:
+        raise TypeError(
+            "Pass `dim` or `output_dim`, not both: a table needs no number of rows. "
+            + received(dim=dim, output_dim=arguments["output_dim"])
+        )
