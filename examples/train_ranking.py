@@ -29,7 +29,8 @@ tables, ready for `python -m server`.
 """
 _EPILOG = """\
 supported logs:
-  CSV with a header and a user, an item and a time column (numbers, ISO 8601, or --time-format).
+  Text with a header and a user, an item and a time column (numbers, ISO 8601, or --time-format).
+  The separator is a comma, semicolon, tab or "|". Parquet files with such columns.
   Common names (user_id, CustomerID, movieId, timestamp, ...) are detected without the options.
   MovieLens u.data and ratings.dat are recognised. Every rating counts as an interaction. Lines
   without a user, item or time are skipped and counted.
@@ -118,9 +119,9 @@ def _parser() -> argparse.ArgumentParser:
     log.add_argument(
         "--data", type=Path, metavar="FILE", help="the log; a synthetic log by default"
     )
-    log.add_argument("--user-column", metavar="NAME", help="CSV column of user ids")
-    log.add_argument("--item-column", metavar="NAME", help="CSV column of item ids")
-    log.add_argument("--time-column", metavar="NAME", help="CSV column of times")
+    log.add_argument("--user-column", metavar="NAME", help="column of user ids")
+    log.add_argument("--item-column", metavar="NAME", help="column of item ids")
+    log.add_argument("--time-column", metavar="NAME", help="column of times")
     log.add_argument(
         "--time-format", metavar="FORMAT", help="format of times, such as %%m/%%d/%%Y %%H:%%M"
     )

@@ -1,8 +1,9 @@
-"""Reads a log of interactions from a file."""
+"""Reads a log of interactions from a text file or a Parquet file."""
 
 from __future__ import annotations
 
 import csv
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from ranking.errors import DataError
 from ranking.interactions import Interactions
+from ranking.parquet import columns_of, is_parquet, texts_of
 from ranking.timestamps import parse_times
 
 MINIMUM = 20
@@ -32,9 +34,9 @@ class LogFormat:
     """Properties that a log file does not state itself. A property that is None is detected.
 
     Attributes:
-        user_column: name of the CSV column of user ids.
-        item_column: name of the CSV column of item ids.
-        time_column: name of the CSV column of times.
+        user_column: name of the column of user ids.
+        item_column: name of the column of item ids.
+        time_column: name of the column of times.
         time_format: format of the times, as for `datetime.strptime`.
         encoding: encoding of the text.
     """
@@ -68,16 +70,24 @@ class LogReport:
 
 
 def read_log(path: Path, form: LogFormat | None = None) -> tuple[Interactions, LogReport]:
-    """Reads a CSV file with a header, or MovieLens' `u.data` or `ratings.dat`.
+    """Reads a CSV or Parquet file with named columns, or MovieLens' `u.data` or `ratings.dat`.
+
+    The values of a CSV file are separated by a comma, semicolon, tab or "|".
 
     Ids are strings. A whole number written as a float (17850.0, as data frames write a column with
     gaps) is read as this number, so that both spellings give one id.
 
     Raises:
         DataError: the file cannot be used; the message says why and how to fix it.
+        ImportError: the file is a Parquet file, and pyarrow is missing.
     """
     form = form or LogFormat()
     try:
+        if is_parquet(path):
+            names = columns_of(path)
+            found = [names[column] for column in _columns(names, form)]
+            kind = "Parquet with columns " + ", ".join(found)
+            return _collect(kind, zip(itertools.count(1), *texts_of(path, found)), form)
         with path.open(encoding=form.encoding, newline="") as stream:
             kind, rows = _rows(stream, form)
             return _collect(kind, rows, form)
@@ -106,15 +116,19 @@ def _rows(stream: Iterable[str], form: LogFormat) -> tuple[str, Iterator[_Row]]:
     for separator, (kind, pattern) in _MOVIELENS.items():
         if pattern.fullmatch(first.strip()):
             return kind, _movielens_rows(first, lines, separator)
-    delimiter = max(",;\t", key=first.count)
+    delimiter = max(",;\t|", key=first.count)
     header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter))]
-    columns = [
+    columns = _columns(header, form)
+    kind = "CSV with columns " + ", ".join(header[column] for column in columns)
+    return kind, _csv_rows(lines, delimiter, columns)
+
+
+def _columns(header: Sequence[str], form: LogFormat) -> list[int]:
+    return [
         _column(header, "user", form.user_column),
         _column(header, "item", form.item_column),
         _column(header, "time", form.time_column),
     ]
-    kind = "CSV with columns " + ", ".join(header[column] for column in columns)
-    return kind, _csv_rows(lines, delimiter, columns)
 
 
 def _column(header: Sequence[str], what: str, name: str | None) -> int:
