@@ -1,9 +1,8 @@
 """Compares the speed of lookups, upserts and steps in two checkouts, before and after a change.
 
-Each round starts one process per checkout. The two take turns: while one measures, the other waits.
-So both meet the same disturbances of the machine. A table may lie badly in memory for the whole
-life of a process, so the result is the median over all rounds. The op libraries of both checkouts
-must be compiled for the TensorFlow of this interpreter.
+Each round starts one process per checkout. The two measure in turns. A table may lie badly in
+memory for the whole life of a process, so the result is the median over all rounds. The op
+libraries of both checkouts must be compiled for the TensorFlow of this interpreter.
 
 Run: python tests/benchmarks/compare_checkouts.py BEFORE AFTER --rounds 10
 """
@@ -11,14 +10,13 @@ Run: python tests/benchmarks/compare_checkouts.py BEFORE AFTER --rounds 10
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
+
+from turns import Child, answer, interleaved
 
 ROWS, DIM, BATCH, SMALL = 2_000_000, 32, 65_536, 1_024
 TURNS = 6
@@ -74,59 +72,21 @@ def operations() -> dict[str, tuple[Callable, list, int]]:
     return runs
 
 
-def answer_turns() -> None:
-    """Measures the operation that a line of the standard input names, until the input ends.
-
-    Prints a JSON line first, the path of the package. Then it prints one per turn: the wall time of
-    each call and the mean CPU time per call, in ms.
-    """
-    import de_core
-
-    runs = operations()
-    print(json.dumps(de_core.__file__), flush=True)
-    for line in sys.stdin:
-        run, batches, passes = runs[line.strip()]
-        wall, cpu = [], time.process_time()
-        for _ in range(passes):
-            for keys in batches:
-                begin = time.perf_counter()
-                run(keys)
-                wall.append(1e3 * (time.perf_counter() - begin))
-        print(json.dumps([wall, 1e3 * (time.process_time() - cpu) / len(wall)]), flush=True)
-
-
-def started(checkout: Path) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(checkout), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    process = subprocess.Popen(
-        [sys.executable, "-P", __file__, "--measure"],
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    if not Path(json.loads(process.stdout.readline())).is_relative_to(checkout):
+def started(checkout: Path) -> Child:
+    command = [sys.executable, "-P", __file__, "--measure"]
+    child = Child(command, {"PYTHONPATH": f"{checkout}{os.pathsep}{Path(__file__).parent}"})
+    if not Path(child.about).is_relative_to(checkout):
         sys.exit(f"`checkout` must hold the package de_core. Received: {checkout}")
-    return process
+    return child
 
 
 def one_round(checkouts: list[Path]) -> list[dict[str, tuple[float, float]]]:
     """Returns, per checkout, each operation's median wall and CPU time per call, in ms."""
-    processes = [started(checkout) for checkout in checkouts]
-    results = [{} for _ in processes]
-    for name in OPERATIONS:
-        turns = [[] for _ in processes]
-        for turn in range(TURNS):
-            for number in (0, 1) if turn % 2 == 0 else (1, 0):
-                print(name, file=processes[number].stdin, flush=True)
-                turns[number].append(json.loads(processes[number].stdout.readline()))
-        for result, own in zip(results, turns, strict=True):
-            wall = statistics.median(time for calls, _ in own for time in calls)
-            result[name] = wall, statistics.median(cpu for _, cpu in own)
-    for process in processes:
-        process.stdin.close()
-        process.wait()
-    return results
+    children = [started(checkout) for checkout in checkouts]
+    times = {name: interleaved(children, name, TURNS) for name in OPERATIONS}
+    for child in children:
+        child.end()
+    return [{name: both[side] for name, both in times.items()} for side in (0, 1)]
 
 
 def main() -> None:
@@ -157,4 +117,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    answer_turns() if sys.argv[1:] == ["--measure"] else main()
+    if sys.argv[1:] == ["--measure"]:
+        import de_core
+
+        answer(operations(), de_core.__file__)
+    else:
+        main()
