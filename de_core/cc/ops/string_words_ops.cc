@@ -1,4 +1,5 @@
 // Ops that convert strings to numbers and back, for transports that carry only numbers.
+#include "de_core/cc/ops/shapes.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
