@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from de_core.base.checks import checked_init_size
+from de_core.base.checks import checked_init_size, received
+from de_core.base.keras import keras
 from de_core.base.types import DTypeLike, InitializerLike
 from de_core.distributed import strategy
 from de_core.distributed.router import WorkerRouter
@@ -14,6 +16,30 @@ from de_core.tables.policy import TablePolicy
 from de_core.tables.router import Partitioner, Router
 from de_core.tables.sharded import ShardedTable, in_memory
 from de_core.tables.spec import TableSpec
+from de_core.variable.graph import graph_mode
+
+DEFAULT_NAME = "DynamicEmbedding_Variable"
+
+
+def own_name(given: Any, graph: graph_mode.GraphState | None) -> str:
+    """Returns the name of a new Variable. Makes a default name, and any in a graph, unique.
+
+    Args:
+        given: The user's argument.
+        graph: The state of the TensorFlow 1 graph that the Variable is made in, or None.
+
+    Raises:
+        TypeError: `given` is not a string, or it is empty.
+    """
+    if given is not None and (not isinstance(given, str) or not given):
+        raise TypeError(f"`name` must be a non-empty string or None. {received(name=given)}")
+    name = DEFAULT_NAME if given is None else given
+    if graph is not None:
+        return graph.unique_name(name)
+    if name != DEFAULT_NAME:
+        return name
+    count = keras.backend.get_uid(DEFAULT_NAME)
+    return DEFAULT_NAME if count == 1 else f"{DEFAULT_NAME}_{count - 1}"
 
 
 def checked_spec(

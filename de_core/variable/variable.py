@@ -25,13 +25,12 @@ from de_core.tables.table import Table
 from de_core.variable.anchor import new_anchor
 from de_core.variable.graph import graph_mode, savers
 from de_core.variable.inspection import Inspection
-from de_core.variable.new_table import checked_spec, new_table
+from de_core.variable.new_table import DEFAULT_NAME, checked_spec, new_table, own_name
 from de_core.variable.parts import method_of
 from de_core.variable.retention import Retention, checked_policy
 from de_core.variable.rows import Rows
 from de_core.variable.slots import Slots
 
-DEFAULT_NAME = "DynamicEmbedding_Variable"
 _NO_LAYER_NAME = re.compile(r"[^A-Za-z0-9_.\-]")
 _USE_CHECKPOINTS = "Use tf.train.Checkpoint or de.checkpoint.save."
 
@@ -131,7 +130,7 @@ class Variable(keras.layers.Layer, tf.Module):
         policy = checked_policy(restrict_policy, admission, eviction)
         _check_regularizer(regularizer)
         graph = graph_mode.current()
-        name = _own_name(name, graph)
+        name = own_name(name, graph)
         table = new_table(
             name,
             spec,
@@ -373,19 +372,6 @@ class Variable(keras.layers.Layer, tf.Module):
             f"<de.Variable {self.name!r} {self.key_dtype.name} -> {self.value_dtype.name}"
             f"[{self.dim}] on {', '.join(self.devices)}>"
         )
-
-
-def _own_name(given: Any, graph: graph_mode.GraphState | None) -> str:
-    """Returns the name of a new Variable. Makes a default name, and any in a graph, unique."""
-    if given is not None and (not isinstance(given, str) or not given):
-        raise TypeError(f"`name` must be a non-empty string or None. {received(name=given)}")
-    name = DEFAULT_NAME if given is None else given
-    if graph is not None:
-        return graph.unique_name(name)
-    if name != DEFAULT_NAME:
-        return name
-    count = keras.backend.get_uid(DEFAULT_NAME)
-    return DEFAULT_NAME if count == 1 else f"{DEFAULT_NAME}_{count - 1}"
 
 
 def _check_regularizer(regularizer: object) -> None:
