@@ -12,6 +12,7 @@ from de_core import checkpoint as checkpoints
 from de_core.base import removed_names
 from de_core.base.checks import received
 from de_core.base.keras import keras
+from de_core.base.parts import method_of
 from de_core.base.types import DTypeLike, InitializerLike, TensorLike, TrainedVariable
 from de_core.checkpoint import saved_model_rows, weights_file
 from de_core.checkpoint.file_system import FileSystem
@@ -26,7 +27,6 @@ from de_core.variable.anchor import new_anchor
 from de_core.variable.graph import graph_mode, savers
 from de_core.variable.inspection import Inspection
 from de_core.variable.new_table import DEFAULT_NAME, checked_spec, new_table, own_name
-from de_core.variable.parts import method_of
 from de_core.variable.retention import Retention, checked_policy
 from de_core.variable.rows import Rows
 from de_core.variable.slots import Slots
