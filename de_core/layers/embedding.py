@@ -30,7 +30,8 @@ class Embedding(keras.layers.Layer):
     """Turns ids into rows of a table that grows while it is trained.
 
     Works in `Sequential`, functional and subclassed models of Keras 3 and, with
-    `TF_USE_LEGACY_KERAS=1`, of tf_keras. Compile the model with
+    `TF_USE_LEGACY_KERAS=1`, of tf_keras. Pass `optimizer`, such as "adam", to train the table under
+    any optimizer of the model. Without it, compile the model with
     `de.DynamicEmbeddingOptimizer(optimizer)`: any other optimizer fails at its first step. Each
     layer has its own table, `table`. Call one layer on several inputs to share its rows.
 
@@ -56,7 +57,7 @@ class Embedding(keras.layers.Layer):
             limit.
         embeddings_regularizer: A Keras regularizer. It is applied to the rows of the distinct ids
             of each input, not to all rows of the table.
-        **kwargs: Further arguments of `de.Variable`, such as `partitioner` and `init_size`, and of
+        **kwargs: Further arguments of `de.Variable`, such as `optimizer` and `init_size`, and of
             `keras.layers.Layer`, such as `dtype` and `trainable`. Also the names of
             `keras.layers.Embedding`: `output_dim` for `dim`, `embeddings_initializer` for
             `initializer`, `mask_zero` for a `mask_key` of 0, and `input_dim` for `init_size`,
@@ -116,6 +117,7 @@ class Embedding(keras.layers.Layer):
         self.embeddings_regularizer = keras.regularizers.get(embeddings_regularizer)
         self.supports_masking = True
         self.supports_jit = False  # XLA cannot run the ops
+        optimizer = of_table.pop("optimizer", None)
         self._of_table = {**of_table, "short_file_name": bool(short_file_name)}
         self.table = Variable(
             key_dtype=key_dtype,
@@ -126,6 +128,7 @@ class Embedding(keras.layers.Layer):
             initializer=self._initializer_of(own["initializer"], value_dtype),
             trainable=self.trainable,
             regularizer=self.embeddings_regularizer,
+            optimizer=optimizer,
             **self._of_table,
         )
         self.mask_key = masking.checked_key(own["mask_key"], self.table.key_dtype)
@@ -198,8 +201,14 @@ class Embedding(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments for `from_config`, without the rows."""
         table = self.table
+        own = (
+            {}
+            if table.optimizer is None
+            else {"optimizer": table.optimizer.get_config()["optimizer"]}
+        )
         return {
             **super().get_config(),
+            **own,
             "dim": table.dim,
             "key_dtype": table.key_dtype.name,
             "value_dtype": table.value_dtype.name,

@@ -14,6 +14,10 @@ if LEGACY:
     from de_core.optimizers.keras2 import optimizer as _optimizer  # noqa: F401
 else:
     from de_core.optimizers.keras3 import loss_scale, optimizer, rowwise_adagrad  # noqa: F401
+    from de_core.optimizers.keras3.table_optimizer import TableOptimizer
+    from de_core.variable import own_optimizer
+
+    own_optimizer.register(TableOptimizer.of)
 
 __all__ = [
     "DynamicEmbeddingOptimizer",

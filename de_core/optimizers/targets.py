@@ -15,6 +15,7 @@ from de_core.base.types import Gradient, GradientPair, Scalar, TrainedVariable
 from de_core.optimizers import clipping
 from de_core.tables.sharded import ShardedTable, living
 from de_core.variable.anchor import of_an_imported_table, table_of, tensor_variable
+from de_core.variable.own_optimizer import OwnOptimizer, optimizer_of
 from de_core.variable.trainable_wrapper import TrainableWrapper
 from de_core.variable.variable import Variable
 
@@ -25,10 +26,12 @@ class Targets(NamedTuple):
     Attributes:
         trained: Pairs of a gradient and its table, for tables with a gradient.
         dense: Pairs of a gradient, or None, and its ordinary variable.
+        owned: Pairs of a gradient and the optimizer of its table, for tables that have their own.
     """
 
     trained: list[tuple[tf.IndexedSlices, ShardedTable]]
     dense: list[GradientPair]
+    owned: list[tuple[tf.IndexedSlices, OwnOptimizer]]
 
     @classmethod
     def of(
@@ -47,16 +50,19 @@ class Targets(NamedTuple):
                 or the numbers of gradients and variables differ.
             RuntimeError: A table came with a SavedModel or a MetaGraph.
         """
-        targets = cls([], [])
+        targets = cls([], [], [])
         for gradient, variable, table in _once_per_table(gradients, variables):
             if table is None:
                 _check_not_loaded(gradient, variable)
                 targets.dense.append((gradient, variable))
             elif isinstance(gradient, tf.IndexedSlices):
-                if getattr(variable, "trainable", True):
-                    targets.trained.append((_checked(gradient, table), table))
+                own = own_optimizer_of(variable)
+                if own is not None:
+                    targets.owned.append((checked(gradient, table), own))
+                elif getattr(variable, "trainable", True):
+                    targets.trained.append((checked(gradient, table), table))
             elif gradient is not None:
-                _check_nothing(gradient, table)
+                check_nothing(gradient, table)
         return targets
 
     @classmethod
@@ -64,10 +70,17 @@ class Targets(NamedTuple):
         """Separates pairs of a gradient and its variable, like `of`.
 
         Raises:
+            TypeError: A table has an optimizer of its own.
             ValueError: No variable has a gradient.
         """
         pairs = list(grads_and_vars)
         targets = cls.of((gradient for gradient, _ in pairs), (variable for _, variable in pairs))
+        if targets.owned:
+            raise TypeError(
+                "A table with an optimizer of its own must be trained by an optimizer of Keras 3. "
+                f"Received: gradients for {len(targets.owned)} such tables. Make the tables "
+                "without `optimizer`, or wrap a keras.optimizers.Optimizer."
+            )
         targets.require_one()
         return targets
 
@@ -89,7 +102,8 @@ class Targets(NamedTuple):
         Raises:
             tf.errors.InvalidArgumentError: In eager mode, if a gradient is not finite.
         """
-        gradients = [each for each, _ in [*self.trained, *self.dense] if each is not None]
+        pairs = [*self.trained, *self.dense, *self.owned]
+        gradients = [each for each, _ in pairs if each is not None]
         finite = clipping.is_finite(gradients)
         message = (
             "Gradients must be finite under `reject_nonfinite=True`; nothing was changed. "
@@ -110,11 +124,12 @@ class Targets(NamedTuple):
                 (None if gradient is None else clipping.scaled(gradient, factor), variable)
                 for gradient, variable in self.dense
             ],
+            [(clipping.scaled(gradient, factor), own) for gradient, own in self.owned],
         )
 
     def require_one(self) -> None:
         """Raises ValueError if no variable has a gradient."""
-        if not self.trained and all(gradient is None for gradient, _ in self.dense):
+        if not (self.trained or self.owned) and all(each is None for each, _ in self.dense):
             names = [variable.name for _, variable in self.dense]
             never = [each.name for each in living() if not each.spec.value_dtype.is_floating]
             remedy = ""
@@ -212,6 +227,15 @@ def anchor_of(
     return next(iter(variable.trainable_variables), None)
 
 
+def own_optimizer_of(variable: object) -> OwnOptimizer | None:
+    """Returns the optimizer that only trains the table of a variable, or None.
+
+    Args:
+        variable: An ordinary variable, an anchor, a `de.Variable`, or the wrapper of a lookup.
+    """
+    return optimizer_of(anchor_of(variable))
+
+
 def to_differentiate(var_list: Any) -> Any:
     """Returns the `tf.Variable`s to pass to `tape.gradient`.
 
@@ -233,7 +257,13 @@ def to_differentiate(var_list: Any) -> Any:
     ]
 
 
-def _checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlices:
+def checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlices:
+    """Returns the gradient of a table. Raises unless the table can use it.
+
+    Raises:
+        TypeError: The ids do not have the table's key dtype.
+        ValueError: The width is not the table's `dim`.
+    """
     ids, wanted = gradient.indices.dtype, table.spec.key_dtype
     if ids != wanted and not (ids.is_integer and wanted.is_integer):
         raise TypeError(
@@ -253,7 +283,8 @@ def _check_not_loaded(gradient: Gradient | None, variable: TrainedVariable) -> N
         raise of_an_imported_table(variable)
 
 
-def _check_nothing(gradient: tf.Tensor, table: ShardedTable) -> None:
+def check_nothing(gradient: tf.Tensor, table: ShardedTable) -> None:
+    """Raises TypeError if a dense gradient of a table has rows."""
     # In a branch that does not use the table, TensorFlow makes a dense gradient with no rows.
     if tf.convert_to_tensor(gradient).shape[:1].is_compatible_with([0]):
         return

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.types import TrainedVariable
-from de_core.optimizers.targets import table_under
+from de_core.optimizers.targets import own_optimizer_of, table_under
 from de_core.tables.sharded import ShardedTable
 
 
@@ -92,6 +92,8 @@ class Wrapping:
     def _build_others(self, variables: Iterable[TrainedVariable]) -> list[TrainedVariable]:
         """Adds the tables, and builds the wrapped optimizer for the ordinary variables.
 
+        Leaves out tables that have an optimizer of their own.
+
         Args:
             variables: All trainable variables, anchors included.
 
@@ -103,7 +105,7 @@ class Wrapping:
             table = table_under(variable)
             if table is None:
                 dense.append(variable)
-            else:
+            elif own_optimizer_of(variable) is None:
                 self._add_table(table)
         self.inner_optimizer.build(dense)
         return dense

@@ -3,10 +3,12 @@
 A table is not a tensor, so a tape cannot differentiate with respect to it. Its anchor is a variable
 of shape [0, dim], and every lookup op takes the anchor as an input. The gradient with respect to
 the anchor is a `tf.IndexedSlices` of the ids. A wrapped optimizer recognizes an anchor by
-`table_of`. Any other optimizer must fail at its first step, because the anchor has no rows:
+`table_of`. An optimizer of Keras 3 hands the gradient to the anchor's `assign`, because the anchor
+has `overwrite_with_gradient`. If the table has an optimizer of its own, `assign` does its step. Any
+other optimizer must fail at its first step, because the anchor has no rows:
 
 - Optimizers of Keras 3 and tf_keras call the anchor's `assign` or `scatter_add`. Our versions of
-  these methods raise an error with the remedy.
+  these methods raise an error with the remedies.
 - tf_keras's legacy optimizers and the optimizers of `tf.compat.v1.train` refuse a sparse gradient
   of a variable with a constraint. Anchors of tf_keras and of TensorFlow 1 graphs have one.
 - All other updates run TensorFlow's scatter ops. On the CPU these fail: no id is in [0, 0).
@@ -27,7 +29,9 @@ from de_core.base.keras import LEGACY, keras
 from de_core.base.private_names import WRITER_OF_H5_FILES
 from de_core.base.types import TrainedVariable
 from de_core.tables.sharded import ShardedTable
+from de_core.variable import own_optimizer
 from de_core.variable.graph import savers
+from de_core.variable.own_optimizer import OwnOptimizer, optimizer_of
 from de_core.variable.weight_value import WeightValue, carried_by, without_rows
 
 _TABLE = "_de_table"
@@ -45,9 +49,15 @@ if not LEGACY:
         Args:
             table: The table that the anchor stands for.
             trainable: Whether lookups record gradients.
+            optimizer: The table's own optimizer, or None.
         """
 
-        def __init__(self, table: ShardedTable, trainable: bool = True) -> None:
+        def __init__(
+            self,
+            table: ShardedTable,
+            trainable: bool = True,
+            optimizer: OwnOptimizer | None = None,
+        ) -> None:
             # Updates of an anchor must fail. TensorFlow's scatter ops on it fail only on the CPU:
             # on a GPU they ignore missing rows. So the anchor is always on the CPU.
             with keras.name_scope(_scope(table.name)), tf.device("CPU"):
@@ -60,8 +70,20 @@ if not LEGACY:
                     name="anchor",
                 )
             self._de_table = table
-            # With this attribute, a Keras 3 optimizer calls `assign` before it updates anything.
-            self.overwrite_with_gradient = True
+            own_optimizer.attach(optimizer, self)
+
+        @property
+        def overwrite_with_gradient(self) -> bool:
+            """True: an optimizer of Keras 3 calls `assign` before it updates anything.
+
+            Raises:
+                TypeError: The caller is inside a `keras.optimizers.LossScaleOptimizer`.
+                NotImplementedError: The caller accumulates gradients.
+            """
+            optimizer = optimizer_of(self)
+            if optimizer is not None:
+                optimizer.check_caller()
+            return True
 
         def numpy(self) -> WeightValue:
             """Returns an array [0, dim] that carries the rows, for `get_weights`."""
@@ -73,14 +95,17 @@ if not LEGACY:
             raise without_rows(self._de_table.name, "a plain array")
 
         def assign(self, value: Any) -> Any:
-            """Replaces the table's rows by the rows that `value` carries.
+            """Replaces the rows by those that `value` carries, or does a step by a gradient.
+
+            Args:
+                value: A `WeightValue`, or the gradient that an optimizer hands over.
 
             Raises:
-                RuntimeError: `value` is a gradient, so an optimizer that is not wrapped called.
+                RuntimeError: `value` is a gradient, and the table has no optimizer of its own.
                 ValueError: `value` is empty and carries no rows.
                 tf.errors.InvalidArgumentError: The rows have another dtype or dim.
             """
-            _assign(self._de_table, value)
+            _assign(self._de_table, optimizer_of(self), value)
             return self.value
 
         def _serialize_to_tensors(self) -> Any:
@@ -89,7 +114,7 @@ if not LEGACY:
             return super()._serialize_to_tensors()
 
 
-def new_anchor(table: ShardedTable, trainable: bool) -> Any:
+def new_anchor(table: ShardedTable, trainable: bool, optimizer: OwnOptimizer | None = None) -> Any:
     """Creates a table's anchor, a weight for the Keras version of this process.
 
     The anchor's value carries the rows. A table that is not trainable has an anchor too, because
@@ -98,11 +123,12 @@ def new_anchor(table: ShardedTable, trainable: bool) -> Any:
     Args:
         table: The table.
         trainable: Whether lookups record gradients.
+        optimizer: The table's own optimizer, or None. Only Keras 3 has such optimizers.
 
     Returns:
         A `keras.Variable`, or a `tf.Variable` for tf_keras.
     """
-    return _empty_variable(table, trainable) if LEGACY else Anchor(table, trainable)
+    return _empty_variable(table, trainable) if LEGACY else Anchor(table, trainable, optimizer)
 
 
 def tensor_variable(anchor: TrainedVariable) -> tf.Variable | None:
@@ -110,7 +136,9 @@ def tensor_variable(anchor: TrainedVariable) -> tf.Variable | None:
     variable = anchor if isinstance(anchor, tf.Variable) else anchor.value
     if not isinstance(variable, tf.Variable):
         return None
-    return variable if table_of(variable) is not None else _marked(variable, table_of(anchor))
+    if table_of(variable) is not None:
+        return variable
+    return _marked(variable, table_of(anchor), optimizer_of(anchor))
 
 
 def table_of(variable: object) -> ShardedTable | None:
@@ -189,13 +217,16 @@ def _children(
     return {**children, **table.in_saved_model()} if save_type == "savedmodel" else children
 
 
-def _marked(variable: tf.Variable, table: Any) -> tf.Variable:
+def _marked(
+    variable: tf.Variable, table: Any, optimizer: OwnOptimizer | None = None
+) -> tf.Variable:
     """Marks a `tf.Variable` as an anchor. Makes it refuse updates, and saves without the rows."""
     variable._de_table = table
+    own_optimizer.attach(optimizer, variable)
     variable.overwrite_with_gradient = True  # a Keras 3 optimizer then calls `assign` first
     for update in _UPDATES:
         setattr(variable, update, functools.partial(_refuse, table.name))
-    variable.assign = functools.partial(_assign, table)
+    variable.assign = functools.partial(_assign, table, optimizer)
     variable.numpy = functools.partial(_value_of, table)
     savers.check_when_saved(variable, functools.partial(savers.refuse_in_eager_mode, table.name))
     return variable
@@ -203,17 +234,26 @@ def _marked(variable: tf.Variable, table: Any) -> tf.Variable:
 
 def _refuse(table_name: str, *_: Any, **__: Any) -> None:
     raise RuntimeError(
-        "The optimizer of a model with a dynamic table must be wrapped, or the table would not "
-        f"train. Received: a gradient for the table {table_name!r} in an optimizer that was not "
-        "wrapped. Use de.DynamicEmbeddingOptimizer(optimizer)."
+        "A dynamic table must have an optimizer of its own, or the model's optimizer must be "
+        f"wrapped. Received: a gradient for the table {table_name!r}, which has no optimizer, in "
+        'an optimizer that is not wrapped. Make the table with optimizer="adam" or another Keras '
+        "optimizer, or use de.DynamicEmbeddingOptimizer(optimizer)."
     )
 
 
-def _assign(table: ShardedTable, value: Any, *_: Any, **__: Any) -> None:
-    """Replaces a table's rows by the rows that a value carries."""
+def _assign(
+    table: ShardedTable, optimizer: OwnOptimizer | None, value: Any, *_: Any, **__: Any
+) -> None:
+    """Replaces a table's rows by the rows that a value carries, or does a step by a gradient."""
     snapshot = carried_by(value)
     if snapshot is not None:
         snapshot.restore(table)
+    elif optimizer is not None and value is None:
+        pass  # Keras's optimizers keep no moving average of a table: they assign None.
+    elif optimizer is not None and (
+        isinstance(value, tf.IndexedSlices) or tf.is_symbolic_tensor(value)
+    ):
+        optimizer.take(value)
     elif isinstance(value, tf.IndexedSlices) or 0 not in tuple(value.shape):
         _refuse(table.name)
     else:

@@ -23,10 +23,12 @@ from de_core.tables.eviction import Eviction
 from de_core.tables.restrict import RestrictPolicy
 from de_core.tables.router import Partitioner, default_partition_fn
 from de_core.tables.table import Table
+from de_core.variable import own_optimizer
 from de_core.variable.anchor import new_anchor
 from de_core.variable.graph import graph_mode, savers
 from de_core.variable.inspection import Inspection
 from de_core.variable.new_table import DEFAULT_NAME, checked_spec, new_table, own_name
+from de_core.variable.own_optimizer import OptimizerLike, OwnOptimizer
 from de_core.variable.retention import Retention, checked_policy
 from de_core.variable.rows import Rows
 from de_core.variable.slots import Slots
@@ -84,6 +86,9 @@ class Variable(keras.layers.Layer, tf.Module):
             keys that are written.
         eviction: Decides which rows the table removes, for example
             `de.EvictionLRU(max_rows=10**6)`. One policy, or a list of a bound and a time to live.
+        optimizer: The table's own Keras 3 optimizer, its name or its configuration: any optimizer
+            that trains the model hands it the table's gradient. None to train the table by a
+            `de.DynamicEmbeddingOptimizer`.
 
     In a TensorFlow 1 graph, the session creates the table and a Saver saves it. The anchor's
     initializer, which `tf.compat.v1.global_variables_initializer` runs, empties the table.
@@ -125,6 +130,7 @@ class Variable(keras.layers.Layer, tf.Module):
         collections: Sequence[str] | None = None,
         admission: Admission | None = None,
         eviction: Eviction | Sequence[Eviction] | None = None,
+        optimizer: OptimizerLike | None = None,
     ) -> None:
         spec = checked_spec(key_dtype, value_dtype, dim, devices)
         policy = checked_policy(restrict_policy, admission, eviction)
@@ -155,8 +161,9 @@ class Variable(keras.layers.Layer, tf.Module):
         self._checkpointed = checkpoints.TableState(table)
         trained = bool(trainable) and spec.value_dtype.is_floating
         self._graph_anchor: tf.Variable | None = None
+        own = own_optimizer.new(optimizer, table, in_a_graph=graph is not None)
         if graph is None:
-            anchor = self._anchor = new_anchor(table, trained)  # a weight that Keras tracks
+            anchor = self._anchor = new_anchor(table, trained, own)  # a weight that Keras tracks
         else:
             anchor = self._graph_anchor = graph.add(name, table, trained, collections, checkpoint)
         self._rows = Rows(table, anchor if trained else None, regularizer)
@@ -230,6 +237,12 @@ class Variable(keras.layers.Layer, tf.Module):
     def eviction(self) -> tuple[Eviction, ...]:
         """The policies that evict rows; empty for none."""
         return self._retention.eviction
+
+    @property
+    def optimizer(self) -> OwnOptimizer | None:
+        """The table's own optimizer, with its learning rate, `iterations` and slots, or None."""
+        anchor = self._anchor if self._graph_anchor is None else None
+        return own_optimizer.optimizer_of(anchor)
 
     @property
     def regularizer(self) -> Callable[[tf.Tensor], tf.Tensor | None] | None:
@@ -353,7 +366,8 @@ class Variable(keras.layers.Layer, tf.Module):
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
         """Returns the objects that TensorFlow saves: rows in a checkpoint, shards as assets."""
         if save_type != "savedmodel":
-            return {"rows": self._checkpointed} if self.checkpoint else {}
+            own = {} if self.optimizer is None else {"optimizer": self.optimizer}
+            return {"rows": self._checkpointed, **own} if self.checkpoint else {}
         children = self._table.in_saved_model()
         if self._rows.watched is not None:
             children["anchor"] = self._rows.watched

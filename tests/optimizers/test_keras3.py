@@ -103,9 +103,17 @@ def test_a_loss_scale_of_keras_is_refused():
         model.compile(de.DynamicEmbeddingOptimizer("sgd"), "mse")
 
 
-def test_a_loss_scale_around_an_optimizer_that_was_not_wrapped_is_refused():
-    with pytest.raises(TypeError, match=r"Received: .*SGD.* Wrap it: de\.LossScale"):
-        de.LossScaleOptimizer(keras.optimizers.SGD())
+def test_a_loss_scale_takes_one_optimizer_that_does_not_scale():
+    for given in ("sgd", keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())):
+        with pytest.raises(TypeError, match=r"does not scale the loss.*Received: .*Pass an optim"):
+            de.LossScaleOptimizer(given)
+
+
+def test_a_loss_scale_around_an_optimizer_that_was_not_wrapped_names_the_remedies():
+    _, model = small_model()
+    model.compile(de.LossScaleOptimizer(keras.optimizers.SGD()), "mse")
+    with pytest.raises(RuntimeError, match=r"an optimizer of its own.*de\.DynamicEmbeddingOpt"):
+        model.fit(IDS, LABELS, verbose=0)
 
 
 def test_a_model_with_a_loss_scale_is_loaded_by_a_fixed_name(run_python, tmp_path):

@@ -9,7 +9,10 @@ import de_core as de
 
 tf_keras = pytest.importorskip("tf_keras")
 v1 = tf.compat.v1
-WRAP = r"must be wrapped.*Use de.DynamicEmbeddingOptimizer\(optimizer\)"
+WRAP = (
+    r"must have an optimizer of its own.*Make the table with optimizer=\"adam\".*"
+    r"use de\.DynamicEmbeddingOptimizer\(optimizer\)"
+)
 # TensorFlow's errors for an id without a row, and for a gradient that it cannot make dense.
 NO_ROW = r"is not in \[0, 0\)|in indices is out of range|on a sparse variable"
 NOT_DENSE = (

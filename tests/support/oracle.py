@@ -201,14 +201,17 @@ class Tables:
     """Trains tables.
 
     Args:
-        optimizer: A wrapped optimizer.
+        optimizer: An optimizer that trains the tables.
         mode: One of `MODES`.
         shards: The number of shards of each table.
         scales: True if the optimizer can scale the loss.
-        **arguments: Further arguments of the Variables.
+        of_table: Further arguments of each Variable, by name.
+        **arguments: Further arguments of all Variables.
     """
 
-    def __init__(self, optimizer, mode="function", shards=1, scales=True, **arguments):
+    def __init__(
+        self, optimizer, mode="function", shards=1, scales=True, of_table=None, **arguments
+    ):
         self.optimizer = optimizer
         self.scales = scales
         rows = initial_rows()
@@ -219,7 +222,13 @@ class Tables:
             else (lambda ids: tf.cast(ids, key_dtype))
         )
         self.tables = {
-            name: de.Variable(dim=DIM, devices=["/CPU:0"] * shards, name=name, **arguments)
+            name: de.Variable(
+                dim=DIM,
+                devices=["/CPU:0"] * shards,
+                name=name,
+                **arguments,
+                **(of_table or {}).get(name, {}),
+            )
             for name in TABLES
         }
         for name, table in self.tables.items():

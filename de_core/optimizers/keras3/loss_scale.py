@@ -24,13 +24,14 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
     If a gradient is not finite, the step changes no table and no variable, and halves the scale.
 
     Args:
-        inner_optimizer: An optimizer that `de.DynamicEmbeddingOptimizer` returned.
+        inner_optimizer: An optimizer that `de.DynamicEmbeddingOptimizer` returned, or any Keras
+            optimizer if every table has an optimizer of its own.
         initial_scale: The scale to begin with.
         dynamic_growth_steps: The scale doubles after this many finite steps.
         name: Name of the optimizer.
 
     Raises:
-        TypeError: `inner_optimizer` is not an optimizer of tables.
+        TypeError: `inner_optimizer` is not a Keras optimizer, or it scales the loss itself.
 
     Example:
     >>> import keras
@@ -40,20 +41,25 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
     8.0
     """
 
+    #: True: the gradients of tables that this class hands on are sparse and not scaled.
+    keeps_tables_sparse = True
+
     def __init__(
         self,
-        inner_optimizer: KerasOptimizer,
+        inner_optimizer: keras.optimizers.Optimizer,
         initial_scale: float = 2.0**15,
         dynamic_growth_steps: int = 2000,
         name: str | None = None,
     ) -> None:
-        if not isinstance(inner_optimizer, KerasOptimizer):
+        is_scale = isinstance(inner_optimizer, keras.optimizers.LossScaleOptimizer)
+        if is_scale or not isinstance(inner_optimizer, keras.optimizers.Optimizer):
             raise TypeError(
-                "`inner_optimizer` must be an optimizer of tables. "
+                "`inner_optimizer` must be an optimizer of Keras 3 that does not scale the loss. "
                 + received(inner_optimizer=inner_optimizer)
-                + " Wrap it: de.LossScaleOptimizer(de.DynamicEmbeddingOptimizer(optimizer))."
+                + " Pass an optimizer such as keras.optimizers.Adam()."
             )
-        inner_optimizer.is_loss_scaled = True
+        if isinstance(inner_optimizer, KerasOptimizer):
+            inner_optimizer.is_loss_scaled = True
         super().__init__(inner_optimizer, initial_scale, dynamic_growth_steps, name=name)
 
     def build(self, var_list: Iterable[TrainedVariable]) -> None:
@@ -112,8 +118,9 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
 
     def load_own_variables(self, store: Any) -> None:
         """Reads the state that `save_own_variables` wrote into a Keras file."""
-        values = self.inner_optimizer.numbered_values(store, self.variables)
-        super().load_own_variables(values)
+        if isinstance(self.inner_optimizer, KerasOptimizer):
+            store = self.inner_optimizer.numbered_values(store, self.variables)
+        super().load_own_variables(store)
 
     @property
     def slots_owner(self) -> tf.Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
-from types import FrameType
 from typing import Any
 
 import keras
@@ -16,7 +15,7 @@ from de_core.base.private_names import SWAPPER_OF_AVERAGES
 from de_core.base.types import GradientPair
 from de_core.optimizers import clipping, plan, replicas
 from de_core.optimizers.accumulation import Accumulation, Trained
-from de_core.optimizers.keras3 import rules, saved_state
+from de_core.optimizers.keras3 import callers, rules, saved_state
 from de_core.optimizers.keras3.copies import KerasCopies
 from de_core.optimizers.keras3.rowwise_adagrad import RowwiseAdagrad
 from de_core.optimizers.row_updates import RowUpdates
@@ -124,10 +123,15 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         variables = list(given)
         targets = Targets.of(grads, variables)
         self._prepare(inner, targets, variables)
+        self._step(inner, targets)
+
+    def _step(self, inner: Any, targets: Targets) -> None:
         checks = targets.require_finite(self._rejected.value) if self.reject_nonfinite else []
         with tf.control_dependencies(checks):
             if inner.loss_scale_factor is not None:
                 targets = targets.scaled(1.0 / inner.loss_scale_factor)
+            for gradient, own in targets.owned:
+                own.step(gradient)
             if tf.distribute.has_strategy() and replicas.several_here():
                 replicas.update_once(
                     targets.trained, lambda trained: self._apply_to_tables(inner, trained)
@@ -321,7 +325,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         """
         is_made = "inner_optimizer" in self.__dict__
         if name == "loss_scale_factor" and value is None and is_made and not self.is_loss_scaled:
-            _check_not_scaled_by_keras()
+            callers.check_not_scaled_by_keras()
         super().__setattr__(name, value)
 
     def scale_loss(self, loss: Any) -> Any:
@@ -374,18 +378,6 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             config["optimizer"], custom_objects=custom_objects
         )
         return cls(**{**config, "optimizer": inner})
-
-
-def _check_not_scaled_by_keras() -> None:
-    def is_scale(frame: FrameType) -> bool:
-        return isinstance(frame.f_locals.get("self"), keras.optimizers.LossScaleOptimizer)
-
-    if call_stack.nearest(is_scale) is not None:
-        raise TypeError(
-            "A dynamic loss scale around an optimizer of tables must be a de.LossScaleOptimizer. "
-            "Received: a keras.optimizers.LossScaleOptimizer. "
-            "Use de.LossScaleOptimizer(optimizer)."
-        )
 
 
 def _slots_id_variable() -> keras.Variable:

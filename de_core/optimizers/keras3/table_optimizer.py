@@ -1,0 +1,147 @@
+"""The optimizer of one table, for tables that do not share the optimizer of their model."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.base.plain_python import plain_python
+from de_core.base.types import Gradient
+from de_core.optimizers import clipping, targets
+from de_core.optimizers.keras3 import callers
+from de_core.optimizers.keras3.optimizer import KerasOptimizer
+from de_core.tables.sharded import ShardedTable
+from de_core.variable.own_optimizer import OptimizerLike
+
+_LOSS_SCALE_FACTOR = (
+    "An optimizer of one table must have no `loss_scale_factor`, because the optimizer of the "
+    "model scales the loss. Set it there."
+)
+_AVERAGES = (
+    "An optimizer of one table with `use_ema` must have an `ema_overwrite_frequency`, because "
+    "Keras does not tell it when training ends. Set it, or make the table without `optimizer` and "
+    "use de.DynamicEmbeddingOptimizer(optimizer)."
+)
+_BUILT = (
+    "An optimizer of one table must be new, because it counts the steps of this table alone. Make "
+    "one optimizer per table, or pass its name or its configuration."
+)
+_ACCUMULATES = (
+    "An optimizer that accumulates gradients must be wrapped, because Keras cannot add up the "
+    "sparse gradients of tables. Make the tables without `optimizer`, and use "
+    "de.DynamicEmbeddingOptimizer(optimizer)."
+)
+
+
+class TableOptimizer(KerasOptimizer):
+    """A Keras optimizer that trains one table; `de.Variable(optimizer=...)` makes it.
+
+    Its learning rate, clipping, weight decay and count of steps hold for this table alone. A step
+    of it is a step of any optimizer that trains the table's anchor: that optimizer hands it the
+    gradient. The other settings of that optimizer do not reach the table.
+
+    Args:
+        optimizer: The user's optimizer, not built yet.
+        table: The table.
+
+    Raises:
+        ValueError: `optimizer` is built, or one of its settings needs the whole model.
+    """
+
+    def __init__(self, optimizer: keras.optimizers.Optimizer, table: ShardedTable) -> None:
+        _check(optimizer)
+        super().__init__(optimizer)
+        self._caller: weakref.ref[Any] | None = None
+        self._add_table(table)
+        self.build([])  # Naming the anchor would be a reference cycle, which keeps the table.
+
+    @classmethod
+    def of(cls, optimizer: OptimizerLike, table: ShardedTable) -> TableOptimizer:
+        """Makes the optimizer of a table from the user's argument.
+
+        Args:
+            optimizer: An optimizer of Keras 3, its name or its configuration.
+            table: The table.
+
+        Raises:
+            TypeError: `optimizer` is none of these, or it trains several variables differently.
+            ValueError: `optimizer` is built, or one of its settings needs the whole model.
+        """
+        if isinstance(optimizer, (str, dict)):
+            optimizer = keras.optimizers.get(optimizer)
+        several = getattr(keras.optimizers, "MultiOptimizer", ())
+        refused = (keras.optimizers.LossScaleOptimizer, KerasOptimizer, *_tuple(several))
+        if not isinstance(optimizer, keras.optimizers.Optimizer) or isinstance(optimizer, refused):
+            raise TypeError(
+                "`optimizer` of a table must be an optimizer of Keras 3 that is not wrapped, its "
+                f"name or its configuration. {received(optimizer=optimizer)} Pass, for example, "
+                "keras.optimizers.Adagrad(0.02). For other optimizers, leave out `optimizer` and "
+                "use de.DynamicEmbeddingOptimizer(optimizer)."
+            )
+        return cls(optimizer, table)
+
+    def check_caller(self) -> None:
+        """Raises if the optimizer that is about to hand over the gradient would spoil it.
+
+        Raises:
+            TypeError: A `keras.optimizers.LossScaleOptimizer` scaled the loss.
+            NotImplementedError: The optimizer accumulates gradients.
+        """
+        optimizer = callers.caller_of(self)
+        if optimizer is None or (self._caller is not None and self._caller() is optimizer):
+            return
+        callers.check_not_scaled_by_keras()
+        steps = getattr(optimizer, "gradient_accumulation_steps", None)
+        if steps:
+            raise NotImplementedError(
+                f"{_ACCUMULATES} {received(gradient_accumulation_steps=steps)}"
+            )
+        self._caller = weakref.ref(optimizer)
+
+    def take(self, gradient: Gradient) -> None:
+        """Does one step by a gradient that a Keras optimizer hands to the anchor.
+
+        Args:
+            gradient: The gradient, scaled by the `loss_scale_factor` of the optimizer that calls.
+
+        Raises:
+            TypeError: The ids do not have the table's key dtype, or the gradient is dense.
+            ValueError: The width of the gradient is not the table's `dim`.
+        """
+        [table] = self._tables
+        if not isinstance(gradient, tf.IndexedSlices):
+            targets.check_nothing(gradient, table)
+            return
+        gradient = targets.checked(gradient, table)
+        factor = getattr(callers.caller_of(self), "loss_scale_factor", None)
+        self.step(gradient if factor is None else clipping.scaled(gradient, 1.0 / factor))
+
+    @plain_python
+    def step(self, gradient: tf.IndexedSlices) -> None:
+        """Does one step.
+
+        Args:
+            gradient: Values [n, dim] and ids [n] of the table, without a loss scale.
+        """
+        inner = self._wrapped()
+        step = targets.Targets([(gradient, self._tables[0])], [], [])
+        self._prepare(inner, step, [])
+        self._step(inner, step)
+
+
+def _tuple(kinds: Any) -> tuple[type, ...]:
+    return kinds if isinstance(kinds, tuple) else (kinds,)
+
+
+def _check(optimizer: Any) -> None:
+    if optimizer.built:
+        raise ValueError(f"{_BUILT} {received(optimizer=optimizer, built=True)}")
+    if optimizer.loss_scale_factor is not None:
+        factor = optimizer.loss_scale_factor
+        raise ValueError(f"{_LOSS_SCALE_FACTOR} {received(loss_scale_factor=factor)}")
+    if optimizer.use_ema and not optimizer.ema_overwrite_frequency:
+        raise ValueError(f"{_AVERAGES} {received(ema_overwrite_frequency=None)}")

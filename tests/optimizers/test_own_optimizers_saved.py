@@ -1,0 +1,128 @@
+"""Training by a table's own optimizer goes on after a restart as if it had not stopped."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+IDS = np.arange(32, dtype=np.int64) % 8
+LABELS = (IDS % 3).astype(np.float32)[:, None]
+
+
+def new_model(optimizer="by a schedule"):
+    if optimizer == "by a schedule":
+        rate = keras.optimizers.schedules.ExponentialDecay(0.1, 3, 0.5)
+        optimizer = keras.optimizers.Nadam(rate)
+    layer = de.layers.Embedding(2, initializer="ones", optimizer=optimizer, name="users")
+    head = keras.layers.Dense(1, kernel_initializer="ones")
+    model = keras.Sequential([keras.Input((), dtype="int64"), layer, head])
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
+    return model
+
+
+def fit(model):
+    model.fit(IDS, LABELS, batch_size=8, shuffle=False, verbose=0)
+    return model
+
+
+def results(model):
+    table = model.layers[0].table
+    own = table.optimizer
+    return [table.lookup(range(8)).numpy(), model.layers[1].kernel.numpy(), int(own.iterations)]
+
+
+@pytest.fixture(scope="module")
+def goals():
+    return results(fit(fit(new_model())))
+
+
+def by_a_checkpoint_of_tensorflow(first, folder):
+    path = tf.train.Checkpoint(model=first, optimizer=first.optimizer).write(f"{folder}/saved")
+    second = new_model()
+    checkpoint = tf.train.Checkpoint(model=second, optimizer=second.optimizer)
+    second.optimizer.build(second.trainable_variables)
+    checkpoint.read(path).assert_consumed()
+    return second
+
+
+def by_a_manager(first, folder):
+    de.checkpoint.Manager(first, folder).save()
+    second = new_model()
+    second.optimizer.build(second.trainable_variables)
+    de.checkpoint.Manager(second, folder).restore()
+    return second
+
+
+def by_a_file_of_keras(first, folder):
+    first.save(f"{folder}/model.keras")
+    return keras.models.load_model(f"{folder}/model.keras")
+
+
+WAYS = [by_a_checkpoint_of_tensorflow, by_a_manager, by_a_file_of_keras]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_restart_changes_no_number(way, tmp_path, goals):
+    second = fit(way(fit(new_model()), tmp_path))
+    for mine, wanted in zip(results(second), goals, strict=True):
+        np.testing.assert_array_equal(mine, wanted)
+
+
+def test_a_file_of_weights_holds_rows_slots_and_steps(tmp_path):
+    first = fit(new_model())
+    first.save_weights(tmp_path / "model.weights.h5")
+    second = new_model()
+    second.optimizer.build(second.trainable_variables)
+    second.load_weights(tmp_path / "model.weights.h5")
+    for mine, wanted in zip(results(second), results(first), strict=True):
+        np.testing.assert_array_equal(mine, wanted)
+    [momentum, velocity] = de.get_slot_variables(second.layers[0].table.optimizer)
+    assert (momentum.slot_name, velocity.slot_name) == ("m", "v")
+    assert np.all(velocity.lookup(range(8)) > 0)
+
+
+def test_a_checkpoint_without_the_optimizer_restores_the_rows(tmp_path):
+    first = new_model(None)
+    first.layers[0].table.upsert([7], [[5.0, 6.0]])
+    path = tf.train.Checkpoint(model=first).write(str(tmp_path / "saved"))
+    second = fit(new_model())
+    tf.train.Checkpoint(model=second).read(path).expect_partial()
+    assert second.layers[0].table.lookup([7]).numpy().tolist() == [[5.0, 6.0]]
+    assert int(second.layers[0].table.size()) == 1
+    fit(second)
+
+
+def test_a_copy_of_a_model_has_a_new_optimizer():
+    first = fit(new_model())
+    table = keras.models.clone_model(first).layers[0].table
+    assert int(table.optimizer.iterations) == 0
+    assert type(table.optimizer.inner_optimizer) is keras.optimizers.Nadam
+    configs = [each.layers[0].get_config()["optimizer"] for each in (first, new_model("adam"))]
+    assert [each["class_name"] for each in configs] == ["Nadam", "Adam"]
+    assert "optimizer" not in new_model(None).layers[0].get_config()
+
+
+def test_a_weight_s_value_keeps_the_steps():
+    """`set_weights` restores rows and slots, as with a wrapped optimizer."""
+    model = fit(new_model())
+    before = model.get_weights()
+    rows = results(model)[0]
+    fit(model)
+    model.set_weights(before)
+    np.testing.assert_array_equal(results(model)[0], rows)
+    assert int(model.layers[0].table.optimizer.iterations) == 8
+
+
+@pytest.mark.parametrize("export", [de.export, tf.saved_model.save])
+def test_an_export_has_no_optimizer(export, tmp_path):
+    model = fit(new_model())
+    export(model, str(tmp_path / "model"))
+    [folder] = (tmp_path / "model").rglob("variables")
+    names = [name for name, _ in tf.train.list_variables(str(folder / "variables"))]
+    assert not any("optimizer" in name for name in names if not name.startswith("optimizer/"))
+    loaded = tf.saved_model.load(str(folder.parent))
+    [answer] = loaded.signatures["serving_default"](tf.constant(IDS[:4])).values()
+    np.testing.assert_allclose(answer, model.predict(IDS[:4], verbose=0), rtol=1e-6)
