@@ -20,7 +20,7 @@ EXAMPLES_WORK = 16
 async def classify(plane: DataPlane, spec: ModelSpec, body: bytes, _: Layout = PLAIN) -> Answer:
     """Answers a `:classify` request; raises as `read_json_examples` and `Servable.classify`."""
     request = await _decode(plane, body)
-    async with plane.lease(spec) as servable:
+    with await plane.lease(spec) as servable:
         check_classifies(servable, request.signature_name)
         result = await servable.classify(request.signature_name, request.examples)
     classes, scores = result.classes, result.scores
@@ -32,7 +32,7 @@ async def classify(plane: DataPlane, spec: ModelSpec, body: bytes, _: Layout = P
 async def regress(plane: DataPlane, spec: ModelSpec, body: bytes, _: Layout = PLAIN) -> Answer:
     """Answers a `:regress` request; raises as `read_json_examples` and `Servable.regress`."""
     request = await _decode(plane, body)
-    async with plane.lease(spec) as servable:
+    with await plane.lease(spec) as servable:
         check_regresses(servable, request.signature_name)
         values = await servable.regress(request.signature_name, request.examples)
     size = values.size * EXAMPLES_WORK

@@ -44,7 +44,7 @@ async def infer(
     """
     size = len(body) if header is None else len(body) // BINARY_WORK
     request = await plane.codec.run(size, "decode", decode_infer, body, header, plane.limits)
-    async with plane.lease(spec) as servable:
+    with await plane.lease(spec) as servable:
         outputs = await run_infer(plane, servable, request)
         version = servable.version
     size = written_work(outputs) if request.all_binary else work_of(outputs)
@@ -85,7 +85,7 @@ async def run_infer(plane: DataPlane, servable: Lease, request: InferRequest) ->
 
 async def metadata(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
     """Describes the inputs and outputs of a model's default signature; returns the version too."""
-    async with plane.lease(spec) as servable:
+    with await plane.lease(spec) as servable:
         signature = _default(servable)
         version = servable.version
     statuses = await plane.engine.status(ModelSpec(spec.name))
@@ -95,7 +95,7 @@ async def metadata(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], i
 
 async def config(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
     """Returns a model's configuration as Triton reports it, and the version."""
-    async with plane.lease(spec) as servable:
+    with await plane.lease(spec) as servable:
         return model_config(spec.name, _default(servable)), servable.version
 
 
@@ -112,7 +112,7 @@ async def ready(plane: DataPlane, spec: ModelSpec) -> int:
         ServingError: NOT_FOUND if the model does not serve, UNAVAILABLE while it is being loaded.
     """
     try:
-        async with plane.lease(spec) as servable:
+        with await plane.lease(spec) as servable:
             return servable.version
     except ServingError as error:
         raise ServingError(error.code, f"Model {spec.name} is not ready. {error.message}") from None

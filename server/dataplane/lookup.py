@@ -9,7 +9,7 @@ import numpy as np
 
 from ..engines.base import ModelSpec
 from ..errors import Code, ServingError, invalid
-from ..request import current_request
+from ..request import Request, current_request
 from ..tensors import LOOKUP_PREFIX, Array, SignatureSpec, written_work
 from ..wire.limits import Limits
 from ..wire.lookup import Ids, LookupRequest, bags_of, decode_ids, decode_lookup
@@ -58,7 +58,7 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout 
         ServingError: INVALID_ARGUMENT for a wrong body; NOT_FOUND for an unknown table, or for
             unknown ids with `missing` "error"; see also `Servable.run`.
     """
-    async with plane.lease(spec) as servable:
+    with await plane.lease(spec) as servable:
         if layout.request is Media.JSON:
             name, request, ids = await plane.codec.run(
                 len(body), "decode", _decode, body, servable.signatures, spec, plane.limits
@@ -137,11 +137,12 @@ async def _find(
             f"Combiner {combiner} needs `ids` to be a list of lists, one per bag: "
             "wrap a single bag in another list."
         )
-    current_request().rows = len(ids.flat)
+    call = current_request()
+    call.rows = len(ids.flat)
     outputs = await servable.run(signature, {"ids": ids.flat})
     rows, found = outputs["embeddings"], outputs["found"].astype(np.bool_, copy=False)
     table = signature.removeprefix(LOOKUP_PREFIX)
-    _count(table, ids.flat, found)
+    _count(call, table, ids.flat, found)
     if missing == "error" and not found.all():
         raise _missing_ids(table, ids.flat, found)
     return rows, found
@@ -195,8 +196,7 @@ def _queried(layout: Layout) -> LookupRequest:
     )
 
 
-def _count(table: str, ids: Array, found: Found) -> None:
-    call = current_request()
+def _count(call: Request, table: str, ids: Array, found: Found) -> None:
     call.lookups[table] = (len(ids), len(ids) - int(np.count_nonzero(found)))
     if call.sample is None:
         return

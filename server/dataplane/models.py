@@ -35,7 +35,7 @@ async def all_statuses(engine: Engine) -> AsyncIterator[tuple[str, Sequence[Vers
 
 async def metadata(plane: DataPlane, spec: ModelSpec) -> Answer:
     """Answers with a model's signatures; raises as `Engine.lease`."""
-    async with plane.lease(spec) as servable:
+    with await plane.lease(spec) as servable:
         return Answer(
             encode_metadata(spec.name, servable.version, servable.described), servable.version
         )
@@ -52,7 +52,7 @@ async def tables(plane: DataPlane, spec: ModelSpec, table: str | None) -> Answer
     Raises:
         ServingError: NOT_FOUND for an unknown table; see also `Engine.lease`.
     """
-    async with plane.lease(spec) as servable:
+    with await plane.lease(spec) as servable:
         known = await table_stats(servable)
         if table is None:
             return Answer(orjson.dumps({"tables": known}), servable.version)

@@ -141,13 +141,25 @@ class DataPlane:
         _permit(request, scopes)
         return f"key {owner.name}"
 
-    def lease(self, spec: ModelSpec) -> "Lease":
+    async def lease(self, spec: ModelSpec) -> "Lease":
         """Leases a version of a model to the current request; raises as `Engine.lease`.
 
+        Enter the result at once: `with await plane.lease(spec) as servable:`.
+
         Raises:
-            ServingError: On entering: RESOURCE_EXHAUSTED if the model has too many requests.
+            ServingError: RESOURCE_EXHAUSTED if the model has too many requests.
         """
-        return Lease(self, spec)
+        servable = await self.engine.lease(spec)
+        throttle = self.throttle
+        try:
+            # Count only here, where the model is known to exist. The limits remember names, and
+            # clients could fill the memory with invented ones.
+            throttle.model_rate.count(spec.name)
+            throttle.model_places.enter(spec.name)
+        except ServingError:
+            servable.release()
+            raise
+        return Lease(self, spec.name, servable)
 
     async def close(self) -> None:
         """Releases the resources of the plane."""
@@ -160,44 +172,29 @@ class Lease:
     Inside the `with` block it is a `Servable` that checks scopes and limits before each run.
     """
 
-    __slots__ = ("_plane", "_servable", "_spec", "signatures")
+    __slots__ = ("_model", "_plane", "_servable", "signatures", "version")
 
-    _servable: LeasedServable
-    #: See `Servable.signatures`.
-    signatures: Mapping[str, SignatureSpec]
-
-    def __init__(self, plane: DataPlane, spec: ModelSpec) -> None:
-        """Creates the lease without taking anything."""
+    def __init__(self, plane: DataPlane, model: str, servable: LeasedServable) -> None:
+        """Creates the lease of a servable for which a place of the model was taken."""
         self._plane = plane
-        self._spec = spec
-
-    async def __aenter__(self) -> "Lease":
-        plane, spec = self._plane, self._spec
-        servable = self._servable = await plane.engine.lease(spec)
+        self._model = model
+        self._servable = servable
+        #: See `Servable.version`.
+        self.version = servable.version
+        #: See `Servable.signatures`.
         self.signatures = servable.signatures
-        try:
-            # Count only here, where the model is known to exist. The limits remember names, and
-            # clients could fill the memory with invented ones.
-            plane.throttle.model_rate.count(spec.name)
-            plane.throttle.model_places.enter(spec.name)
-        except ServingError:
-            servable.release()
-            raise
+
+    def __enter__(self) -> "Lease":
         return self
 
-    async def __aexit__(
+    def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._plane.throttle.model_places.leave(self._spec.name)
+        self._plane.throttle.model_places.leave(self._model)
         self._servable.release()
-
-    @property
-    def version(self) -> int:
-        """See `Servable.version`."""
-        return self._servable.version
 
     @property
     def described(self) -> Sequence[SignatureSpec]:

@@ -32,7 +32,7 @@ async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout
             "application/octet-stream is for :lookup. For bytes to and from other signatures use "
             "the Open Inference Protocol: POST /v2/models/MODEL/infer"
         )
-    async with plane.lease(spec) as servable:
+    with await plane.lease(spec) as servable:
         request = await plane.codec.run(
             len(body), "decode", _decode, body, servable.signatures, plane.limits
         )

@@ -76,7 +76,7 @@ class InferenceService:
             len(body) // BINARY_WORK, "decode", read_infer, body, self._plane.limits
         )
         spec = _spec(model, version, request)
-        async with self._plane.lease(spec) as servable:
+        with await self._plane.lease(spec) as servable:
             outputs = await infer.run_infer(self._plane, servable, asked)
             number = servable.version
         size = written_work(outputs)

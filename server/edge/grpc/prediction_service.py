@@ -61,7 +61,7 @@ class PredictionService:
         request.model = message.target.name
         name = message.target.signature
         permit_signature(name)
-        async with self._plane.lease(spec_of(message.target)) as servable:
+        with await self._plane.lease(spec_of(message.target)) as servable:
             signature = _signature(servable, name)
             inputs = _inputs(message, signature)
             request.rows = rows_of(inputs)
@@ -86,13 +86,13 @@ class PredictionService:
 
     async def _classify(self, request: Request, body: bytes) -> bytes:
         (task,), examples = await self._examples(request, "ClassificationRequest", body)
-        async with self._plane.lease(spec_of(task.target)) as servable:
+        with await self._plane.lease(spec_of(task.target)) as servable:
             result = await _classes(servable, task.target, examples)
         return await self._written("ClassificationResponse", [result], examples)
 
     async def _regress(self, request: Request, body: bytes) -> bytes:
         (task,), examples = await self._examples(request, "RegressionRequest", body)
-        async with self._plane.lease(spec_of(task.target)) as servable:
+        with await self._plane.lease(spec_of(task.target)) as servable:
             result = await _values(servable, task.target, examples)
         return await self._written("RegressionResponse", [result], examples)
 
@@ -110,7 +110,7 @@ class PredictionService:
                 raise invalid(f"Duplicate evaluation of signature: {name}")
         results = []
         # One version answers all tasks, even if a newer one arrives meanwhile.
-        async with self._plane.lease(spec_of(tasks[0].target)) as servable:
+        with await self._plane.lease(spec_of(tasks[0].target)) as servable:
             for task in tasks:
                 if task.method_name not in (CLASSIFY_METHOD, REGRESS_METHOD):
                     raise ServingError(
@@ -132,7 +132,7 @@ class PredictionService:
                 raise invalid(f"Metadata field {field} is not supported")
         response = self._protos.metadata.GetModelMetadataResponse()
         definitions = self._protos.metadata.SignatureDefMap()
-        async with self._plane.lease(spec_of(target)) as servable:
+        with await self._plane.lease(spec_of(target)) as servable:
             for signature in servable.described:
                 fill_signature(definitions.signature_def[signature.name], signature)
             fill_target(response.model_spec, target, servable.version)

@@ -67,7 +67,7 @@ class V1:
                 return await models.metadata(plane, spec)
             case "tables":
                 return await models.tables(plane, spec, route.table)
-        async with plane.lease(spec) as servable:
+        with await plane.lease(spec) as servable:
             return Answer(model_openapi(spec.name, servable.signatures), servable.version)
 
     def _options(self, request: Request) -> Answer:
