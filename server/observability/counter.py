@@ -4,6 +4,7 @@ prometheus_client's own counter takes a lock per count, and another lock to find
 This counter needs none, because only one event loop counts.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from prometheus_client import CollectorRegistry
@@ -28,12 +29,9 @@ class LoopCounter(Collector):
         self._name = name
         self._documentation = documentation
         self._labels = tuple(labels)
-        self._counts: dict[tuple[str, ...], float] = {}
+        #: The counts by the values of the labels, which may be numbers.
+        self.counts: defaultdict[tuple[str | int, ...], float] = defaultdict(float)
         registry.register(self)
-
-    def add(self, labels: tuple[str, ...], amount: float = 1.0) -> None:
-        """Adds an amount; `labels` are the values of the labels in order."""
-        self._counts[labels] = self._counts.get(labels, 0.0) + amount
 
     def describe(self) -> Iterable[Metric]:
         """Returns the metric without values."""
@@ -42,6 +40,6 @@ class LoopCounter(Collector):
     def collect(self) -> Iterable[Metric]:
         """Returns the metric."""
         family = CounterMetricFamily(self._name, self._documentation, labels=self._labels)
-        for labels, count in self._counts.items():
-            family.add_metric(labels, count)
+        for labels, count in self.counts.items():
+            family.add_metric([str(label) for label in labels], count)
         yield family

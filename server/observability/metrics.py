@@ -133,7 +133,7 @@ class Metrics:
             seconds: The request's duration.
         """
         verb, name = request.verb, "unknown" if model is None else model
-        self._requests.add((name, verb, str(status)))
+        self._requests.counts[name, verb, status] += 1
         self._seconds.observe((name, verb), seconds)
         if not request.model:
             return
@@ -143,12 +143,12 @@ class Metrics:
                 self._queued.observe((), spent)
         if request.rows is not None:
             self._rows.observe((verb,), request.rows)
-        self._bytes.add(_IN, request.received_bytes)
-        self._bytes.add(_OUT, request.sent_bytes)
+        self._bytes.counts[_IN] += request.received_bytes
+        self._bytes.counts[_OUT] += request.sent_bytes
         if model is not None:
             for table, (ids, unknown) in request.lookups.items():
-                self._ids.add((model, table), ids)
-                self._unknown_ids.add((model, table), unknown)
+                self._ids.counts[model, table] += ids
+                self._unknown_ids.counts[model, table] += unknown
 
     def set_models(self, versions: Mapping[str, tuple[int, float]]) -> None:
         """Sets the newest version and its age in seconds for each model that serves."""
