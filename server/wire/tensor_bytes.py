@@ -6,10 +6,11 @@ import sys
 import numpy as np
 
 from ..errors import invalid
-from ..tensors import Array, DType, Kind
+from ..tensors import Array, DType
 from .strings import bytes_array
 
 _LENGTH = struct.Struct("<I")
+_OCTET = np.dtype(np.uint8)
 
 
 def array_of_bytes(view: memoryview, dtype: DType, count: int) -> Array:
@@ -28,18 +29,19 @@ def array_of_bytes(view: memoryview, dtype: DType, count: int) -> Array:
         >>> array_of_bytes(memoryview(b"\x07\x00\xff\xff"), dtype_of_name("int16"), 2)
         array([ 7, -1], dtype=int16)
     """
-    if dtype.kind is Kind.STRING:
+    element = dtype.numpy
+    if element.kind == "O":
         return _strings(view, count)
-    itemsize = dtype.numpy.itemsize
+    itemsize = element.itemsize
     if len(view) != count * itemsize:
         raise invalid(
             f"{count} values of {itemsize} bytes must take {count * itemsize} bytes. "
             f"Received: {len(view)} bytes"
         )
-    if dtype.kind is Kind.BOOL:
+    if element.kind == "b":
         # numpy allows only the bytes 0 and 1 in a boolean.
         return np.frombuffer(view, np.uint8) != 0
-    array = np.frombuffer(view, dtype.numpy)
+    array = np.frombuffer(view, element)
     if sys.byteorder == "big":
         array = array.byteswap()
     # Copy unaligned values, because TensorFlow needs aligned memory. Values are unaligned after
@@ -73,4 +75,4 @@ def octets(array: Array) -> Array:
         return np.frombuffer(joined, np.uint8)
     if sys.byteorder == "big":
         array = array.byteswap()
-    return array.ravel().view(np.uint8)
+    return array.ravel().view(_OCTET)
