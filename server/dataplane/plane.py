@@ -28,7 +28,6 @@ from .supervision import Supervisor, Watch
 from .throttle import Throttle
 
 T = TypeVar("T")
-B = TypeVar("B")
 
 # To run a signature, a key needs one of these scopes: `lookup` if the signature looks up ids in a
 # table or describes the tables, `predict` otherwise.
@@ -76,8 +75,8 @@ class DataPlane:
         self,
         request: Request,
         scopes: Sequence[str],
-        read: Callable[[Supervisor], Awaitable[B]],
-        work: Callable[[B], Awaitable[T]],
+        work: Callable[[bytes], Awaitable[T]],
+        body: bytes | Callable[[Supervisor], Awaitable[bytes]],
         gone: Callable[[], Awaitable[None]] | None = None,
     ) -> T:
         """Answers one request.
@@ -85,9 +84,9 @@ class DataPlane:
         Args:
             request: The request's record.
             scopes: The client's key needs one of these scopes; if empty, any known key is enough.
-            read: Reads the body, and limits the time for it. The request counts as running only
-                after its body has arrived.
             work: Computes the answer from the body before the deadline.
+            body: The body. If not all of it has arrived, a function that reads it and limits the
+                time for it. The request counts as running only after its body has arrived.
             gone: Waits until the client disconnects; None if the transport then cancels this task.
 
         Raises:
@@ -101,7 +100,10 @@ class DataPlane:
         throttle.client_places.enter(client)
         try:
             with Supervisor(self._watch) as supervisor:
-                body = await read(supervisor)
+                if isinstance(body, bytes):
+                    self.receive(request, len(body))
+                else:
+                    body = await body(supervisor)
                 throttle.places.enter()
                 try:
                     seconds = self._seconds_of(request)

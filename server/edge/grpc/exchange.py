@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from ...dataplane.plane import DataPlane, public_error
-from ...dataplane.supervision import Supervisor
 from ...errors import HTTP_STATUS, Code, ServingError
 from ...observability.accounts import Accounts, new_id
 from ...observability.logs import LOG
@@ -83,12 +82,7 @@ class GrpcEdge:
     ) -> bytes:
         if scopes is None:
             return await work(request, body)
-
-        async def read(_: Supervisor) -> bytes:
-            self.plane.receive(request, len(body))
-            return body
-
-        return await self.plane.answer(request, scopes, read, lambda held: work(request, held))
+        return await self.plane.answer(request, scopes, lambda held: work(request, held), body)
 
 
 def _request(path: str, verb: str, context: Any) -> Request:

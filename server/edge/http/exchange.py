@@ -12,6 +12,7 @@ from ...dataplane.plane import DataPlane
 from ...dataplane.supervision import ClientGoneError, Supervisor
 from ...request import Request
 from .inflate import Inflater
+from .protocol import WholeMessages
 from .refusal import RefusedError
 
 # Joining the pieces of a larger body would delay other requests. From this size on, `bytes.join`
@@ -39,7 +40,7 @@ class HttpBounds:
 class Exchange:
     """Sends one request to the data plane."""
 
-    __slots__ = ("_bounds", "_encoding", "_plane", "_receive", "more", "request")
+    __slots__ = ("_bounds", "_encoding", "_messages", "_plane", "_receive", "_request")
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Exchange:
         request: Request,
         encoding: bytes,
         receive: Receive,
+        messages: WholeMessages | None,
     ) -> None:
         """Creates the exchange.
 
@@ -57,39 +59,43 @@ class Exchange:
             request: The request's record.
             encoding: The body's compression; empty for none.
             receive: Receives the request's ASGI messages.
+            messages: Gives the body if all of it has arrived; None to use only `receive`.
         """
-        self.request = request
-        #: True until the last piece of the body has arrived.
-        self.more = True
+        self._request = request
         self._plane = plane
         self._bounds = bounds
         self._encoding = encoding
         self._receive = receive
+        self._messages = messages
 
     def ask(
         self, scopes: Sequence[str], work: Callable[[bytes], Awaitable[Any]]
     ) -> Coroutine[Any, Any, Any]:
         """Returns the result of `work` on the body; see `DataPlane.answer`."""
-        return self._plane.answer(self.request, scopes, self._read, work, self._gone)
+        body: bytes | None = None
+        if self._messages is not None and not self._encoding:
+            body = self._messages.body(self._bounds.body_bytes)
+        read = self._read if body is None else body
+        return self._plane.answer(self._request, scopes, work, read, self._gone)
 
     async def _read(self, supervisor: Supervisor) -> bytes:
         begun = time.perf_counter()
-        bounds, request = self._bounds, self.request
+        bounds, request = self._bounds, self._request
         supervisor.bound(bounds.body_seconds, self._slow)
         inflater = Inflater(bounds.inflated_bytes, self._encoding) if self._encoding else None
-        received = 0
+        received, more = 0, True
         chunks: list[bytes] = []
-        while self.more:
+        while more:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 raise ClientGoneError
             chunk = message.get("body", b"")
-            self.more = message.get("more_body", False)
+            more = message.get("more_body", False)
             received += len(chunk)
             if received > bounds.body_bytes:
-                raise too_large(bounds, linger=self.more)
+                raise too_large(bounds, linger=more)
             if inflater is not None:
-                chunk = await inflater.feed(chunk, last=not self.more)
+                chunk = await inflater.feed(chunk, last=not more)
             self._plane.receive(request, len(chunk))
             chunks.append(chunk)
         if len(chunks) == 1:

@@ -21,6 +21,7 @@ from ...observability.logs import LOG
 from ...request import Request
 from .exchange import Exchange, HttpBounds, too_large
 from .inflate import encoding_of
+from .protocol import WHOLE, WholeMessages
 from .refusal import RefusedError
 from .responses import (
     CLOSE,
@@ -28,6 +29,7 @@ from .responses import (
     error_answer,
     send_answer,
     serving_error_answer,
+    write_answer,
 )
 
 _KEY = "gateway.request"
@@ -116,6 +118,7 @@ class Front:
 
     async def _respond(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
         bounds = self._bounds
+        messages: WholeMessages | None = scope.pop(WHOLE, None)
         added: RawHeaders = []
         lingering: Receive | None = None
         try:
@@ -125,8 +128,13 @@ class Front:
                 await self._pass_on(scope, request, receive, send)
                 return
             added = api.headers
-            exchange = Exchange(self._plane, bounds, request, encoding, receive)
+            exchange = Exchange(self._plane, bounds, request, encoding, receive, messages)
             answer = await api.respond(request, exchange.ask)
+            if messages is not None and not (added or self._lifecycle.draining):
+                sent = write_answer(answer, request.id, messages)
+                if sent is not None:
+                    request.status, request.sent_bytes = answer.status, sent
+                    return
         except ServingError as error:
             answer = serving_error_answer(public_error(error, request))
         except RefusedError as error:

@@ -6,6 +6,7 @@ all bytes of a head, or of a chunked body's trailers, until their end.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -14,6 +15,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 # Gathered bytes that wait for the end of the event loop's turn. More bytes are written at once, so
 # that the transport notices a slow client. An answer's head and its first piece stay below.
 _GATHERED_BYTES = 320 << 10
+# Key of a scope: the `WholeMessages` of its request. Only our own protocol sets it.
+WHOLE = "gateway.whole"
 
 
 class GatheringTransport(asyncio.Transport):
@@ -42,6 +45,12 @@ class GatheringTransport(asyncio.Transport):
         if self._size > _GATHERED_BYTES:
             self._flush()
 
+    def write_at_once(self, parts: Sequence[Any]) -> None:
+        """Writes what was gathered, and then these parts."""
+        self._flush()
+        if not self.is_closing():
+            self._transport.writelines(parts)
+
     def close(self) -> None:
         """Writes what was gathered, and closes the connection."""
         self._flush()
@@ -53,6 +62,56 @@ class GatheringTransport(asyncio.Transport):
             self._parts, self._size = [], 0
             if not self.is_closing():
                 self._transport.writelines(parts)
+
+
+class WholeMessages:
+    """Takes a request's whole body and writes its whole answer, without ASGI's messages.
+
+    With messages, uvicorn checks each header again, and writes each part in a coroutine of its own.
+    That was a fifth of the CPU time that a lookup in bytes took in Python.
+    """
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        """Creates the messages of uvicorn's record of one request."""
+        self._cycle = cycle
+
+    def body(self, max_bytes: int) -> bytes | None:
+        """Returns the body; None if it is larger, or not all of it has arrived."""
+        cycle = self._cycle
+        if cycle.more_body or cycle.disconnected or len(cycle.body) > max_bytes:
+            return None
+        body = bytes(cycle.body)
+        cycle.body = bytearray()
+        return body
+
+    def answer(self, head: bytes, parts: Sequence[Any]) -> bool:
+        """Writes an answer.
+
+        Args:
+            head: The status line and all headers, each with its line end.
+            parts: The parts of the body: bytes, or other buffers of bytes.
+
+        Returns:
+            False, and writes nothing, if only ASGI's messages can do it: the connection closes
+            after the answer, the client reads slowly, or it wants no body.
+        """
+        cycle = self._cycle
+        if (
+            not cycle.keep_alive
+            or cycle.disconnected
+            or cycle.flow.write_paused
+            or cycle.scope["method"] == "HEAD"
+        ):
+            return False
+        cycle.response_started = cycle.response_complete = True
+        dated = [b"%b: %b\r\n" % header for header in cycle.default_headers]
+        transport: Any = cycle.transport
+        transport.write_at_once([b"".join((head, *dated, b"\r\n")), *parts])
+        cycle.message_event.set()
+        cycle.on_response()
+        return True
 
 
 def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
@@ -107,6 +166,11 @@ def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
                 if cycle is None or cycle.response_complete:
                     self.transport.write(too_large)
                 self.transport.close()
+
+        def on_headers_complete(self) -> None:
+            super().on_headers_complete()
+            scope: Any = self.scope
+            scope[WHOLE] = WholeMessages(self.cycle)
 
         def on_body(self, body: bytes) -> None:
             self._idle_bytes = 0

@@ -2,6 +2,8 @@
 
 import asyncio
 import functools
+import http
+import re
 from collections.abc import Iterator
 
 import orjson
@@ -9,6 +11,7 @@ from starlette.types import Receive, Send
 
 from ...dataplane.answer import Answer, Headers
 from ...errors import HTTP_STATUS, Code, ServingError
+from .protocol import WholeMessages
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -20,6 +23,7 @@ _PIECE_BYTES = 256 << 10
 # the connection at once, the system would reset it, and most clients would never see the answer.
 _LINGER_BYTES = 64 << 20
 _LINGER_SECONDS = 2.0
+_LINE_END = re.compile(rb"[\r\n\0]")
 
 
 @functools.lru_cache(maxsize=512)
@@ -30,10 +34,46 @@ def _raw_headers(media_type: str, version: int | None, headers: Headers) -> RawH
     return [(name.encode(), value.encode("latin-1")) for name, value in (*named, *headers)]
 
 
+@functools.lru_cache(maxsize=512)
+def _head(status: int, media_type: str, version: int | None, headers: Headers) -> bytes:
+    """Returns a status line and headers.
+
+    Raises:
+        ValueError: A header contains a line end, and would forge a header or a body.
+    """
+    head = b"HTTP/1.1 %d %b\r\n" % (status, http.HTTPStatus(status).phrase.encode())
+    for name, value in _raw_headers(media_type, version, headers):
+        if _LINE_END.search(name + value):
+            raise ValueError(f"A header must have no line end. Received: {name!r}: {value!r}")
+        head += b"%b: %b\r\n" % (name, value)
+    return head
+
+
+def write_answer(answer: Answer, request_id: str, messages: WholeMessages) -> int | None:
+    """Writes a whole small answer.
+
+    Args:
+        answer: The answer.
+        request_id: The value of the header `x-request-id`.
+        messages: Writes the answer.
+
+    Returns:
+        The size of the body in bytes; None if `send_answer` must send the answer.
+    """
+    body = answer.body
+    parts = (body,) if isinstance(body, bytes) else body
+    size = sum(map(len, parts))
+    if size > _PIECE_BYTES:
+        return None
+    head = _head(answer.status, answer.media_type, answer.version, answer.headers)
+    head = b"%bcontent-length: %d\r\nx-request-id: %b\r\n" % (head, size, request_id.encode())
+    return size if messages.answer(head, parts) else None
+
+
 async def send_answer(
     answer: Answer, added: RawHeaders, send: Send, linger: Receive | None = None
 ) -> int:
-    """Sends an answer.
+    """Sends an answer as ASGI messages.
 
     Args:
         answer: The answer.
