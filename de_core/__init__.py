@@ -16,7 +16,7 @@ from de_core.base import keras as _keras
 _environment.check()
 _keras.check()
 
-from de_core import checkpoint, distributed, layers, optimizers
+from de_core import checkpoint, distributed, layers, optimizers, tfra
 from de_core.base import removed_names as _removed
 from de_core.checkpoint.erasure import erase
 from de_core.checkpoint.warm_start import WarmStartHook, warm_start
@@ -27,6 +27,7 @@ from de_core.lookup.lookup import embedding_lookup, embedding_lookup_unique
 from de_core.lookup.lookup_many import embedding_lookup_many
 from de_core.lookup.sparse_lookup import embedding_lookup_sparse, safe_embedding_lookup_sparse
 from de_core.optimizers import DynamicEmbeddingOptimizer
+from de_core.storage.creator import KVCreator
 from de_core.storage.redis import RedisTableConfig, RedisTableCreator
 from de_core.storage.row_store import RowStore
 from de_core.tables.admission import AdmissionBloom, AdmissionCount, AdmissionProbability
@@ -38,8 +39,6 @@ from de_core.tables.eviction import (
 )
 from de_core.tables.restrict import FrequencyRestrictPolicy, RestrictPolicy, TimestampRestrictPolicy
 from de_core.tables.router import default_partition_fn
-from de_core.tfra import *  # noqa: F403
-from de_core.tfra import __all__ as _names_of_the_ancestor
 from de_core.tfra.import_tfra import import_tfra
 from de_core.variable import gradients as _gradients  # noqa: F401
 from de_core.variable.scope import get_local_variable, get_variable
@@ -49,14 +48,14 @@ from de_core.variable.variable import Variable
 
 if not _keras.LEGACY:  # tf_keras needs no such class: its own LossScaleOptimizer works with tables.
     from de_core.optimizers.keras3.loss_scale import LossScaleOptimizer  # noqa: F401
-__getattr__ = _removed.removed_names(__name__, **_removed.PACKAGE)
+__getattr__ = _removed.removed_names(__name__, **_removed.PACKAGE, **_removed.MOVED)
 __version__ = "0.1.0"
 
 
 def __dir__() -> list[str]:
     """Returns the public names, without the modules that imports leave here."""
     of_keras_3 = [] if _keras.LEGACY else ["LossScaleOptimizer"]
-    return sorted([*__all__, *_names_of_the_ancestor, *of_keras_3, "__all__", "__version__"])
+    return sorted([*__all__, *of_keras_3, "__all__", "__version__"])
 
 
 __all__ = [
@@ -69,6 +68,7 @@ __all__ = [
     "EvictionScore",
     "EvictionTTL",
     "FrequencyRestrictPolicy",
+    "KVCreator",
     "KeepRows",
     "RedisTableConfig",
     "RedisTableCreator",
@@ -95,5 +95,6 @@ __all__ = [
     "optimizers",
     "publish",
     "safe_embedding_lookup_sparse",
+    "tfra",
     "warm_start",
 ]

@@ -63,6 +63,18 @@ PACKAGE = {
     "ragged_embedding_ops": "every lookup takes ragged ids",
 }
 
+#: Names that only the package `tfra` has.
+MOVED = {
+    name: f"from de_core import tfra, and use tfra.dynamic_embedding.{name}"
+    for name in (
+        *("CuckooHashTableConfig", "CuckooHashTableCreator", "FileSystemSaver", "GraphKeys"),
+        *("ModelMode", "data_flow", "enable_inference_mode", "enable_train_mode"),
+        *("get_model_mode", "keras", "math", "patch_on_tf", "patch_on_tf_save_restore"),
+        *("shadow_ops", "train", "trainable_wrapper_filter"),
+    )
+}
+MOVED["register_all"] = "from de_core import tfra, and use tfra.register_all"
+
 #: Removed names of `Variable`. Its `__getattr__` reads them.
 VARIABLE = {
     "embedding_lookup": "use de.embedding_lookup(variable, ids)",
@@ -73,6 +85,6 @@ VARIABLE = {
 }
 #: Removed names of `TrainableWrapper`.
 TRAINABLE_WRAPPER = {
-    "model_mode": "a lookup is a pure read in every mode; see de.get_model_mode",
+    "model_mode": "a lookup is a pure read in every mode",
     "transform": "lookups scale rows to `max_norm`",
 }

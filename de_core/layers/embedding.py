@@ -50,7 +50,6 @@ class Embedding(keras.layers.Layer):
         name: Name of the layer and its table; None for a generated unique name.
         with_unique: Whether to read each distinct id only once. This is faster if ids repeat often
             and rows are long. Ignored with a `combiner`.
-        short_file_name: Ignored, for compatibility.
         mask_key: The id that means padding, such as 0 or ""; None for no padding. Following layers
             get a mask.
         max_norm: Greatest L2 norm of a row in the result; longer rows are scaled down. None for no
@@ -83,6 +82,7 @@ class Embedding(keras.layers.Layer):
     #: Initializers of floating-point values for the arguments "auto" and None.
     _auto_initializer: str = "uniform"
     _no_initializer: str | None = None
+    _table_class = Variable
 
     def __init__(
         self,
@@ -94,7 +94,6 @@ class Embedding(keras.layers.Layer):
         devices: Sequence[str] | None = None,
         name: str | None = None,
         with_unique: bool = False,
-        short_file_name: bool = False,
         *,
         mask_key: Id | None = None,
         max_norm: float | None = None,
@@ -118,8 +117,8 @@ class Embedding(keras.layers.Layer):
         self.supports_masking = True
         self.supports_jit = False  # XLA cannot run the ops
         optimizer = of_table.pop("optimizer", None)
-        self._of_table = {**of_table, "short_file_name": bool(short_file_name)}
-        self.table = Variable(
+        self._of_table = of_table
+        self.table = self._table_class(
             key_dtype=key_dtype,
             value_dtype=value_dtype,
             dim=own["dim"],
@@ -229,6 +228,7 @@ class Embedding(keras.layers.Layer):
         """Makes a layer with an empty table from the result of `get_config`."""
         revival.leave_to_saved_functions()
         kept = {name: config[name] for name in ("dtype",) if name in config}
+        config = {name: value for name, value in config.items() if name != "short_file_name"}
         restored = {name: table_arguments.deserialized(value) for name, value in config.items()}
         if "initializer" in restored:
             # Older files contain a VarianceScaling whose fans were computed for a matrix [1, dim].

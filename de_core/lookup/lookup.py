@@ -19,9 +19,7 @@ from de_core.variable.variable import Variable
 def embedding_lookup(
     params: Variable | Sequence[Variable],
     ids: TensorLike | tf.RaggedTensor,
-    partition_strategy: str | None = None,
     name: str | None = None,
-    validate_indices: bool | None = None,
     max_norm: float | None = None,
     return_trainable: bool = False,
 ) -> Any:
@@ -35,9 +33,7 @@ def embedding_lookup(
     Args:
         params: The Variable, or a list with one Variable.
         ids: Ids of the Variable's key dtype, any shape; may be a `tf.RaggedTensor`.
-        partition_strategy: Not used: the Variable's `partitioner` assigns keys to shards.
         name: Name of the operation.
-        validate_indices: Not used: every id is valid.
         max_norm: Greatest L2 norm of a row in the result; longer rows are scaled down. None for no
             limit. The rows in the table stay unchanged.
         return_trainable: Whether to return also a `TrainableWrapper`, which optimizers accept as a
@@ -59,7 +55,6 @@ def embedding_lookup(
     >>> gradient.indices.numpy().tolist()
     [3, 3, 5]
     """
-    del partition_strategy, validate_indices
     variable = one_variable(params)
     with tf.name_scope(name or "embedding_lookup"):
         rows = variable._rows.lookup_scaled(ids, max_norm)
@@ -70,9 +65,7 @@ def embedding_lookup(
 def embedding_lookup_unique(
     params: Variable | Sequence[Variable],
     ids: TensorLike | tf.RaggedTensor,
-    partition_strategy: str | None = None,
     name: str | None = None,
-    validate_indices: bool | None = None,
     max_norm: float | None = None,
     return_trainable: bool = False,
 ) -> Any:
@@ -84,9 +77,7 @@ def embedding_lookup_unique(
     Args:
         params: See `embedding_lookup`, also for the following arguments.
         ids: Ids of the Variable's key dtype, any shape; may be a `tf.RaggedTensor`.
-        partition_strategy: Not used.
         name: Name of the operation.
-        validate_indices: Not used.
         max_norm: Greatest L2 norm of a row in the result; None for no limit.
         return_trainable: Whether to return also a `TrainableWrapper`.
 
@@ -105,7 +96,6 @@ def embedding_lookup_unique(
     >>> tape.gradient(loss, items.trainable_variables)[0].indices.numpy().tolist()
     [3, 5]
     """
-    del partition_strategy, validate_indices
     variable = one_variable(params)
     with tf.name_scope(name or "embedding_lookup_unique"):
         rows = _unique_rows(variable, ids, max_norm)

@@ -29,7 +29,6 @@ def embedding_lookup_sparse(
     params: Variable | Sequence[Variable],
     sp_ids: tf.SparseTensor | tf.RaggedTensor,
     sp_weights: tf.SparseTensor | tf.RaggedTensor | None,
-    partition_strategy: str | None = None,
     name: str | None = "embedding_lookup_sparse",
     combiner: Combiner | None = "mean",
     max_norm: float | None = None,
@@ -45,7 +44,6 @@ def embedding_lookup_sparse(
         sp_ids: A `tf.SparseTensor` in row-major order or a `tf.RaggedTensor`, of the Variable's key
             dtype, any rank.
         sp_weights: A floating-point tensor of the same kind and shape; None for weights of 1.
-        partition_strategy: Not used: the Variable's `partitioner` assigns keys to shards.
         name: Name of the operation.
         combiner: "sum", which is sum(weight * row); "mean", the sum divided by sum(weight); or
             "sqrtn", the sum divided by sqrt(sum(weight^2)). None for "mean".
@@ -71,7 +69,6 @@ def embedding_lookup_sparse(
     >>> de.embedding_lookup_sparse(tags, ids, None, combiner="sum").numpy().tolist()
     [[2.0, 2.0], [1.0, 1.0]]
     """
-    del partition_strategy
     variable = one_variable(params)
     combiner = checked_combiner(combiner)
     with tf.name_scope(name or "embedding_lookup_sparse"):
@@ -92,7 +89,6 @@ def safe_embedding_lookup_sparse(
     combiner: Combiner | None = "mean",
     default_id: TensorLike | None = None,
     name: str | None = "safe_embedding_lookup_sparse",
-    partition_strategy: str | None = None,
     max_norm: float | None = None,
     return_trainable: bool = False,
 ) -> Any:
@@ -111,7 +107,6 @@ def safe_embedding_lookup_sparse(
         default_id: The id to look up for an example without ids, of the key dtype; None for zeros,
             which read and train no row.
         name: Name of the operation.
-        partition_strategy: Not used: the Variable's `partitioner` assigns keys to shards.
         max_norm: See `embedding_lookup_sparse`.
         return_trainable: See `embedding_lookup_sparse`.
 
@@ -131,7 +126,6 @@ def safe_embedding_lookup_sparse(
     >>> de.safe_embedding_lookup_sparse(tags, ids).numpy().tolist()
     [[1.0, 1.0], [0.0, 0.0]]
     """
-    del partition_strategy
     variable = one_variable(embedding_weights)
     combiner = checked_combiner(combiner)
     with tf.name_scope(name or "safe_embedding_lookup_sparse"):

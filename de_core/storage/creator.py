@@ -29,6 +29,9 @@ class KVCreator:
     Example: `examples/sqlite_storage.py`.
     """
 
+    #: True if the creator selects the tables in main memory, which are also the default.
+    in_memory = False
+
     def __init__(self, config: Any = None, saver: object = None) -> None:
         self.config = config
         self.saver = saver
@@ -111,47 +114,6 @@ class KVCreator:
         return [StoredTable(own, spec, initial, spec.devices[0], store, about)]
 
 
-class CuckooHashTableConfig:
-    """Has no settings: a table grows as it fills, and `init_size` reserves memory."""
-
-
-class CuckooHashTableCreator(KVCreator):
-    """Selects the table in main memory, which is also the default."""
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return {"config": self.config, "saver": self.saver}
-
-
-class FileSystemSaver:
-    """Selects files beside the checkpoint for the rows, which is also the default.
-
-    Args:
-        proc_size: Ignored, because each process saves its own rows.
-        proc_rank: Ignored.
-        save_path: Must be None, because the files are beside the checkpoint.
-        buffer_size: Ignored.
-
-    Raises:
-        ValueError: `save_path` is not None.
-    """
-
-    def __init__(
-        self,
-        proc_size: int | None = None,
-        proc_rank: int | None = None,
-        save_path: str | None = None,
-        buffer_size: int = 4096,
-    ) -> None:
-        del proc_size, proc_rank, buffer_size
-        if save_path is not None:
-            raise ValueError(
-                "`save_path` must be None, because a checkpoint's rows lie beside it. "
-                + received(save_path=save_path)
-                + " To write them elsewhere, call Variable.save_to_file_system."
-            )
-
-
 def storage_creator(kv_creator: KVCreator | None) -> KVCreator | None:
     """Returns the creator of the storage that `kv_creator` selects, or None for main memory.
 
@@ -161,7 +123,7 @@ def storage_creator(kv_creator: KVCreator | None) -> KVCreator | None:
     Raises:
         TypeError: `kv_creator` is not a `KVCreator`.
     """
-    if kv_creator is None or isinstance(kv_creator, CuckooHashTableCreator):
+    if kv_creator is None or getattr(kv_creator, "in_memory", False):
         return None
     if not isinstance(kv_creator, KVCreator):
         raise TypeError(f"`kv_creator` must be a de.KVCreator. {received(kv_creator=kv_creator)}")

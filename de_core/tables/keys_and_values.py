@@ -35,7 +35,7 @@ def checked_keys(keys: TensorLike, table: ShardedTable) -> tf.Tensor:
     if tf.is_tensor(keys) and only_builds(keys):
         return placeholder_keys(keys, table)
     note_kind("dense", table)
-    return converted("keys", keys, table.spec.key_dtype, table.name)
+    return _converted_for("keys", keys, table.spec.key_dtype, table)
 
 
 def note_kind(kind: str, table: ShardedTable) -> None:
@@ -91,7 +91,7 @@ def checked_pairs(
     """
     spec = table.spec
     keys = checked_keys(keys, table)
-    values = converted("values", values, spec.value_dtype, table.name)
+    values = _converted_for("values", values, spec.value_dtype, table)
     if spec.dim == 1 and values.shape.rank is not None and values.shape.rank == keys.shape.rank:
         values = tf.expand_dims(values, -1)
     wanted = keys.shape.concatenate([spec.dim])
@@ -114,6 +114,16 @@ def checked_pairs(
         with tf.control_dependencies([check]):
             values = tf.identity(values)
     return tf.reshape(keys, [-1]), tf.reshape(values, [-1, spec.dim])
+
+
+def _converted_for(
+    argument: str, value: TensorLike, dtype: tf.DType, table: ShardedTable
+) -> tf.Tensor:
+    if table.cast is not None and _dtype_of(value) not in (None, dtype):
+        made = table.cast(argument, value, dtype, table.name)
+        if made is not None:
+            return made
+    return converted(argument, value, dtype, table.name)
 
 
 def converted(argument: str, value: TensorLike, dtype: tf.DType, table_name: str) -> tf.Tensor:

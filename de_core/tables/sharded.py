@@ -114,6 +114,8 @@ class ShardedTable:
         self.on_update: Callable[[tf.Tensor], tf.Operation | None] | None = None
         #: Kinds of ids that were looked up: "dense", "ragged" and "sparse".
         self.kinds_of_ids: set[str] = set()
+        #: Converts arrays of another dtype, or returns None to refuse them. None to refuse all.
+        self.cast: Callable[[str, Any, tf.DType, str], tf.Tensor | None] | None = None
         #: The publications of this table, by directory.
         self.publications: dict[str, Any] = {}
         self.router = router

@@ -1,52 +1,20 @@
-"""Names of `tfra.dynamic_embedding`, so that its users only need to change an import.
+"""The names of `tensorflow_recommenders_addons`, so that its programs run as they are.
 
-A name with the same meaning is an alias. A function that is not needed here does nothing, and its
-docstring says so. A name whose meaning would differ does not exist. The error for it names the
-replacement; see `base/removed_names.py`.
+    from de_core import tfra
+
+    de = tfra.dynamic_embedding
+
+`python -m de_core.tfra program.py` runs a program that imports `tensorflow_recommenders_addons`.
+They have the arguments, the order and the defaults of version 0.8.1. A name without a
+counterpart exists too; its first use raises an error that says what to do.
 """
 
 from __future__ import annotations
 
-from de_core.storage.creator import (
-    CuckooHashTableConfig,
-    CuckooHashTableCreator,
-    FileSystemSaver,
-    KVCreator,
-)
-from de_core.tfra import shadow_ops
-from de_core.tfra.names import (
-    GraphKeys,
-    ModelMode,
-    data_flow,
-    enable_inference_mode,
-    enable_train_mode,
-    get_model_mode,
-    keras,
-    math,
-    patch_on_tf,
-    patch_on_tf_save_restore,
-    register_all,
-    train,
-    trainable_wrapper_filter,
-)
+from de_core.tfra import dynamic_embedding
+from de_core.tfra.names import register_all
 
-__all__ = [
-    "CuckooHashTableConfig",
-    "CuckooHashTableCreator",
-    "FileSystemSaver",
-    "GraphKeys",
-    "KVCreator",
-    "ModelMode",
-    "data_flow",
-    "enable_inference_mode",
-    "enable_train_mode",
-    "get_model_mode",
-    "keras",
-    "math",
-    "patch_on_tf",
-    "patch_on_tf_save_restore",
-    "register_all",
-    "shadow_ops",
-    "train",
-    "trainable_wrapper_filter",
-]
+#: The version of the reference API.
+__version__ = "0.8.1"
+
+__all__ = ["dynamic_embedding", "register_all"]

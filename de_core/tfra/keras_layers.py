@@ -1,46 +1,214 @@
-"""The layers of `de.keras.layers`. Their default `initializer` is "random_normal"."""
+"""The layers of `tfra.dynamic_embedding.keras.layers`."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
 
 from de_core import layers
+from de_core.base.checks import received
 from de_core.base.keras import keras
+from de_core.base.types import DTypeLike, InitializerLike
+from de_core.layers import table_arguments
+from de_core.tfra.shadow_ops import ShadowVariable
+from de_core.tfra.variable import Variable
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["BasicEmbedding", "Embedding", "FieldWiseEmbedding", "SquashedEmbedding"]
+_LAYER = "DynamicEmbeddingLayer"
+_FIELD_WISE = "SlotDynamicEmbeddingLayer"
 
 
-class _NormalRows:
-    """Makes a normal distribution with stddev 0.05 the default for initial rows."""
+class _Arguments:
+    """Translates the arguments of `tfra`'s layers into ours, and back for `get_config`."""
 
     _auto_initializer: str = "random_normal"
     _no_initializer: str | None = "random_normal"
+    _table_class = Variable
+
+    @property
+    def embedding_size(self: Any) -> int:
+        """Values per row."""
+        return int(self.table.dim)
+
+    @property
+    def shadow(self: Any) -> ShadowVariable:
+        """A variable that stands for the table, for an optimizer."""
+        return ShadowVariable(self.table, trainable=self.table.trainable_variables != [])
+
+    def get_config(self: Any) -> dict[str, Any]:
+        """Returns the arguments for `from_config`, without the rows."""
+        config = super().get_config()  # type: ignore[misc]
+        names = {"dim": "embedding_size", "init_size": "init_capacity"}
+        return {names.get(name, name): value for name, value in config.items()}
+
+    @classmethod
+    def from_config(cls: Any, config: dict[str, Any]) -> Any:
+        """Makes a layer with an empty table from the result of `get_config`."""
+        config = {"dim": config.get("embedding_size"), **config}
+        config["embedding_size"] = config["dim"]
+        return super().from_config(config)  # type: ignore[misc]
+
+
+def _ours(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Returns our arguments for the arguments of one of `tfra`'s layers.
+
+    Raises:
+        TypeError: An argument has no counterpart.
+    """
+    further = arguments.pop("kwargs")
+    for name in ("self", "__class__"):
+        arguments.pop(name, None)
+    if further.pop("distribute_strategy", None) is not None:
+        raise TypeError(
+            "`distribute_strategy` must be None. Make the layer in the strategy's scope instead. "
+            + received(distribute_strategy="a strategy")
+        )
+    further.pop("keep_distribution", None)
+    if "init_capacity" in further:
+        further["init_size"] = further.pop("init_capacity")
+    arguments["dim"] = _whole(arguments.pop("embedding_size"))
+    is_restored = further.pop("dim", None) is not None  # `from_config` passes both names
+    if arguments["name"] in (_LAYER, _FIELD_WISE) and not is_restored:
+        arguments["name"] = _unique(arguments["name"])
+    arguments.pop("short_file_name", None)
+    further.pop("short_file_name", None)
+    return {**arguments, **further}
+
+
+def _whole(size: Any) -> int:
+    try:
+        return int(size)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"`embedding_size` must be a whole number. {received(embedding_size=size)}"
+        ) from error
+
+
+def _unique(name: str) -> str:
+    """Returns a default name that no other layer has: two layers never share rows here."""
+    count = keras.backend.get_uid(name)
+    return name if count == 1 else f"{name}_{count - 1}"
 
 
 @keras.saving.register_keras_serializable(package="de_core.keras")
-class Embedding(_NormalRows, layers.Embedding):
-    """See `de.layers.Embedding`. Without an `initializer`, rows are normally distributed."""
+class Embedding(_Arguments, layers.Embedding):
+    """Returns a row for each id; see `de.layers.Embedding`.
 
+    Args:
+        embedding_size: Values per row.
+        key_dtype: `tf.int64`, `tf.int32` or `tf.string`.
+        value_dtype: Dtype of the rows in the table.
+        combiner: Ignored, as in `tfra`: only `SquashedEmbedding` and `FieldWiseEmbedding` pool.
+        initializer: Defines the row of an unknown id. None for a normal distribution with standard
+            deviation 0.05.
+        devices: Device of each shard.
+        name: Name of the layer and its table.
+        with_unique: Whether to read each distinct id only once.
+        short_file_name: Ignored.
+        **kwargs: `init_capacity` for `init_size`; further arguments of `de.layers.Embedding`.
 
-@keras.saving.register_keras_serializable(package="de_core.keras")
-class SquashedEmbedding(_NormalRows, layers.SquashedEmbedding):
-    """See `de.layers.SquashedEmbedding`.
-
-    Without an `initializer`, rows are normally distributed.
+    Example:
+    >>> from de_core import tfra
+    >>> layer = tfra.dynamic_embedding.keras.layers.Embedding(8, initializer="zeros")
+    >>> layer(tf.constant([[7, 9]], tf.int64)).shape
+    TensorShape([1, 2, 8])
     """
 
+    def __init__(
+        self,
+        embedding_size: int,
+        key_dtype: DTypeLike = tf.int64,
+        value_dtype: DTypeLike = tf.float32,
+        combiner: Any = "sum",
+        initializer: InitializerLike = None,
+        devices: Sequence[str] | None = None,
+        name: str | None = _LAYER,
+        with_unique: bool = True,
+        short_file_name: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        ours = _ours(dict(locals()))
+        super().__init__(**{**ours, "combiner": None})
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Makes a layer from a config. Earlier versions of this class pooled with a combiner."""
+        layer: Self = super().from_config(config)
+        layer.combiner = table_arguments.deserialized(config.get("combiner"))
+        return layer
+
 
 @keras.saving.register_keras_serializable(package="de_core.keras")
-class FieldWiseEmbedding(_NormalRows, layers.FieldWiseEmbedding):
-    """See `de.layers.FieldWiseEmbedding`.
+class SquashedEmbedding(_Arguments, layers.SquashedEmbedding):
+    """Pools the rows of all ids of an example; see `de.layers.SquashedEmbedding`.
 
-    Without an `initializer`, rows are normally distributed.
+    Args:
+        embedding_size: Values per row.
+        key_dtype: See `Embedding`, also for the arguments that are not described here.
+        value_dtype: Dtype of the rows in the table.
+        combiner: How to pool the rows.
+        initializer: Defines the row of an unknown id.
+        devices: Device of each shard.
+        name: Name of the layer and its table.
+        with_unique: Ignored.
+        short_file_name: Ignored.
+        **kwargs: See `Embedding`.
     """
+
+    def __init__(
+        self,
+        embedding_size: int,
+        key_dtype: DTypeLike = tf.int64,
+        value_dtype: DTypeLike = tf.float32,
+        combiner: Any = "sum",
+        initializer: InitializerLike = None,
+        devices: Sequence[str] | None = None,
+        name: str | None = _LAYER,
+        with_unique: bool = True,
+        short_file_name: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**_ours(dict(locals())))
+
+
+@keras.saving.register_keras_serializable(package="de_core.keras")
+class FieldWiseEmbedding(_Arguments, layers.FieldWiseEmbedding):
+    """Pools the rows of each example by field; see `de.layers.FieldWiseEmbedding`.
+
+    Args:
+        embedding_size: Values per row.
+        nslots: Number of fields.
+        slot_map_fn: `f(ids)` that returns the field of each id.
+        key_dtype: See `Embedding`, also for the arguments that are not described here.
+        value_dtype: Dtype of the rows in the table.
+        combiner: How to pool the rows of a field.
+        initializer: Defines the row of an unknown id.
+        devices: Device of each shard.
+        name: Name of the layer and its table.
+        with_unique: Ignored.
+        **kwargs: See `Embedding`.
+    """
+
+    def __init__(
+        self,
+        embedding_size: int,
+        nslots: int,
+        slot_map_fn: Callable[[tf.Tensor], Any] | None = None,
+        key_dtype: DTypeLike = tf.int64,
+        value_dtype: DTypeLike = tf.float32,
+        combiner: Any = "sum",
+        initializer: InitializerLike = None,
+        devices: Sequence[str] | None = None,
+        name: str | None = _FIELD_WISE,
+        with_unique: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**_ours(dict(locals())))
 
 
 BasicEmbedding = Embedding
-
-
-def __getattr__(name: str) -> Any:
-    """Raises an error that names the replacement of a removed name."""
-    return getattr(layers, name)

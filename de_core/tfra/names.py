@@ -1,29 +1,23 @@
-"""Names of `tfra.dynamic_embedding` that are aliases here, or do nothing."""
+"""Names of `tfra.dynamic_embedding` that do nothing here, are TensorFlow's own, or are missing."""
 
 from __future__ import annotations
 
+import functools
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from de_core.base.removed_names import missing
-from de_core.tfra import keras_layers
+from de_core.base.checks import received
+from de_core.base.keras import LEGACY, keras
+from de_core.base.removed_names import PACKAGE, missing
+from de_core.optimizers import wrap
+from de_core.storage.creator import KVCreator
 from de_core.variable.anchor import table_of
 from de_core.variable.graph import graph_mode
 
 _V = TypeVar("_V")
-
-
-class _Names(types.SimpleNamespace):
-    """Stands for a module of `tfra`. The error for a removed name tells its replacement."""
-
-    def __init__(self, module: str, removed: dict[str, str], **names: Any) -> None:
-        super().__init__(_module=module, _removed=removed, **names)
-
-    def __getattr__(self, name: str) -> Any:
-        raise missing(f"module {vars(self).get('_module')!r}", name, vars(self).get("_removed", {}))
 
 
 class GraphKeys:
@@ -37,7 +31,8 @@ class GraphKeys:
         TRAINABLE_DYNAMIC_EMBEDDING_VARIABLES: The anchors of the trainable Variables.
 
     Example:
-    >>> import tensorflow as tf, de_core as de
+    >>> from de_core import tfra
+    >>> de = tfra.dynamic_embedding
     >>> with tf.Graph().as_default():
     ...     users = de.get_variable("users")
     ...     anchors = tf.compat.v1.get_collection(de.GraphKeys.DYNAMIC_EMBEDDING_VARIABLES)
@@ -85,13 +80,14 @@ def enable_inference_mode() -> None:
     ModelMode.CURRENT_SETTING = ModelMode.INFERENCE
 
 
-def register_all(custom_kernels: bool = True) -> None:
+def register_all(keras_objects: bool = True, custom_kernels: bool = True) -> None:
     """Does nothing, because importing `de_core` registers all ops, gradients and Keras classes.
 
     Args:
+        keras_objects: Ignored.
         custom_kernels: Ignored.
     """
-    del custom_kernels
+    del keras_objects, custom_kernels
 
 
 def patch_on_tf() -> None:
@@ -103,6 +99,70 @@ def patch_on_tf() -> None:
 
 def patch_on_tf_save_restore() -> None:
     """Does nothing, because TensorFlow's checkpoints and Savers include the tables."""
+
+
+class CuckooHashTableConfig:
+    """Has no settings: a table grows as it fills, and `init_size` reserves memory."""
+
+    def __init__(self) -> None:
+        """Makes the configuration."""
+
+
+class CuckooHashTableCreator(KVCreator):
+    """Selects the table in main memory, which is also the default."""
+
+    in_memory = True
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return {"config": self.config, "saver": self.saver}
+
+
+class FileSystemSaver:
+    """Selects files beside the checkpoint for the rows, which is also the default.
+
+    Args:
+        proc_size: Ignored, because each process saves its own rows.
+        proc_rank: Ignored.
+        save_path: Must be None, because the files are beside the checkpoint.
+        buffer_size: Ignored.
+
+    Raises:
+        ValueError: `save_path` is not None.
+    """
+
+    def __init__(
+        self,
+        proc_size: int | None = None,
+        proc_rank: int | None = None,
+        save_path: str | None = None,
+        buffer_size: int = 4096,
+    ) -> None:
+        del proc_size, proc_rank, buffer_size
+        if save_path is not None:
+            raise ValueError(
+                "`save_path` must be None, because a checkpoint's rows lie beside it. "
+                + received(save_path=save_path)
+                + " To write them elsewhere, call Variable.save_to_file_system."
+            )
+
+
+def DynamicEmbeddingOptimizer(  # noqa: N802  the name that the reference API gives it
+    self: Any, bp_v2: bool = False, synchronous: bool = False, **kwargs: Any
+) -> Any:
+    """Returns an optimizer like the given one that also trains tables.
+
+    Args:
+        self: The optimizer; see `de.DynamicEmbeddingOptimizer`.
+        bp_v2: True to add differences to the rows instead of writing them.
+        synchronous: Must be False.
+        **kwargs: Further arguments of `de.DynamicEmbeddingOptimizer`.
+
+    Raises:
+        TypeError: As for `de.DynamicEmbeddingOptimizer`.
+        NotImplementedError: `synchronous` is True.
+    """
+    return wrap.DynamicEmbeddingOptimizer(self, bp_v2, synchronous=synchronous, **kwargs)
 
 
 def trainable_wrapper_filter(
@@ -120,7 +180,7 @@ def trainable_wrapper_filter(
         The dense variables and the others, each in the order of the input.
 
     Example:
-    >>> import tensorflow as tf, de_core as de
+    >>> import de_core as de
     >>> users, dense = de.Variable(dim=2), tf.Variable(1.0)
     >>> others, tables = trainable_wrapper_filter([dense, *users.trainable_variables])
     >>> len(others), len(tables)
@@ -134,7 +194,14 @@ def trainable_wrapper_filter(
     return tuple(dense), tuple(tables)
 
 
-def _dynamic_stitch(
+def dynamic_partition(
+    data: Any, partitions: Any, num_partitions: int, name: str | None = None
+) -> list[tf.Tensor]:
+    """Returns `tf.dynamic_partition(data, partitions, num_partitions)`."""
+    return list(tf.dynamic_partition(data, partitions, num_partitions, name=name))
+
+
+def dynamic_stitch(
     indices: Sequence[Any], data: Sequence[Any], use_fast: bool = True, name: str | None = None
 ) -> tf.Tensor:
     """Returns `tf.dynamic_stitch(indices, data)`. Ignores `use_fast`."""
@@ -142,38 +209,165 @@ def _dynamic_stitch(
     return tf.dynamic_stitch(list(indices), list(data), name=name)
 
 
-def _sparse_segment_sum(
+def sparse_fill_empty_rows(
+    sp_input: tf.SparseTensor, default_value: Any, name: str | None = None
+) -> tuple[tf.SparseTensor, tf.Tensor]:
+    """Returns `tf.sparse.fill_empty_rows(sp_input, default_value)`."""
+    filled, empty = tf.sparse.fill_empty_rows(sp_input, default_value, name=name)
+    return filled, empty
+
+
+def sparse_reshape(
+    sp_input: tf.SparseTensor, shape: Any, name: str | None = None
+) -> tf.SparseTensor:
+    """Returns `tf.sparse.reshape(sp_input, shape)`."""
+    return tf.sparse.reshape(sp_input, shape, name=name)
+
+
+def sparse_segment_sum(
     data: Any, indices: Any, segment_ids: Any, name: str | None = None, num_segments: Any = None
 ) -> tf.Tensor:
     """Returns `tf.sparse.segment_sum`, with TensorFlow 1's order of arguments."""
     return tf.sparse.segment_sum(data, indices, segment_ids, num_segments=num_segments, name=name)
 
 
-data_flow = _Names(
-    "de_core.data_flow", {}, dynamic_partition=tf.dynamic_partition, dynamic_stitch=_dynamic_stitch
+def save_model(
+    model: Any,
+    filepath: str,
+    overwrite: bool = True,
+    include_optimizer: bool = True,
+    signatures: Any = None,
+    options: Any = None,
+    save_traces: bool = True,
+    *args: Any,
+    **kwargs: Any,
+) -> None:
+    """Saves a model with its tables as a SavedModel.
+
+    Args:
+        model: A Keras model.
+        filepath: The folder.
+        overwrite: Whether to replace what is there.
+        include_optimizer: Whether to save the optimizer's dense state. With Keras 3 it is left out.
+        signatures: The functions to serve.
+        options: `tf.saved_model.SaveOptions`.
+        save_traces: Whether tf_keras stores the functions of custom layers.
+        *args: Ignored.
+        **kwargs: Ignored.
+
+    Raises:
+        FileExistsError: `filepath` exists and `overwrite` is False.
+    """
+    del args, kwargs
+    if not overwrite and tf.io.gfile.exists(filepath):
+        raise FileExistsError(
+            f"`filepath` must not exist with overwrite=False. {received(filepath=filepath)} Remove "
+            "it, or pass another one."
+        )
+    if LEGACY:
+        keras.models.save_model(
+            model,
+            filepath,
+            save_format="tf",
+            include_optimizer=include_optimizer,
+            signatures=signatures,
+            options=options,
+            save_traces=save_traces,
+        )
+    else:
+        tf.saved_model.save(model, filepath, signatures=signatures, options=options)
+
+
+class Absent(type):
+    """The class of names that have no counterpart here. Any use of such a name raises."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Raises NotImplementedError with the remedy."""
+        del args, kwargs
+        raise NotImplementedError(
+            f"{cls.__name__} must not be used: it has no counterpart in de_core. Received: a call "
+            f"of {cls.__name__}. Instead: {cls.__doc__}."
+        )
+
+    def __getattr__(cls, name: str) -> Any:
+        """Raises AttributeError with the remedy."""
+        raise missing(cls.__name__, name, {name: str(cls.__doc__)})
+
+
+@functools.cache
+def absent(name: str, remedy: str) -> Absent:
+    """Returns the stand-in for a name without a counterpart: a class without instances.
+
+    Args:
+        name: The name.
+        remedy: The replacement, for the error.
+    """
+    return Absent(name, (), {"__doc__": remedy})
+
+
+class Namespace(types.ModuleType):
+    """A module of `tfra`. The error for a missing name tells its replacement.
+
+    Args:
+        name: The module's full name there.
+        names: Its names.
+        without: Names without a counterpart, each with its replacement.
+    """
+
+    def __init__(
+        self, name: str, names: Mapping[str, Any], without: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(name)
+        self.__path__: list[str] = []  # so that Python imports submodules of it
+        vars(self).update({key: absent(key, hint) for key, hint in (without or {}).items()})
+        vars(self).update(names)
+
+    def __getattr__(self, name: str) -> Any:
+        """Raises AttributeError for a name that is not there."""
+        raise missing(f"module {self.__name__!r}", name, PACKAGE)
+
+
+HOROVOD = (
+    "Horovod is not used; train under a tf.distribute strategy, or put the shards of a Variable on "
+    "several machines by `devices`"
 )
-math = _Names(
-    "de_core.math",
-    {},
-    sparse_fill_empty_rows=tf.sparse.fill_empty_rows,
-    sparse_reshape=tf.sparse.reshape,
-    sparse_segment_sum=_sparse_segment_sum,
+#: Names of `dynamic_embedding` without a counterpart.
+ABSENT = {
+    name: PACKAGE[name]
+    for name in (
+        *("CuckooHashTable", "DEResourceVariable", "DistributedVariableWrapper"),
+        *("HkvEvictStrategy", "HkvHashTable", "HkvHashTableConfig", "HkvHashTableCreator"),
+        *("RedisTable", "create_slots"),
+    )
+}
+_HERE = "tensorflow_recommenders_addons.dynamic_embedding"
+data_flow = Namespace(
+    f"{_HERE}.data_flow",
+    {"dynamic_partition": dynamic_partition, "dynamic_stitch": dynamic_stitch},
 )
-keras = _Names(
-    "de_core.keras",
+math = Namespace(
+    f"{_HERE}.math",
     {
-        "callbacks": "keras.callbacks.ModelCheckpoint includes the tables",
-        "models": "model.save, model.export and de.export include the tables",
+        "sparse_fill_empty_rows": sparse_fill_empty_rows,
+        "sparse_reshape": sparse_reshape,
+        "sparse_segment_sum": sparse_segment_sum,
     },
-    layers=keras_layers,
 )
-train = _Names(
-    "de_core.train",
+train = Namespace(
+    f"{_HERE}.train",
+    {"Checkpoint": tf.train.Checkpoint, "DECheckpoint": tf.train.Checkpoint},
+    {"DEHvdSaver": f"tf.compat.v1.train.Saver saves the tables. {HOROVOD}"},
+)
+callbacks = Namespace(
+    f"{_HERE}.keras.callbacks",
+    {"ModelCheckpoint": keras.callbacks.ModelCheckpoint},
     {
-        "checkpoint": "use de.train.DECheckpoint",
-        "saver": "tf.compat.v1.train.Saver includes the tables",
-        "DEHvdSaver": "Horovod is not used; tf.compat.v1.train.Saver includes the tables",
+        "DEHvdBroadcastGlobalVariablesCallback": HOROVOD,
+        "DEHvdBroadcastGlobalVariablesCallbackImpl": HOROVOD,
+        "DEHvdModelCheckpoint": f"use keras.callbacks.ModelCheckpoint. {HOROVOD}",
     },
-    Checkpoint=tf.train.Checkpoint,
-    DECheckpoint=tf.train.Checkpoint,
+)
+models = Namespace(
+    f"{_HERE}.keras.models",
+    {"save_model": save_model, "de_save_model": save_model, "de_hvd_save_model": save_model},
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.removed_names import removed_names
+from de_core.base.removed_names import PACKAGE, missing
 from de_core.base.types import Rows, TensorLike
-from de_core.lookup.lookup import embedding_lookup as lookup
-from de_core.variable.trainable_wrapper import TrainableWrapper
+from de_core.tfra.names import HOROVOD, absent
+from de_core.tfra.wrappers import TrainableWrapper
 from de_core.variable.variable import Variable
 
 
@@ -21,12 +23,14 @@ class ShadowVariable(TrainableWrapper):
         max_norm: Lookups scale longer rows down to this norm; None for no limit.
         trainable: Must equal the `trainable` of `params`.
         distribute_strategy: Ignored.
+        **kwargs: Ignored.
 
     Raises:
         ValueError: `trainable` differs from `params.trainable`.
 
     Example:
-    >>> import tensorflow as tf, de_core as de
+    >>> from de_core import tfra
+    >>> de = tfra.dynamic_embedding
     >>> shadow = de.shadow_ops.ShadowVariable(de.Variable(dim=2, initializer=1.0))
     >>> with tf.GradientTape() as tape:
     ...     loss = tf.reduce_sum(de.shadow_ops.embedding_lookup(shadow, [3, 4]))
@@ -41,8 +45,9 @@ class ShadowVariable(TrainableWrapper):
         max_norm: float | None = None,
         trainable: bool = True,
         distribute_strategy: object = None,
+        **kwargs: Any,
     ) -> None:
-        del name, distribute_strategy
+        del name, distribute_strategy, kwargs
         super().__init__(params, [], max_norm)
         if bool(trainable) != self.trainable:
             raise ValueError(
@@ -58,7 +63,9 @@ class ShadowVariable(TrainableWrapper):
     ) -> tuple[Rows, ShadowVariable]:
         """Returns the rows of `ids`, ids.shape + [dim], and this shadow variable."""
         norm = self.max_norm if max_norm is None else max_norm
-        return lookup(self.params, ids, name=name, max_norm=norm), self
+        self.ids = ids
+        with tf.name_scope(name or "shadow_embedding_lookup"):
+            return self.params._rows.lookup_scaled(ids, norm), self
 
 
 def embedding_lookup(
@@ -84,7 +91,7 @@ def embedding_lookup(
 def embedding_lookup_unique(
     shadow: ShadowVariable,
     ids: TensorLike | tf.RaggedTensor,
-    embedding_size: int | None = None,
+    embedding_size: int,
     with_unique: bool = True,
     name: str | None = None,
 ) -> Rows:
@@ -93,7 +100,7 @@ def embedding_lookup_unique(
     Args:
         shadow: The shadow variable.
         ids: Tensor of the Variable's key dtype, any shape.
-        embedding_size: Must be the Variable's dim, or None.
+        embedding_size: Must be the Variable's dim.
         with_unique: Ignored.
         name: Name of the operation.
 
@@ -101,7 +108,7 @@ def embedding_lookup_unique(
         ValueError: `embedding_size` is not the Variable's dim.
     """
     del with_unique
-    if embedding_size not in (None, shadow.params.dim):
+    if embedding_size != shadow.params.dim:
         raise ValueError(
             f"`embedding_size` must be the dim of the Variable, {shadow.params.dim}. "
             + received(embedding_size=embedding_size)
@@ -109,10 +116,16 @@ def embedding_lookup_unique(
     return embedding_lookup(shadow, ids, name=name)
 
 
-__getattr__ = removed_names(
-    __name__,
-    EmbeddingWeights="pass a Variable or a wrapper of a Variable",
-    embedding_lookup_unique_base="use de.embedding_lookup_unique",
-    DEResourceVariable="a lookup creates no variable; pass de.TrainableWrapper instead",
-    HvdVariable="Horovod is not used; `devices` puts the shards of a Variable on several machines",
-)
+def __getattr__(name: str) -> Any:
+    """Returns a stand-in for a name without a counterpart. Its first use raises the remedy."""
+    if name in _ABSENT:
+        return absent(name, _ABSENT[name])
+    raise missing(f"module {__name__!r}", name, {})
+
+
+_ABSENT = {
+    "DEResourceVariable": PACKAGE["DEResourceVariable"],
+    "EmbeddingWeights": "pass a Variable or a wrapper of a Variable",
+    "HvdVariable": HOROVOD,
+    "embedding_lookup_unique_base": "use embedding_lookup_unique",
+}

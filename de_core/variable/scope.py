@@ -45,7 +45,6 @@ def get_variable(
     kv_creator: KVCreator | None = None,
     restrict_policy: type[RestrictPolicy] | None = None,
     bp_v2: bool = False,
-    short_file_name: bool = False,
     *,
     regularizer: Callable[[tf.Tensor], tf.Tensor | None] | None = None,
     collections: Sequence[str] | None = None,
@@ -87,7 +86,6 @@ def get_variable(
         kv_creator: The storage.
         restrict_policy: Chooses the rows that `restrict` keeps.
         bp_v2: Ignored, for compatibility.
-        short_file_name: Ignored, for compatibility.
         regularizer: Returns the penalty on rows that are looked up.
         collections: Collections that the anchor joins in a TensorFlow 1 graph.
         caching_device: Ignored.
@@ -110,7 +108,7 @@ def get_variable(
     True
     """
     arguments = dict(locals())
-    return _in_scope(arguments.pop("name"), arguments)
+    return requested(arguments.pop("name"), arguments)
 
 
 @plain_python
@@ -142,16 +140,27 @@ def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Variable:
     arguments = dict(bound.arguments)
     local = tf.compat.v1.GraphKeys.LOCAL_VARIABLES
     arguments.update(trainable=False, collections=[*(arguments["collections"] or ()), local])
-    return _in_scope(arguments.pop("name"), arguments)
+    return requested(arguments.pop("name"), arguments)
 
 
-def _in_scope(name: str, arguments: dict[str, Any]) -> Variable:
-    """Returns the Variable for a request, with the current scope's defaults and its getter."""
+@plain_python
+def requested(name: str, arguments: dict[str, Any], kind: type[Variable] = Variable) -> Any:
+    """Returns the Variable for a request, with the current scope's defaults and its getter.
+
+    Args:
+        name: The name without the scope.
+        arguments: All other arguments of `get_variable`, by name.
+        kind: The class of a new Variable.
+
+    Raises:
+        TypeError: As for `get_variable`.
+        ValueError: As for `get_variable`.
+    """
     if not isinstance(name, str) or not name:
         raise TypeError(f"`name` must be a non-empty string. {received(name=name)}")
     scope = tf.compat.v1.get_variable_scope()
-    del arguments["caching_device"]
-    custom_getter = arguments.pop("custom_getter") or scope.custom_getter
+    arguments.pop("caching_device", None)
+    custom_getter = arguments.pop("custom_getter", None) or scope.custom_getter
     full_name = f"{scope.name}/{name}" if scope.name else name
     arguments = scope_defaults.applied(scope, arguments, full_name)
     reuse = scope.reuse
@@ -161,7 +170,7 @@ def _in_scope(name: str, arguments: dict[str, Any]) -> Variable:
         changed = inspect.signature(get_variable).bind_partial(name, *args).arguments
         request = {**arguments, **changed, **kwargs}
         del request["name"]
-        return _found_and_held(name, reuse, request)
+        return _found_and_held(name, reuse, request, kind)
 
     if custom_getter is None:
         return getter(full_name, **arguments)
@@ -169,8 +178,10 @@ def _in_scope(name: str, arguments: dict[str, Any]) -> Variable:
     return returned
 
 
-def _found_and_held(name: str, reuse: Any, arguments: dict[str, Any]) -> Variable:
-    variable = _found_or_created(name, reuse, arguments)
+def _found_and_held(
+    name: str, reuse: Any, arguments: dict[str, Any], kind: type[Variable]
+) -> Variable:
+    variable = _found_or_created(name, reuse, arguments, kind)
     if not tf.executing_eagerly():
         # Keep a reference in the graph: the next trace of the function must find the Variable,
         # even if nothing else holds it.
@@ -178,7 +189,9 @@ def _found_and_held(name: str, reuse: Any, arguments: dict[str, Any]) -> Variabl
     return variable
 
 
-def _found_or_created(name: str, reuse: Any, arguments: dict[str, Any]) -> Variable:
+def _found_or_created(
+    name: str, reuse: Any, arguments: dict[str, Any], kind: type[Variable]
+) -> Variable:
     with tf.init_scope():
         graph = graph_mode.current()
         shared: MutableMapping[str, Variable] = _eager if graph is None else graph.shared
@@ -199,7 +212,7 @@ def _found_or_created(name: str, reuse: Any, arguments: dict[str, Any]) -> Varia
                 f"{received(name=name)} Create it first with de.get_variable, or set "
                 "reuse=tf.compat.v1.AUTO_REUSE in the variable_scope."
             )
-        shared[name] = created = Variable(name=name, **arguments)
+        shared[name] = created = kind(name=name, **arguments)
         return created
 
 
@@ -213,7 +226,9 @@ def _check_same(existing: Variable, name: str, arguments: dict[str, Any]) -> Non
             f"Variable {name} exists and must be requested with the same properties, or under "
             f"another name. Received: {difference}."
         )
-    policies = {field: arguments[field] for field in ("restrict_policy", "admission", "eviction")}
+    policies = {
+        field: arguments.get(field) for field in ("restrict_policy", "admission", "eviction")
+    }
     if any(policies.values()) and not existing._retention.has_policies(**policies):
         raise ValueError(
             f"Variable {name} exists and must be requested with the same policies, without "

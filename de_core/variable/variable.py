@@ -70,13 +70,12 @@ class Variable(keras.layers.Layer, tf.Module):
         trainable: Whether lookups record gradients.
         checkpoint: Whether checkpoints include the rows.
         init_size: Number of rows to reserve memory for, divided among the shards.
-        kv_creator: The storage: None or a `CuckooHashTableCreator` for main memory, a
+        kv_creator: The storage: None for main memory, a
             `RedisTableCreator`, or your own `KVCreator`. A storage finds its rows by `name`.
         restrict_policy: A subclass of `de.RestrictPolicy`, such as `de.TimestampRestrictPolicy`.
             It chooses the rows that `restrict` keeps.
         bp_v2: Ignored, for compatibility. Concurrent updates of a row always add up, because an
             optimizer step updates each row atomically.
-        short_file_name: Ignored, for compatibility. File names are always short.
         regularizer: `f(rows [n, dim])` that returns a penalty or None. In graphs, each lookup adds
             the penalty on its distinct rows to the collection REGULARIZATION_LOSSES, except in a
             branch or a loop; see `regularization_loss`.
@@ -124,7 +123,6 @@ class Variable(keras.layers.Layer, tf.Module):
         kv_creator: KVCreator | None = None,
         restrict_policy: type[RestrictPolicy] | None = None,
         bp_v2: bool = False,
-        short_file_name: bool = False,
         *,
         regularizer: Callable[[tf.Tensor], tf.Tensor | None] | None = None,
         collections: Sequence[str] | None = None,
@@ -155,7 +153,6 @@ class Variable(keras.layers.Layer, tf.Module):
         self.checkpoint = bool(checkpoint)
         self.init_size = int(init_size)
         self.bp_v2 = bool(bp_v2)
-        self.short_file_name = bool(short_file_name)
         self.supports_jit = False  # XLA cannot run the ops
         self._table = table
         self._checkpointed = checkpoints.TableState(table)

@@ -101,3 +101,16 @@ def test_a_map_by_the_earlier_path_of_tables_is_refused_with_a_remedy_that_works
     model.optimizer.build(model.trainable_variables)
     model.load_weights(file)
     check_goes_on(model, tmp_path)
+
+
+def test_layers_of_the_reference_api_from_an_earlier_version_pool_as_they_did(tmp_path):
+    ids = np.array([[1, 2, 3], [3, 4, 1], [9, 9, 1]])
+    predicted = [1.4431228637695312, 1.9222869873046875, 0.916124701499939]
+    model = keras.models.load_model(
+        shutil.copy(FILE.with_name("earlier_tfra_layers.keras"), tmp_path)
+    )
+    assert model.get_layer("pooled").output.shape == (None, 2)
+    model.save(tmp_path / "today.keras")
+    for each in (model, keras.models.load_model(tmp_path / "today.keras")):
+        np.testing.assert_allclose(each.predict(ids, verbose=0).ravel(), predicted, rtol=1e-5)
+        assert each.get_layer("squashed").table.init_size == 10

@@ -455,7 +455,7 @@ def test_a_product_of_two_tables_learns():
 
 def test_the_layers_of_the_reference_api_begin_normal():
     for initializer in ({}, {"initializer": None}):
-        layer = de.keras.layers.SquashedEmbedding(4, **initializer)
+        layer = de.tfra.dynamic_embedding.keras.layers.SquashedEmbedding(4, **initializer)
         rows = layer.table.lookup(np.arange(4000)).numpy()
         np.testing.assert_allclose(rows.std(), 0.05, rtol=0.03)
         assert np.abs(rows).max() > 0.15

@@ -45,7 +45,6 @@ class TestArguments:
             "kv_creator",
             "restrict_policy",
             "bp_v2",
-            "short_file_name",
         ]
         positional = [
             name
@@ -72,7 +71,6 @@ class TestArguments:
         for each in ("devices", "initializer", "kv_creator", "restrict_policy"):
             assert defaults[each] is None
         assert not defaults["bp_v2"]
-        assert not defaults["short_file_name"]
 
     @pytest.mark.parametrize("key_dtype", [tf.int64, tf.int32, tf.string])
     @pytest.mark.parametrize("value_dtype", [tf.float32, tf.bfloat16, tf.int64])
@@ -187,7 +185,8 @@ class TestArguments:
         assert mode.run(table.size) == 3
 
     @pytest.mark.parametrize(
-        "creator", [None, de.CuckooHashTableCreator(saver=de.FileSystemSaver())]
+        "creator",
+        [None, de.tfra.dynamic_embedding.CuckooHashTableCreator()],
     )
     def test_the_creator_is_that_of_the_table_in_memory(self, mode, creator):
         table = de.get_variable("created", dim=1, kv_creator=creator)

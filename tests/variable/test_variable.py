@@ -154,7 +154,6 @@ def test_attributes_are_those_it_was_made_with():
         checkpoint=False,
         init_size=10,
         bp_v2=True,
-        short_file_name=True,
     )
     assert (table.key_dtype, table.value_dtype, table.dim) == (tf.string, tf.float64, 3)
     assert table.devices == ["/CPU:0", "/CPU:0"]
@@ -163,7 +162,7 @@ def test_attributes_are_those_it_was_made_with():
     assert table.name == "scope/users"
     assert table.initializer == 2.0
     assert (table.trainable, table.checkpoint, table.bp_v2) == (False, False, True)
-    assert (table.init_size, table.short_file_name, table.restrict_policy) == (10, True, None)
+    assert (table.init_size, table.restrict_policy) == (10, None)
     assert table.partition_fn is de.default_partition_fn
     assert table.resource_handle.dtype == tf.resource
     assert "scope/users" in repr(table)

@@ -34,7 +34,7 @@ def applied(scope: Any, arguments: dict[str, Any], name: str) -> dict[str, Any]:
         )
     arguments = dict(arguments)
     for argument in ("initializer", "regularizer"):
-        if arguments[argument] is None:
+        if arguments.get(argument) is None:
             arguments[argument] = getattr(scope, argument)
     if scope.partitioner is not None:
         arguments["devices"] = _divided(scope.partitioner, arguments, name)

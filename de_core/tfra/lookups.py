@@ -1,0 +1,165 @@
+"""Lookups with the arguments of `tfra`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.plain_python import plain_python
+from de_core.base.types import TensorLike
+from de_core.lookup import lookup, sparse_lookup
+from de_core.tables import keys_and_values
+from de_core.tfra.variable import Variable
+from de_core.tfra.wrappers import TrainableWrapper
+
+
+@plain_python
+def embedding_lookup(
+    params: Any,
+    ids: TensorLike | tf.RaggedTensor,
+    partition_strategy: str | None = None,
+    name: str | None = None,
+    validate_indices: bool | None = None,
+    max_norm: float | None = None,
+    return_trainable: bool = False,
+) -> Any:
+    """Returns the rows of `ids`; see `de.embedding_lookup`.
+
+    Args:
+        params: The Variable or a `ShadowVariable`.
+        ids: Ids of the Variable's key dtype, any shape.
+        partition_strategy: Ignored.
+        name: Name of the operation.
+        validate_indices: Ignored.
+        max_norm: Greatest L2 norm of a row in the result; None for no limit.
+        return_trainable: Whether to return also a `TrainableWrapper`.
+    """
+    del partition_strategy, validate_indices
+    variable = variable_of(params)
+    if isinstance(variable, Variable):
+        rows = variable.embedding_lookup(ids, name, max_norm)[0]
+    else:
+        rows = lookup.embedding_lookup(variable, ids, name, max_norm)
+    return (rows, TrainableWrapper(variable, ids, max_norm)) if return_trainable else rows
+
+
+@plain_python
+def embedding_lookup_unique(
+    params: Any,
+    ids: TensorLike | tf.RaggedTensor,
+    partition_strategy: str | None = None,
+    name: str | None = None,
+    validate_indices: bool | None = None,
+    max_norm: float | None = None,
+    return_trainable: bool = False,
+) -> Any:
+    """Returns the rows of `ids`, and reads each distinct id once; see `embedding_lookup`.
+
+    Args:
+        params: The Variable or a `ShadowVariable`.
+        ids: Ids of the Variable's key dtype, any shape.
+        partition_strategy: Ignored.
+        name: Name of the operation.
+        validate_indices: Ignored.
+        max_norm: Greatest L2 norm of a row in the result; None for no limit.
+        return_trainable: Whether to return also a `TrainableWrapper` of the distinct ids.
+    """
+    del partition_strategy, validate_indices
+    variable = variable_of(params)
+    if isinstance(variable, Variable) and variable.value_dtype == tf.string:
+        rows = variable.lookup(ids)
+    else:
+        rows = lookup.embedding_lookup_unique(variable, ids, name=name, max_norm=max_norm)
+    if not return_trainable:
+        return rows
+    flat = ids.flat_values if isinstance(ids, tf.RaggedTensor) else ids
+    return rows, _distinct(variable, flat, max_norm)
+
+
+@plain_python
+def embedding_lookup_sparse(
+    params: Any,
+    sp_ids: tf.SparseTensor | tf.RaggedTensor,
+    sp_weights: tf.SparseTensor | tf.RaggedTensor | None,
+    partition_strategy: str | None = None,
+    name: str | None = "embedding_lookup_sparse",
+    combiner: Any = "mean",
+    max_norm: float | None = None,
+    return_trainable: bool = False,
+) -> Any:
+    """Looks up sparse ids and pools the rows of each example; see `de.embedding_lookup_sparse`.
+
+    Args:
+        params: The Variable or a `ShadowVariable`.
+        sp_ids: Sparse or ragged ids.
+        sp_weights: Weights of the ids; None for weights of 1.
+        partition_strategy: Ignored.
+        name: Name of the operation.
+        combiner: "sum", "mean" or "sqrtn".
+        max_norm: Greatest L2 norm of a row; None for no limit.
+        return_trainable: Whether to return also a `TrainableWrapper` of the distinct ids.
+    """
+    del partition_strategy
+    variable = variable_of(params)
+    rows = sparse_lookup.embedding_lookup_sparse(
+        variable, sp_ids, sp_weights, name=name, combiner=combiner, max_norm=max_norm
+    )
+    return (rows, _distinct(variable, sp_ids.values, max_norm)) if return_trainable else rows
+
+
+@plain_python
+def safe_embedding_lookup_sparse(
+    embedding_weights: Any,
+    sparse_ids: tf.SparseTensor | tf.RaggedTensor,
+    sparse_weights: tf.SparseTensor | tf.RaggedTensor | None = None,
+    combiner: Any = "mean",
+    default_id: TensorLike | None = None,
+    name: str | None = "safe_embedding_lookup_sparse",
+    partition_strategy: str | None = None,
+    max_norm: float | None = None,
+    return_trainable: bool = False,
+) -> Any:
+    """Looks up sparse ids and pools the last dimension; see `de.safe_embedding_lookup_sparse`.
+
+    Args:
+        embedding_weights: The Variable or a `ShadowVariable`.
+        sparse_ids: Sparse or ragged ids.
+        sparse_weights: Weights of the ids; None for weights of 1.
+        combiner: "sum", "mean" or "sqrtn".
+        default_id: The id to look up for an example without ids; None for zeros.
+        name: Name of the operation.
+        partition_strategy: Ignored.
+        max_norm: Greatest L2 norm of a row; None for no limit.
+        return_trainable: Whether to return also a `TrainableWrapper` of the distinct ids.
+    """
+    del partition_strategy
+    variable = variable_of(embedding_weights)
+    rows = sparse_lookup.safe_embedding_lookup_sparse(
+        variable,
+        sparse_ids,
+        sparse_weights,
+        combiner=combiner,
+        default_id=default_id,
+        name=name,
+        max_norm=max_norm,
+    )
+    return (rows, _distinct(variable, sparse_ids.values, max_norm)) if return_trainable else rows
+
+
+def variable_of(params: Any) -> Any:
+    """Returns the Variable to look up.
+
+    Args:
+        params: A Variable, a list with one Variable, or a wrapper.
+
+    Raises:
+        TypeError: `params` is something else.
+    """
+    return lookup.one_variable(params.params if isinstance(params, TrainableWrapper) else params)
+
+
+def _distinct(variable: Any, ids: Any, max_norm: float | None) -> TrainableWrapper:
+    keys = keys_and_values.checked_keys(ids, variable._table)
+    unique = tf.unique(tf.reshape(keys, [-1]))[0]
+    return TrainableWrapper(variable, unique, max_norm)

@@ -1,0 +1,109 @@
+"""The methods of `tfra`'s Variables and of their shards."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from de_core import tfra
+from tests.support import execution_modes
+
+de = tfra.dynamic_embedding
+CPU = "/CPU:0"
+
+
+@pytest.mark.parametrize(
+    ("initializer", "row"),
+    [
+        ("unknown", [b"unknown"] * 2),
+        (b"q", [b"q"] * 2),
+        (["x", "y"], [b"x", b"y"]),
+        (np.array(["x"]), [b"x"] * 2),
+        (tf.constant(["x", "y"]), [b"x", b"y"]),
+        (tf.constant_initializer("z"), [b"z"] * 2),
+        (lambda shape: tf.fill(shape, "f"), [b"f"] * 2),
+        (None, [b""] * 2),
+    ],
+)
+def test_a_table_of_strings_may_have_an_initial_row(initializer, row):
+    table = de.Variable(value_dtype=tf.string, dim=2, initializer=initializer)
+    table.upsert([7], [["stored", "too"]])
+    expected = [[b"stored", b"too"], row]
+    assert table.lookup([7, 8]).numpy().tolist() == expected
+    assert de.embedding_lookup(table, [7, 8]).numpy().tolist() == expected
+    assert de.embedding_lookup_unique(table, [7, 8]).numpy().tolist() == expected
+    exists = table.lookup([7, 8], return_exists=True)[1]
+    assert exists.numpy().tolist() == [True, False]
+
+
+@pytest.mark.parametrize("initializer", [3, ["a", "b", "c"]])
+def test_another_initial_row_of_strings_is_refused(initializer):
+    with pytest.raises(TypeError, match="must give one string or 2"):
+        de.Variable(value_dtype=tf.string, dim=2, initializer=initializer)
+
+
+def test_a_variable_looks_itself_up():
+    table = de.Variable(dim=2, initializer=[3.0, 4.0], name="itself")
+    rows, wrapper = table.embedding_lookup([7], max_norm=1.0)
+    np.testing.assert_allclose(rows, [[0.6, 0.8]], rtol=1e-6)
+    assert wrapper.params is table
+
+
+@pytest.mark.parametrize("name", execution_modes.NAMES)
+def test_each_shard_has_the_methods_of_a_table(name):
+    with execution_modes.entered(name) as mode:
+        table = de.Variable(dim=1, devices=[CPU] * 2, partitioner=lambda keys, n: keys % n)
+        even, odd = table.tables
+        mode.run(lambda: odd.insert(tf.constant([1, 3], tf.int64), [[1.0], [3.0]]))
+        assert mode.run(even.size) == 0
+        assert mode.run(odd.size) == mode.run(table.size) == 2
+        assert mode.run(lambda: odd.remove(tf.constant([1], tf.int64))) is None
+        rows, exists = mode.run(lambda: odd.lookup([1, 3], [[9.0], [9.0]], return_exists=True))
+        assert rows.tolist() == [[9], [3]]
+        assert exists.tolist() == [False, True]
+        assert mode.run(odd.export)[0].tolist() == [3]
+        mode.run(odd.clear)
+        assert mode.run(table.size) == 0
+
+
+def test_a_shard_is_saved_and_loaded_alone(tmp_path):
+    table = de.Variable(dim=1, devices=[CPU] * 2, name="saved_alone")
+    table.upsert(np.arange(20), np.arange(20, dtype=np.float32)[:, None])
+    counts = [int(shard.size()) for shard in table.tables]
+    assert sum(counts) == 20
+    for shard in table.tables:
+        shard.save_to_file_system(str(tmp_path))
+    table.tables[0].save_to_file_system(str(tmp_path), file_name="own")
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "own.de",
+        "saved_alone_mht_1of2.de",
+        "saved_alone_mht_2of2.de",
+    ]
+    table.clear()
+    table.tables[0].load_from_file_system(str(tmp_path))
+    assert [int(shard.size()) for shard in table.tables] == [counts[0], 0]
+    table.tables[1].load_from_file_system(str(tmp_path), "saved_alone_mht_2of2")
+    assert table.lookup(np.arange(20)).numpy().ravel().tolist() == list(range(20))
+
+
+def test_shards_are_not_saved_again_by_a_saver(tmp_path):
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        table = de.get_variable("once", dim=1)
+        kept = table.tables[0]
+        session.run(v1.global_variables_initializer())
+        session.run(kept.insert(tf.constant([1], tf.int64), [[5.0]]))
+        saver = v1.train.Saver()
+        path = saver.save(session, str(tmp_path / "model"))
+        session.run(table.clear())
+        saver.restore(session, path)
+        assert session.run(table.size()) == 1
+
+
+def test_no_op_arguments_are_accepted():
+    table = de.Variable(dim=1, name="no_op", bp_v2=True, short_file_name=True)
+    assert table.short_file_name
+    rows = de.embedding_lookup(table, [1], "mod", "rows", True)
+    assert rows.shape == (1, 1)
+    ids = tf.sparse.from_dense(tf.constant([[3]], tf.int64))
+    assert de.embedding_lookup_sparse(table, ids, None, "mod", "rows", "sum").shape == (1, 1)
+    assert de.embedding_lookup_unique(table, [1], "mod", "rows", True, 1.0).shape == (1, 1)
