@@ -197,6 +197,10 @@ class Embedding(keras.layers.Layer):
         ragged = getattr(ids, "ragged", False) and len(shape) > 2
         return keras.KerasTensor(shape, dtype=self._output_dtype, ragged=ragged)
 
+    def count_params(self) -> int:
+        """Returns the number of values in the table. `summary` shows it with rows and bytes."""
+        return self.table.count_params()
+
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments for `from_config`, without the rows."""
         table = self.table

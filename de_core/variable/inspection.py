@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
+from rich import filesize
 
 from de_core.base.checks import received, require_eager
+from de_core.base.keras import LEGACY
 from de_core.base.plain_python import plain_python
 from de_core.base.types import TensorLike
 from de_core.tables import keys_and_values
@@ -17,6 +19,38 @@ from de_core.tables.sharded import ShardedTable
 
 _PARTS = ("index", "rows", "slots", "strings", "policy", "free")
 _COUNTS = ("rows", "hits", "misses", "evicted", "refused")
+
+
+class TableParams(int):
+    """The number of values in a table. `model.summary()` shows it with the rows and their bytes.
+
+    Keras 3 formats the numbers of a summary with `:,` and draws each line of the result below the
+    other. tf_keras calls `str`.
+
+    Args:
+        rows: Number of rows.
+        dim: Values per row.
+        size: Bytes of memory.
+    """
+
+    _text: str
+
+    def __new__(cls, rows: int, dim: int, size: int) -> TableParams:
+        """Returns `rows` times `dim`."""
+        params = super().__new__(cls, rows * dim)
+        parts = (f"{rows * dim:,}", f"{rows:,} rows", filesize.decimal(size))
+        params._text = (", " if LEGACY else "\n").join(parts)
+        return params
+
+    def __format__(self, spec: str) -> str:
+        """Returns the text of a summary if `spec` is ",", otherwise the formatted number."""
+        return self._text if spec == "," else format(int(self), spec)
+
+    if LEGACY:
+
+        def __str__(self) -> str:
+            """Returns the text of a summary."""
+            return self._text
 
 
 class Inspection:
@@ -160,6 +194,24 @@ class Inspection:
         """
         with tf.name_scope(name or "shrink_to_fit"):
             return self._table.shrink_to_fit()
+
+    def count_params(self) -> int:
+        """Returns the number of values: rows times `dim`. Returns 0 in a graph.
+
+        `model.summary()` shows it with the number of rows and the bytes of memory that
+        `memory_usage` returns as `total`.
+
+        Example:
+        >>> import de_core as de
+        >>> users = de.Variable(dim=2)
+        >>> users.upsert([7, 8], tf.ones([2, 2]))
+        >>> users.count_params() + 0
+        4
+        """
+        if not tf.executing_eagerly():
+            return 0
+        stats = self.stats()
+        return TableParams(stats["rows"], self._table.spec.dim, stats["memory"]["total"])
 
     @plain_python
     def memory_usage(self) -> dict[str, int]:

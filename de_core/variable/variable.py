@@ -193,6 +193,7 @@ class Variable(keras.layers.Layer, tf.Module):
     export = method_of("_inspection", Inspection.export)
     export_batches = method_of("_inspection", Inspection.export_batches)
     stats = method_of("_inspection", Inspection.stats)
+    count_params = method_of("_inspection", Inspection.count_params)
     memory_usage = method_of("_inspection", Inspection.memory_usage)
     reserve = method_of("_inspection", Inspection.reserve)
     shrink_to_fit = method_of("_inspection", Inspection.shrink_to_fit)

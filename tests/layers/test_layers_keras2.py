@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
     "file",
     [
         "layers/test_layers.py",
+        pytest.param("layers/test_summary.py", marks=pytest.mark.slow),
         pytest.param("layers/test_rebuilt_models.py", marks=pytest.mark.slow),
         pytest.param("variable/test_weight_values.py", marks=pytest.mark.slow),
     ],
