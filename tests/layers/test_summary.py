@@ -9,14 +9,14 @@ from de_core.base.keras import LEGACY, keras
 
 def summary(model):
     lines = []
-    model.summary(print_fn=lambda text, **_: lines.append(text), line_length=240 if LEGACY else None)
+    model.summary(
+        print_fn=lambda text, **_: lines.append(text), line_length=240 if LEGACY else None
+    )
     return "\n".join(lines)
 
 
 def test_a_summary_shows_values_rows_and_bytes():
-    model = keras.Sequential(
-        [keras.Input([], dtype="int64"), de.layers.Embedding(8, name="users")]
-    )
+    model = keras.Sequential([keras.Input([], dtype="int64"), de.layers.Embedding(8, name="users")])
     table = model.get_layer("users").table
     table.upsert(range(1500), tf.ones([1500, 8]))
     text = summary(model)
