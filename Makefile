@@ -45,9 +45,10 @@ ops: python  ## compile de_core/_de_ops.so into the checkout for the TensorFlow 
 engine-test: python  ## run only the engine's C++ tests [PRESET=engine-asan, engine-tsan or engine-arm64]
 	@$(PYTHON) scripts/engine_tests.py --preset $(PRESET) --require
 
-lint: python  ## check with ruff, mypy and clang-format
+lint: python  ## check with ruff, mypy and clang-format; check that each C++ source compiles by itself
 	@$(ENVIRONMENT) server,test,dev
 	@$(PYTHON) scripts/lint.py --tools $(VENV)/bin
+	@$(VENV)/bin/python scripts/build_ops.py --check
 
 format: python  ## format the files with ruff and clang-format
 	@$(ENVIRONMENT) server,test,dev

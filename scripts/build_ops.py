@@ -30,6 +30,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build" / "ops")
     parser.add_argument("--jobs", type=int, default=parallel_jobs())
+    parser.add_argument(
+        "--check", action="store_true", help="only check that each source compiles by itself"
+    )
     args = parser.parse_args()
     beside_python = str(pathlib.Path(sys.executable).parent)
     cmake = shutil.which("cmake") or shutil.which("cmake", path=beside_python)
@@ -41,6 +44,8 @@ def main() -> int:
     if shutil.which("ninja"):
         configure += ["-G", "Ninja"]
     build = [cmake, "--build", str(args.build_dir), "-j", str(args.jobs)]
+    if args.check:
+        build += ["--target", "de_each_source"]
     with (args.build_dir / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return subprocess.call(configure) or subprocess.call(build)
