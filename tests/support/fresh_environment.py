@@ -1,0 +1,117 @@
+"""A new virtual environment that runs the README, as a newcomer does."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.page_process import blocks_of
+
+ROOT = Path(__file__).resolve().parents[2]
+ASK = "/v1/models/likes:predict"
+
+
+def variables() -> dict[str, str]:
+    """Returns this process's variables, without a path to the checkout."""
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "2", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=variables(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=3600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def python_of(version: str) -> Path:
+    """Returns the path of an interpreter that can make environments; skips the test without one."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = [shutil.which(f"python{version}"), *pyenv.glob(f"{version}.*/bin/python")]
+    for python in filter(None, found):
+        code = "import ensurepip, sys; print(sys.executable)"
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return Path(done.stdout.strip())
+    pytest.skip(f"Python {version} is not installed")
+
+
+def copy_of_checkout(folder: Path) -> Path:
+    """Copies the checkout's sources, without anything that was built."""
+    built = (".*", "build", "dist", "site", "__pycache__", "*.egg-info", "*.so", "_de_ops.json")
+    return Path(shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*built)))
+
+
+class FreshEnvironment:
+    """A virtual environment beside an empty folder."""
+
+    def __init__(self, folder: Path, version: str) -> None:
+        self.bin = folder / "environment" / "bin"
+        self.python = self.bin / "python"
+        self.empty = folder / "empty"
+        self.empty.mkdir()
+        run(python_of(version), "-m", "venv", self.bin.parent, cwd=self.empty)
+
+    def install(self, *what: str | Path, cwd: Path | None = None) -> None:
+        run(self.python, "-m", "pip", "install", "--quiet", *what, cwd=cwd or self.empty)
+
+    def tensorflows(self) -> list[str]:
+        """Returns TensorFlow and what belongs to it, with versions."""
+        installed = run(self.python, "-m", "pip", "freeze", cwd=self.empty)
+        return re.findall(r"^tensorflow\S*==\S+", installed, re.MULTILINE)
+
+    def train(self, cwd: Path) -> None:
+        """Runs the README's Python blocks."""
+        blocks = blocks_of((ROOT / "README.md").read_text("utf-8"))
+        program = cwd / "train.py"
+        program.write_text("\n".join(each.text for each in blocks if each.language == "python"))
+        run(self.python, program, cwd=cwd)
+
+    def ask(self, cwd: Path, *command: str | Path) -> None:
+        """Runs a gateway that serves the README's model, and asks it."""
+        with subprocess.Popen(
+            [*command, "--model-dir", "models/likes", "--port", "0"],
+            cwd=cwd,
+            env=variables(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as gateway:
+            try:
+                assert gateway.stdout is not None
+                assert gateway.stderr is not None
+                line = gateway.stdout.readline()
+                assert "Gateway listens on http" in line, gateway.stderr.read()
+                _check_answer(int(line.rsplit(":", 1)[1]))
+            finally:
+                gateway.terminate()
+            assert gateway.wait(60) == 0
+
+
+def _check_answer(port: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    deadline, status = time.monotonic() + 120, 503
+    while status == 503 and time.monotonic() < deadline:  # the model is being loaded
+        time.sleep(0.1)
+        connection.request("POST", ASK, json.dumps({"instances": [7, 8]}))
+        reply = connection.getresponse()
+        answer, status = json.loads(reply.read()), reply.status
+    connection.close()
+    assert status == 200, answer
+    assert len(answer["predictions"]) == 2
