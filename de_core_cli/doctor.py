@@ -12,7 +12,7 @@ from typing import Any
 
 from de_core_cli import library, terminal
 
-_PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "numpy", "h5py", "pyarrow", "fastapi")
+_PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "numpy", "h5py", "pyarrow", "de-core-gateway")
 
 
 def add(verbs: Any) -> None:
