@@ -40,6 +40,12 @@ SLOW = {
 LEFT_OUT = {
     "README.md": {
         "make demo    # train a ranking model, export it, serve it, ask it over HTTP": "installs",
+        "pip install '.[server]' ./server  # the library, and the gateway de-core-gateway": (
+            "tests/repo/test_installs.py"
+        ),
+        "python scripts/build_wheels.py  # needs the extra `dev`; writes into dist": (
+            "tests/repo/test_wheels.py"
+        ),
         (
             "# Train once, export into a volume, serve from the gateway's own process: "
             "takes minutes."
