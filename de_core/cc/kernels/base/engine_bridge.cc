@@ -20,26 +20,6 @@ using tensorflow::tstring;
 
 namespace {
 
-absl::StatusCode CodeOf(engine::Code code) noexcept {
-  switch (code) {
-    case engine::Code::kOk:
-      return absl::StatusCode::kOk;
-    case engine::Code::kInvalidArgument:
-      return absl::StatusCode::kInvalidArgument;
-    case engine::Code::kNotFound:
-      return absl::StatusCode::kNotFound;
-    case engine::Code::kResourceExhausted:
-      return absl::StatusCode::kResourceExhausted;
-    case engine::Code::kDataLoss:
-      return absl::StatusCode::kDataLoss;
-    case engine::Code::kFailedPrecondition:
-      return absl::StatusCode::kFailedPrecondition;
-    case engine::Code::kInternal:
-      break;
-  }
-  return absl::StatusCode::kInternal;
-}
-
 struct ValueType {
   engine::DType engine;
   DataType tensorflow;
@@ -57,15 +37,6 @@ constexpr ValueType kValueTypes[] = {
 };
 
 }  // namespace
-
-absl::Status ToAbsl(engine::Status status) noexcept {
-  const absl::StatusCode code = CodeOf(status.code);
-  try {
-    return absl::Status(code, status.message);
-  } catch (const std::bad_alloc&) {
-    return absl::Status(code, "");  // an empty text allocates nothing
-  }
-}
 
 absl::Status ToEngine(DataType dtype, engine::DType* out) {
   std::string names;

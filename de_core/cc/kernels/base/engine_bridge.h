@@ -1,4 +1,4 @@
-// Connects TensorFlow and the engine: statuses, types, thread pool, batches of keys and values.
+// Connects TensorFlow and the engine: types, thread pool, batches of keys and values.
 #ifndef DE_CORE_KERNELS_ENGINE_BRIDGE_H_
 #define DE_CORE_KERNELS_ENGINE_BRIDGE_H_
 
@@ -10,30 +10,14 @@
 
 #include "absl/status/status.h"
 #include "de_core/cc/engine/base/executor.h"
-#include "de_core/cc/engine/base/guard.h"
-#include "de_core/cc/engine/base/status.h"
 #include "de_core/cc/engine/base/types.h"
 #include "de_core/cc/engine/rows/values.h"
+#include "de_core/cc/kernels/base/status_bridge.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.h"
 
 namespace de::kernels {
-
-/// Converts a status. Omits its text if there is no memory for the text.
-absl::Status ToAbsl(engine::Status status) noexcept;
-
-/// Runs `kernel`, which returns an absl::Status. Converts exceptions of the standard library to a
-/// Status.
-template <typename Kernel>
-absl::Status GuardedKernel(const Kernel& kernel) noexcept {
-  absl::Status status;
-  engine::Status guarded = engine::Guarded([&] {
-    status = kernel();
-    return engine::Status::Ok();
-  });
-  return guarded.ok() ? status : ToAbsl(std::move(guarded));
-}
 
 /// Converts a TensorFlow type to the engine's type. Returns an error for types that no table
 /// supports.

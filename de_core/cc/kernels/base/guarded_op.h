@@ -2,7 +2,7 @@
 #ifndef DE_CORE_KERNELS_GUARDED_OP_H_
 #define DE_CORE_KERNELS_GUARDED_OP_H_
 
-#include "de_core/cc/kernels/base/engine_bridge.h"
+#include "de_core/cc/kernels/base/status_bridge.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace de::kernels {
