@@ -23,7 +23,7 @@ pytestmark = [
 
 
 def sources(*folders):
-    found = [path for folder in folders for path in ROOT.glob(f"de_core/cc/{folder}/*.cc")]
+    found = [path for folder in folders for path in ROOT.glob(f"de_core/cc/{folder}/**/*.cc")]
     assert found
     return sorted(found)
 
@@ -42,10 +42,11 @@ def test_kernels_and_ops_compile_against_the_headers_of(compiler, whose, request
     python = request.getfixturevalue("serving_python") if whose == "serving" else sys.executable
     headers = f"{run([python, '-c', FIND]).strip()}/include"
     flags = [*UPSTREAM, "-DEIGEN_MAX_ALIGN_BYTES=64", "-I", ROOT, "-isystem", headers]
-    files = sources("kernels", "ops")
+    files = sources("kernels", "ops", "tfra")
     # Parsing TensorFlow's headers takes seconds, so they are parsed once. The library's own build
     # checks that every file includes what it uses.
-    beside = [path for folder in ("kernels", "ops") for path in ROOT.glob(f"de_core/cc/{folder}/*")]
+    folders = ("kernels", "ops", "tfra")
+    beside = [path for each in folders for path in ROOT.glob(f"de_core/cc/{each}/**/*.[ch]*")]
     names = {name for path in beside for name in OF_TENSORFLOW.findall(path.read_text("utf-8"))}
     header = tmp_path / "tensorflow.h"
     header.write_text("".join(f'#include "{name}"\n' for name in sorted(names)))
