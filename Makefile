@@ -64,4 +64,4 @@ images: python  ## build the Dockerfile's images with Docker, or as root with bu
 
 clean:  ## remove the environment and all build results
 	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -f de_core/_de_ops.so de_core/_de_ops.json
+	rm -f de_core/_de_ops.so de_core/_de_tfra_ops.so de_core/_de_ops.json

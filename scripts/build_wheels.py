@@ -65,7 +65,7 @@ def pack(builds: dict[str, Path], folder: Path, out: Path) -> Path:
         shutil.rmtree(old, ignore_errors=True)
     for minor, build in builds.items():
         (ops / minor).mkdir(parents=True)
-        for name in ("_de_ops.so", "_de_ops.json"):
+        for name in ("_de_ops.so", "_de_tfra_ops.so", "_de_ops.json"):
             shutil.copy2(build / name, ops / minor)
     settings = ("--config-settings", f"cmake.define.DE_PREBUILT={ops}")
     isolated = ("--no-build-isolation", *settings, "--wheel-dir", raw)

@@ -3,10 +3,10 @@
 
     python3 serving_ops/apply_overlay.py /tensorflow-serving
 
-It copies `de_core/cc/{engine,kernels,ops}` and a Bazel package to `tensorflow_serving/custom_ops`,
-and adds one label to SUPPORTED_TENSORFLOW_OPS in `tensorflow_serving/model_servers/BUILD`. A second
-run updates the copied files and leaves the label alone. It needs only Python 3.10, the version in
-the build image.
+It copies `de_core/cc/{engine,kernels,ops,tfra}` and a Bazel package to
+`tensorflow_serving/custom_ops`, and adds one label to SUPPORTED_TENSORFLOW_OPS in
+`tensorflow_serving/model_servers/BUILD`. A second run updates the copied files and leaves the label
+alone. It needs only Python 3.10, the version in the build image.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LABEL = "//tensorflow_serving/custom_ops:de_core_ops"
 LIST = "SUPPORTED_TENSORFLOW_OPS"
 PACKAGE = pathlib.PurePath("tensorflow_serving/custom_ops")
 SERVER = pathlib.PurePath("tensorflow_serving/model_servers/BUILD")
-FOLDERS = ("engine", "kernels", "ops")
+FOLDERS = ("engine", "kernels", "ops", "tfra")
 SUFFIXES = (".cc", ".h", ".inc")
 UPSTREAM = "https://github.com/tensorflow/serving"
 

@@ -59,6 +59,11 @@ def library_path() -> str:
     return str(_library())
 
 
+def tfra_library_path() -> str:
+    """Returns the path of the library of tfra's ops, beside the op library."""
+    return str(_library().with_name("_de_tfra_ops.so"))
+
+
 @functools.cache
 def _library() -> pathlib.Path:
     versions = installed_tensorflows(TENSORFLOW_WHEELS).values()
@@ -101,7 +106,8 @@ def best(found: list[pathlib.Path], versions: Iterable[str]) -> pathlib.Path | N
 def source_digest(package: pathlib.Path) -> str:
     """Returns the SHA-256 of the C++ sources in a folder ``de_core``, as hexadecimal digits."""
     total = hashlib.sha256()
-    files = [p for part in ("engine", "kernels", "ops") for p in (package / "cc" / part).rglob("*")]
+    parts = ("engine", "kernels", "ops", "tfra")
+    files = [path for part in parts for path in (package / "cc" / part).rglob("*")]
     for path in sorted(path for path in files if path.suffix in (".cc", ".h", ".inc")):
         total.update(f"{path.relative_to(package).as_posix()}\0".encode())
         total.update(path.read_bytes() + b"\0")

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from de_core.tfra import dynamic_embedding
 from de_core.tfra.names import register_all
+from de_core.tfra.ops import load_ops
 
 #: The version of the reference API.
 __version__ = "0.8.1"
 
-__all__ = ["dynamic_embedding", "register_all"]
+__all__ = ["dynamic_embedding", "load_ops", "register_all"]

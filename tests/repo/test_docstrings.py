@@ -12,7 +12,7 @@ import de_core
 MODULES = sorted(
     info.name
     for info in pkgutil.walk_packages(de_core.__path__, "de_core.")
-    if not info.name.startswith(("de_core._build", "de_core._de_ops"))
+    if not info.name.startswith(("de_core._build", "de_core._de_"))
 )
 
 

@@ -50,7 +50,9 @@ def test_one_wheel_holds_a_library_for_each_tensorflow(wheels: Path):
         names = archive.namelist()
         metadata = archive.read("de_core-0.1.0.dist-info/METADATA").decode()
     assert [n for n in names if n.endswith(".so")] == [
-        f"de_core/_ops/{minor}/_de_ops.so" for minor in MINORS
+        f"de_core/_ops/{minor}/{name}"
+        for minor in MINORS
+        for name in ("_de_ops.so", "_de_tfra_ops.so")
     ]
     required = re.findall(r"^Requires-Dist: (.*)$", metadata, re.MULTILINE)
     assert [each for each in required if "extra" not in each] == ["numpy>=1.26", "rich>=13"]

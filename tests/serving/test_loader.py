@@ -6,9 +6,11 @@ import subprocess
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from tests.serving.tools import ROOT, needs, run
+from tests.tfra import exported
 
 pytestmark = [pytest.mark.slow, needs("cmake", "g++")]
 IDS = "0,1,7,4000000000"
@@ -28,8 +30,8 @@ def programs(tmp_path_factory):
     return built
 
 
-def answers(program, root, seconds=4, meanwhile=None):
-    command = [str(program), str(root), "de_lookup/users", IDS, "--seconds", str(seconds)]
+def answers(program, root, seconds=4, meanwhile=None, signature="de_lookup/users", ids=IDS):
+    command = [str(program), str(root), signature, ids, "--seconds", str(seconds)]
     thread = None
     if meanwhile:
         thread = threading.Thread(target=meanwhile)
@@ -87,6 +89,19 @@ def test_a_corrupt_version_does_not_unseat_the_good_one(programs, export_version
     assert said["failed"] == 0
     assert damaged.name in said["versions"]["2"]["load_error"]
     assert said["versions"]["1"]["embeddings"] == rows(1)
+
+
+@pytest.mark.parametrize("name", ["module", "module_of_strings", "simple_save"])
+def test_models_of_tfra_are_served_as_they_are(programs, tmp_path, name):
+    model = exported.saved_model(name)
+    shutil.copytree(model, tmp_path / "1")
+    asked = exported.answers(model)["signatures"]["serving_default"]
+    ids = ",".join(map(str, asked["inputs"]["ids"]))
+    code, said = answers(programs["with_ops"], tmp_path, 1, signature="serving_default", ids=ids)
+    assert code == 0, said
+    found = np.array(said["versions"]["1"]["embeddings"], np.float32)
+    wanted = np.array(asked["outputs"]["embeddings"], np.float32)
+    np.testing.assert_array_equal(found, wanted.ravel())
 
 
 def test_a_program_without_the_ops_names_the_missing_op(programs, export_versions, tmp_path):

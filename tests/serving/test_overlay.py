@@ -71,7 +71,7 @@ def test_the_package_holds_every_source_of_the_library(tree):
     code = ROOT / "de_core" / "cc"
     assert copied == {
         path.relative_to(ROOT)
-        for folder in ("engine", "kernels", "ops")
+        for folder in ("engine", "kernels", "ops", "tfra")
         for path in (code / folder).rglob("*.*")
         if path.suffix in (".h", ".cc", ".inc")
     }

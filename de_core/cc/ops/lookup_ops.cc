@@ -26,6 +26,28 @@ values: keys.shape + [dim]; a key without a row reads as its initial row.
 found: keys.shape; whether the key has a row.
 )doc");
 
+REGISTER_OP("DeTableFindWithDefaults")
+    .Input("handle: resource")
+    .Input("keys: Tkeys")
+    .Input("defaults: Tvalues")
+    .Output("values: Tvalues")
+    .Output("found: bool")
+    .Attr("Tkeys: {int64, int32, string}")
+    .Attr("Tvalues: " DE_VALUE_TYPES)
+    .SetShapeFn(Guarded([](InferenceContext* c) {
+      c->set_output(1, c->input(1));
+      return RowsLikeDefaults(c);
+    }))
+    .Doc(R"doc(
+Reads the rows of `keys` like DeTableFind. A key without a row reads as a row of `defaults`.
+
+keys: any shape.
+defaults: keys.shape + [dim], a row for each key; or another tensor of rows, of which the first
+  one serves all keys.
+values: keys.shape + [dim].
+found: keys.shape; whether the key has a row.
+)doc");
+
 REGISTER_OP("DeTableContains")
     .Input("handle: resource")
     .Input("keys: Tkeys")

@@ -62,6 +62,19 @@ inline absl::Status RowsOf(InferenceContext* c, int keys, int index) {
   return absl::OkStatus();
 }
 
+/// Sets output 0 to keys.shape + [dim], with the keys in input 1 and rows of `dim` values in
+/// input 2.
+inline absl::Status RowsLikeDefaults(InferenceContext* c) {
+  TF_RETURN_IF_ERROR(HandleOnly(c));
+  const ShapeHandle defaults = c->input(2);
+  ShapeHandle rows;
+  const bool known = c->RankKnown(defaults) && c->Rank(defaults) > 0;
+  TF_RETURN_IF_ERROR(c->Concatenate(
+      c->input(1), known ? c->Vector(c->Dim(defaults, -1)) : c->Vector(c->UnknownDim()), &rows));
+  c->set_output(0, rows);
+  return absl::OkStatus();
+}
+
 /// Requires input `values` to be keys.shape + [anything].
 inline absl::Status ValuesFollowKeys(InferenceContext* c, int keys, int values) {
   TF_RETURN_IF_ERROR(HandleOnly(c));

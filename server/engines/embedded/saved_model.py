@@ -34,7 +34,11 @@ _LOG = logging.getLogger("server.models")
 _SERVE_TAG = "serve"
 # TensorFlow's error codes have gRPC's numbers, which is the order of declaration here.
 _CODES = tuple(Code)
-_UNKNOWN_OP = re.compile(r"Op type not registered '(\w+)'")
+_UNKNOWN_OP = re.compile(r"Op type not registered '([^']+)'")
+# Names of tfra's ops begin with the first one. A graph with the second one has no rows in its
+# variables, and only tfra's own Saver reads them.
+_TFRA = b"TFRA>"
+_TFRA_FILES = b"TFRA>CuckooHashTableLoadFromFileSystem"
 # Parts of TensorFlow's messages that name internals of the runtime and do not help a client.
 _NODE = re.compile(r"\s*\[\[\{\{.*?\}\}\]\]|\s*\[Op:\w+\]\s*")
 _PREAMBLE = re.compile(r"^.*<stack traces unavailable>\n", re.DOTALL)
@@ -76,11 +80,14 @@ def load_tensorflow() -> Any:
 
 
 @functools.cache
-def op_library_problem() -> str:
+def op_library_problem(of_tfra: bool = False) -> str:
     """Loads the op library, which registers its ops; returns the remedy if that fails.
 
     The package de_core is for training: importing it needs Keras. So only its check and its library
     are loaded.
+
+    Args:
+        of_tfra: Also load the library of tfra's ops, which models exported by tfra need.
     """
     package = importlib.util.find_spec("de_core")
     if package is None or package.origin is None:
@@ -93,7 +100,10 @@ def op_library_problem() -> str:
         environment = importlib.util.module_from_spec(checks)
         checks.loader.exec_module(environment)
         environment.check()
-        importlib.import_module("tensorflow").load_op_library(environment.library_path())
+        load = importlib.import_module("tensorflow").load_op_library
+        load(environment.library_path())
+        if of_tfra:
+            load(environment.tfra_library_path())
     except Exception as error:  # Plain models do not need the library, whatever is wrong with it.
         return f"the op library de_core does not load: {_one_line(error)}"
     return ""
@@ -179,10 +189,18 @@ def _array(value: Any) -> Array:
 
 
 def _read_meta_graph(path: Path) -> Any:
-    """Reads the MetaGraphDef message to serve."""
+    """Reads the MetaGraphDef message to serve. If it has tfra's ops, loads their library."""
     saved_model_pb2 = importlib.import_module("tensorflow.core.protobuf.saved_model_pb2")
     message = saved_model_pb2.SavedModel()
-    message.ParseFromString((path / "saved_model.pb").read_bytes())
+    serialized = (path / "saved_model.pb").read_bytes()
+    if _TFRA_FILES in serialized:
+        raise ValueError(
+            "its rows lie in files of tfra's FileSystemSaver, which no model server reads. Import "
+            "them with `de-core import-tfra`"
+        )
+    if _TFRA in serialized and (problem := op_library_problem(of_tfra=True)):
+        raise ValueError(problem)
+    message.ParseFromString(serialized)
     for graph in message.meta_graphs:
         if _SERVE_TAG in graph.meta_info_def.tags:
             return graph

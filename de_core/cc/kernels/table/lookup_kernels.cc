@@ -1,4 +1,5 @@
 // Kernels that read rows.
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -49,6 +50,54 @@ class FindOp final : public TableOp {
  private:
   DataType value_dtype_;
   int64_t dim_ = 0;
+};
+
+class FindWithDefaultsOp final : public TableOp {
+ public:
+  using TableOp::TableOp;
+
+  absl::Status Run(OpKernelContext* context, TableResource* table) override {
+    const Tensor& keys = context->input(1);
+    const Tensor& defaults = context->input(2);
+    TF_RETURN_IF_ERROR(table->CheckKeys(keys));
+    const int64_t dim = defaults.dims() == 0 ? 1 : defaults.dim_size(defaults.dims() - 1);
+    TF_RETURN_IF_ERROR(table->CheckValues(defaults.dtype(), dim));
+    const int64_t count = keys.NumElements();
+    if (count > 0 && defaults.NumElements() == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("defaults must hold at least one row. Received: defaults.shape=",
+                       defaults.shape().DebugString()));
+    }
+    TensorShape shape;
+    TF_RETURN_IF_ERROR(RowsShape(keys, dim, &shape));
+    Tensor* values = nullptr;
+    Tensor found;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, shape, &values));
+    TF_RETURN_IF_ERROR(context->allocate_temp(tensorflow::DT_BOOL, keys.shape(), &found));
+    const KeyBatch batch(keys);
+    ValueTarget target(values);
+    PoolExecutor executor(context);
+    TF_RETURN_IF_ERROR(
+        table->Find(batch.keys(), target.out(), found.flat<bool>().data(), &executor));
+    const bool own_rows = defaults.NumElements() == values->NumElements();
+    for (int64_t i = 0; i < count; ++i) {
+      if (!found.flat<bool>()(i)) CopyRow(defaults, own_rows ? i : 0, i, dim, values);
+    }
+    if (context->num_outputs() > 1) context->set_output(1, found);
+    return absl::OkStatus();
+  }
+
+ private:
+  static void CopyRow(const Tensor& from, int64_t row, int64_t target, int64_t dim, Tensor* to) {
+    if (from.dtype() == tensorflow::DT_STRING) {
+      const auto* strings = from.flat<tensorflow::tstring>().data();
+      std::copy_n(strings + row * dim, dim, to->flat<tensorflow::tstring>().data() + target * dim);
+      return;
+    }
+    const auto bytes = static_cast<size_t>(dim * tensorflow::DataTypeSize(from.dtype()));
+    std::memcpy(const_cast<char*>(to->tensor_data().data()) + static_cast<size_t>(target) * bytes,
+                from.tensor_data().data() + static_cast<size_t>(row) * bytes, bytes);
+  }
 };
 
 class ContainsOp final : public TableOp {
@@ -183,6 +232,7 @@ class ExportOp final : public TableOp {
 
 DE_REGISTER_KERNEL("DeTableFind", FindOp<false>);
 DE_REGISTER_KERNEL("DeTableFindOrInsert", FindOp<true>);
+DE_REGISTER_KERNEL("DeTableFindWithDefaults", FindWithDefaultsOp);
 DE_REGISTER_KERNEL("DeTableContains", ContainsOp);
 DE_REGISTER_KERNEL("DeEmbeddingAnchor", EmbeddingAnchorOp);
 DE_REGISTER_KERNEL("DeTableExport", ExportOp<false>);
