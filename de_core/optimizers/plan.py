@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from de_core.base.ops import library
 from de_core.base.types import Scalar
 from de_core.distributed.request_groups import request_groups
-from de_core.optimizers.rule_settings import Settings
+from de_core.optimizers.rule_settings import Power, Settings
 from de_core.tables.sharded import ShardedTable
 
 
@@ -85,23 +86,37 @@ def _apply_in_groups(
 
 
 def _vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
-    """Returns the hyperparameters in the engine's form, float64 [k]."""
+    """Returns the hyperparameters in the engine's form, float64 [k].
+
+    If only the learning rate and powers change between steps, one op computes all of them.
+    """
     values = list(plan.settings(dtype))
     if decayed:
         values.append(plan.decay)
     if plan.average_momentum is not None:
         values.append(plan.average_momentum)
-    return tf.stack(
-        [
-            # `tf.cast` would round a Python number to float32 first.
-            tf.constant(float(each), tf.float64)
-            if isinstance(each, (bool, int, float))
-            else tf.cast(each, tf.float64)
-            for each in values
-        ]
+    powers = {number: each for number, each in enumerate(values) if isinstance(each, Power)}
+    constants = [each.base if isinstance(each, Power) else each for each in [0.0, *values[1:]]]
+    steps = {id(each.step): each.step for each in powers.values()}
+    if not all(map(_is_number, constants)) or len(steps) > 1:
+        return tf.stack([_as_double(each, dtype) for each in values])
+    rate = (
+        _as_double(values[0], dtype) if _is_number(values[0]) else tf.convert_to_tensor(values[0])
+    )
+    return library.de_step_settings(
+        rate if rate.dtype in (tf.float32, tf.float64) else tf.cast(rate, tf.float32),
+        tf.cast(next(iter(steps.values()), 0), tf.int64),
+        tf.constant([float(each) for each in constants], tf.float64),
+        powers=list(powers),
+        Tpowers=dtype,
     )
 
 
-def power(base: Scalar, exponent: Scalar, dtype: tf.DType) -> tf.Tensor:
-    """Returns base ** exponent, computed in `dtype` like a dense optimizer computes it."""
-    return tf.pow(tf.cast(base, dtype), tf.cast(exponent, dtype))
+def _is_number(value: object) -> bool:
+    return isinstance(value, (bool, int, float))
+
+
+def _as_double(value: Any, dtype: tf.DType) -> tf.Tensor:
+    if _is_number(value):  # `tf.cast` would round a Python number to float32 first
+        return tf.constant(float(value), tf.float64)
+    return tf.cast(value.value(dtype) if isinstance(value, Power) else value, tf.float64)

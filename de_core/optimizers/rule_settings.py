@@ -11,8 +11,27 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import tensorflow as tf
 
-#: A Python number, or a scalar tensor or variable.
-Number: TypeAlias = float | tf.Tensor
+
+class Power(NamedTuple):
+    """A number to the power of the step, computed in the dtype of the rows.
+
+    Rounding matters: 1 - 0.999^step in float32 differs from the same formula in float64.
+
+    Attributes:
+        base: The number.
+        step: The number of the step, counted from 1, an int64 scalar.
+    """
+
+    base: float | tf.Tensor
+    step: tf.Tensor
+
+    def value(self, dtype: tf.DType) -> tf.Tensor:
+        """Returns the power, computed in `dtype`."""
+        return tf.pow(tf.cast(self.base, dtype), tf.cast(self.step, dtype))
+
+
+#: A Python number, a scalar tensor or variable, or a power.
+Number: TypeAlias = float | tf.Tensor | Power
 
 
 class Settings(Protocol):

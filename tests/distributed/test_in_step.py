@@ -9,7 +9,7 @@ IDS = 50
 
 
 def check(found, here, rows):
-    for rule in ("SGD", "Adam"):
+    for rule in ("SGD", "own Adam", "Adam"):
         about = found[rule]
         assert about["rows"] < 1e-6
         assert about["dense"] < 1e-6

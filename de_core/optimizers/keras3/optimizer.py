@@ -244,7 +244,8 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         """Lets the wrapped optimizer update ordinary variables and count the step."""
         pairs = [(gradient, variable) for gradient, variable in dense if gradient is not None]
         if not pairs:
-            inner.variables[0].assign_add(1)  # Keras's private count of calls of `apply`
+            # Count the step as Keras does, by one op. `Variable.assign_add` of Keras has four.
+            inner.variables[0].value.assign_add(1)
             return
         gradients, variables = zip(*pairs, strict=True)
         factor = inner.loss_scale_factor

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from de_core.optimizers import rule_settings
-from de_core.optimizers.plan import power
-from de_core.optimizers.rule_settings import Settings
+from de_core.optimizers.rule_settings import Power, Settings
 
 
 class Moment(NamedTuple):
@@ -31,17 +30,14 @@ class Moment(NamedTuple):
     u_product: Any
     dtype: tf.DType
 
-    def power(self, beta: Any) -> tf.Tensor:
-        """Returns beta to the power of the step, computed in the rows' dtype as Keras does.
-
-        Rounding matters: 1 - 0.999^step in float32 differs from the same formula in float64.
-        """
-        return power(beta, self.step, self.dtype)
+    def power(self, beta: Any) -> Power:
+        """Returns beta to the power of the step, computed in the rows' dtype as Keras does."""
+        return Power(beta, self.step)
 
 
 def nadam_u(optimizer: Any, step: Any, dtype: tf.DType) -> tf.Tensor:
     """Returns u_step, Nadam's momentum at a step."""
-    return tf.cast(optimizer.beta_1, dtype) * (1.0 - 0.5 * power(0.96, step, dtype))
+    return tf.cast(optimizer.beta_1, dtype) * (1.0 - 0.5 * Power(0.96, step).value(dtype))
 
 
 class Rule(NamedTuple):

@@ -84,6 +84,11 @@ class TableOptimizer(KerasOptimizer):
             )
         return cls(optimizer, table)
 
+    @property
+    def slots_owner(self) -> tf.Tensor:
+        """The name of the slots in the table. No other optimizer of the table has this name."""
+        return tf.constant(f"own_{type(self._wrapped()).__name__.lower()}")
+
     def check_caller(self) -> None:
         """Raises if the optimizer that is about to hand over the gradient would spoil it.
 

@@ -133,7 +133,7 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         else:
             rule, inner = self._rule, self.inner_optimizer
             step = self._next_step() if rule.counts else tf.constant(0, tf.int64)
-            native = plan.Plan(rule.name(inner), lambda dtype: rule.settings(inner, step, dtype))
+            native = plan.Plan(rule.name(inner), lambda _: rule.settings(inner, step))
             done = plan.apply(native, targets.trained, owner)
         return [each for each in done if each is not None]
 

@@ -13,8 +13,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.optimizers import rule_settings
-from de_core.optimizers.plan import power
-from de_core.optimizers.rule_settings import Settings
+from de_core.optimizers.rule_settings import Power, Settings
 
 
 class Rule(NamedTuple):
@@ -22,14 +21,14 @@ class Rule(NamedTuple):
 
     Attributes:
         name: Function of the optimizer that returns the rule's name in the engine.
-        settings: Function that returns the rule's settings. Takes the optimizer, the number of this
-            step counted from 1, and the dtype in which the engine computes rows.
+        settings: Function that returns the rule's settings. Takes the optimizer, and the number of
+            this step, counted from 1.
         slots: Function of the optimizer that returns the names of its slots.
         counts: True if the settings depend on the number of the step.
     """
 
     name: Callable[[Any], str]
-    settings: Callable[[Any, tf.Tensor, tf.DType], Settings]
+    settings: Callable[[Any, tf.Tensor], Settings]
     slots: Callable[[Any], list[str]]
     counts: bool = False
 
@@ -73,15 +72,15 @@ def _adadelta(optimizer: Any, *_: Any) -> Settings:
     return rule_settings.AdadeltaSettings(*_values(optimizer, "lr", "rho", "epsilon"))
 
 
-def _adam(optimizer: Any, step: tf.Tensor, dtype: tf.DType) -> Settings:
+def _adam(optimizer: Any, step: tf.Tensor) -> Settings:
     rate, beta_1, beta_2, epsilon = _values(optimizer, "lr", "beta1", "beta2", "epsilon")
     return rule_settings.AdamSettings(
         rate,
         beta_1,
         beta_2,
         epsilon,
-        beta1_power=power(beta_1, step, dtype),
-        beta2_power=power(beta_2, step, dtype),
+        beta1_power=Power(beta_1, step),
+        beta2_power=Power(beta_2, step),
         amsgrad=False,
     )
 

@@ -24,6 +24,7 @@ from de_core.base.ops import library as de_ops  # noqa: E402
 REPLICAS, BATCH, STEPS = 2, 64, 4
 RULES = {
     "SGD": lambda: keras.optimizers.SGD(0.1, momentum=0.9),
+    "own Adam": lambda: keras.optimizers.Adam(0.05),  # the table has an optimizer of its own
     "Adam": lambda: keras.optimizers.Adam(0.05),
 }
 
@@ -35,9 +36,10 @@ def batch_of(number):
 
 
 def model_of(rule):
-    table = de.Variable(dim=3, name="users", initializer="uniform")
+    own = RULES[rule]() if rule.startswith("own") else None
+    table = de.Variable(dim=3, name="users", initializer="uniform", optimizer=own)
     dense = tf.Variable(tf.ones([3]), name="dense")
-    optimizer = de.DynamicEmbeddingOptimizer(RULES[rule]())
+    optimizer = RULES[rule]() if own else de.DynamicEmbeddingOptimizer(RULES[rule]())
     optimizer.build([*table.trainable_variables, dense])
     return table, dense, optimizer
 
