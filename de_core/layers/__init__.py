@@ -2,13 +2,20 @@
 
 from de_core.base import removed_names as _removed
 from de_core.layers.embedding import Embedding
+from de_core.layers.embedding_collection import EmbeddingCollection
 from de_core.layers.field_wise_embedding import FieldWiseEmbedding
 from de_core.layers.squashed_embedding import SquashedEmbedding
 
 #: The reference API's name of `Embedding`.
 BasicEmbedding = Embedding
 
-__all__ = ["BasicEmbedding", "Embedding", "FieldWiseEmbedding", "SquashedEmbedding"]
+__all__ = [
+    "BasicEmbedding",
+    "Embedding",
+    "EmbeddingCollection",
+    "FieldWiseEmbedding",
+    "SquashedEmbedding",
+]
 
 __getattr__ = _removed.removed_names(
     __name__,

@@ -15,7 +15,13 @@ from de_core.base.plain_python import plain_python
 from de_core.base.types import DTypeLike, Id, Ids, InitializerLike, RegularizerLike, Rows
 from de_core.layers import combining, keras_arguments, masking, revival, table_arguments
 from de_core.lookup.lookup import embedding_lookup_unique
-from de_core.lookup.segments import Segments, by_last_dimension, flat_values, with_outer_dimensions
+from de_core.lookup.segments import (
+    Segments,
+    by_last_dimension,
+    flat_values,
+    kind_of,
+    with_outer_dimensions,
+)
 from de_core.tables import initial_rows
 from de_core.tables.keys_and_values import note_kind, placeholder_keys
 from de_core.tables.spec import KEY_DTYPES
@@ -190,7 +196,7 @@ class Embedding(keras.layers.Layer):
         """Returns shape and dtype of the output for a symbolic input."""
         del mask
         self._check_dtype(ids)
-        self._input_kinds.add(_kind(ids))
+        self._input_kinds.add(kind_of(ids))
         if self.combiner is not None:
             self._check_rank(ids)
         shape = self.compute_output_shape(ids.shape)
@@ -324,7 +330,7 @@ class Embedding(keras.layers.Layer):
         if not is_symbolic(ids) and only_builds(ids):
             return placeholder_keys(ids, self.table._table)
         self._check_dtype(ids)
-        note_kind(_kind(ids), self.table._table)
+        note_kind(kind_of(ids), self.table._table)
         self._warn_of_padding(ids)
         return tf.cast(ids, key_dtype)
 
@@ -333,7 +339,7 @@ class Embedding(keras.layers.Layer):
 
         Keras makes such a function to export a model. The function looks up padding like any id.
         """
-        padded = self._input_kinds and "dense" not in self._input_kinds and _kind(ids) == "dense"
+        padded = self._input_kinds and "dense" not in self._input_kinds and kind_of(ids) == "dense"
         if padded and self.mask_key is None and tf.is_symbolic_tensor(ids):
             warnings.warn(
                 f"The ids of layer {self.name!r} are dense here, but {min(self._input_kinds)} in "
@@ -341,14 +347,6 @@ class Embedding(keras.layers.Layer):
                 "`mask_key`, or export with de.export, which keeps ragged and sparse inputs.",
                 stacklevel=2,
             )
-
-
-def _kind(ids: Ids) -> str:
-    """Returns "ragged", "sparse" or "dense" for a tensor or a Keras symbolic tensor."""
-    for kind, tensor_class in (("ragged", tf.RaggedTensor), ("sparse", tf.SparseTensor)):
-        if isinstance(ids, tensor_class) or getattr(ids, kind, False):
-            return kind
-    return "dense"
 
 
 def _checked_norm(max_norm: float | None) -> float | None:

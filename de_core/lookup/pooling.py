@@ -74,21 +74,51 @@ def pooled_rows(
             f"Received: value_dtype={value_dtype.name}, combiner={combiner!r} for table "
             f"{variable.name!r}."
         )
-    real = value_dtype if value_dtype in (tf.float64, tf.int8, tf.int32, tf.int64) else tf.float32
+    real = _arithmetic_dtype(value_dtype)
     if weights is not None:
         weights = tf.cast(weights, real)
     pools = value_dtype.is_floating and all(table.pools for table in variable.tables)
-    pools = pools and variable._table.is_on_one_device
-    if max_norm is None and pools:
-        sums = _sums(variable, ids, row_splits, weights, real)
-    else:
-        rows = tf.cast(variable._rows.lookup_scaled(ids, max_norm), real)
-        sums = _segment_sum(rows if weights is None else rows * weights[:, None], row_splits)
-    sums = tf.ensure_shape(sums, [None, variable.dim])
-    if combiner != "sum":
-        norms = _norms(row_splits, weights, combiner, real)
-        sums = tf.math.divide_no_nan(sums, norms[:, None])
-    return tf.cast(sums, value_dtype)
+    if max_norm is not None or not pools or not variable._table.is_on_one_device:
+        return pooled(variable._rows.lookup_scaled(ids, max_norm), row_splits, weights, combiner)
+    sums = tf.ensure_shape(_sums(variable, ids, row_splits, weights, real), [None, variable.dim])
+    return tf.cast(_normalized(sums, row_splits, weights, combiner), value_dtype)
+
+
+def pooled(
+    rows: tf.Tensor, row_splits: tf.Tensor, weights: tf.Tensor | None, combiner: Combiner
+) -> tf.Tensor:
+    """Pools rows that were looked up.
+
+    Args:
+        rows: The row of each id, [n, dim].
+        row_splits: See `pooled_rows`, also for the following arguments.
+        weights: [n], or None for 1.
+        combiner: One of `COMBINERS`.
+
+    Returns:
+        Pooled rows of the dtype of `rows`, [segments, dim]; zeros for a segment without rows.
+    """
+    value_dtype = rows.dtype
+    real = _arithmetic_dtype(value_dtype)
+    rows = tf.cast(rows, real)
+    if weights is not None:
+        weights = tf.cast(weights, real)
+        rows *= weights[:, None]
+    sums = tf.ensure_shape(_segment_sum(rows, row_splits), [None, rows.shape[1]])
+    return tf.cast(_normalized(sums, row_splits, weights, combiner), value_dtype)
+
+
+def _arithmetic_dtype(value_dtype: tf.DType) -> tf.DType:
+    return value_dtype if value_dtype.size >= 4 or value_dtype.is_integer else tf.float32
+
+
+def _normalized(
+    sums: tf.Tensor, row_splits: tf.Tensor, weights: tf.Tensor | None, combiner: str
+) -> tf.Tensor:
+    if combiner == "sum":
+        return sums
+    norms = _norms(row_splits, weights, combiner, sums.dtype)
+    return tf.math.divide_no_nan(sums, norms[:, None])
 
 
 def _sums(

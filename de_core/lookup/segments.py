@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import tensorflow as tf
 
@@ -117,6 +118,14 @@ def with_outer_dimensions(ids: Ids, rows: tf.Tensor, dim: int) -> Rows:
     shape = ids.dense_shape[:-1] if sparse else tf.shape(ids, tf.int64)[:-1]
     static = None if ids.shape.rank is None else [*ids.shape[:-1], dim]
     return tf.ensure_shape(tf.reshape(rows, tf.concat([shape, [dim]], 0)), static)
+
+
+def kind_of(ids: Any) -> str:
+    """Returns "ragged", "sparse" or "dense" for a tensor or a Keras symbolic tensor."""
+    for kind, tensor_class in (("ragged", tf.RaggedTensor), ("sparse", tf.SparseTensor)):
+        if isinstance(ids, tensor_class) or getattr(ids, kind, False):
+            return kind
+    return "dense"
 
 
 def flat_values(ids: Ids) -> tf.Tensor:

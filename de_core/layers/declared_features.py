@@ -1,0 +1,150 @@
+"""The features that a collection declares: a nest of configs, and values of the same structure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.layers import other_configs
+from de_core.layers.feature_config import FeatureConfig
+from de_core.layers.table_config import TableConfig
+
+
+class DeclaredFeatures:
+    """The features of a collection. A plain object, so that Keras does not track its parts.
+
+    Args:
+        features: A nest of `FeatureConfig`s.
+        configs: The same configs, flat, in the order of `tf.nest.flatten`.
+    """
+
+    def __init__(self, features: Any, configs: list[FeatureConfig]) -> None:
+        self.features = features
+        self.configs = configs
+        #: The tables, each once.
+        self.tables = list({id(config.table): config.table for config in configs}.values())
+
+    @classmethod
+    def of(cls, features: Any) -> DeclaredFeatures:
+        """Converts and checks a nest of configs, of this library or of others.
+
+        Raises:
+            TypeError: An element is not a config.
+            ValueError: There is no feature, or two features or tables have the same name.
+        """
+        tables: dict[int, TableConfig] = {}
+        configs = [
+            other_configs.converted(config, path, tables)
+            for path, config in _leaves(features, features)
+        ]
+        if not configs:
+            raise ValueError(f"A collection must have a feature. {received(features=features)}")
+        declared = cls(tf.nest.pack_sequence_as(features, configs), configs)
+        _require_distinct("features", [config.name for config in configs])
+        _require_distinct("tables", [table.name for table in declared.tables])
+        return declared
+
+    def require_pooled(self) -> None:
+        """Raises ValueError if a feature is a sequence."""
+        sequences = [config.name for config in self.configs if config.combiner is None]
+        if sequences:
+            raise ValueError(
+                "A sequence must not be concatenated: set its `combiner`, or concatenate=False. "
+                f"Received: concatenate=True with the sequences {sequences}."
+            )
+
+    def flat(self, values: Any) -> list[Any]:
+        """Returns the value of each feature.
+
+        Args:
+            values: Values in the structure of the features.
+
+        Raises:
+            ValueError: `values` have another structure.
+        """
+        return [value for _, value in _leaves(self.features, values)]
+
+    def flat_weights(self, weights: Any) -> list[Any]:
+        """Returns the weights of each feature; None for a feature without weights.
+
+        Args:
+            weights: Weights in the structure of the features. Any part may be None, or be left out
+                of a dict.
+
+        Raises:
+            ValueError: `weights` have another structure, or a feature that asks for weights has
+                none.
+        """
+        found = [value for _, value in _leaves(self.features, weights, may_lack=True)]
+        for config, value in zip(self.configs, found, strict=True):
+            if value is None and config.weights:
+                raise ValueError(
+                    f"The feature {config.name!r} must have weights: pass them in `weights`. "
+                    f"Received: none for {config.name!r}."
+                )
+        return found
+
+    def packed(self, values: list[Any]) -> Any:
+        """Returns the value of each feature in the structure of the features."""
+        return tf.nest.pack_sequence_as(self.features, values)
+
+
+def _leaves(
+    features: Any, values: Any, may_lack: bool = False, path: tuple[Any, ...] = ()
+) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yields the path and the value of each feature, in the order of `tf.nest.flatten`.
+
+    Args:
+        features: A nest of features.
+        values: Their values, in the same structure.
+        may_lack: Whether parts of `values` may be None or be left out of a dict.
+        path: Keys and numbers that lead to `features`.
+    """
+    if not tf.nest.is_nested(features):
+        yield path, values
+        return
+    if isinstance(features, Mapping):
+        names: list[Any] = sorted(features)
+        parts = dict(features)
+    else:
+        names = list(range(len(features)))
+        parts = dict(enumerate(features))
+    if values is None and may_lack:
+        given: Any = {}
+    elif isinstance(features, Mapping):
+        given = values if isinstance(values, Mapping) else None
+    else:
+        given = dict(enumerate(values)) if isinstance(values, (list, tuple)) else None
+    lacks = given is None or not (may_lack or set(given) >= set(names))
+    if lacks or not set(given) <= set(names):
+        raise ValueError(
+            "The inputs of a collection must have the structure of its features"
+            f"{_at(path)}: {_shown(features)}. Received: {_shown(values)}."
+        )
+    for name in names:
+        yield from _leaves(parts[name], given.get(name), may_lack, (*path, name))
+
+
+def _require_distinct(what: str, names: list[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(
+            f"The {what} of a collection must have distinct names: rename one, or share one "
+            f"config object. Received: {twice} more than once."
+        )
+
+
+def _at(path: tuple[Any, ...]) -> str:
+    return f" at {'/'.join(map(str, path))!r}" if path else ""
+
+
+def _shown(structure: Any) -> str:
+    """Returns the first level of a nest for an error message."""
+    if isinstance(structure, Mapping):
+        return f"a dict with the keys {sorted(structure, key=str)}"
+    if isinstance(structure, (list, tuple)):
+        return f"a {type(structure).__name__} of {len(structure)}"
+    return f"a {type(structure).__name__}"

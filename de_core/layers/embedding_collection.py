@@ -1,0 +1,216 @@
+"""The Keras layer over the tables of many features."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.base.keras import dtype_name, global_policy, keras, only_builds
+from de_core.base.plain_python import plain_python
+from de_core.base.types import Ids
+from de_core.layers import revival
+from de_core.layers.declared_features import DeclaredFeatures
+from de_core.layers.feature_config import FeatureConfig
+from de_core.layers.table_config import TableConfig
+from de_core.lookup.feature_lookup import Feature, lookup_features, shape_of_rows
+from de_core.lookup.segments import kind_of
+from de_core.tables.keys_and_values import placeholder_keys
+from de_core.variable.variable import Variable
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@keras.saving.register_keras_serializable(package="de_core")
+class EmbeddingCollection(keras.layers.Layer):
+    """Looks up the ids of many features at once, in tables that grow while they are trained.
+
+    Each `de.TableConfig` becomes one table, `tables[name]`, which several features may share. Call
+    the layer with the ids of all features: a dict, or any nest, of the structure of `features`.
+
+    Args:
+        features: A dict, list or other nest of `de.FeatureConfig`s. The configs of
+            `keras_rs.layers` and `tf.tpu.experimental.embedding` are accepted too: the number of
+            rows becomes the table's `init_size`, which limits nothing.
+        concatenate: True to return one tensor [batch, sum of dims] instead of one per feature. The
+            features then follow each other in the order of `tf.nest.flatten`, which sorts a dict by
+            its keys. A sequence cannot be concatenated.
+        name: Name of the layer; None for a generated name.
+        **kwargs: Further arguments of `keras.layers.Layer`, such as `dtype` and `trainable`.
+
+    Raises:
+        TypeError: An element of `features` is not a config.
+        ValueError: There is no feature, two features or two tables have the same name, or a
+            sequence is to be concatenated.
+
+    Input shape:
+        For each feature a dense tensor: [batch], one id per example, or [batch, …, ids]. Or a
+        ragged or sparse tensor [batch, ids].
+
+    Output shape:
+        For each feature ids.shape[:-1] + [dim], and [batch, dim] for ids of shape [batch]. A
+        sequence has the shape ids.shape[:-1] + [max_length, dim]. Without `max_length` it has the
+        shape ids.shape + [dim], and is ragged for ragged ids.
+
+    Example:
+    >>> import de_core as de
+    >>> items = de.TableConfig("items", 2, initializer="ones")
+    >>> layer = de.layers.EmbeddingCollection(
+    ...     {
+    ...         "viewed": de.FeatureConfig("viewed", items, combiner="sum"),
+    ...         "bought": de.FeatureConfig("bought", items),
+    ...     }
+    ... )
+    >>> ids = {"viewed": tf.ragged.constant([[7, 9], []], dtype=tf.int64)}
+    >>> rows = layer({**ids, "bought": tf.constant([7, 8], tf.int64)})
+    >>> rows["viewed"].numpy().tolist(), rows["bought"].numpy().tolist()
+    ([[2.0, 2.0], [0.0, 0.0]], [[1.0, 1.0], [1.0, 1.0]])
+    """
+
+    def __init__(
+        self,
+        features: Any,
+        *,
+        concatenate: bool = False,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        declared = DeclaredFeatures.of(features)
+        if concatenate:
+            declared.require_pooled()
+        policy = global_policy()
+        dtypes = {config.table.value_dtype for config in declared.configs}
+        if len(dtypes) == 1 and policy.compute_dtype == policy.variable_dtype:
+            kwargs.setdefault("dtype", dtypes.pop().name)  # return rows in their stored dtype
+        super().__init__(name=name, **{**kwargs, "autocast": False})  # ids are never cast
+        self.concatenate = bool(concatenate)
+        self.supports_jit = False  # XLA cannot run the ops
+        self._declared = declared
+        #: The tables, `de.Variable`s by name.
+        self.tables: dict[str, Variable] = {
+            table.name: table.new_table(self.trainable) for table in declared.tables
+        }
+        self.built = True
+
+    @property
+    def features(self) -> Any:
+        """The `de.FeatureConfig` of each feature, in the structure of the layer's inputs."""
+        return self._declared.features
+
+    @property
+    def dtype(self) -> str:
+        """Dtype of the rows that the layer returns."""
+        return str(self.dtype_policy.compute_dtype)
+
+    @plain_python
+    def call(self, inputs: Any, weights: Any = None) -> Any:
+        """Looks up the ids of all features.
+
+        Args:
+            inputs: The ids of each feature, in the structure of `features`. A table with int64 keys
+                accepts int32 ids too.
+            weights: The weight of each id, in the same structure; None for weights of 1. A feature
+                may have None, or be left out of a dict, unless its config asks for weights. Weights
+                have the kind and the shape of the ids and a floating-point dtype.
+        """
+        declared = self._declared
+        ids = declared.flat(inputs)
+        factors = declared.flat_weights(weights)
+        rows = lookup_features(
+            [
+                self._feature(config, each, factor)
+                for config, each, factor in zip(declared.configs, ids, factors, strict=True)
+            ]
+        )
+        rows = [tf.cast(each, self.compute_dtype) for each in rows]
+        return tf.concat(rows, -1) if self.concatenate else declared.packed(rows)
+
+    def compute_output_spec(self, inputs: Any, weights: Any = None) -> Any:
+        """Returns shapes and dtypes of the output for symbolic inputs."""
+        declared = self._declared
+        declared.flat_weights(weights)
+        specs = []
+        for config, ids in zip(declared.configs, declared.flat(inputs), strict=True):
+            _check_ids(config, ids)
+            dim, is_sequence = config.table.dim, config.combiner is None
+            shape = shape_of_rows(ids.shape, dim, is_sequence, config.max_length)
+            is_ragged = getattr(ids, "ragged", False) and config.is_unbounded
+            specs.append(keras.KerasTensor(shape, dtype=self.compute_dtype, ragged=is_ragged))
+        if not self.concatenate:
+            return declared.packed(specs)
+        width = sum(spec.shape[-1] for spec in specs)
+        return keras.KerasTensor((*specs[0].shape[:-1], width), dtype=self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments for `from_config`, without the rows."""
+        return {
+            **super().get_config(),
+            "features": keras.saving.serialize_keras_object(self._declared.features),
+            "concatenate": self.concatenate,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Makes a layer with empty tables from the result of `get_config`."""
+        revival.leave_to_saved_functions()
+        features = keras.saving.deserialize_keras_object(config["features"])
+        tables: dict[str, TableConfig] = {}
+        for feature in tf.nest.flatten(features):  # each feature was stored with its own table
+            feature.table = tables.setdefault(feature.table.name, feature.table)
+        return cls(**{**config, "features": features})
+
+    def _feature(self, config: FeatureConfig, ids: Ids, weights: Ids | None) -> Feature:
+        """Returns a feature to look up, after checking its ids and weights."""
+        variable = self.tables[config.table.name]
+        ids = _as_tensor(ids)
+        if only_builds(ids):
+            ids = placeholder_keys(ids, variable._table)
+        _check_ids(config, ids)
+        if weights is not None:
+            weights = _as_tensor(weights)
+            _check_weights(config, ids, weights)
+        return Feature(variable, ids, weights, config.combiner, config.max_length, config.mask_key)
+
+
+def _as_tensor(ids: Any) -> Ids:
+    return ids if tf.is_tensor(ids) else tf.convert_to_tensor(ids)
+
+
+def _check_ids(config: FeatureConfig, ids: Any) -> None:
+    """Checks the ids of a feature, tensors or Keras symbolic tensors."""
+    wanted, given = config.table.key_dtype.name, dtype_name(ids.dtype)
+    if given != wanted and (given, wanted) != ("int32", "int64"):
+        raise TypeError(
+            f"The ids of feature {config.name!r} must be {wanted}: cast them, or make the table "
+            f"with another `key_dtype`. Received: ids.dtype={given}."
+        )
+    rank = tf.TensorShape(ids.shape).rank
+    kind = kind_of(ids)
+    if rank is None or rank < 1 or (kind != "dense" and rank != 2):
+        raise ValueError(
+            f"The ids of feature {config.name!r} must be dense [batch] or [batch, ..., ids], or "
+            f"ragged or sparse [batch, ids]. Received: {kind} ids.shape={tuple(ids.shape or ())}."
+        )
+    if kind == "sparse" and config.is_unbounded:
+        raise ValueError(
+            f"The feature {config.name!r} must have a `max_length` or a `combiner`: the rows of "
+            f"sparse ids have no shape otherwise. {received(max_length=None)}"
+        )
+
+
+def _check_weights(config: FeatureConfig, ids: Ids, weights: Ids) -> None:
+    if config.combiner is None:
+        raise ValueError(
+            f"The feature {config.name!r} must have no weights, because the rows of a sequence are "
+            f"not pooled. {received(weights=weights)}"
+        )
+    kinds = kind_of(ids), kind_of(weights)
+    same = kinds[0] == kinds[1] and ids.shape.is_compatible_with(weights.shape)
+    if not weights.dtype.is_floating or not same:
+        raise ValueError(
+            f"The weights of feature {config.name!r} must be of the kind and the shape of its ids, "
+            f"and of a floating-point dtype. Received: {kinds[1]} {weights.dtype.name} weights of "
+            f"shape {weights.shape} for {kinds[0]} ids of shape {ids.shape}."
+        )

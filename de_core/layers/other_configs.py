@@ -1,0 +1,61 @@
+"""Converts the table and feature configs of keras-rs and tf.tpu to ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.layers.feature_config import FeatureConfig
+from de_core.layers.table_config import TableConfig
+from de_core.lookup.pooling import COMBINERS
+
+_DIMS = ("embedding_dim", "dim")  # the names of keras-rs and of tf.tpu
+
+
+def converted(config: Any, path: tuple[Any, ...], tables: dict[int, TableConfig]) -> FeatureConfig:
+    """Returns a feature's config as a `FeatureConfig`.
+
+    Args:
+        config: A `FeatureConfig` of this library, of keras-rs or of
+            `tf.tpu.experimental.embedding`.
+        path: The place of `config` in the collection, which names a feature without a name.
+        tables: The tables that were converted, by the `id` of their own config. Changed in place.
+
+    Raises:
+        TypeError: `config` is something else, or its table's combiner is not a name.
+    """
+    if isinstance(config, FeatureConfig):
+        return config
+    table = getattr(config, "table", None)
+    if table is None or not hasattr(table, "vocabulary_size"):
+        raise TypeError(
+            "A collection must consist of de.FeatureConfig objects, or those of keras_rs.layers or "
+            f"tf.tpu.experimental.embedding. {received(config=config)}"
+        )
+    if id(table) not in tables:
+        tables[id(table)] = _table(table, len(tables))
+    name = config.name or "_".join(map(str, path)) or "feature"
+    sequence = getattr(config, "max_sequence_length", 0)  # of tf.tpu; 0 for a pooled feature
+    if sequence:
+        return FeatureConfig(name, tables[id(table)], None, sequence)
+    shape = list(getattr(config, "input_shape", ()))  # of keras-rs: [batch] or [batch, ids]
+    return FeatureConfig(name, tables[id(table)], max_length=shape[1] if len(shape) > 1 else None)
+
+
+def _table(table: Any, number: int) -> TableConfig:
+    if table.combiner not in COMBINERS:
+        raise TypeError(
+            f"A table's combiner must be one of {', '.join(COMBINERS)}. "
+            + received(combiner=table.combiner)
+        )
+    dim = next(getattr(table, name) for name in _DIMS if hasattr(table, name))
+    return TableConfig(
+        table.name or f"table_{number}",
+        dim,
+        value_dtype=getattr(table, "dtype", tf.float32),
+        initializer=table.initializer,
+        combiner=table.combiner,
+        init_size=table.vocabulary_size,
+    )

@@ -1,0 +1,129 @@
+"""The declaration of a table that features share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.base.keras import keras
+from de_core.base.types import DTypeLike, InitializerLike
+from de_core.layers import table_arguments
+from de_core.lookup.pooling import Combiner, checked_combiner
+from de_core.tables import initial_rows
+from de_core.variable.variable import Variable
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@keras.saving.register_keras_serializable(package="de_core")
+class TableConfig:
+    """Declares a table for `de.layers.EmbeddingCollection`.
+
+    Several features that name the same `TableConfig` share its rows.
+
+    Args:
+        name: Name of the table, unique within a collection. Also the name of its lookup in an
+            export.
+        dim: Values per row, 1 to 4096.
+        key_dtype: `tf.int64`, `tf.int32` or `tf.string`.
+        value_dtype: Dtype of the rows: a floating-point dtype.
+        initializer: Defines the row of an unknown id; see `de.Variable`. "auto" means uniform
+            between -0.05 and 0.05.
+        combiner: How features pool the rows of an example, unless they say otherwise: "sum",
+            "mean" or "sqrtn".
+        devices: Device names. Each device holds one shard of the table. None for the CPU.
+        **options: Further arguments of `de.Variable`, such as `eviction`, `admission`, `init_size`
+            and `kv_creator`.
+
+    Raises:
+        TypeError: An argument has a wrong type, or an option is not an argument of `de.Variable`.
+        ValueError: `combiner` is unknown.
+
+    Example:
+    >>> import de_core as de
+    >>> items = de.TableConfig("items", 16, eviction=de.EvictionLRU(max_rows=1_000_000))
+    >>> items.name, items.dim
+    ('items', 16)
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dim: int,
+        *,
+        key_dtype: DTypeLike = tf.int64,
+        value_dtype: DTypeLike = tf.float32,
+        initializer: InitializerLike = "auto",
+        combiner: Combiner = "mean",
+        devices: list[str] | None = None,
+        **options: Any,
+    ) -> None:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"`name` must be a non-empty string. {received(name=name)}")
+        self.value_dtype = tf.as_dtype(value_dtype)
+        if not self.value_dtype.is_floating:
+            raise TypeError(
+                "`value_dtype` must be a floating-point dtype, because features are pooled and "
+                f"trained. Use de.Variable for other values. {received(value_dtype=value_dtype)}"
+            )
+        self.name = name
+        self.dim = dim
+        self.key_dtype = tf.as_dtype(key_dtype)
+        self.initializer = initializer
+        self.combiner = checked_combiner(combiner)
+        self.devices = devices
+        self.options = table_arguments.taken_from(options)
+        if options:
+            raise TypeError(
+                f"The options of a table must be arguments of de.Variable: "
+                f"{', '.join(table_arguments.NAMES)}. Received: {', '.join(sorted(options))}."
+            )
+
+    def new_table(self, trainable: bool) -> Variable:
+        """Creates an empty table.
+
+        Args:
+            trainable: Whether lookups record gradients.
+        """
+        return Variable(
+            key_dtype=self.key_dtype,
+            value_dtype=self.value_dtype,
+            dim=self.dim,
+            devices=self.devices,
+            name=self.name,
+            initializer="uniform" if self._is_auto else self.initializer,
+            trainable=trainable,
+            **self.options,
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments for `from_config`."""
+        initializer = self.initializer
+        if not self._is_auto:
+            height = int(self.options.get("init_size", 0))
+            initializer = initial_rows.with_fans(initializer, height, self.dim)
+        return {
+            "name": self.name,
+            "dim": self.dim,
+            "key_dtype": self.key_dtype.name,
+            "value_dtype": self.value_dtype.name,
+            "initializer": table_arguments.serialized(initializer),
+            "combiner": self.combiner,
+            "devices": self.devices,
+            **{name: table_arguments.serialized(value) for name, value in self.options.items()},
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Makes a `TableConfig` from the result of `get_config`."""
+        return cls(**{name: table_arguments.deserialized(each) for name, each in config.items()})
+
+    @property
+    def _is_auto(self) -> bool:
+        return isinstance(self.initializer, str) and self.initializer == "auto"
+
+    def __repr__(self) -> str:
+        return f"<de.TableConfig {self.name!r} {self.key_dtype.name} -> [{self.dim}]>"

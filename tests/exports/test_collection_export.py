@@ -1,0 +1,77 @@
+"""Exports of models with an `EmbeddingCollection` take each feature by name, also over REST."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from tests.exports.test_export import ANSWERS
+from tests.server.support.gateway_process import GatewayProcess
+
+SEEN = tf.ragged.constant([[3, 4], [], [1, 2, 0, 3]], dtype=tf.int64)
+FEATURES = {
+    "user": tf.constant([1, 2, 12345], tf.int64),
+    "seen": SEEN,
+    "tags": tf.constant([["red", ""], ["", ""], ["blue", "red"]]),
+}
+#: The same as a REST client sends them. Tags are padded by "".
+REQUEST = {
+    "user": [1, 2, 12345],
+    "seen_values": SEEN.values.numpy().tolist(),
+    "seen_row_lengths": [2, 0, 4],
+    "tags": [["red", ""], ["", ""], ["blue", "red"]],
+}
+
+
+@pytest.fixture
+def model():
+    items = de.TableConfig("items", 4)
+    words = de.TableConfig("words", 3, key_dtype="string")
+    layer = de.layers.EmbeddingCollection(
+        {
+            "user": de.FeatureConfig("user", de.TableConfig("users", 2)),
+            "seen": de.FeatureConfig("seen", items, "sqrtn", max_length=3),
+            "tags": de.FeatureConfig("tags", words, "sum", mask_key=""),
+        },
+        concatenate=True,
+    )
+    for name in ("users", "items"):
+        table = layer.tables[name]
+        table.upsert(np.arange(5), np.random.default_rng(0).random([5, table.dim], np.float32))
+    inputs = {
+        "user": keras.Input([], dtype="int64", name="user"),
+        "seen": keras.Input([None], dtype="int64", ragged=True, name="seen"),
+        "tags": keras.Input([2], dtype="string", name="tags"),
+    }
+    return keras.Model(inputs, keras.layers.Dense(1)(layer(inputs)))
+
+
+@pytest.mark.parametrize(
+    "entry_point", [de.export, pytest.param(de.publish, marks=pytest.mark.slow)]
+)
+def test_another_process_gives_the_same_answers(entry_point, model, run_python, tmp_path):
+    path = entry_point(model, tmp_path)
+    asked = {
+        "serving_default": REQUEST,
+        "de_lookup/items": {"ids": [1, 99]},
+        "de_lookup/users": {"ids": [1, 99]},
+    }
+    answers = json.loads(run_python(ANSWERS, path, json.dumps(asked)))
+    np.testing.assert_allclose(answers["serving_default"]["output_0"], model(FEATURES), rtol=1e-5)
+    assert answers["de_lookup/items"]["found"] == [True, False]
+    assert answers["de_lookup/users"]["found"] == [True, False]
+
+
+def test_the_gateway_gives_the_same_answers(model, tmp_path):
+    de.export(model, tmp_path / "m")
+    with GatewayProcess(tmp_path / "m", tmp_path / "log") as gateway:
+        gateway.wait_ready()
+
+        def ask(request):
+            return gateway.ask("POST", "/v1/models/m:predict", {"inputs": request}).json()
+
+        np.testing.assert_allclose(ask(REQUEST)["outputs"], model(FEATURES), rtol=1e-5)
+        assert "error" in ask({**REQUEST, "seen_row_lengths": [1, 0, 9]})

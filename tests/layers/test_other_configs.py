@@ -1,0 +1,68 @@
+"""Tests that a collection takes the configs of keras-rs and tf.tpu, made by the real packages."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from de_core.base.keras import LEGACY
+
+TPU = tf.tpu.experimental.embedding
+
+
+@pytest.mark.skipif(LEGACY, reason="keras-rs needs Keras 3")
+def test_configs_of_keras_rs_declare_the_same_features():
+    layers = pytest.importorskip("keras_rs").layers
+    items = layers.TableConfig("items", vocabulary_size=50, embedding_dim=4, combiner="sum")
+    features = {
+        "seen": layers.FeatureConfig("seen", items, input_shape=(2, 3), output_shape=(2, 4)),
+        "item": layers.FeatureConfig("item", items, input_shape=(2,), output_shape=(2, 4)),
+    }
+    theirs = layers.DistributedEmbedding(features)
+    ours = de.layers.EmbeddingCollection(features)
+    ids = {"seen": tf.constant([[1, 2, 2], [4, 5, 6]]), "item": tf.constant([1, 7])}
+    theirs.build({name: tuple(each.shape) for name, each in ids.items()})
+    (rows,) = theirs.get_embedding_tables().values()
+    ours.tables["items"].upsert(np.arange(50), np.asarray(rows))
+    assert list(ours.tables) == ["items"]
+    wanted, found = theirs(ids), ours(ids)
+    for name, each in wanted.items():
+        np.testing.assert_allclose(found[name], each, rtol=1e-6, atol=1e-6)
+    weights = {"seen": tf.constant([[1.0, 2, 3], [0.5, 1, 1]]), "item": tf.constant([2.0, 3])}
+    wanted, found = theirs(ids, weights), ours(ids, weights)
+    for name, each in wanted.items():
+        np.testing.assert_allclose(found[name], each, rtol=1e-6, atol=1e-6)
+    assert ours.features["seen"].max_length == 3
+
+
+def test_configs_of_tf_tpu_declare_the_same_features():
+    items = TPU.TableConfig(50, 4, tf.constant_initializer(0.5), combiner="sqrtn", name="items")
+    features = [
+        TPU.FeatureConfig(items, name="pooled"),
+        TPU.FeatureConfig(items, max_sequence_length=2, name="list"),
+    ]
+    ids = tf.ragged.constant([[3, 4, 5, 6], [7]], dtype=tf.int64)
+    layer = de.layers.EmbeddingCollection(features)
+    pooled, rows = layer([ids, ids])
+    wanted = TPU.serving_embedding_lookup(
+        [ids.to_sparse()] * 2,
+        [None] * 2,
+        {items: tf.Variable(tf.fill([50, 4], 0.5))},
+        features,
+    )
+    np.testing.assert_allclose(pooled, wanted[0], rtol=1e-6)
+    np.testing.assert_allclose(rows, wanted[1], rtol=1e-6)
+
+
+def test_features_without_a_name_are_named_by_their_place():
+    table = TPU.TableConfig(5, 2, combiner="sum")
+    layer = de.layers.EmbeddingCollection({"user": {"id": TPU.FeatureConfig(table)}})
+    assert layer.features["user"]["id"].name == "user_id"
+    assert list(layer.tables) == ["table_0"]
+
+
+def test_a_custom_combiner_is_refused():
+    table = TPU.TableConfig(5, 2, combiner="sum")
+    table.combiner = object()
+    with pytest.raises(TypeError, match="combiner must be one of sum, mean, sqrtn"):
+        de.layers.EmbeddingCollection([TPU.FeatureConfig(table)])
