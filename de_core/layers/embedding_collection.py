@@ -14,7 +14,8 @@ from de_core.layers import revival
 from de_core.layers.declared_features import DeclaredFeatures
 from de_core.layers.feature_config import FeatureConfig
 from de_core.layers.table_config import TableConfig
-from de_core.lookup.feature_lookup import Feature, lookup_features, shape_of_rows
+from de_core.lookup.feature import Feature, shape_of_rows
+from de_core.lookup.feature_lookup import lookup_features, lookup_joined
 from de_core.lookup.segments import kind_of
 from de_core.tables.keys_and_values import placeholder_keys
 from de_core.variable.variable import Variable
@@ -118,14 +119,14 @@ class EmbeddingCollection(keras.layers.Layer):
         declared = self._declared
         ids = declared.flat(inputs)
         factors = declared.flat_weights(weights)
-        rows = lookup_features(
-            [
-                self._feature(config, each, factor)
-                for config, each, factor in zip(declared.configs, ids, factors, strict=True)
-            ]
-        )
-        rows = [tf.cast(each, self.compute_dtype) for each in rows]
-        return tf.concat(rows, -1) if self.concatenate else declared.packed(rows)
+        features = [
+            self._feature(config, each, factor)
+            for config, each, factor in zip(declared.configs, ids, factors, strict=True)
+        ]
+        if self.concatenate:
+            return tf.cast(lookup_joined(features), self.compute_dtype)
+        rows = lookup_features(features)
+        return declared.packed([tf.cast(each, self.compute_dtype) for each in rows])
 
     def compute_output_spec(self, inputs: Any, weights: Any = None) -> Any:
         """Returns shapes and dtypes of the output for symbolic inputs."""

@@ -6,68 +6,20 @@ import dataclasses
 
 import tensorflow as tf
 
-from de_core.base.types import Id, Ids, Rows
+from de_core.base.types import Ids, Rows
+from de_core.lookup.feature import Feature
+from de_core.lookup.feature_op import lookup_at_once
 from de_core.lookup.lookup_many import embedding_lookup_many
-from de_core.lookup.pooling import Combiner, pooled, pooled_rows
+from de_core.lookup.pooling import pooled, pooled_rows
 from de_core.lookup.segments import Segments, by_last_dimension, kind_of
 from de_core.tables import keys_and_values
-from de_core.variable.variable import Variable
-
-
-@dataclasses.dataclass(frozen=True)
-class Feature:
-    """The ids of one feature, and how to pool their rows.
-
-    Attributes:
-        variable: The `Variable` that holds the rows.
-        ids: Ids of the key dtype, or int32 for int64 keys. A dense tensor of rank 1 (an id per
-            example) or more, or a ragged or sparse tensor [examples, ids].
-        weights: The weight of each id, a tensor of the same kind and shape; None for 1.
-        combiner: One of `COMBINERS`, or None for a row for each id.
-        max_length: Look up only the first ids of an example; None for all.
-        mask_key: The id that means padding, or None.
-    """
-
-    variable: Variable
-    ids: Ids
-    weights: Ids | None = None
-    combiner: Combiner | None = "mean"
-    max_length: int | None = None
-    mask_key: Id | None = None
-
-    @property
-    def output_shape(self) -> tf.TensorShape:
-        """The static shape of the rows."""
-        return shape_of_rows(
-            self.ids.shape, self.variable.dim, self.combiner is None, self.max_length
-        )
-
-
-def shape_of_rows(
-    ids: tf.TensorShape | tuple[int | None, ...],
-    dim: int,
-    is_sequence: bool,
-    max_length: int | None,
-) -> tf.TensorShape:
-    """Returns the shape of a feature's rows.
-
-    Args:
-        ids: The shape of the ids; its rank is known.
-        dim: Values per row.
-        is_sequence: True for a row for each id.
-        max_length: The length of a sequence; None for that of the ids.
-    """
-    shape = tf.TensorShape(ids)
-    if shape.rank == 1:
-        return shape.concatenate([dim])
-    if not is_sequence:
-        return shape[:-1].concatenate([dim])
-    length = shape[-1] if max_length is None else max_length
-    return shape[:-1].concatenate([length, dim])
 
 
 def lookup_features(features: list[Feature]) -> list[Rows]:
     """Returns the rows of each feature. Gradients flow to rows and weights.
+
+    One op looks up all features whose tables are on one device, in one shard in memory each. For
+    tables in other processes, features share requests; see `embedding_lookup_many`.
 
     Args:
         features: The features. Their ids are tensors, and several may share a `Variable`.
@@ -78,6 +30,41 @@ def lookup_features(features: list[Feature]) -> list[Rows]:
         zeros; without `max_length` ids.shape + [dim], ragged for ragged ids. Ids of rank 1 have
         one row each.
     """
+    rows: dict[int, Rows] = {}
+    for device, numbers in _groups(features).items():
+        chosen = [features[number] for number in numbers]
+        looked_up = _one_by_one(chosen) if device is None else lookup_at_once(chosen, device)
+        rows.update(zip(numbers, looked_up, strict=True))
+    return [rows[number] for number in range(len(features))]
+
+
+def lookup_joined(features: list[Feature]) -> tf.Tensor:
+    """Returns the rows of all features side by side, [examples, sum of dims].
+
+    Args:
+        features: Features with combiners. See `lookup_features`.
+    """
+    groups = _groups(features)
+    (device,) = groups if len(groups) == 1 else (None,)
+    dtypes = {feature.variable.value_dtype for feature in features}
+    ranks = {feature.output_shape.rank for feature in features}
+    if device is not None and len(dtypes) == 1 and ranks == {2}:
+        return lookup_at_once(features, device, joined=True)[0]
+    return tf.concat(lookup_features(features), -1)
+
+
+def _groups(features: list[Feature]) -> dict[str | None, list[int]]:
+    """Returns the numbers of the features by the device whose op looks them up; None for no op."""
+    groups: dict[str | None, list[int]] = {}
+    for number, feature in enumerate(features):
+        table = feature.variable._table
+        has_op = table.is_one and table.tables[0].pools and table.spec.value_dtype.is_floating
+        groups.setdefault(table.spec.devices[0] if has_op else None, []).append(number)
+    return groups
+
+
+def _one_by_one(features: list[Feature]) -> list[Rows]:
+    """Looks up features whose tables are in several shards, in other processes or in storages."""
     parts = [_Part.of(feature) for feature in features]
     remote = [part for part in parts if part.feature.variable._table.is_remote]
     found = embedding_lookup_many(

@@ -74,7 +74,7 @@ def pooled_rows(
             f"Received: value_dtype={value_dtype.name}, combiner={combiner!r} for table "
             f"{variable.name!r}."
         )
-    real = _arithmetic_dtype(value_dtype)
+    real = arithmetic_dtype(value_dtype)
     if weights is not None:
         weights = tf.cast(weights, real)
     pools = value_dtype.is_floating and all(table.pools for table in variable.tables)
@@ -99,7 +99,7 @@ def pooled(
         Pooled rows of the dtype of `rows`, [segments, dim]; zeros for a segment without rows.
     """
     value_dtype = rows.dtype
-    real = _arithmetic_dtype(value_dtype)
+    real = arithmetic_dtype(value_dtype)
     rows = tf.cast(rows, real)
     if weights is not None:
         weights = tf.cast(weights, real)
@@ -108,7 +108,8 @@ def pooled(
     return tf.cast(_normalized(sums, row_splits, weights, combiner), value_dtype)
 
 
-def _arithmetic_dtype(value_dtype: tf.DType) -> tf.DType:
+def arithmetic_dtype(value_dtype: tf.DType) -> tf.DType:
+    """Returns the dtype in which rows of `value_dtype` are summed."""
     return value_dtype if value_dtype.size >= 4 or value_dtype.is_integer else tf.float32
 
 

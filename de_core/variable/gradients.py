@@ -27,7 +27,7 @@ def _anchor_gradient(op: Any, gradient: tf.Tensor) -> tuple[Any, None, None]:
         gradient = tf.math.unsorted_segment_sum(
             gradient.values, gradient.indices, tf.shape(keys)[0]
         )
-    return _anchor_slices(anchor, _flat(keys, []), _flat(gradient, [rows.shape[-1]])), None, None
+    return anchor_slices(anchor, _flat(keys, []), _flat(gradient, [rows.shape[-1]])), None, None
 
 
 @tf.RegisterGradient("DeTablePool")
@@ -46,7 +46,7 @@ def _pool_gradient(op: Any, gradient: tf.Tensor) -> list[Any]:
     if gradient.shape.rank is None or gradient.shape[-1] is None:  # tf.py_function loses shapes
         gradient = tf.ensure_shape(gradient, [None, op.get_attr("dim")])
     weight_gradient = None
-    if weighted and _is_wanted(op, 3):
+    if weighted and is_wanted(op, 3):
         weight_gradient = library.de_table_pool_dots(
             table, keys, splits, gradient, anchors, Tvalues=value_dtype
         )
@@ -73,7 +73,7 @@ def _pool_dots_gradient(op: Any, dot_gradient: tf.Tensor) -> list[Any]:
     table, keys, splits, gradient, *anchors = op.inputs
     value_dtype = op.get_attr("Tvalues")
     segment_gradient = None
-    if _is_wanted(op, 3):
+    if is_wanted(op, 3):
         segment_gradient = library.de_table_pool(
             table,
             keys,
@@ -144,7 +144,7 @@ def _flat(tensor: tf.Tensor, row: list[int]) -> tf.Tensor:
     return tensor if is_here and is_flat else tf.reshape(tensor, [-1, *row])
 
 
-def _anchor_slices(anchor: tf.Tensor, keys: tf.Tensor, values: tf.Tensor) -> Any:
+def anchor_slices(anchor: tf.Tensor, keys: tf.Tensor, values: tf.Tensor) -> Any:
     """Returns the gradient with respect to an anchor or its token."""
     if anchor.dtype == tf.variant:
         return library.de_row_gradients(keys, values)
@@ -164,14 +164,14 @@ def _pooled_slices(
     unique, values = library.de_pool_gradient(
         keys, splits, weights, gradient, weighted=weighted, Tvalues=value_dtype
     )
-    return _anchor_slices(anchor, unique, values)
+    return anchor_slices(anchor, unique, values)
 
 
 def _slices(keys: tf.Tensor, values: tf.Tensor, dim: int) -> tf.IndexedSlices:
     return tf.IndexedSlices(values, keys, tf.constant([_UNBOUNDED, dim], tf.int32))
 
 
-def _is_wanted(op: Any, index: int) -> bool:
+def is_wanted(op: Any, index: int) -> bool:
     """Returns whether a tape needs the gradient of an input. In graphs, always True."""
     try:
         skipped = op.skip_input_indices

@@ -112,6 +112,7 @@ class World:
                 tf.range(SIZE, dtype=tf.int64), tf.constant(SIZE, tf.int64)
             ),
         )
+        yield from self.features()
         nothing = tf.zeros([SIZE, 2])
         hyper = tf.constant([0.0, 0.0, 0.0], tf.float64)
         yield (
@@ -122,6 +123,55 @@ class World:
             "find_slot",
             lambda: ops.de_table_find_slot(
                 table, batch, "owner/momentum", Tvalues=tf.float32, dim=2
+            ),
+        )
+
+    def features(self) -> Iterator[tuple[str, Verb]]:
+        """Yields the lookup of two features, of single ids and of pooled ones, and its gradient."""
+        ops, batch = library, self.batch
+        splits = tf.range(0, SIZE + 1, 3, tf.int64)
+        rows = [tf.ones([SIZE, 2]), tf.ones([SIZE // 3, 2])]
+        attributes = {
+            "table_of": [0, 1],
+            "dims": [2, 2],
+            "Tvalues": [tf.float32] * 2,
+            "kinds": ["dense", "ragged"],
+            "combiners": ["sum", "mean"],
+            "lengths": [-1, 2],
+            "weighted": [False, True],
+            "padded": [False, False],
+            "padding": ["", ""],
+            "joined": False,
+        }
+        given = ([batch, batch], [splits], [tf.ones([SIZE])])
+        for name, each in (("features", self.table), ("features, served", self.frozen)):
+            yield (
+                name,
+                lambda each=each: ops.de_lookup_features(
+                    [each, each],
+                    *given,
+                    [],
+                    anchored=[],
+                    Tkeys=[],
+                    Trows=[tf.float32] * 2,
+                    **attributes,
+                ),
+            )
+        yield (
+            "features_gradient",
+            lambda: ops.de_lookup_features_gradient(
+                *given,
+                rows,
+                trained=[0, 1],
+                Tkeys=[batch.dtype] * 2,
+                Ttrained=[tf.float32] * 2,
+                **attributes,
+            ),
+        )
+        yield (
+            "features_weight_gradient",
+            lambda: ops.de_lookup_features_weight_gradient(
+                [self.table] * 2, *given, rows, **attributes
             ),
         )
 

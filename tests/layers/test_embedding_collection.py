@@ -53,11 +53,16 @@ def as_embedding(ids):
     return ids[:, None] if isinstance(ids, tf.Tensor) and ids.shape.rank == 1 else ids
 
 
+#: With one shard, one op looks up all features; with two, each feature is looked up alone.
+SHARDS = pytest.mark.parametrize("devices", [None, ["CPU:0", "CPU:0"]], ids=["one op", "shards"])
+
+
+@SHARDS
 @pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
-def test_pooled_rows_equal_separate_embeddings_bit_for_bit(combiner):
-    rows = table(combiner=combiner)
+def test_pooled_rows_equal_separate_embeddings_bit_for_bit(combiner, devices):
+    rows = table(combiner=combiner, devices=devices)
     layer = collection({name: de.FeatureConfig(name, rows) for name in KINDS})
-    peer = de.layers.Embedding(3, combiner=combiner, name="rows")
+    peer = de.layers.Embedding(3, combiner=combiner, name="rows", devices=devices)
     filled(peer.table)
     ids = {**KINDS, "one": int64([4, 1234, 7])}  # a key without a row reads as its initial row
     found = layer(ids)
@@ -88,13 +93,15 @@ def test_string_and_integer_keys_and_dtypes_mix():
     np.testing.assert_array_equal(found["small"], VALUES[[1, 2]])
 
 
+@SHARDS
 @pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
 @pytest.mark.parametrize("kind", ["dense", "ragged", "sparse"])
-def test_weights_scale_rows_like_a_sparse_lookup(kind, combiner):
+def test_weights_scale_rows_like_a_sparse_lookup(kind, combiner, devices):
     ids = KINDS[kind]
     flat = ids.values if kind != "dense" else tf.reshape(ids, [-1])
     factors = tf.Variable(np.linspace(0.5, 2, flat.shape[0]).astype(np.float32))
-    layer = collection({"a": de.FeatureConfig("a", table(), combiner, weights=True)})
+    rows = table(devices=devices)
+    layer = collection({"a": de.FeatureConfig("a", rows, combiner, weights=True)})
 
     def like_ids(weights):
         if kind == "dense":
@@ -111,7 +118,7 @@ def test_weights_scale_rows_like_a_sparse_lookup(kind, combiner):
         loss = tf.reduce_sum(rows * tf.range(3.0))
     anchors = [layer.tables["rows"].trainable_variables[0]]
     got = tape.gradient(loss, [factors, *anchors])
-    peer = de.Variable(dim=3)
+    peer = de.Variable(dim=3, devices=devices)
     filled(peer)
     with tf.GradientTape() as tape:
         weights = as_ragged.with_values(tf.identity(factors))
@@ -129,8 +136,9 @@ def by_key(gradient):
     return total
 
 
-def test_only_the_first_ids_count():
-    feature = de.FeatureConfig("a", table(), "sum", max_length=2)
+@SHARDS
+def test_only_the_first_ids_count(devices):
+    feature = de.FeatureConfig("a", table(devices=devices), "sum", max_length=2)
     layer = collection({"a": feature})
     for name, wanted in (
         ("dense", [[1, 2], [3, 3], [0, 0]]),
@@ -141,8 +149,10 @@ def test_only_the_first_ids_count():
         np.testing.assert_allclose(layer({"a": KINDS[name]})["a"], rows, rtol=1e-6)
 
 
-def test_sequences_are_filled_with_zeros():
-    layer = collection({"a": de.FeatureConfig("a", table(), None, max_length=4)})
+@SHARDS
+def test_sequences_are_filled_with_zeros(devices):
+    config = table(devices=devices)
+    layer = collection({"a": de.FeatureConfig("a", config, None, max_length=4)})
     zero = np.zeros(3, np.float32)
     for name in ("ragged", "sparse"):
         rows = layer({"a": KINDS[name]})["a"]
@@ -150,21 +160,23 @@ def test_sequences_are_filled_with_zeros():
         np.testing.assert_array_equal(rows[0], VALUES[[1, 2, 2, 3]])
         np.testing.assert_array_equal(rows[2], [*VALUES[[9, 9, 5]], zero])
     np.testing.assert_array_equal(layer({"a": KINDS["dense"]})["a"][0], [*VALUES[[1, 2, 2]], zero])
-    short = collection({"a": de.FeatureConfig("a", table(), None, max_length=2)})
+    short = collection({"a": de.FeatureConfig("a", config, None, max_length=2)})
     np.testing.assert_array_equal(short({"a": KINDS["dense"]})["a"][1], VALUES[[3, 3]])
     np.testing.assert_array_equal(short({"a": KINDS["ragged"]})["a"][0], VALUES[[1, 2]])
 
 
-def test_sequences_without_a_length_have_a_row_for_each_id():
-    layer = collection({"a": de.FeatureConfig("a", table(), None)})
+@SHARDS
+def test_sequences_without_a_length_have_a_row_for_each_id(devices):
+    layer = collection({"a": de.FeatureConfig("a", table(devices=devices), None)})
     np.testing.assert_array_equal(layer({"a": KINDS["deep"]})["a"], VALUES[KINDS["deep"]])
     rows = layer({"a": KINDS["ragged"]})["a"]
     assert isinstance(rows, tf.RaggedTensor)
     np.testing.assert_array_equal(rows.values, VALUES[[1, 2, 2, 3, 9, 9, 5]])
 
 
-def test_padding_is_neither_pooled_nor_trained():
-    rows = table()
+@SHARDS
+def test_padding_is_neither_pooled_nor_trained(devices):
+    rows = table(devices=devices)
     layer = collection(
         {
             "mean": de.FeatureConfig("mean", rows, mask_key=0),
@@ -182,8 +194,10 @@ def test_padding_is_neither_pooled_nor_trained():
     np.testing.assert_allclose(by_key(gradient)[:, 0], [0, 1.5, 0, 0, 0, 0, 0, 1.5, 0, 0])
 
 
-def test_one_tensor_follows_the_order_of_the_features():
-    features = {"b": de.FeatureConfig("b", table("x")), "a": de.FeatureConfig("a", table("y", 2))}
+@SHARDS
+def test_one_tensor_follows_the_order_of_the_features(devices):
+    tables = table("x", devices=devices), table("y", 2, devices=devices)
+    features = {"b": de.FeatureConfig("b", tables[0]), "a": de.FeatureConfig("a", tables[1])}
     layer = collection(features, concatenate=True)
     rows = layer({"b": KINDS["ragged"], "a": KINDS["one"]})
     assert rows.shape == [3, 5]
@@ -327,10 +341,11 @@ def test_symbolic_inputs_have_the_shapes_of_the_rows():
     }
 
 
-def test_training_equals_dense_variables():
+@SHARDS
+def test_training_equals_dense_variables(devices):
     rng = np.random.default_rng(1)
     start = rng.normal(size=[20, 4]).astype(np.float32)
-    rows, others = table("rows", 4), table("others", 4)
+    rows, others = table("rows", 4, devices=devices), table("others", 4, devices=devices)
     features = {
         "a": de.FeatureConfig("a", rows, "mean"),
         "b": de.FeatureConfig("b", rows),

@@ -1,0 +1,193 @@
+"""Tests the op that looks up many features: what it refuses, and how many ops a step has."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from de_core.base.ops import library
+
+
+def int64(values):
+    return tf.constant(values, tf.int64)
+
+
+@pytest.fixture
+def table():
+    variable = de.Variable(dim=2, initializer=1.0)
+    variable.upsert(np.arange(4), np.eye(4, 2, dtype=np.float32))
+    return variable
+
+
+def look_up(table, ids, kind="dense", structure=(), weights=(), **attributes):
+    given = {
+        "anchored": [],
+        "Tkeys": [],
+        "Trows": [tf.float32],
+        "table_of": [0],
+        "dims": [2],
+        "Tvalues": [tf.float32],
+        "kinds": [kind],
+        "combiners": ["sum"],
+        "lengths": [-1],
+        "weighted": [bool(weights)],
+        "padded": [False],
+        "padding": [""],
+        "joined": False,
+    }
+    return library.de_lookup_features(
+        [table.resource_handle],
+        [ids],
+        list(structure),
+        list(weights),
+        [],
+        **{**given, **attributes},
+    )
+
+
+INDICES = int64([[0, 0], [1, 0]])
+REFUSED = {
+    "row splits past the end": (int64([1, 2]), "ragged", [int64([0, 5])]),
+    "row splits that descend": (int64([1, 2]), "ragged", [int64([0, 2, 1, 2])]),
+    "no row splits": (int64([1, 2]), "ragged", [int64([])]),
+    "ragged values of rank 2": (int64([[1, 2]]), "ragged", [int64([0, 1])]),
+    "indices of too many ids": (int64([1]), "sparse", [INDICES, int64([2, 2])]),
+    "indices past the shape": (int64([1, 2]), "sparse", [INDICES, int64([1, 2])]),
+    "indices out of order": (int64([1, 2]), "sparse", [INDICES[::-1], int64([2, 2])]),
+    "negative indices": (int64([1, 2]), "sparse", [INDICES - 1, int64([2, 2])]),
+    "a negative shape": (int64([1, 2]), "sparse", [INDICES, int64([-2, 2])]),
+    "a shape of rank 3": (int64([1, 2]), "sparse", [INDICES, int64([2, 2, 2])]),
+    "a scalar": (int64(1), "dense", []),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_wrong_structure_is_refused(table, name):
+    ids, kind, structure = REFUSED[name]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Received"):
+        look_up(table, ids, kind, structure)
+
+
+ATTRIBUTES = {
+    "table_of": [1],
+    "dims": [3],
+    "Tvalues": [tf.float64],
+    "lengths": [0],
+    "combiners": ["mean", "sum"],
+    "weighted": [True],
+    "padded": [],
+    "kinds": ["ragged"],
+    "Trows": [tf.float64],
+    "too few Trows": [],
+}
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_wrong_attributes_are_refused(table, name):
+    with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.InternalError)):
+        look_up(table, int64([[1, 2]]), **{name.split()[-1]: ATTRIBUTES[name]})
+
+
+def test_wrong_ids_weights_and_padding_are_refused(table):
+    for ids in (tf.constant([["a"]]), tf.constant([["a"]])):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="keys must be"):
+            look_up(table, ids)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="weights must have the shape"):
+        look_up(table, int64([[1, 2]]), weights=[tf.ones([2, 2])])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="padding"):
+        look_up(table, int64([[1, 2]]), padded=[True], padding=["x"])
+
+
+def gradient(ids, gradients, **attributes):
+    given = {
+        "trained": [0],
+        "Tkeys": [tf.int64],
+        "Ttrained": [tf.float32],
+        "table_of": [0],
+        "dims": [2],
+        "Tvalues": [tf.float32],
+        "kinds": ["dense"],
+        "combiners": ["sum"],
+        "lengths": [-1],
+        "weighted": [False],
+        "padded": [False],
+        "padding": [""],
+        "joined": False,
+    }
+    return library.de_lookup_features_gradient(
+        [ids], [], [], [gradients], **{**given, **attributes}
+    )
+
+
+def test_a_wrong_gradient_is_refused():
+    ids = int64([[1, 2], [3, 3]])
+    for rows in (tf.ones([3, 2]), tf.ones([2, 3])):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="rows must be as many"):
+            gradient(ids, rows)
+    for wrong in ({"trained": [5]}, {"Ttrained": [tf.float64]}, {"Tkeys": [tf.string]}):
+        with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.InternalError)):
+            gradient(ids, tf.ones([2, 2]), **wrong)
+
+
+def test_joined_features_must_have_as_many_examples(table):
+    two = {
+        name: value * 2
+        for name, value in {
+            "table_of": [0],
+            "kinds": ["dense"],
+            "combiners": ["sum"],
+            "lengths": [-1],
+            "weighted": [False],
+            "padded": [False],
+            "padding": [""],
+        }.items()
+    }
+    with pytest.raises(tf.errors.InvalidArgumentError, match="as many examples each"):
+        library.de_lookup_features(
+            [table.resource_handle],
+            [int64([1, 2]), int64([3])],
+            [],
+            [],
+            [],
+            anchored=[],
+            Tkeys=[],
+            Trows=[tf.float32],
+            dims=[2],
+            Tvalues=[tf.float32],
+            joined=True,
+            **two,
+        )
+
+
+def ops_of_a_step(count):
+    """Returns how many ops a step with `count` features and two tables has, without its inputs."""
+    tables = [de.TableConfig(f"ops_{count}_{number}", 4) for number in range(2)]
+    features = {
+        str(number): de.FeatureConfig(str(number), tables[number % 2], "mean", max_length=5)
+        for number in range(count)
+    }
+    layer = de.layers.EmbeddingCollection(features, concatenate=True)
+    anchors = [each.trainable_variables[0] for each in layer.tables.values()]
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adam())
+    optimizer.build(anchors)
+    kinds = [
+        tf.TensorSpec([8], tf.int64),
+        tf.TensorSpec([8, 3], tf.int64),
+        tf.RaggedTensorSpec([8, None], tf.int64),
+        tf.SparseTensorSpec([8, 3], tf.int64),
+    ]
+
+    @tf.function(autograph=False)
+    def step(ids):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(ids) ** 2)
+        optimizer.apply(tape.gradient(loss, anchors), anchors)
+
+    specs = {str(number): kinds[number // 2 % 4] for number in range(count)}
+    operations = step.get_concrete_function(specs).graph.get_operations()
+    return sum(each.type != "Placeholder" for each in operations)
+
+
+def test_the_number_of_ops_does_not_grow_with_the_number_of_features():
+    assert ops_of_a_step(40) == ops_of_a_step(2)
