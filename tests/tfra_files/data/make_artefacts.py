@@ -1,0 +1,312 @@
+"""Writes small files with the real tfra, and `expected.json`: their rows, slots and next losses.
+
+Needs the environment that `tests/tfra/ancestor.py` describes, and TF_USE_LEGACY_KERAS=1.
+
+Run: python tests/tfra_files/data/make_artefacts.py FOLDER [FORM ...]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from made_up_log import batches
+from tensorflow_recommenders_addons import dynamic_embedding as de
+from tensorflow_recommenders_addons.dynamic_embedding.python.ops import tf_save_restore_patch
+
+CPU = "/CPU:0"
+STEPS_BEFORE, STEPS_AFTER = 12, 100
+EXPECTED: dict[str, Any] = {}
+NEW = tf_keras.optimizers
+LEGACY = tf_keras.optimizers.legacy
+OPTIMIZERS = {
+    "adagrad": lambda kind: kind.Adagrad(0.1),
+    "adadelta": lambda kind: kind.Adadelta(1.0),
+    "adam": lambda kind: kind.Adam(0.01),
+    "adamax": lambda kind: kind.Adamax(0.01),
+    "amsgrad": lambda kind: kind.Adam(0.01, amsgrad=True),
+    "ftrl": lambda kind: kind.Ftrl(0.1),
+    "momentum": lambda kind: kind.SGD(0.05, momentum=0.9, nesterov=True),
+    "nadam": lambda kind: kind.Nadam(0.01),
+    "rmsprop": lambda kind: kind.RMSprop(0.01, momentum=0.5, centered=True),
+    "sgd": lambda kind: kind.SGD(0.1),
+}
+TF1_OPTIMIZERS = {
+    "adam": lambda: tf.compat.v1.train.AdamOptimizer(0.01),
+    "adagrad": lambda: tf.compat.v1.train.AdagradOptimizer(0.1),
+    "momentum": lambda: tf.compat.v1.train.MomentumOptimizer(0.05, 0.9),
+    "rmsprop": lambda: tf.compat.v1.train.RMSPropOptimizer(0.01, momentum=0.5),
+}
+
+
+def model(shards: int = 1, short: bool = False, saver: Any = None) -> tf_keras.Model:
+    """Returns a model with the tables `user-parameter` and `item-parameter`."""
+    initial = tf_keras.initializers.Constant
+    creator = de.CuckooHashTableCreator(saver=saver)
+    inputs = {
+        name: tf_keras.Input([], dtype=tf.int64, name=f"{name}_id") for name in ("user", "item")
+    }
+    rows = [
+        de.keras.layers.Embedding(
+            dim,
+            name=name,
+            devices=[CPU] * count,
+            initializer=initial(value),
+            short_file_name=short,
+            kv_creator=creator,
+        )(inputs[name])
+        for name, dim, count, value in (("user", 3, shards, 0.5), ("item", 2, 1, -0.25))
+    ]
+    head = tf_keras.layers.Dense(1, kernel_initializer=initial(0.2), name="head")
+    return tf_keras.Model(list(inputs.values()), head(tf.concat(rows, 1)))
+
+
+def trained(optimizer: Any, **options: Any) -> tuple[tf_keras.Model, Any]:
+    """Returns a model after some steps, and its optimizer."""
+    made = model(**options)
+    optimizer = de.DynamicEmbeddingOptimizer(optimizer)
+    made.compile(optimizer, "mse", run_eagerly=True)
+    losses(made, 0, STEPS_BEFORE)
+    return made, optimizer
+
+
+def losses(made: tf_keras.Model, first: int, count: int) -> list[float]:
+    """Trains some steps and returns their losses."""
+    made.reset_metrics()
+    return [
+        float(made.train_on_batch(*batch, reset_metrics=True)) for batch in batches(first, count)
+    ]
+
+
+def plain(array: np.ndarray) -> Any:
+    """Returns numbers that JSON keeps exactly, or strings."""
+    if array.dtype == object:
+        return [each.decode() for each in array]
+    whole = np.issubdtype(array.dtype, np.integer)
+    return (array if whole else array.astype(np.float64)).tolist()
+
+
+def rows(table: Any, read: Any = lambda tensors: [each.numpy() for each in tensors]) -> Any:
+    """Returns what a table holds."""
+    keys, values = read(table.export())
+    order = np.argsort(keys)
+    return {
+        "key_dtype": tf.as_dtype(table.key_dtype).name,
+        "value_dtype": tf.as_dtype(table.value_dtype).name,
+        "dim": int(table.dim),
+        "shards": int(table.shard_num),
+        "keys": plain(keys[order]),
+        "values": plain(values[order]),
+    }
+
+
+def note_model(form: str, made: tf_keras.Model, optimizer: Any, count: int) -> None:
+    """Notes the tables with their slots, and the losses of the steps that follow."""
+    tables = {}
+    for layer in made.layers:
+        if isinstance(layer, de.keras.layers.Embedding):
+            slots = {each.name.rpartition("/")[2]: rows(each) for each in layer.optimizer_vars}
+            tables[layer.params.name] = {**rows(layer.params), "slots": slots}
+    weights = made.get_layer("head").get_weights()
+    EXPECTED[form] = {
+        "tables": tables,
+        "iterations": int(optimizer.iterations),
+        "weights": [plain(each) for each in weights],
+        "losses": losses(made, STEPS_BEFORE, count),
+    }
+
+
+def checkpoints(folder: Path, kind: Any, name: str) -> None:
+    """Writes a `tf.train.Checkpoint` of a model and its optimizer."""
+    count = STEPS_AFTER if name == "adam" else 20
+    form = f"{'legacy' if kind is LEGACY else 'new'}_{name}"
+    made, optimizer = trained(OPTIMIZERS[name](kind), shards=3 if name == "adam" else 1)
+    tf.train.Checkpoint(model=made, optimizer=optimizer).write(str(folder / form / "ckpt"))
+    note_model(form, made, optimizer, count)
+
+
+def keras_files(folder: Path) -> None:
+    """Writes the checkpoint of `save_weights`, a SavedModel, and a file without rows."""
+    made, optimizer = trained(NEW.Adam(0.01), shards=2, short=True)
+    made.save_weights(folder / "weights" / "model")
+    options = tf.saved_model.SaveOptions(namespace_whitelist=["TFRA"])
+    made.save(folder / "saved_model", options=options, save_traces=False)
+    made.save_weights(folder / "no_rows.weights.h5")
+    note_model("weights", made, optimizer, 20)
+    EXPECTED["saved_model"] = EXPECTED["weights"]
+
+
+def file_systems(folder: Path) -> None:
+    """Writes checkpoints whose rows lie in a folder beside them."""
+    made, optimizer = trained(NEW.Adam(0.01), shards=2, saver=de.FileSystemSaver())
+    tf.train.Checkpoint(model=made, optimizer=optimizer).write(str(folder / "beside" / "ckpt"))
+    de.keras.models.de_save_model(made, str(folder / "beside_saved_model"))
+    checkpoint = de.train.DECheckpoint(model=made, optimizer=optimizer)
+    checkpoint.save(str(folder / "beside_numbered" / "ckpt"))
+    note_model("beside", made, optimizer, 20)
+    EXPECTED["beside_saved_model"] = EXPECTED["beside_numbered-1"] = EXPECTED["beside"]
+    checkpoint.save(str(folder / "beside_numbered" / "ckpt"))
+    note_model("beside_numbered-2", made, optimizer, 0)
+
+
+def tf1_savers(folder: Path, name: str, in_files: bool = False) -> None:
+    """Writes the checkpoint of a TensorFlow 1 Saver."""
+    form = f"beside_saver_{name}" if in_files else f"saver_{name}"
+    count = STEPS_AFTER if name == "adam" else 20
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        creator = de.CuckooHashTableCreator(saver=de.FileSystemSaver() if in_files else None)
+        with tf.compat.v1.variable_scope("deep"):
+            table = de.get_variable(
+                "users", dim=2, devices=[CPU, CPU], initializer=0.5, kv_creator=creator
+            )
+            ids = tf.compat.v1.placeholder(tf.int64, [None])
+            labels = tf.compat.v1.placeholder(tf.float32, [None, 1])
+            # The ids of a batch are distinct: here tfra loses the gradients of equal ids.
+            found, wrapper = de.embedding_lookup(table, ids, name="found", return_trainable=True)
+            weight = tf.compat.v1.get_variable(
+                "weight", [2, 1], initializer=tf.compat.v1.constant_initializer(0.2)
+            )
+        loss = tf.reduce_mean((tf.matmul(found, weight) - labels) ** 2)
+        optimizer = de.DynamicEmbeddingOptimizer(TF1_OPTIMIZERS[name]())
+        step = tf.compat.v1.train.get_or_create_global_step()
+        train = optimizer.minimize(loss, step, [weight, wrapper])
+        # tfra changes this Saver, and forgets tf.compat.v1.train.Saver.
+        saver = tf_save_restore_patch.saver.Saver()
+        session.run(tf.compat.v1.global_variables_initializer())
+
+        def run(first: int, count: int) -> list[float]:
+            return [
+                float(session.run([loss, train], {ids: batch["user_id"], labels: answers})[0])
+                for batch, answers in batches(first, count)
+            ]
+
+        run(0, STEPS_BEFORE)
+        (folder / form).mkdir(parents=True)
+        saver.save(session, str(folder / form / "model.ckpt"), step, write_meta_graph=False)
+        slots = {
+            each: optimizer.get_slot(wrapper, each).params for each in optimizer.get_slot_names()
+        }
+        EXPECTED[form] = {
+            "tables": {
+                "deep_users": {
+                    **rows(table, session.run),
+                    "slots": {each: rows(slot, session.run) for each, slot in slots.items()},
+                }
+            },
+            "iterations": STEPS_BEFORE,
+            "weights": [plain(session.run(weight))],
+            "losses": run(STEPS_BEFORE, count),
+        }
+
+
+def other_dtypes(folder: Path) -> None:
+    """Writes checkpoints and key-value files of untrained tables with several dtypes."""
+    kinds = [
+        ("plain", tf.int64, tf.float32, 2, 1),
+        ("narrow", tf.int32, tf.float64, 3, 2),
+        ("words", tf.string, tf.float32, 2, 2),
+        ("halves", tf.int64, tf.half, 4, 1),
+        ("counts", tf.string, tf.int64, 1, 1),
+        ("empty", tf.int64, tf.float32, 2, 2),
+    ]
+    tables = {}
+    for name, key_dtype, value_dtype, dim, shards in kinds:
+        initial = np.zeros(dim, value_dtype.as_numpy_dtype)
+        options = {"partitioner": by_length} if key_dtype == tf.string else {}
+        table = de.get_variable(
+            f"scope/{name}",
+            key_dtype,
+            value_dtype,
+            dim,
+            devices=[CPU] * shards,
+            initializer=tf.constant(initial),
+            **options,
+        )
+        count = 0 if name == "empty" else 7
+        numbers = np.arange(count) ** 3 - 20
+        keys = np.array([f"word {each}" for each in numbers]) if key_dtype == tf.string else numbers
+        values = np.arange(count * dim).reshape(count, dim) / (4 if value_dtype.is_floating else 1)
+        if count:
+            table.upsert(tf.constant(keys, key_dtype), tf.cast(tf.constant(values), value_dtype))
+        tables[name] = table
+    tf.train.Checkpoint(tables=tables).write(str(folder / "dtypes" / "ckpt"))
+    EXPECTED["dtypes"] = {"tables": {each.name: rows(each) for each in tables.values()}}
+    for name, table in tables.items():
+        save = table.save_to_file_system
+        if name == "words":
+            save(str(folder / "string_files"))
+        elif name not in ("counts", "empty"):
+            save(str(folder / f"files_{name}"))
+            EXPECTED[f"files_{name}"] = {"tables": {f"scope_{name}": rows(table)}}
+    for rank in range(2):  # two processes with their own rows, as under Horovod
+        part = de.get_variable(f"part_{rank}", dim=2)
+        part.upsert(tf.constant([rank, rank + 2], tf.int64), tf.fill([2, 2], float(rank)))
+        name = [f"user_mht_1of1_rank{rank}_size2"]
+        part.save_to_file_system(str(folder / "files_of_two"), 2, rank, name)
+    tables["narrow"].tables[0].save_to_file_system(str(folder / "files_of_one_shard"))
+
+
+def by_length(keys: tf.Tensor, shards: int) -> tf.Tensor:
+    """Distributes strings. tfra's own function distributes only numbers."""
+    return tf.strings.length(keys) % shards
+
+
+def forms() -> dict[str, Any]:
+    """Returns the functions that write, by a name for each."""
+    made = {"keras": keras_files, "beside": file_systems, "dtypes": other_dtypes}
+    for name in OPTIMIZERS:
+        for kind in (NEW, LEGACY):
+            prefix = "legacy" if kind is LEGACY else "new"
+            made[f"{prefix}_{name}"] = lambda folder, k=kind, n=name: checkpoints(folder, k, n)
+    for name in TF1_OPTIMIZERS:
+        made[f"saver_{name}"] = lambda folder, n=name: tf1_savers(folder, n)
+    made["beside_saver"] = lambda folder: tf1_savers(folder, "adam", in_files=True)
+    return made
+
+
+def short(value: Any) -> Any:
+    """Returns the value with numbers of float32 written with as few digits as they need."""
+    if isinstance(value, dict):
+        return {name: short(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [short(each) for each in value]
+    if isinstance(value, float) and float(np.float32(value)) == value:
+        return float(str(np.float32(value)))
+    return value
+
+
+def main(folder: Path, chosen: list[str]) -> None:
+    """Writes the chosen forms, each in a process of its own, or all."""
+    if len(chosen) == 1:
+        forms()[chosen[0]](folder)
+        (folder / f"{chosen[0]}.part").write_text(json.dumps(EXPECTED))
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for form in chosen or forms():  # tfra keeps slots of equal names for all models of a process
+        if os.spawnv(os.P_WAIT, sys.executable, [sys.executable, __file__, str(folder), form]):
+            raise SystemExit(f"{form} could not be written")
+    for part in sorted(folder.glob("*.part")):
+        EXPECTED.update(short(json.loads(part.read_text())))
+        part.unlink()
+    lines = [f"{json.dumps(name)}: {json.dumps(each)}" for name, each in sorted(EXPECTED.items())]
+    (folder / "expected.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    for each in folder.glob("*saved_model"):  # the importer reads only the variables
+        for name in ("saved_model.pb", "keras_metadata.pb", "fingerprint.pb"):
+            (each / name).unlink(missing_ok=True)
+        shutil.rmtree(each / "assets", ignore_errors=True)
+    for each in folder.rglob("checkpoint"):
+        each.unlink()  # it holds absolute paths
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).absolute(), sys.argv[2:])
