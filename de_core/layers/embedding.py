@@ -13,6 +13,7 @@ from de_core.base.checks import received
 from de_core.base.keras import dtype_name, global_policy, is_symbolic, keras, only_builds
 from de_core.base.plain_python import plain_python
 from de_core.base.types import DTypeLike, Id, Ids, InitializerLike, RegularizerLike, Rows
+from de_core.checkpoint import ancestor
 from de_core.layers import combining, keras_arguments, masking, revival, table_arguments
 from de_core.lookup.lookup import embedding_lookup_unique
 from de_core.lookup.segments import (
@@ -144,6 +145,10 @@ class Embedding(keras.layers.Layer):
     def params(self) -> Variable:
         """The table. The reference API uses this name."""
         return self.table
+
+    def _checkpoint_adapter(self, path: str | None) -> None:
+        """Refuses a checkpoint with tables of tfra. TensorFlow calls it on restore."""
+        ancestor.refuse(path)
 
     @property
     def compute_dtype(self) -> str:

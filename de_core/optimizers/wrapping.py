@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.types import TrainedVariable
+from de_core.checkpoint import ancestor
 from de_core.optimizers.targets import own_optimizer_of, table_under
 from de_core.tables.sharded import ShardedTable
 
@@ -84,6 +85,10 @@ class Wrapping:
 
     def _wrapped(self) -> Any:
         return self.inner_optimizer
+
+    def _checkpoint_adapter(self, path: str | None) -> None:
+        """Refuses a checkpoint with tables of tfra. TensorFlow calls it on restore."""
+        ancestor.refuse(path)
 
     def _add_table(self, table: ShardedTable) -> None:
         if table not in self._tables:

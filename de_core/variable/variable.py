@@ -14,7 +14,7 @@ from de_core.base.checks import received
 from de_core.base.keras import keras
 from de_core.base.parts import method_of
 from de_core.base.types import DTypeLike, InitializerLike, TensorLike, TrainedVariable
-from de_core.checkpoint import saved_model_rows, weights_file
+from de_core.checkpoint import ancestor, saved_model_rows, weights_file
 from de_core.checkpoint.file_system import FileSystem
 from de_core.storage.creator import KVCreator
 from de_core.tables.admission import Admission
@@ -357,7 +357,11 @@ class Variable(keras.layers.Layer, tf.Module):
 
         Args:
             path: The checkpoint's prefix.
+
+        Raises:
+            ValueError: The checkpoint holds tables of tfra.
         """
+        ancestor.refuse(path)
         if self.checkpoint and path is not None:
             saved_model_rows.restore(self._table, path)
 

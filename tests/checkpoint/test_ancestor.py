@@ -1,0 +1,84 @@
+"""TensorFlow's own restore refuses a checkpoint of tfra, and names the importer."""
+
+from __future__ import annotations
+
+import keras
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from tests.tfra_files.artefacts import DATA
+
+REFUSED = r"must be imported.*de_core\.tfra\.import_checkpoint"
+LEGACY = """
+import sys, pytest, tf_keras
+import tensorflow as tf
+import de_core as de
+data = sys.argv[1]
+inputs = [tf_keras.Input([], dtype="int64") for _ in range(2)]
+rows = [de.layers.Embedding(dim)(each) for dim, each in zip((3, 2), inputs)]
+head = tf_keras.layers.Dense(1, kernel_initializer="zeros")
+model = tf_keras.Model(inputs, head(tf.concat(rows, 1)))
+model.compile(de.DynamicEmbeddingOptimizer(tf_keras.optimizers.Adam()), "mse")
+for load in (
+    lambda: model.load_weights(data + "/weights/model"),
+    lambda: model.load_weights(data + "/saved_model/variables/variables"),
+    lambda: model.load_weights(data + "/no_rows.weights.h5"),
+    lambda: tf.train.Checkpoint(model=model).restore(data + "/legacy_adam/ckpt"),
+    lambda: tf.train.Checkpoint(model=model).read(data + "/beside/ckpt"),
+):
+    try:
+        load()
+        print("loaded")
+    except ValueError as error:
+        print("import_checkpoint" in str(error), end=" ")
+    assert not head.kernel.numpy().any()
+"""
+
+
+def test_a_table_refuses():
+    table = de.Variable(dim=2, name="plain")
+    with pytest.raises(ValueError, match=REFUSED):
+        tf.train.Checkpoint(tables={"plain": table}).restore(str(DATA / "dtypes/ckpt"))
+
+
+@pytest.mark.parametrize("form", ["new_adam", "beside"])
+def test_an_optimizer_refuses(form):
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adam())
+    with pytest.raises(ValueError, match=REFUSED):
+        tf.train.Checkpoint(optimizer=optimizer).restore(str(DATA / form / "ckpt"))
+
+
+def test_a_layer_refuses_and_no_weight_changes():
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.user = de.layers.Embedding(3)
+
+    model = Model()
+    root = tf.Module()
+    setattr(root, "layer_with_weights-0", model.user)
+    with pytest.raises(ValueError, match=REFUSED):
+        tf.train.Checkpoint(root).restore(str(DATA / "weights/model"))
+
+
+def test_programs_without_tables_and_own_checkpoints_are_not_refused(tmp_path):
+    bias = tf.Variable([0.0])
+    module = tf.Module()
+    setattr(module, "layer_with_weights-2", tf.Module())
+    getattr(module, "layer_with_weights-2").bias = bias
+    tf.train.Checkpoint(module).read(str(DATA / "weights/model")).expect_partial()
+    assert float(bias[0]) != 0
+    table = de.Variable(dim=1)
+    table.upsert([1], [[2.0]])
+    checkpoint = tf.train.Checkpoint(table=table)
+    path = checkpoint.write(str(tmp_path / "own"))
+    table.clear()
+    checkpoint.read(path).assert_consumed()
+    assert int(table.size()) == 1
+
+
+def test_load_weights_of_tf_keras_refuses(run_python, monkeypatch):
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    # Keras refuses the last form itself: the layers in the file have other variables.
+    assert run_python(LEGACY, DATA).split() == ["True", "True", "False", "True", "True"]
