@@ -41,7 +41,6 @@ from de_core.tables.eviction import (
 )
 from de_core.tables.restrict import FrequencyRestrictPolicy, RestrictPolicy, TimestampRestrictPolicy
 from de_core.tables.router import default_partition_fn
-from de_core.tfra.import_tfra import import_tfra
 from de_core.variable import gradients as _gradients  # noqa: F401
 from de_core.variable.scope import get_local_variable, get_variable
 from de_core.variable.slots import get_slot_variables
@@ -94,7 +93,6 @@ __all__ = [
     "get_local_variable",
     "get_slot_variables",
     "get_variable",
-    "import_tfra",
     "layers",
     "optimizers",
     "publish",

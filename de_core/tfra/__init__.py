@@ -4,8 +4,9 @@
 
     de = tfra.dynamic_embedding
 
-`python -m de_core.tfra program.py` runs a program that imports `tensorflow_recommenders_addons`.
-They have the arguments, the order and the defaults of version 0.8.1. A name without a
+`import_checkpoint` reads the files that they wrote. `python -m de_core.tfra program.py` runs a
+program that imports `tensorflow_recommenders_addons`.
+The names have the arguments, the order and the defaults of version 0.8.1. A name without a
 counterpart exists too; its first use raises an error that says what to do.
 """
 
@@ -14,8 +15,15 @@ from __future__ import annotations
 from de_core.tfra import dynamic_embedding
 from de_core.tfra.names import register_all
 from de_core.tfra.ops import load_ops
+from de_core.tfra_files import ImportedTable, import_checkpoint
 
 #: The version of the reference API.
 __version__ = "0.8.1"
 
-__all__ = ["dynamic_embedding", "load_ops", "register_all"]
+__all__ = [
+    "ImportedTable",
+    "dynamic_embedding",
+    "import_checkpoint",
+    "load_ops",
+    "register_all",
+]

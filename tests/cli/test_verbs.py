@@ -13,6 +13,7 @@ import tensorflow as tf
 import de_core as de
 from de_core.snapshot.file import SnapshotFile, hashes
 from de_core_cli.main import main
+from tests.tfra_files.artefacts import DATA as ARTEFACTS
 
 # Keras converts its variables through an `__array__` that numpy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -168,21 +169,23 @@ def test_a_key_must_have_the_tables_dtype(files, capsys):
         assert f"Received: --key '{key}'" in capsys.readouterr().err
 
 
-def test_import_tfra_writes_a_checkpoint(tmp_path, capsys):
-    prefix = str(tmp_path / "ckpt")
-    tf.raw_ops.SaveV2(
-        prefix=prefix,
-        tensor_names=["user_mht_1of1-keys", "user_mht_1of1-values"],
-        shape_and_slices=["", ""],
-        tensors=[tf.constant([7], tf.int64), tf.constant([[1.0, 2.0]])],
-    )
-    target = str(tmp_path / "tables")
-    assert main(["import-tfra", prefix, target, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"table": "user", "rows": 1, "dim": 2}
-    table = de.Variable(dim=2, name="user")
-    assert de.checkpoint.restore(table, target) == {"user": 1}
-    assert main(["import-tfra", prefix, target]) == 1
+def test_import_tfra_lists_and_writes_what_the_real_library_saved(tmp_path, capsys):
+    source, target = str(ARTEFACTS / "new_adam" / "ckpt"), str(tmp_path / "tables")
+    assert main(["import-tfra", source, "--dry-run", "--json"]) == 0
+    item, user = map(json.loads, capsys.readouterr().out.splitlines())
+    assert item["table"] == "item-parameter"
+    wanted = {"key_dtype": "int64", "value_dtype": "float32", "dim": 3, "shards": 3}
+    assert user == {"table": "user-parameter", **wanted, "rows": 25, "slots": ["m", "v"]}
+    assert main(["import-tfra", source, target]) == 0
+    printed = capsys.readouterr()
+    assert "user-parameter" in printed.out
+    assert "slots are left out" in printed.err
+    table = de.Variable(dim=3, name="user-parameter")
+    assert de.checkpoint.restore(table, target) == {"user-parameter": 25}
+    assert main(["import-tfra", source, target]) == 1
     assert "must not exist" in capsys.readouterr().err
+    assert main(["import-tfra", source]) == 1
+    assert "--dry-run" in capsys.readouterr().err
 
 
 def test_keys_come_in_the_order_of_their_hashes(tmp_path):

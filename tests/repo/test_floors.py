@@ -18,7 +18,7 @@ LIBRARY = (
     ("checkpoint",),
     ("variable",),
     ("lookup", "optimizers", "exports"),
-    ("layers", "metrics"),
+    ("layers", "metrics", "tfra_files"),
     ("tfra",),
     ("",),
     ("server",),

@@ -133,9 +133,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             for gradient, own in targets.owned:
                 own.step(gradient)
             if tf.distribute.has_strategy() and replicas.several_here():
-                replicas.update_once(
-                    targets.trained, lambda trained: self._apply_to_tables(inner, trained)
-                )
+                replicas.update_once(targets.trained, self._apply_to_tables)
                 self._apply_to_others(inner, targets.dense)
                 return
             overwrite = self._overwrite_is_due() if inner.use_ema else None
@@ -198,7 +196,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
                 lambda tables, others: self._clip_and_apply(inner, tables, others)[1],
             )
         if not (inner.clipnorm or inner.clipvalue or inner.global_clipnorm):
-            return self._apply_to_tables(inner, targets.trained), targets.dense
+            return self._apply_to_tables(targets.trained), targets.dense
         dense = targets.others
         others = [gradient for gradient, _ in dense]
         done, scale = self._clip_and_apply(inner, targets.trained, others)
@@ -213,12 +211,13 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         gradients = [gradient for gradient, _ in trained]
         gradients, scale = clipping.clip_tables(inner, gradients, others)
         tables = [table for _, table in trained]
-        return self._apply_to_tables(inner, list(zip(gradients, tables, strict=True))), scale
+        return self._apply_to_tables(list(zip(gradients, tables, strict=True))), scale
 
-    def _apply_to_tables(self, inner: Any, trained: Trained) -> list[Any]:
+    def _apply_to_tables(self, trained: Trained) -> list[Any]:
         """Updates tables by gradients that are ready to use."""
         if not trained:
             return []
+        inner = self._wrapped()
         momentum = None
         if inner.use_ema:
             momentum = tf.cast(tf.not_equal(inner.iterations, 0), tf.float64) * inner.ema_momentum

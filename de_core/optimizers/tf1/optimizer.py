@@ -139,11 +139,16 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
 
     def _next_step(self) -> tf.Tensor:
         """Increments the count of steps and returns it: 1 at the first step."""
-        if self._count is None:
-            self._count = self._counter("de_steps")
-        count = self._count.assign_add(1, read_value=True)
+        count = self.steps.assign_add(1, read_value=True)
         with tf.control_dependencies([count]):
             return tf.cast(count, tf.int64)
+
+    @property
+    def steps(self) -> tf.Variable:
+        """The number of steps done, an int64 variable. Only the rule of Adam counts them."""
+        if self._count is None:
+            self._count = self._counter("de_steps")
+        return self._count
 
     @property
     def rejected_steps(self) -> tf.Variable:

@@ -1,0 +1,59 @@
+"""The committed files are those that the real tfra writes, and fresh ones are imported alike."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.tfra.ancestor import run_ancestor
+from tests.tfra_files.artefacts import DATA, expected
+from tests.tfra_files.test_continued_training import QUICK, SLOW, differences
+
+pytestmark = pytest.mark.slow
+PROGRAM = Path(__file__).parent / "data" / "make_artefacts.py"
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("artefacts")
+    run_ancestor(PROGRAM, folder, timeout=3600)
+    return folder
+
+
+def files_of(folder):
+    return {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.*")} | {
+        path.relative_to(folder).as_posix(): path for path in folder.rglob("*-keys")
+    }
+
+
+def assert_near(found, wanted):
+    if isinstance(wanted, dict):
+        assert sorted(found) == sorted(wanted)
+        for name, each in wanted.items():
+            assert_near(found[name], each)
+    elif isinstance(wanted, list) and all(isinstance(each, (int, float, list)) for each in wanted):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    else:
+        assert found == wanted
+
+
+def test_the_committed_files_are_those_that_the_library_writes(fresh):
+    ours, theirs = files_of(DATA), files_of(fresh)
+    assert sorted(ours) == sorted(theirs)
+    assert_near(json.loads((fresh / "expected.json").read_text()), expected())
+    for name in ours:
+        if name.endswith(".index"):
+            tensors = [
+                tf.train.list_variables(str(folder / name.removesuffix(".index")))
+                for folder in (DATA, fresh)
+            ]
+            assert tensors[0] == tensors[1]
+
+
+def test_training_continues_after_the_import_of_fresh_files(fresh):
+    found = differences(fresh, [*QUICK, *SLOW])
+    assert max(found.values()) < 1e-5, found

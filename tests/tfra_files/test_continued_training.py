@@ -1,0 +1,97 @@
+"""After an import, training continues as it would have continued with tfra."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+from de_core.tfra_files import import_checkpoint
+from tests.tfra_files.artefacts import DATA, assert_rows, expected
+from tests.tfra_files.data.made_up_log import batches
+
+PROGRAM = Path(__file__).with_name("continued_training.py")
+NAMES = ["adadelta", "adagrad", "adam", "adamax", "amsgrad"]
+NAMES += ["ftrl", "momentum", "nadam", "rmsprop", "sgd"]
+#: 100 steps of Adam, and 20 of the others.
+QUICK = ("new_adam", "legacy_adam", "legacy_nadam", "new_rmsprop", "weights", "beside")
+SLOW = sorted({f"{kind}_{name}" for kind in ("new", "legacy") for name in NAMES} - set(QUICK))
+TF1 = {
+    "saver_adam": lambda: tf.compat.v1.train.AdamOptimizer(0.01),
+    "beside_saver_adam": lambda: tf.compat.v1.train.AdamOptimizer(0.01),
+    "saver_adagrad": lambda: tf.compat.v1.train.AdagradOptimizer(0.1),
+    "saver_momentum": lambda: tf.compat.v1.train.MomentumOptimizer(0.05, 0.9),
+    "saver_rmsprop": lambda: tf.compat.v1.train.RMSPropOptimizer(0.01, momentum=0.5),
+}
+
+
+def differences(data: Path, forms) -> dict[str, float]:
+    """Runs the program on tf_keras and returns what it prints."""
+    path = os.pathsep.join([str(PROGRAM.parents[2]), str(PROGRAM.parent / "data")])
+    environment = {**os.environ, "TF_USE_LEGACY_KERAS": "1", "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, PROGRAM, data, *forms],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout)
+
+
+def test_the_next_losses_are_those_of_tfra():
+    found = differences(DATA, QUICK)
+    assert sorted(found) == sorted(QUICK)
+    assert max(found.values()) < 1e-5, found
+
+
+@pytest.mark.slow
+def test_the_next_losses_are_those_of_tfra_under_every_optimizer():
+    found = differences(DATA, SLOW)
+    assert max(found.values()) < 1e-5, found
+
+
+@pytest.mark.parametrize("form", TF1)
+def test_a_graph_continues_with_the_rows_of_a_saver(form):
+    saved = expected()[form]
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        with tf.compat.v1.variable_scope("deep"):
+            table = de.get_variable("users", dim=2, devices=["/CPU:0"] * 3, initializer=0.5)
+            weight = tf.compat.v1.get_variable("weight", [2, 1])
+        ids = tf.compat.v1.placeholder(tf.int64, [None])
+        labels = tf.compat.v1.placeholder(tf.float32, [None, 1])
+        loss = tf.reduce_mean((tf.matmul(table.lookup(ids), weight) - labels) ** 2)
+        optimizer = de.DynamicEmbeddingOptimizer(TF1[form]())
+        step = tf.compat.v1.train.get_or_create_global_step()
+        train = optimizer.minimize(loss, step, [weight, table])
+        session.run(tf.compat.v1.global_variables_initializer())
+        import_checkpoint(
+            DATA / form / "model.ckpt-12", table, optimizer=optimizer, session=session
+        )
+        wanted = saved["tables"]["deep_users"]
+        assert_rows(table, wanted, session.run)
+        for slot in table.get_slot_variables(optimizer):
+            assert_rows(slot, wanted["slots"][slot.slot_name], session.run)
+        np.testing.assert_array_equal(session.run(weight), np.float32(saved["weights"][0]))
+        assert session.run(step) == saved["iterations"]
+        losses = [
+            session.run([loss, train], {ids: batch["user_id"], labels: answers})[0]
+            for batch, answers in batches(saved["iterations"], len(saved["losses"]))
+        ]
+        np.testing.assert_allclose(losses, saved["losses"], rtol=1e-5)
+
+
+def test_a_graph_needs_a_session():
+    with tf.Graph().as_default():
+        table = de.get_variable("users", dim=2)
+        with pytest.raises(RuntimeError, match="a session must write the rows"):
+            import_checkpoint(DATA / "saver_adam/model.ckpt-12", table, slots=False)
