@@ -42,6 +42,7 @@ Sections (all by default):
   memory   resident bytes over keys and values while growing
   stall    the longest lookup while the table grows twentyfold
   hostile  adversarial keys: sequential, multiples of 2^k, equal low bits, all in one shard
+  widths   any dims, beside the next lower power of two
 
 Options:
   --rows N          rows of w1, w3, w4, memory      (10000000)
@@ -54,7 +55,7 @@ Options:
   --payload_mb N    greatest rows * dim * 4 bytes   (2600)
   --rounds N        rounds of lookups               (7)
   --fill_rounds N   rounds of fill and stall        (3)
-  --dims N,…        dims among 8, 16, 32, 64, 128   (all)
+  --dims N,…        dims among 8, 16, 32, 64, 128   (all); widths: any
   --batches N,…     batch sizes of w3               (256,4096,131072)
   --quick           1 % of the rows and three rounds: a quick check that it runs
   --strict          exit with 2 if a bar is missed
@@ -137,8 +138,8 @@ Options Parse(int argc, char** argv, bool* strict) {
       if (number == 0) Refuse("A number above 0 is needed. Received: " + name + " " + value);
     }
   }
-  const std::set<std::string> sections = {"w1",    "w2",     "w3",    "w4",     "fill",
-                                          "mixed", "memory", "stall", "hostile"};
+  const std::set<std::string> sections = {"w1",    "w2",     "w3",    "w4",      "fill",
+                                          "mixed", "memory", "stall", "hostile", "widths"};
   for (const std::string& section : options.only) {
     if (sections.count(section) == 0) Refuse("There is no such section. Received: " + section);
   }
@@ -181,6 +182,7 @@ int main(int argc, char** argv) {
   if (options.Wants("mixed")) de::bench::MixedSection(options, &report);
   if (options.Wants("stall")) de::bench::StallSection(options, &report);
   if (options.Wants("hostile")) de::bench::HostileSection(options, &report);
+  if (options.Wants("widths")) de::bench::WidthsSection(options, &report);
   const int missed = report.Summary();
   std::printf("\n%.0f s; load at the end %s\n", de::bench::WallSeconds() - start,
               FirstLine("/proc/loadavg").c_str());

@@ -136,6 +136,7 @@ void MixedSection(const Options& options, Report* report);
 void MemorySection(const Options& options, Report* report);
 void StallSection(const Options& options, Report* report);
 void HostileSection(const Options& options, Report* report);
+void WidthsSection(const Options& options, Report* report);
 
 }  // namespace de::bench
 
