@@ -40,12 +40,11 @@ inline void PrefetchBytes(const char* at, size_t bytes) noexcept {
   }
 }
 
-/// Like PrefetchBytes, for a width known to the compiler. Has no branch: it prefetches every 64th
-/// byte and the last one, whatever the alignment of `at`.
-template <size_t kBytes>
-inline void PrefetchBytes(const char* at) noexcept {
-  for (size_t i = 0; i < kBytes - 1; i += 64) PrefetchFar(at + i);
-  PrefetchFar(at + kBytes - 1);
+/// Like PrefetchBytes, for rows of one width in a loop. Its branches do not depend on the alignment
+/// of `at`, so they are predicted: it prefetches every 64th byte and the last one.
+inline void PrefetchRow(const char* at, size_t bytes) noexcept {
+  for (size_t i = 0; i + 1 < bytes; i += 64) PrefetchFar(at + i);
+  PrefetchFar(at + bytes - 1);
 }
 
 /// Prefetches the cache lines of [at, at + bytes) except the first, for `bytes` in (kMost - 64,

@@ -34,19 +34,7 @@ class GradientSum {
     for (size_t j = 0; j < unique.count; ++j) {
       gradients_[j] = grads + static_cast<size_t>(unique.positions[j]) * dim;
     }
-    // Make common widths compile-time constants.
-    switch (dim) {
-      case 8:
-        return Sum<T, 8>(group, grads, dim);
-      case 16:
-        return Sum<T, 16>(group, grads, dim);
-      case 32:
-        return Sum<T, 32>(group, grads, dim);
-      case 64:
-        return Sum<T, 64>(group, grads, dim);
-      default:
-        return Sum<T, 0>(group, grads, dim);
-    }
+    Sum(group, grads, dim);
   }
 
   /// The distinct keys, in order of first occurrence.
@@ -57,11 +45,9 @@ class GradientSum {
  private:
   static constexpr size_t kAhead = 8;  ///< prefetch gradients this many keys ahead
 
-  /// Adds the gradients of repeated keys. `kDim` equals `width`, or is 0 if the width is not a
-  /// compile-time constant.
-  template <typename T, size_t kDim>
-  void Sum(const ShardKeys& group, const T* grads, size_t width) {
-    const size_t dim = kDim == 0 ? width : kDim;
+  /// Adds the gradients of repeated keys.
+  template <typename T>
+  void Sum(const ShardKeys& group, const T* grads, size_t dim) {
     const UniqueKeys::Repeats repeats = keys_->repeats();
     const size_t count = repeats.count;
     const uint32_t* const first_positions = keys_->keys().positions;
@@ -73,11 +59,7 @@ class GradientSum {
     T* next = sums.data();
     const auto gradient_at = [&](size_t position) { return grads + position * dim; };
     const auto ask_for = [&](const void* gradient) {
-      if constexpr (kDim == 0) {
-        PrefetchBytes(static_cast<const char*>(gradient), dim * sizeof(T));
-      } else {
-        PrefetchBytes<kDim * sizeof(T)>(static_cast<const char*>(gradient));
-      }
+      PrefetchRow(static_cast<const char*>(gradient), dim * sizeof(T));
     };
     for (size_t i = 0; i < count; ++i) {
       if (i + kAhead < count) {

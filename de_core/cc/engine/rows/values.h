@@ -31,29 +31,34 @@ struct ValuesOut {
   ValueSink* strings = nullptr;  // set for string values
 };
 
-/// memcpy for typical row widths: copies 16-byte words inline, without a call for short rows.
+/// Copies `kBlock` bytes from the start and as many from the end.
+template <size_t kBlock>
+inline void CopyEnds(char* to, const char* from, size_t bytes) noexcept {
+  std::memcpy(to, from, kBlock);
+  std::memcpy(to + bytes - kBlock, from + bytes - kBlock, kBlock);
+}
+
+/// memcpy for rows: inline, and with few instructions for every width. The last block may overlap
+/// the block before it.
 inline void CopyBytes(char* to, const char* from, size_t bytes) noexcept {
-  while (bytes >= 64) {
-    std::memcpy(to, from, 64);
-    to += 64;
-    from += 64;
-    bytes -= 64;
-  }
-  while (bytes >= 16) {
-    std::memcpy(to, from, 16);
-    to += 16;
-    from += 16;
-    bytes -= 16;
-  }
-  while (bytes >= 4) {
-    std::memcpy(to, from, 4);
-    to += 4;
-    from += 4;
-    bytes -= 4;
-  }
-  while (bytes > 0) {
-    *to++ = *from++;
-    --bytes;
+  if (bytes > 64) {
+    size_t at = 0;
+    for (; at + 64 < bytes; at += 64) std::memcpy(to + at, from + at, 64);
+    if (bytes - at > 32) {
+      std::memcpy(to + bytes - 64, from + bytes - 64, 64);
+    } else {
+      std::memcpy(to + bytes - 32, from + bytes - 32, 32);
+    }
+  } else if (bytes > 32) {
+    CopyEnds<32>(to, from, bytes);
+  } else if (bytes > 16) {
+    CopyEnds<16>(to, from, bytes);
+  } else if (bytes > 8) {
+    CopyEnds<8>(to, from, bytes);
+  } else if (bytes >= 4) {
+    CopyEnds<4>(to, from, bytes);
+  } else {
+    for (size_t at = 0; at < bytes; ++at) to[at] = from[at];
   }
 }
 

@@ -264,22 +264,20 @@ Status FrozenTable::FindRows(const Keys& keys, char* values, bool* found, bool s
       });
 }
 
-/// Copies rows. kBytes is the size of a value, if it is a compile-time constant, otherwise 0.
-template <size_t kBytes>
-Status FrozenTable::CopyRows(const Keys& keys, char* values, bool* found, bool strict) const {
-  return FindRows<kBytes>(keys, values, found, strict,
-                          [&](size_t i, const char* const* rows, size_t n) DE_ALWAYS_INLINE {
-                            for (size_t k = 0; k < n; ++k) {
-                              CopyBytes(values + (i + k) * kBytes, rows[k], kBytes);
-                            }
-                          });
-}
-
 template <size_t kTouched>
-Status FrozenTable::ConvertRows(const Keys& keys, char* values, bool* found, bool strict) const {
+Status FrozenTable::ReadRows(const Keys& keys, char* values, bool* found, bool strict) const {
+  const size_t bytes = value_bytes_;
+  if (read_) {
+    return FindRows<kTouched>(keys, values, found, strict,
+                              [&](size_t i, const char* const* rows, size_t n) DE_ALWAYS_INLINE {
+                                read_.rows(rows, n, scale_offset_, dim(), values + i * bytes);
+                              });
+  }
   return FindRows<kTouched>(keys, values, found, strict,
                             [&](size_t i, const char* const* rows, size_t n) DE_ALWAYS_INLINE {
-                              read_.rows(rows, n, scale_offset_, dim(), values + i * value_bytes_);
+                              for (size_t k = 0; k < n; ++k) {
+                                CopyBytes(values + (i + k) * bytes, rows[k], bytes);
+                              }
                             });
 }
 
@@ -297,32 +295,18 @@ Status FrozenTable::Find(const Keys& keys, void* values, bool* found, bool stric
           },
           nullptr);
     }
-    // Common value sizes (in bytes) get specialized code. All other sizes share one version.
-    if (!read_) {
-      switch (value_bytes_) {
-        case 32:
-          return CopyRows<32>(keys, out, found, strict);
-        case 64:
-          return CopyRows<64>(keys, out, found, strict);
-        case 128:
-          return CopyRows<128>(keys, out, found, strict);
-        case 256:
-          return CopyRows<256>(keys, out, found, strict);
-        default:
-          return CopyRows<0>(keys, out, found, strict);
-      }
-    }
+    // Narrow rows get code that knows their number of cache lines.
     switch ((prefetch_bytes_ + 63) / 64) {
       case 1:
-        return ConvertRows<64>(keys, out, found, strict);
+        return ReadRows<64>(keys, out, found, strict);
       case 2:
-        return ConvertRows<128>(keys, out, found, strict);
+        return ReadRows<128>(keys, out, found, strict);
       case 3:
-        return ConvertRows<192>(keys, out, found, strict);
+        return ReadRows<192>(keys, out, found, strict);
       case 4:
-        return ConvertRows<256>(keys, out, found, strict);
+        return ReadRows<256>(keys, out, found, strict);
       default:
-        return ConvertRows<0>(keys, out, found, strict);
+        return ReadRows<0>(keys, out, found, strict);
     }
   });
 }

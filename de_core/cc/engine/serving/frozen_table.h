@@ -171,10 +171,8 @@ class FrozenTable {
   Status RunKeys(const Keys& keys, bool strict, const Deliver& deliver, const Read& read) const;
   template <size_t kTouched, typename Read>
   Status FindRows(const Keys& keys, char* values, bool* found, bool strict, const Read& read) const;
-  template <size_t kBytes>
-  Status CopyRows(const Keys& keys, char* values, bool* found, bool strict) const;
   template <size_t kTouched>
-  Status ConvertRows(const Keys& keys, char* values, bool* found, bool strict) const;
+  Status ReadRows(const Keys& keys, char* values, bool* found, bool strict) const;
   template <typename Write>
   Status OverrideKeys(const Keys& keys, uint32_t* positions, size_t* count, bool* found,
                       const Write& write) const;

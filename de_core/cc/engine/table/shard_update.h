@@ -9,7 +9,7 @@
 #include "de_core/cc/engine/base/prefetch.h"
 #include "de_core/cc/engine/index/pipeline.h"
 #include "de_core/cc/engine/index/simd_lines.h"
-#include "de_core/cc/engine/rows/values.h"
+#include "de_core/cc/engine/rows/row_width.h"
 #include "de_core/cc/engine/table/key_batches.h"
 
 namespace de::engine {
@@ -32,16 +32,26 @@ struct Ignored {
   void operator()() const noexcept {}
 };
 
-/// Data for a fast loop that replaces whole row values. kBytes is the size of a value, or 0 to not
-/// use this loop. `from` is (keys, kBytes) in the order of the batch. With kWatch, some of the
-/// shards have observers.
-template <size_t kBytes, bool kWatch = false>
+/// Data for a fast loop that replaces whole row values. `from` is (keys, width.bytes()) in the
+/// order of the batch. With kWatch, some of the shards have observers.
+template <typename Width, bool kWatch = false>
 struct PlainRows {
-  static constexpr size_t kRowBytes = kBytes;
+  static constexpr bool kUsed = true;
   static constexpr bool kWatched = kWatch;
-  using Watched = PlainRows<kBytes, /*kWatch=*/true>;
-  const char* from = nullptr;
+  using Watched = PlainRows<Width, /*kWatch=*/true>;
+  const char* from;
+  Width width;  ///< at most kMostPlainBytes
 };
+
+/// Without the fast loop.
+template <>
+struct PlainRows<void> {
+  static constexpr bool kUsed = false;
+  static constexpr bool kWatched = false;
+};
+
+/// Wider rows do not need the fast loop: writing their bytes takes most of the time.
+inline constexpr size_t kMostPlainBytes = 1024;
 
 /// UpdateLocked, with the existence of observers as a compile-time constant: Plain::kWatched.
 template <typename Plain, typename Batch, typename Gate, typename OnRow, typename OnRefused>
@@ -51,8 +61,7 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
   // Copy the batch: the compiler cannot know that writes to rows leave `of` unchanged, so it would
   // reload its members for each key.
   const Batch batch = of;
-  constexpr size_t kRowBytes = Plain::kRowBytes;
-  constexpr bool kPlain = kRowBytes != 0;
+  constexpr bool kPlain = Plain::kUsed;
   const bool strings = !kPlain && keys.strings != nullptr;
   const auto key_at = [&](size_t j, uint64_t word, uint64_t hash) DE_ALWAYS_INLINE {
     return IndexKey{word, hash, strings ? keys.strings + batch.position(j) : nullptr};
@@ -103,7 +112,7 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
                            &key_at, &shard_of](auto compare) DE_ALWAYS_INLINE {
     const Batch home = batch;
     // The fast loop writes the rows of keys that are away here, instead of branching.
-    alignas(64) char nowhere[kPlain ? kRowBytes : 1];
+    alignas(64) char nowhere[kPlain ? kMostPlainBytes : 1];
     size_t away_count = 0;
     uint64_t words[kPipelineRing];
     uint64_t hashes[kPipelineRing];
@@ -122,7 +131,7 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
       // Prefetch explicitly: the keys of one shard are scattered in the batch, so the hardware does
       // not predict the next address.
       if constexpr (kPlain) {
-        PrefetchBytes<kRowBytes>(plain.from + home.position(j) * kRowBytes);
+        plain.width.Prefetch(plain.from + home.position(j) * plain.width.bytes());
       } else if (touch.source_bytes != 0) {
         PrefetchBytes(touch.source + home.position(j) * touch.source_bytes, touch.source_bytes);
       }
@@ -133,7 +142,7 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
       away[away_count] = static_cast<uint16_t>(j - begin);
       away_count += found.away;
       if constexpr (kPlain) {
-        PrefetchBytes<kRowBytes>(rows[at]);
+        plain.width.Prefetch(rows[at]);
       } else {
         PrefetchBytes(row, touch.row_bytes);
       }
@@ -152,7 +161,7 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
             watch->BeforeWrite(words[at], hashes[at], numbers[at], rows[at], /*inserted=*/false);
           }
         }
-        CopyBytes(rows[at], plain.from + home.position(j) * kRowBytes, kRowBytes);
+        plain.width.Copy(rows[at], plain.from + home.position(j) * plain.width.bytes());
         return;
       }
       if (rows[at] == nullptr) return;
@@ -215,21 +224,21 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
 }
 
 /// Updates keys [begin, end) of a batch, at most kKeysPerLock. Requires the writer locks of their
-/// shards. Otherwise like UpdateShard. If Plain::kRowBytes is not 0, `gate` must be nullptr and
+/// shards. Otherwise like UpdateShard. With Plain::kUsed, `gate` must be nullptr and
 /// keys must be integers; then the rows of keys in their home line are replaced by rows of `plain`,
 /// without calling on_row.
 template <typename Plain, typename Batch, typename Gate, typename OnRow, typename OnRefused>
 void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end,
                   const WriteTouches& touch, const Gate* gate, const OnRow& on_row,
                   const OnRefused& on_refused, const Plain& plain) {
-  if constexpr (Plain::kRowBytes != 0) {
+  if constexpr (Plain::kUsed) {
     // Use a separate loop for shards with observers, so that the main loop need not check for an
     // observer at each key.
     const auto* const shards = batch.shards;
     if (std::any_of(shards + batch.first(), shards + batch.last() + 1,
                     [](const auto& shard) { return shard->watch != nullptr; })) {
       return UpdateHeld(batch, keys, begin, end, touch, gate, on_row, on_refused,
-                        typename Plain::Watched{plain.from});
+                        typename Plain::Watched{plain.from, plain.width});
     }
   }
   UpdateHeld(batch, keys, begin, end, touch, gate, on_row, on_refused, plain);
@@ -245,7 +254,7 @@ void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end
 /// instead of on_row. The gate evicts rows while the lock is released. on_release() is called
 /// before the lock is released; on_row may defer writes to rows until then.
 template <typename Gate, typename OnRow, typename OnRefused = Ignored, typename OnRelease = Ignored,
-          typename Plain = PlainRows<0>>
+          typename Plain = PlainRows<void>>
 void UpdateShard(const OneShardsKeys& batch, const Keys& keys, const WriteTouches& touch,
                  const Gate* gate, const OnRow& on_row, const OnRefused& on_refused = {},
                  const OnRelease& on_release = {}, const Plain& plain = {}) {

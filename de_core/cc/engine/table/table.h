@@ -78,7 +78,7 @@ enum class FindKind;
 class SaveChains;
 class TableGate;
 struct Ignored;
-template <size_t kBytes, bool kWatch>
+template <typename Width, bool kWatch>
 struct PlainRows;
 struct WriteTouches;
 
@@ -249,21 +249,22 @@ class Table {
   void ForEachRow(const Visit& visit) const;
   template <typename OnRow>
   Status ForEachFound(const Keys& keys, bool write, const OnRow& on_row) const;
-  template <typename Plain = PlainRows<0, false>, typename OnRow, typename OnRefused = Ignored>
+  template <typename Plain = PlainRows<void, false>, typename OnRow, typename OnRefused = Ignored>
   Status UpdateRows(const Keys& keys, Executor* executor, const WriteTouches& touch,
                     const TableGate& gate, const OnRow& on_row, const OnRefused& on_refused = {},
                     const Plain& plain = {});
   template <typename PerShard>
   Status ForEachShard(const Keys& keys, Executor* executor, const PerShard& per_shard);
-  template <FindKind kKind, size_t kRowBytes>
-  void FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOut& out,
-                 bool* found) const;
-  template <FindKind kKind, size_t kRowBytes, bool kRecord = false, typename Batch>
-  size_t FindLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end,
-                    const ValuesOut& out, bool* found, uint32_t* numbers = nullptr) const;
-  template <size_t kRowBytes>
-  size_t FindGroup(const Keys& keys, uint32_t number, const ShardKeys& group, const ValuesOut& out,
-                   bool* found, KnownKeys::OfShard* known) const;
+  template <FindKind kKind, typename Width>
+  void FindRange(const Width& width, const Keys& keys, size_t begin, size_t end,
+                 const ValuesOut& out, bool* found) const;
+  template <FindKind kKind, bool kRecord = false, typename Width, typename Batch>
+  size_t FindLocked(const Width& width, const Batch& batch, const Keys& keys, size_t begin,
+                    size_t end, const ValuesOut& out, bool* found,
+                    uint32_t* numbers = nullptr) const;
+  template <typename Width>
+  size_t FindGroup(const Width& width, const Keys& keys, uint32_t number, const ShardKeys& group,
+                   const ValuesOut& out, bool* found, KnownKeys::OfShard* known) const;
   bool UseRow(char* row, const Stamp& now, bool used) const noexcept;
   void ReadStrings(const char* row, size_t position, const ValuesOut& out) const;
   void ReadRow(const char* row, size_t position, const ValuesOut& out) const;

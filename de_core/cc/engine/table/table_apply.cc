@@ -45,7 +45,8 @@ void UpdateKnown(const OneShardsKeys& batch, const Keys& keys, const KnownKeys::
     shard.Prefault();
     const std::lock_guard<ShardLock> guard(shard.lock);
     if (shard.renumbered() != known.renumbered) {
-      UpdateLocked(batch, keys, begin, end, row_bytes, kNoGate, on_row, Ignored{}, PlainRows<0>{});
+      UpdateLocked(batch, keys, begin, end, row_bytes, kNoGate, on_row, Ignored{},
+                   PlainRows<void>{});
       on_release();
       continue;
     }
@@ -79,7 +80,7 @@ void UpdateKnown(const OneShardsKeys& batch, const Keys& keys, const KnownKeys::
           [&](Shard& of, const IndexKey& key, char* row, size_t i, bool inserted) {
             on_row(of, key, row, unknown[i], inserted);
           },
-          Ignored{}, PlainRows<0>{});
+          Ignored{}, PlainRows<void>{});
     }
     on_release();
   }

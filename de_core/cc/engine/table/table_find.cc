@@ -77,9 +77,9 @@ bool Table::UseRow(char* row, const Stamp& now, bool used) const noexcept {
   return true;
 }
 
-template <FindKind kKind, size_t kRowBytes>
-void Table::FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOut& out,
-                      bool* found) const {
+template <FindKind kKind, typename Width>
+void Table::FindRange(const Width& width, const Keys& keys, size_t begin, size_t end,
+                      const ValuesOut& out, bool* found) const {
   size_t hits = 0;
   // The pass of plain values only tells which keys have no row.
   if (kKind == FindKind::kPlain && found != nullptr) std::memset(found + begin, true, end - begin);
@@ -88,7 +88,7 @@ void Table::FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOu
     const AllShards</*kWriter=*/false> all(shards_);
     if (all.held()) {
       const AllShardsKeys batch{shards_.data(), keys};
-      hits += FindLocked<kKind, kRowBytes>(batch, keys, at, at + count, out, found);
+      hits += FindLocked<kKind>(width, batch, keys, at, at + count, out, found);
       continue;
     }
     // A writer holds the lock of some shard. Process the keys shard by shard, to wait only for that
@@ -109,8 +109,7 @@ void Table::FindRange(const Keys& keys, size_t begin, size_t end, const ValuesOu
     for (uint32_t shard = 0; shard < kShards; ++shard) {
       const KeysByShard batch{shards_.data(), keys, at, order, shard};
       const std::shared_lock<ShardLock> guard(shards_[shard]->lock);
-      hits +=
-          FindLocked<kKind, kRowBytes>(batch, keys, begins[shard], begins[shard + 1], out, found);
+      hits += FindLocked<kKind>(width, batch, keys, begins[shard], begins[shard + 1], out, found);
     }
   }
   hits_.fetch_add(hits, std::memory_order_relaxed);
@@ -121,27 +120,19 @@ Status Table::Find(const Keys& keys, const ValuesOut& out, bool* found, Executor
   DE_RETURN_IF_ERROR(Prepare(keys));
   return Guarded([&]() -> Status {
     const std::shared_lock<ShardLock> hold(layout_lock_);
-    // Common row widths (in bytes) get specialized code. All other widths share one version.
-    const auto find_range = [&] {
-      if (options_.key_type == KeyType::kString) return &Table::FindRange<FindKind::kStrings, 0>;
-      if (out.data == nullptr || policy_.watches_reads()) {
-        return &Table::FindRange<FindKind::kInts, 0>;
-      }
-      switch (layout_.value_bytes()) {
-        case 32:
-          return &Table::FindRange<FindKind::kPlain, 32>;
-        case 64:
-          return &Table::FindRange<FindKind::kPlain, 64>;
-        case 128:
-          return &Table::FindRange<FindKind::kPlain, 128>;
-        case 256:
-          return &Table::FindRange<FindKind::kPlain, 256>;
-        default:
-          return &Table::FindRange<FindKind::kPlain, 0>;
-      }
-    }();
+    const bool strings = options_.key_type == KeyType::kString;
+    const bool plain = !strings && out.data != nullptr && !policy_.watches_reads();
+    const size_t bytes = layout_.value_bytes();
     const auto range = [&](size_t begin, size_t end) {
-      (this->*find_range)(keys, begin, end, out, found);
+      if (plain) {
+        WithRowWidth(bytes, [&](const auto& width) {
+          FindRange<FindKind::kPlain>(width, keys, begin, end, out, found);
+        });
+      } else if (strings) {
+        FindRange<FindKind::kStrings>(RowWidth<0>(bytes), keys, begin, end, out, found);
+      } else {
+        FindRange<FindKind::kInts>(RowWidth<0>(bytes), keys, begin, end, out, found);
+      }
     };
     const size_t threads = executor == nullptr ? 1 : executor->threads();
     const size_t worth = std::min(threads, keys.size / kKeysPerThread);

@@ -7,6 +7,7 @@
 #include "de_core/cc/engine/base/prefetch.h"
 #include "de_core/cc/engine/index/pipeline.h"
 #include "de_core/cc/engine/index/simd_lines.h"
+#include "de_core/cc/engine/rows/row_width.h"
 #include "de_core/cc/engine/table/table.h"
 
 namespace de::engine {
@@ -23,11 +24,10 @@ enum class FindKind {
 // Reads the rows of keys [begin, end) of `batch`, at most kKeysPerChunk, whose shards the caller
 // has locked. Returns how many have a row. With kRecord, numbers[j] receives the row number of key
 // j, or kNoRow. For plain values, the caller sets `found` to true; this function sets it to false
-// for the keys without a row. kRowBytes is the size of a plain value, or 0 if it is not a
-// compile-time constant.
-template <FindKind kKind, size_t kRowBytes, bool kRecord, typename Batch>
-size_t Table::FindLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end,
-                         const ValuesOut& out, bool* found, uint32_t* numbers) const {
+// for the keys without a row.
+template <FindKind kKind, bool kRecord, typename Width, typename Batch>
+size_t Table::FindLocked(const Width& width, const Batch& batch, const Keys& keys, size_t begin,
+                         size_t end, const ValuesOut& out, bool* found, uint32_t* numbers) const {
   Shard::Reader all_readers[kShards];
   for (uint32_t i = batch.first(); i <= batch.last(); ++i) {
     all_readers[i] = batch.shards[i]->reader(i);
@@ -40,7 +40,7 @@ size_t Table::FindLocked(const Batch& batch, const Keys& keys, size_t begin, siz
     // load it again for each key.
     const Batch of = batch;
     char* const data = out.data;
-    const size_t value_bytes = kRowBytes != 0 ? kRowBytes : layout_.value_bytes();
+    const size_t value_bytes = width.bytes();
     const bool values_wanted = kPlain || data != nullptr || out.strings != nullptr;
     const bool watched = !kPlain && policy_.watches_reads();
     const size_t touched = watched ? std::max(value_bytes, policy_.end()) : value_bytes;
@@ -48,10 +48,10 @@ size_t Table::FindLocked(const Batch& batch, const Keys& keys, size_t begin, siz
     const auto word_of = [&](size_t j)
                              DE_ALWAYS_INLINE { return kStrings ? of.word(j) : of.int_word(j); };
     const auto prefetch_row = [&](const char* row) DE_ALWAYS_INLINE {
-      if constexpr (kRowBytes != 0) {
-        PrefetchBytes<kRowBytes>(row);
+      if constexpr (kPlain) {
+        width.Prefetch(row);
       } else if (values_wanted) {
-        PrefetchBytes(row, touched);
+        PrefetchRow(row, touched);
       }
     };
     size_t hits = 0;
@@ -63,7 +63,7 @@ size_t Table::FindLocked(const Batch& batch, const Keys& keys, size_t begin, siz
       if (kPlain || data != nullptr) {
         char* const to = data + position * value_bytes;
         if (exists) {
-          CopyBytes(to, row, value_bytes);
+          width.Copy(to, row);
         } else {
           initializer_->Fill(word, to);
         }
@@ -135,9 +135,8 @@ size_t Table::FindLocked(const Batch& batch, const Keys& keys, size_t begin, siz
             if (away_count != 0) mixed = sort_away(done - begin, away_count);
           },
           hash_key, probe,
-          [&](size_t j, size_t at) DE_ALWAYS_INLINE {
-            CopyBytes(data + of.position(j) * value_bytes, rows[at], value_bytes);
-          });
+          [&](size_t j, size_t at)
+              DE_ALWAYS_INLINE { width.Copy(data + of.position(j) * value_bytes, rows[at]); });
       hits = end - begin - away_count;
     } else {
       const auto prefetch_key = [&](size_t, size_t at) DE_ALWAYS_INLINE {

@@ -19,11 +19,12 @@ constexpr size_t kKeysWorthKnowing = 64;
 // Writes the row of each distinct key of a shard to the position in `out` where the key first
 // occurs, and copies it to the key's other positions. Records the row numbers in `known`. Returns
 // how many keys of the group have a row.
-template <size_t kRowBytes>
-size_t Table::FindGroup(const Keys& keys, uint32_t number, const ShardKeys& group,
-                        const ValuesOut& out, bool* found, KnownKeys::OfShard* known) const {
+template <typename Width>
+size_t Table::FindGroup(const Width& width, const Keys& keys, uint32_t number,
+                        const ShardKeys& group, const ValuesOut& out, bool* found,
+                        KnownKeys::OfShard* known) const {
   const Shard& shard = *shards_[number];
-  const size_t bytes = kRowBytes == 0 ? layout_.value_bytes() : kRowBytes;
+  const size_t bytes = width.bytes();
   known->unique.Find(keys, group);
   const ShardKeys unique = known->unique.keys();
   if (known->rows.size() < unique.count) known->rows.resize(unique.count);
@@ -36,8 +37,8 @@ size_t Table::FindGroup(const Keys& keys, uint32_t number, const ShardKeys& grou
     // Record the counter as of the first lock: if rows are renumbered before a later lock, the
     // recorded numbers are invalid.
     if (begin == 0) known->renumbered = shard.renumbered();
-    hits += FindLocked<FindKind::kPlain, kRowBytes, /*kRecord=*/true>(batch, keys, begin, end, out,
-                                                                      nullptr, numbers);
+    hits += FindLocked<FindKind::kPlain, /*kRecord=*/true>(width, batch, keys, begin, end, out,
+                                                           nullptr, numbers);
   }
   const UniqueKeys::Repeats repeats = known->unique.repeats();
   const uint32_t* const positions = group.positions;
@@ -45,8 +46,8 @@ size_t Table::FindGroup(const Keys& keys, uint32_t number, const ShardKeys& grou
   char* const data = out.data;
   for (size_t i = 0; i < repeats.count; ++i) {
     const uint32_t j = repeats.keys[i];
-    CopyBytes(data + size_t{positions[j]} * bytes,
-              data + size_t{first_positions[repeats.unique_of[j]]} * bytes, bytes);
+    width.Copy(data + size_t{positions[j]} * bytes,
+               data + size_t{first_positions[repeats.unique_of[j]]} * bytes);
   }
   if (hits == unique.count) return group.count;
   size_t misses = 0;
@@ -72,24 +73,12 @@ Status Table::FindToTrain(const Keys& keys, const ValuesOut& out, bool* found,
   if (known == nullptr) return Find(keys, out, found, executor);
   const Status status = Guarded([&]() -> Status {
     const std::shared_lock<ShardLock> hold(layout_lock_);
-    const auto find_group = [&] {
-      switch (layout_.value_bytes()) {
-        case 32:
-          return &Table::FindGroup<32>;
-        case 64:
-          return &Table::FindGroup<64>;
-        case 128:
-          return &Table::FindGroup<128>;
-        case 256:
-          return &Table::FindGroup<256>;
-        default:
-          return &Table::FindGroup<0>;
-      }
-    }();
     if (found != nullptr) std::memset(found, true, keys.size);
     std::atomic<size_t> hits{0};
     const auto find = [&](uint32_t shard, const ShardKeys& group) {
-      hits += (this->*find_group)(keys, shard, group, out, found, &known->of[shard]);
+      hits += WithRowWidth(layout_.value_bytes(), [&](const auto& width) {
+        return FindGroup(width, keys, shard, group, out, found, &known->of[shard]);
+      });
     };
     const Status done = ForEachGroup(keys, &known->partition, /*is_built=*/false, executor, find);
     hits_.fetch_add(hits, std::memory_order_relaxed);

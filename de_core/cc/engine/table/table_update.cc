@@ -87,19 +87,11 @@ Status Table::InsertOrAssign(const Keys& keys, const Values& values, Executor* e
         Ignored{}, plain);
   };
   const bool plain = options_.key_type != KeyType::kString && values.data != nullptr &&
-                     !policy_.tracks() && gate.active() == nullptr;
-  switch (plain ? bytes : 0) {
-    case 32:
-      return update(PlainRows<32>{values.data});
-    case 64:
-      return update(PlainRows<64>{values.data});
-    case 128:
-      return update(PlainRows<128>{values.data});
-    case 256:
-      return update(PlainRows<256>{values.data});
-    default:
-      return update(PlainRows<0>{});
-  }
+                     !policy_.tracks() && gate.active() == nullptr && bytes <= kMostPlainBytes;
+  if (!plain) return update(PlainRows<void>{});
+  return WithRowWidth(bytes, [&](const auto& width) {
+    return update(PlainRows<std::decay_t<decltype(width)>>{values.data, width});
+  });
 }
 
 Status Table::AccumOrAssign(const Keys& keys, const void* values, const void* old_values,
