@@ -1,0 +1,272 @@
+// Eviction: which rows leave the table, and when.
+#include <algorithm>
+#include <shared_mutex>
+
+#include "de_core/cc/engine/base/guard.h"
+#include "de_core/cc/engine/base/prefetch.h"
+#include "de_core/cc/engine/index/pipeline.h"
+#include "de_core/cc/engine/table/shard_update.h"
+#include "de_core/cc/engine/table/table_gate.h"
+
+namespace de::engine {
+namespace {
+
+// A full table evicts 1 / 16 of its rows at once, because each eviction ranks all rows.
+constexpr uint64_t kEvictedPart = 16;
+
+/// Orders rows of equal rank. HashOfTie computes the hash from it. The hash itself determines a
+/// row's shard, so in its order the rows of the first shards would be evicted first.
+uint64_t TieOf(uint64_t word) noexcept { return Mix64(Mix64(word)); }
+uint64_t HashOfTie(uint64_t tie) noexcept { return UnMix64(tie); }
+
+uint64_t FirstHashOf(size_t shard) noexcept {
+  return static_cast<uint64_t>(shard) << (64 - kShardBits);
+}
+uint64_t LastHashOf(size_t shard) noexcept {
+  return FirstHashOf(shard) | (~uint64_t{0} >> kShardBits);
+}
+
+}  // namespace
+
+// Calls visit(word, row) for all rows, in the order of the index and prefetched. Locks shards for
+// reading, for one index segment at a time.
+template <typename Visit>
+void Table::ForEachRow(const Visit& visit) const {
+  std::vector<std::pair<uint64_t, const char*>> rows;
+  for (size_t at = 0; at < kShards; ++at) {
+    const Shard& shard = *shards_[at];
+    for (uint64_t hash = FirstHashOf(at);; ++hash) {
+      const std::shared_lock<ShardLock> guard(shard.lock);
+      rows.clear();
+      const uint64_t first = hash;
+      hash = shard.VisitSegment(hash, [&](uint64_t word, uint32_t row) {
+        // A segment that grew meanwhile may begin before the cursor.
+        if (Mix64(word) >= first) rows.emplace_back(word, shard.Row(row));
+      });
+      for (size_t i = 0; i < rows.size(); ++i) {
+        if (i + kPrefetchAhead < rows.size()) {
+          PrefetchFar(rows[i + kPrefetchAhead].second + policy_.end() - 1);
+        }
+        visit(rows[i].first, rows[i].second);
+      }
+      if (hash == LastHashOf(at)) break;
+    }
+  }
+}
+
+// Erases those of the listed rows (word, row number) of a shard for which `which` is true. Requires
+// the shard's writer lock. Returns the number of erased rows.
+template <typename Which>
+uint64_t Table::EraseListed(Shard& shard, const std::vector<std::pair<uint64_t, uint32_t>>& rows,
+                            const Which& which) {
+  const bool strings = options_.key_type == KeyType::kString;
+  uint64_t erased = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (i + kPrefetchAhead < rows.size()) {
+      PrefetchFar(shard.Row(rows[i + kPrefetchAhead].second) + policy_.end());
+    }
+    const auto [word, row] = rows[i];
+    if (!which(word, shard.Row(row))) continue;
+    const std::string_view bytes = strings ? shard.KeyBytes(row) : std::string_view();
+    erased += shard.Erase({word, Mix64(word), strings ? &bytes : nullptr});
+  }
+  if (policy_.options().max_bytes > 0 && !rows.empty()) {
+    policy_.weights[ShardOfHash(Mix64(rows[0].first))].store(WeightOf(shard),
+                                                             std::memory_order_relaxed);
+  }
+  return erased;
+}
+
+// Erases the rows that `which` selects in the index segment that contains *hash. Sets *hash to the
+// last hash of the segment. Returns the number of erased rows.
+template <typename Which>
+uint64_t Table::EraseSegment(uint64_t* hash, const Which& which) {
+  Shard& shard = *shards_[ShardOfHash(*hash)];
+  std::vector<std::pair<uint64_t, uint32_t>> rows;
+  // Lock one segment at a time, so that other verbs can run in between.
+  const std::lock_guard<ShardLock> guard(shard.lock);
+  *hash =
+      shard.VisitSegment(*hash, [&](uint64_t word, uint32_t row) { rows.emplace_back(word, row); });
+  return EraseListed(shard, rows, which);
+}
+
+template <typename Which>
+uint64_t Table::EraseRows(const Which& which) {
+  uint64_t erased = 0;
+  for (uint64_t hash = 0;; ++hash) {
+    erased += EraseSegment(&hash, which);
+    if (hash == ~uint64_t{0}) return erased;
+  }
+}
+
+Status Table::EraseIf(const std::function<bool(uint64_t, const char*)>& predicate,
+                      uint64_t* erased) {
+  return Guarded([&] {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    const uint64_t count = EraseRows(predicate);
+    if (erased != nullptr) *erased = count;
+    return Status::Ok();
+  });
+}
+
+std::vector<RowRank> Table::Choose(RowColumn by, const Candidates& wanted) const {
+  Selection selection(wanted.count, wanted.highest);
+  if (wanted.count > 0) {
+    ForEachRow([&](uint64_t word, const char* row) {
+      selection.Offer({RankOf(policy_.ReadShared(row, by)), TieOf(word)});
+    });
+  }
+  return selection.Take();
+}
+
+// Ranks a row as it is now: a row that was used since the candidates were chosen may stay.
+bool Table::IsBelow(RowColumn by, const RowRank& kept, uint64_t word, const char* row) const {
+  return RowRank{RankOf(policy_.Read(row, by)), TieOf(word)} < kept;
+}
+
+uint64_t Table::EraseBelow(RowColumn by, const RowRank& kept) {
+  const uint64_t erased =
+      EraseRows([&](uint64_t word, const char* row) { return IsBelow(by, kept, word, row); });
+  policy_.CountEvicted(erased);
+  return erased;
+}
+
+// Like EraseBelow, for a list of rows: erases the rows of `chosen` that still rank below `kept`.
+uint64_t Table::EraseChosen(RowColumn by, const RowRank& kept, const std::vector<RowRank>& chosen) {
+  std::vector<uint64_t> hashes;
+  for (const RowRank& row : chosen) {
+    if (row < kept) hashes.push_back(HashOfTie(row.hash));
+  }
+  // Sorts by shard, and within a shard in the order of the index.
+  std::sort(hashes.begin(), hashes.end());
+  // Remove duplicates: VisitWord below visits all string keys of one word.
+  hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
+  uint64_t erased = 0;
+  std::vector<std::pair<uint64_t, uint32_t>> rows;
+  for (size_t begin = 0; begin < hashes.size();) {
+    Shard& shard = *shards_[ShardOfHash(hashes[begin])];
+    const auto behind = std::upper_bound(hashes.begin() + static_cast<std::ptrdiff_t>(begin),
+                                         hashes.end(), LastHashOf(ShardOfHash(hashes[begin])));
+    const size_t end = std::min(begin + kKeysPerLock, static_cast<size_t>(behind - hashes.begin()));
+    const std::lock_guard<ShardLock> guard(shard.lock);
+    rows.clear();
+    for (size_t i = begin; i < end; ++i) {
+      if (i + kPrefetchAhead < end) shard.PrefetchLine(hashes[i + kPrefetchAhead]);
+      const uint64_t word = UnMix64(hashes[i]);
+      shard.VisitWord(word, hashes[i], [&](uint32_t row) { rows.emplace_back(word, row); });
+    }
+    erased += EraseListed(
+        shard, rows, [&](uint64_t word, const char* row) { return IsBelow(by, kept, word, row); });
+    begin = end;
+  }
+  policy_.CountEvicted(erased);
+  return erased;
+}
+
+Status Table::RankCandidates(RowColumn by, const Candidates& wanted,
+                             std::vector<RowRank>* rows) const {
+  return Guarded([&]() -> Status {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    DE_RETURN_IF_ERROR(CheckColumn(by));
+    *rows = Choose(by, wanted);
+    return Status::Ok();
+  });
+}
+
+Status Table::EvictBelow(RowColumn by, const RowRank& kept, uint64_t* evicted) {
+  return Guarded([&]() -> Status {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    DE_RETURN_IF_ERROR(CheckColumn(by));
+    *evicted = RowRank{} < kept ? EraseBelow(by, kept) : 0;
+    return Status::Ok();
+  });
+}
+
+Status Table::EvictExpired(uint64_t* evicted) {
+  const Stamp now = policy_.Now();
+  *evicted = 0;
+  if (!policy_.expires()) return Status::Ok();
+  const Status status =
+      EraseIf([&](uint64_t, const char* row) { return policy_.Expired(row, now); }, evicted);
+  policy_.CountEvicted(*evicted);
+  return status;
+}
+
+uint64_t Table::RowsTooMany() const noexcept {
+  const RowPolicyOptions& bounds = policy_.options();
+  uint64_t rows = 0, bytes = 0;
+  for (const auto& shard : shards_) rows += shard->size();
+  for (const auto& weight : policy_.weights) bytes += weight.load(std::memory_order_relaxed);
+  const auto surplus = [](uint64_t had, uint64_t bound) {
+    return had > bound ? had - (bound - bound / kEvictedPart) : 0;
+  };
+  uint64_t too_many = bounds.max_rows > 0 ? surplus(rows, bounds.max_rows) : 0;
+  if (bounds.max_bytes > 0 && rows > 0) {
+    // Erased rows do not shrink the index, so convert the surplus into rows by the bytes of a row
+    // without index.
+    uint64_t index = 0;
+    if (bytes > bounds.max_bytes) {
+      for (const auto& shard : shards_) {
+        const std::shared_lock<ShardLock> guard(shard->lock);
+        index += shard->index_bytes();
+      }
+      const uint64_t a_row = std::max<uint64_t>(1, (bytes - std::min(bytes, index)) / rows);
+      too_many = std::max(too_many, surplus(bytes, bounds.max_bytes) / a_row + 1);
+    }
+  }
+  return std::min(too_many, rows);
+}
+
+void Table::MakeRoom() {
+  if (RowsTooMany() == 0) return;
+  const std::lock_guard<std::mutex> one_at_a_time(policy_.evicting);
+  if (policy_.expires() && RowsTooMany() > 0) {
+    const Stamp now = policy_.Now();
+    policy_.CountEvicted(
+        EraseRows([&](uint64_t, const char* row) { return policy_.Expired(row, now); }));
+  }
+  const uint64_t victims = RowsTooMany();
+  if (victims == 0) return;
+  const RowColumn by = policy_.options().evict_by;
+  uint64_t rows = 0;
+  for (const auto& shard : shards_) rows += shard->size();
+  const Candidates wanted(rows, rows - victims);
+  const std::vector<RowRank> chosen = Choose(by, wanted);
+  const RowRank kept = FirstKept(wanted, chosen, victims == rows);
+  if (wanted.highest || victims == rows) {
+    EraseBelow(by, kept);
+  } else {
+    EraseChosen(by, kept, chosen);
+  }
+}
+
+// Erases some expired rows: while a table writes twice as many rows as it has, the search visits
+// all its rows once. It visits whole index segments, and deducts the rows beyond `rows` from the
+// next search.
+void Table::SweepExpired(uint64_t rows) {
+  auto& credit = policy_.sweep_credit;
+  if (credit.fetch_add(static_cast<int64_t>(rows), std::memory_order_relaxed) < 0) return;
+  const std::unique_lock<std::mutex> one_at_a_time(policy_.evicting, std::try_to_lock);
+  if (!one_at_a_time.owns_lock()) return;
+  const Stamp now = policy_.Now();
+  uint64_t evicted = 0;
+  for (int rounds = 0; rounds < 2 && credit.load(std::memory_order_relaxed) > 0;) {
+    uint64_t hash = policy_.sweep_hash.load(std::memory_order_relaxed);
+    int64_t visited = 1;
+    evicted += EraseSegment(&hash, [&](uint64_t, const char* row) {
+      ++visited;
+      return policy_.Expired(row, now);
+    });
+    policy_.sweep_hash.store(hash + 1, std::memory_order_relaxed);
+    rounds += hash == ~uint64_t{0};
+    credit.fetch_sub(visited, std::memory_order_relaxed);
+  }
+  policy_.CountEvicted(evicted);
+}
+
+void Table::AfterWrite(size_t keys) {
+  if (policy_.bounded()) MakeRoom();
+  if (policy_.expires()) SweepExpired(keys / 2);
+}
+
+}  // namespace de::engine
