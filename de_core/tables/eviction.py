@@ -81,10 +81,11 @@ class EvictionLRU(_Bounded):
     """Bounds a table. When it is full, it evicts the rows whose last write is oldest.
 
     The shards of a Variable share the bound evenly. Rows are ranked by the time of the last write.
-    When a write exceeds a shard's bound, the shard evicts one sixteenth of its rows: the rows with
-    the lowest rank. Rows of equal rank are evicted in the order of their keys' hash. After a write
-    the shard is within its bound. During a write it may exceed the bound by 512 rows per writing
-    thread.
+    When a write exceeds a shard's bound, the shard ranks one part of its rows, about 8,000, and
+    evicts the sixteenth of them with the lowest rank. The next such write takes the next part. So
+    no write takes longer because the table has more rows. Rows of equal rank are evicted in the
+    order of their keys' hash. After a write the shard is within its bound. During a write it may
+    exceed the bound by 512 rows per writing thread.
 
     Memory: 8 bytes per row.
 

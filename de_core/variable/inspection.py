@@ -244,7 +244,8 @@ class Inspection:
             A dict: `rows`, the number of rows; `load_factor`, the used fraction of the index;
             `hits` and `misses`, looked-up keys with and without a row; `probe_lengths`, a list
             whose element i is the number of rows that a search finds in the (i + 1)-th index line
-            it reads (the last element counts all further lines); `evicted`, evicted rows;
+            it reads (the last element counts all further lines; estimated from a sample of a large
+            table); `evicted`, evicted rows;
             `refused`, writes of keys that were not admitted; `memory`, see `memory_usage`.
 
         Raises:

@@ -164,6 +164,7 @@ class RowPolicy {
   void CountEvicted(uint64_t rows) noexcept { evicted_.fetch_add(rows, std::memory_order_relaxed); }
 
   std::mutex evicting;                       ///< held by the one writer that evicts rows
+  uint64_t evict_hash = 0;                   ///< hash where the next eviction starts
   std::atomic<uint64_t> sweep_hash{0};       ///< hash where the next sweep for expired rows starts
   std::atomic<int64_t> sweep_credit{0};      ///< rows that sweeps may still visit; may be negative
   std::atomic<uint64_t> weights[kShards]{};  ///< bytes of each shard after its last write

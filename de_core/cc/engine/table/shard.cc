@@ -21,6 +21,9 @@ constexpr uint32_t Limit(uint32_t lines) noexcept { return lines * 4; }
 // these keys costs a lookup another cache line.
 constexpr uint32_t Roomy(uint32_t lines) noexcept { return lines * kEntriesPerLine / 2; }
 
+// Segments whose keys CountProbes counts: all of a table of about 100,000 rows.
+constexpr size_t kSampledSegments = 4;
+
 // Limits the directory's entries per segment. An attacker can choose keys whose hashes agree in all
 // bits that the directory uses: splitting never separates them, but doubles the directory each
 // time. Beyond this limit, segments grow instead.
@@ -295,15 +298,29 @@ size_t Shard::index_lines() const noexcept {
 }
 
 void Shard::CountProbes(std::vector<uint64_t>* probes) const {
-  for (const Segment& segment : segments_) {
-    for (uint32_t at = 0; at < segment.size; ++at) {
+  std::vector<uint64_t> counts(probes->size());
+  uint64_t counted = 0;
+  const size_t step = (segments_.size() + kSampledSegments - 1) / kSampledSegments;
+  for (size_t i = 0; i < segments_.size(); i += step) {
+    const Segment& segment = segments_[i];
+    for (uint32_t at = 0; at < std::min(segment.size, kSegmentLines); ++at) {
       for (uint32_t mask = segment.lines[at].used; mask != 0; mask &= mask - 1) {
         const uint64_t hash = Mix64(segment.lines[at].words[LowestBit(mask)]);
         const uint32_t home = ReduceLow32(hash, segment.size);
         const uint32_t passed = at >= home ? at - home : at + segment.size - home;
-        ++(*probes)[std::min<size_t>(passed, probes->size() - 1)];
+        ++counts[std::min<size_t>(passed, counts.size() - 1)];
+        ++counted;
       }
     }
+  }
+  if (counted == 0) return;
+  // The rounding is in the first number, so that all numbers together count the rows.
+  (*probes)[0] += size();
+  for (size_t i = 1; i < counts.size(); ++i) {
+    const auto share = static_cast<double>(counts[i]) / static_cast<double>(counted);
+    const auto keys = static_cast<uint64_t>(share * static_cast<double>(size()));
+    (*probes)[i] += keys;
+    (*probes)[0] -= keys;
   }
 }
 

@@ -157,7 +157,8 @@ class Shard {
   size_t index_lines() const noexcept;
 
   /// Adds to probes[i] the number of keys that a search finds in the (i + 1)-th line that it
-  /// visits. The last element counts all later lines too.
+  /// visits. The last element counts all later lines too. Counts in a few segments and concludes
+  /// from them on the others.
   void CountProbes(std::vector<uint64_t>* probes) const;
 
   mutable ShardLock lock;

@@ -70,7 +70,7 @@ struct TableStats {
   uint64_t evicted = 0;       ///< rows evicted by the policy since the table was created
   uint64_t refused = 0;       ///< writes that the admission policy refused
   /// element i: number of rows whose key is in the (i + 1)-th index line that a lookup visits; the
-  /// last element counts all later lines too
+  /// last element counts all later lines too. Estimated from a sample if there are many rows.
   std::vector<uint64_t> probes;
 };
 
@@ -235,9 +235,9 @@ class Table {
   void SweepExpired(uint64_t rows);
   void AfterWrite(size_t keys);
   std::vector<RowRank> Choose(RowColumn by, const Candidates& wanted) const;
-  bool IsBelow(RowColumn by, const RowRank& kept, uint64_t word, const char* row) const;
-  uint64_t EraseBelow(RowColumn by, const RowRank& kept);
-  uint64_t EraseChosen(RowColumn by, const RowRank& kept, const std::vector<RowRank>& chosen);
+  void EvictFromPart(uint64_t too_many, uint64_t* begin);
+  template <typename Which>
+  uint64_t EraseRanked(const std::vector<RowRank>& ranked, const Which& which);
   template <typename Which>
   uint64_t EraseRows(const Which& which);
   template <typename Which>
@@ -246,7 +246,7 @@ class Table {
   template <typename Which>
   uint64_t EraseSegment(uint64_t* hash, const Which& which);
   template <typename Visit>
-  void ForEachRow(const Visit& visit) const;
+  uint64_t VisitRows(uint64_t first, const Visit& visit) const;
   template <typename OnRow>
   Status ForEachFound(const Keys& keys, bool write, const OnRow& on_row) const;
   template <typename Plain = PlainRows<void, false>, typename OnRow, typename OnRefused = Ignored>

@@ -1,5 +1,6 @@
 // Eviction: which rows leave the table, and when.
 #include <algorithm>
+#include <cmath>
 #include <shared_mutex>
 
 #include "de_core/cc/engine/base/guard.h"
@@ -11,47 +12,41 @@
 namespace de::engine {
 namespace {
 
-// A full table evicts 1 / 16 of its rows at once, because each eviction ranks all rows.
+// A full table evicts 1 / 16 of the rows that it ranks, because ranking takes most of the time.
 constexpr uint64_t kEvictedPart = 16;
+// Rows that are ranked at once. Enough for the order of all rows to show in a part: a smaller table
+// evicts in exactly this order. Few enough to be ranked in about a millisecond.
+constexpr size_t kRowsPerPart = 8192;
 
 /// Orders rows of equal rank. HashOfTie computes the hash from it. The hash itself determines a
 /// row's shard, so in its order the rows of the first shards would be evicted first.
 uint64_t TieOf(uint64_t word) noexcept { return Mix64(Mix64(word)); }
 uint64_t HashOfTie(uint64_t tie) noexcept { return UnMix64(tie); }
 
-uint64_t FirstHashOf(size_t shard) noexcept {
-  return static_cast<uint64_t>(shard) << (64 - kShardBits);
-}
 uint64_t LastHashOf(size_t shard) noexcept {
-  return FirstHashOf(shard) | (~uint64_t{0} >> kShardBits);
+  return static_cast<uint64_t>(shard) << (64 - kShardBits) | (~uint64_t{0} >> kShardBits);
 }
 
 }  // namespace
 
-// Calls visit(word, row) for all rows, in the order of the index and prefetched. Locks shards for
-// reading, for one index segment at a time.
+// Calls visit(word, row) for the rows from hash `first` on in the index segment that contains it,
+// prefetched. Locks their shard for reading. Returns the last hash of the segment.
 template <typename Visit>
-void Table::ForEachRow(const Visit& visit) const {
+uint64_t Table::VisitRows(uint64_t first, const Visit& visit) const {
+  const Shard& shard = *shards_[ShardOfHash(first)];
   std::vector<std::pair<uint64_t, const char*>> rows;
-  for (size_t at = 0; at < kShards; ++at) {
-    const Shard& shard = *shards_[at];
-    for (uint64_t hash = FirstHashOf(at);; ++hash) {
-      const std::shared_lock<ShardLock> guard(shard.lock);
-      rows.clear();
-      const uint64_t first = hash;
-      hash = shard.VisitSegment(hash, [&](uint64_t word, uint32_t row) {
-        // A segment that grew meanwhile may begin before the cursor.
-        if (Mix64(word) >= first) rows.emplace_back(word, shard.Row(row));
-      });
-      for (size_t i = 0; i < rows.size(); ++i) {
-        if (i + kPrefetchAhead < rows.size()) {
-          PrefetchFar(rows[i + kPrefetchAhead].second + policy_.end() - 1);
-        }
-        visit(rows[i].first, rows[i].second);
-      }
-      if (hash == LastHashOf(at)) break;
+  const std::shared_lock<ShardLock> guard(shard.lock);
+  const uint64_t last = shard.VisitSegment(first, [&](uint64_t word, uint32_t row) {
+    // A segment that grew meanwhile may begin before the cursor.
+    if (Mix64(word) >= first) rows.emplace_back(word, shard.Row(row));
+  });
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (i + kPrefetchAhead < rows.size()) {
+      PrefetchFar(rows[i + kPrefetchAhead].second + policy_.end() - 1);
     }
+    visit(rows[i].first, rows[i].second);
   }
+  return last;
 }
 
 // Erases those of the listed rows (word, row number) of a shard for which `which` is true. Requires
@@ -111,32 +106,21 @@ Status Table::EraseIf(const std::function<bool(uint64_t, const char*)>& predicat
 
 std::vector<RowRank> Table::Choose(RowColumn by, const Candidates& wanted) const {
   Selection selection(wanted.count, wanted.highest);
-  if (wanted.count > 0) {
-    ForEachRow([&](uint64_t word, const char* row) {
+  for (uint64_t hash = 0; wanted.count > 0; ++hash) {
+    hash = VisitRows(hash, [&](uint64_t word, const char* row) {
       selection.Offer({RankOf(policy_.ReadShared(row, by)), TieOf(word)});
     });
+    if (hash == ~uint64_t{0}) break;
   }
   return selection.Take();
 }
 
-// Ranks a row as it is now: a row that was used since the candidates were chosen may stay.
-bool Table::IsBelow(RowColumn by, const RowRank& kept, uint64_t word, const char* row) const {
-  return RowRank{RankOf(policy_.Read(row, by)), TieOf(word)} < kept;
-}
-
-uint64_t Table::EraseBelow(RowColumn by, const RowRank& kept) {
-  const uint64_t erased =
-      EraseRows([&](uint64_t word, const char* row) { return IsBelow(by, kept, word, row); });
-  policy_.CountEvicted(erased);
-  return erased;
-}
-
-// Like EraseBelow, for a list of rows: erases the rows of `chosen` that still rank below `kept`.
-uint64_t Table::EraseChosen(RowColumn by, const RowRank& kept, const std::vector<RowRank>& chosen) {
+// Erases those of the ranked rows for which `which` is true. Returns the number of erased rows.
+template <typename Which>
+uint64_t Table::EraseRanked(const std::vector<RowRank>& ranked, const Which& which) {
   std::vector<uint64_t> hashes;
-  for (const RowRank& row : chosen) {
-    if (row < kept) hashes.push_back(HashOfTie(row.hash));
-  }
+  hashes.reserve(ranked.size());
+  for (const RowRank& row : ranked) hashes.push_back(HashOfTie(row.hash));
   // Sorts by shard, and within a shard in the order of the index.
   std::sort(hashes.begin(), hashes.end());
   // Remove duplicates: VisitWord below visits all string keys of one word.
@@ -155,11 +139,9 @@ uint64_t Table::EraseChosen(RowColumn by, const RowRank& kept, const std::vector
       const uint64_t word = UnMix64(hashes[i]);
       shard.VisitWord(word, hashes[i], [&](uint32_t row) { rows.emplace_back(word, row); });
     }
-    erased += EraseListed(
-        shard, rows, [&](uint64_t word, const char* row) { return IsBelow(by, kept, word, row); });
+    erased += EraseListed(shard, rows, which);
     begin = end;
   }
-  policy_.CountEvicted(erased);
   return erased;
 }
 
@@ -177,7 +159,12 @@ Status Table::EvictBelow(RowColumn by, const RowRank& kept, uint64_t* evicted) {
   return Guarded([&]() -> Status {
     const std::shared_lock<ShardLock> hold(layout_lock_);
     DE_RETURN_IF_ERROR(CheckColumn(by));
-    *evicted = RowRank{} < kept ? EraseBelow(by, kept) : 0;
+    *evicted = 0;
+    if (!(RowRank{} < kept)) return Status::Ok();
+    *evicted = EraseRows([&](uint64_t word, const char* row) {
+      return RowRank{RankOf(policy_.Read(row, by)), TieOf(word)} < kept;
+    });
+    policy_.CountEvicted(*evicted);
     return Status::Ok();
   });
 }
@@ -217,26 +204,53 @@ uint64_t Table::RowsTooMany() const noexcept {
   return std::min(too_many, rows);
 }
 
+// Ranks the rows of the next part of the table, and evicts those of the lowest ranks: of `too_many`
+// rows as large a part as this part is of the table. Expired rows rank lowest. The parts follow one
+// another in the order of the hashes, so that each has the same turn. Takes the same time however
+// many rows the table has. Sets *begin to the hash where the next part begins.
+void Table::EvictFromPart(uint64_t too_many, uint64_t* begin) {
+  const RowColumn by = policy_.options().evict_by;
+  const Stamp now = policy_.Now();
+  const auto rank_of = [&](uint64_t word, const char* row) {
+    const bool expired = policy_.Expired(row, now);
+    return RowRank{expired ? 0 : RankOf(policy_.ReadShared(row, by)), TieOf(word)};
+  };
+  std::vector<RowRank> ranks;
+  const uint64_t start = *begin;
+  for (bool wrapped = false; ranks.size() < kRowsPerPart && !(wrapped && *begin >= start);) {
+    *begin = VisitRows(*begin, [&](uint64_t word,
+                                   const char* row) { ranks.push_back(rank_of(word, row)); }) +
+             1;
+    wrapped = wrapped || *begin == 0;
+  }
+  uint64_t rows = 0;
+  for (const auto& shard : shards_) rows += shard->size();
+  const auto part =
+      static_cast<double>(ranks.size()) / static_cast<double>(std::max<uint64_t>(rows, 1));
+  const auto victims = static_cast<size_t>(std::ceil(static_cast<double>(too_many) * part));
+  RowRank kept = kAboveAll;
+  if (victims < ranks.size()) {
+    const auto last = ranks.begin() + static_cast<std::ptrdiff_t>(victims);
+    std::nth_element(ranks.begin(), last, ranks.end());
+    kept = *last;
+    ranks.resize(victims);
+  }
+  // Ranks a row again before it is erased: a row that was used since may stay.
+  policy_.CountEvicted(EraseRanked(
+      ranks, [&](uint64_t word, const char* row) { return rank_of(word, row) < kept; }));
+}
+
+// Evicts rows until the table is within its bounds.
 void Table::MakeRoom() {
   if (RowsTooMany() == 0) return;
   const std::lock_guard<std::mutex> one_at_a_time(policy_.evicting);
-  if (policy_.expires() && RowsTooMany() > 0) {
-    const Stamp now = policy_.Now();
-    policy_.CountEvicted(
-        EraseRows([&](uint64_t, const char* row) { return policy_.Expired(row, now); }));
-  }
-  const uint64_t victims = RowsTooMany();
-  if (victims == 0) return;
-  const RowColumn by = policy_.options().evict_by;
-  uint64_t rows = 0;
-  for (const auto& shard : shards_) rows += shard->size();
-  const Candidates wanted(rows, rows - victims);
-  const std::vector<RowRank> chosen = Choose(by, wanted);
-  const RowRank kept = FirstKept(wanted, chosen, victims == rows);
-  if (wanted.highest || victims == rows) {
-    EraseBelow(by, kept);
-  } else {
-    EraseChosen(by, kept, chosen);
+  // Two rounds through the table suffice, unless other verbs use its rows faster.
+  for (int rounds = 0; rounds < 3;) {
+    const uint64_t too_many = RowsTooMany();
+    if (too_many == 0) return;
+    const uint64_t begin = policy_.evict_hash;
+    EvictFromPart(too_many, &policy_.evict_hash);
+    rounds += policy_.evict_hash <= begin;
   }
 }
 

@@ -42,6 +42,7 @@ Sections (all by default):
   memory   resident bytes over keys and values while growing
   stall    the longest lookup while the table grows twentyfold
   hostile  adversarial keys: sequential, multiples of 2^k, equal low bits, all in one shard
+  evict    the longest write to a full table
   widths   any dims, beside the next lower power of two
 
 Options:
@@ -138,8 +139,8 @@ Options Parse(int argc, char** argv, bool* strict) {
       if (number == 0) Refuse("A number above 0 is needed. Received: " + name + " " + value);
     }
   }
-  const std::set<std::string> sections = {"w1",    "w2",     "w3",    "w4",      "fill",
-                                          "mixed", "memory", "stall", "hostile", "widths"};
+  const std::set<std::string> sections = {"w1",     "w2",    "w3",      "w4",     "fill", "mixed",
+                                          "memory", "stall", "hostile", "widths", "evict"};
   for (const std::string& section : options.only) {
     if (sections.count(section) == 0) Refuse("There is no such section. Received: " + section);
   }
@@ -183,6 +184,7 @@ int main(int argc, char** argv) {
   if (options.Wants("stall")) de::bench::StallSection(options, &report);
   if (options.Wants("hostile")) de::bench::HostileSection(options, &report);
   if (options.Wants("widths")) de::bench::WidthsSection(options, &report);
+  if (options.Wants("evict")) de::bench::EvictSection(options, &report);
   const int missed = report.Summary();
   std::printf("\n%.0f s; load at the end %s\n", de::bench::WallSeconds() - start,
               FirstLine("/proc/loadavg").c_str());

@@ -137,6 +137,7 @@ void MemorySection(const Options& options, Report* report);
 void StallSection(const Options& options, Report* report);
 void HostileSection(const Options& options, Report* report);
 void WidthsSection(const Options& options, Report* report);
+void EvictSection(const Options& options, Report* report);
 
 }  // namespace de::bench
 

@@ -212,4 +212,42 @@ void StallSection(const Options& options, Report* report) {
               true, " ms");
 }
 
+void EvictSection(const Options& options, Report* report) {
+  constexpr size_t kRowsPerWrite = 512, kSmallDim = 4;
+  const std::vector<char> values(kBatch * kSmallDim * sizeof(float), 1);
+  report->Section("Writes of 512 new keys to a full table (ms)",
+                  {"rows", "median", "longest", "CPU: median", "CPU: 99 %", "CPU: longest"});
+  for (const uint64_t rows : {options.rows / 16, options.rows}) {
+    engine::TableOptions of;
+    of.dim = kSmallDim;
+    of.policy.evict_by = engine::RowColumn::kTime;
+    of.policy.max_rows = rows;
+    std::unique_ptr<engine::Table> table;
+    OkOrExit(engine::Table::Create(of, &table));
+    const std::vector<int64_t> keys = KeysFrom(0, rows);
+    ForBatches(rows, kBatch, [&](size_t at, size_t count) {
+      OkOrExit(table->InsertOrAssign({keys.data() + at, nullptr, count}, {values.data(), nullptr},
+                                     nullptr));
+    });
+    const std::vector<int64_t> fresh = KeysFrom(rows, 2000 * kRowsPerWrite);
+    StallWatch watch;
+    std::vector<double> cpu_ms;
+    ForBatches(fresh.size(), kRowsPerWrite, [&](size_t at, size_t count) {
+      const double cpu = CpuSeconds();
+      watch.Time([&] {
+        OkOrExit(table->InsertOrAssign({fresh.data() + at, nullptr, count},
+                                       {values.data(), nullptr}, nullptr));
+      });
+      cpu_ms.push_back(1e3 * (CpuSeconds() - cpu));
+    });
+    std::sort(cpu_ms.begin(), cpu_ms.end());
+    const double longest_cpu = cpu_ms.back();
+    report->Row({std::to_string(rows), Number(watch.At(0.5), 3), Number(watch.At(1)),
+                 Number(cpu_ms[cpu_ms.size() / 2], 3), Number(cpu_ms[cpu_ms.size() * 99 / 100], 3),
+                 Number(longest_cpu)});
+    report->Bar("longest write to a full table of " + std::to_string(rows) + " rows, CPU time",
+                longest_cpu, 5, 1, true, " ms");
+  }
+}
+
 }  // namespace de::bench
