@@ -12,10 +12,8 @@ import de_core as de
 from de_core import tfra
 from tests.tfra.ancestor import run_ancestor
 from tests.tfra.programs import signatures
+from tests.tfra.record import SIGNATURES
 
-PROGRAM = Path(signatures.__file__)
-#: Written by `programs/signatures.py` with the real wheel.
-RECORDED = PROGRAM.parents[1] / "data/signatures.json"
 _NO_COUNTERPART = "a stand-in, whose use raises the remedy"
 _ONLY_THERE = "only tfra itself calls it"
 #: Signatures that differ on purpose: their beginning and the reason.
@@ -65,7 +63,7 @@ def fits(theirs: list[str], ours: list[str] | None) -> bool:
 
 def differing() -> list[str]:
     ours = signatures.found_in(tfra)
-    theirs = json.loads(RECORDED.read_text("utf-8"))
+    theirs = json.loads(SIGNATURES.read_text("utf-8"))
     assert len(theirs) > 150
     return [
         f"{name.removeprefix('dynamic_embedding.')}("
@@ -109,5 +107,5 @@ def test_the_documented_methods_keep_their_arguments_on_the_library_itself():
 
 @pytest.mark.slow
 def test_the_recorded_signatures_are_those_of_the_real_wheel(tmp_path: Path):
-    run_ancestor(PROGRAM, tmp_path / "signatures.json")
-    assert (tmp_path / "signatures.json").read_text("utf-8") == RECORDED.read_text("utf-8")
+    run_ancestor(Path(signatures.__file__), tmp_path / "signatures.json")
+    assert (tmp_path / "signatures.json").read_text("utf-8") == SIGNATURES.read_text("utf-8")
