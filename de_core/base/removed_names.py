@@ -46,6 +46,8 @@ _HKV = "tables are in main memory; give a Variable an eviction policy to limit i
 _REDIS = "pass kv_creator=de.RedisTableCreator(…) to a Variable"
 _HOROVOD = "Horovod is not used; `devices` puts the shards of a Variable on several machines"
 
+_WRAP = "wrap the optimizer in DynamicEmbeddingOptimizer"
+
 #: Removed names of the package.
 PACKAGE = {
     "CuckooHashTable": _ONE_TABLE,
@@ -87,4 +89,5 @@ VARIABLE = {
 TRAINABLE_WRAPPER = {
     "model_mode": "a lookup is a pure read in every mode",
     "transform": "lookups scale rows to `max_norm`",
+    **dict.fromkeys(("_shared_name", "constraint", "device"), _WRAP),
 }

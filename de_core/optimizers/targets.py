@@ -257,6 +257,29 @@ def to_differentiate(var_list: Any) -> Any:
     ]
 
 
+def filled_by_loss(loss: Any, var_list: Any) -> tuple[Any, Any]:
+    """Returns the loss and the variables for an optimizer's `minimize`.
+
+    Args:
+        loss: A tensor, or a function that returns one and may add variables to `var_list`.
+        var_list: See `to_differentiate`.
+
+    Returns:
+        `loss` and the result of `to_differentiate`, a list that has the added variables too once
+        the loss was called.
+    """
+    variables = to_differentiate(var_list)
+    if not callable(loss) or not isinstance(var_list, list):
+        return loss, variables
+
+    def loss_and_variables() -> Any:
+        value = loss()
+        variables[:] = to_differentiate(var_list)
+        return value
+
+    return loss_and_variables, variables
+
+
 def checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlices:
     """Returns the gradient of a table. Raises unless the table can use it.
 

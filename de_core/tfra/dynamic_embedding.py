@@ -9,7 +9,7 @@ from de_core.base.removed_names import PACKAGE, missing
 from de_core.checkpoint.warm_start import WarmStartHook, warm_start
 from de_core.storage.creator import KVCreator
 from de_core.storage.redis import RedisTableConfig, RedisTableCreator
-from de_core.tables.restrict import FrequencyRestrictPolicy, RestrictPolicy, TimestampRestrictPolicy
+from de_core.tables.restrict import RestrictPolicy
 from de_core.tfra import keras_layers as _keras_layers
 from de_core.tfra import lookups as _lookups
 from de_core.tfra import names as _names
@@ -37,6 +37,7 @@ from de_core.tfra.names import (
     train,
     trainable_wrapper_filter,
 )
+from de_core.tfra.policies import FrequencyRestrictPolicy, TimestampRestrictPolicy
 from de_core.tfra.variable import Variable, get_variable
 from de_core.tfra.wrappers import TrainableWrapper
 

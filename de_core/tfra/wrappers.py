@@ -70,13 +70,23 @@ class TrainableWrapper(trainable_wrapper.TrainableWrapper):
     ) -> Any:
         """Writes the rows of the ids that were looked up last.
 
+        A Keras 3 optimizer that is not wrapped calls this method with a gradient.
+
         Args:
             value: Rows, ids.shape + [dim].
             use_locking: Ignored.
             name: Name of the operation.
             read_value: Whether to return the rows.
+
+        Raises:
+            RuntimeError: `value` is a gradient.
         """
         del use_locking
+        if isinstance(value, tf.IndexedSlices):
+            raise RuntimeError(
+                "The optimizer of a table must be wrapped. Received: a gradient of table "
+                f"{self.params.name!r}. Use DynamicEmbeddingOptimizer(optimizer)."
+            )
         done = self.params.upsert(self.ids, value, name=name)
         with tf.control_dependencies([] if done is None else [done]):
             return tf.identity(value) if read_value else done

@@ -18,7 +18,7 @@ from de_core.optimizers.keras2.copies import Keras2Copies, LegacyCopies
 from de_core.optimizers.keras3.rules import Moment, Rule
 from de_core.optimizers.row_updates import RowUpdates
 from de_core.optimizers.rule_settings import Settings, SgdSettings
-from de_core.optimizers.targets import Targets, to_differentiate
+from de_core.optimizers.targets import Targets, filled_by_loss
 from de_core.optimizers.wrapping import Decaying, Wrapping, is_eager_outside
 from de_core.tables.sharded import ShardedTable
 
@@ -86,7 +86,8 @@ class TablesAndOthers(Wrapping):
             **options: Further keyword arguments of the wrapped optimizer's `minimize`.
         """
         minimize = super().minimize  # type: ignore[misc]
-        return minimize(loss, to_differentiate(var_list), *args, **options)
+        loss, var_list = filled_by_loss(loss, var_list)
+        return minimize(loss, var_list, *args, **options)
 
     @plain_python
     def apply_gradients(
@@ -253,7 +254,8 @@ class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
             var_list: The variables, in the form that `minimize` takes.
             tape: A `tf.GradientTape`, or None if `loss` is a function.
         """
-        return super().compute_gradients(loss, to_differentiate(var_list), tape)
+        loss, var_list = filled_by_loss(loss, var_list)
+        return super().compute_gradients(loss, var_list, tape)
 
     @property
     def variables(self) -> Any:

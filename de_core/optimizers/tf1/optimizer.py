@@ -13,7 +13,7 @@ from de_core.base.types import GradientPair, TrainedVariable
 from de_core.optimizers import plan
 from de_core.optimizers.row_updates import RowUpdates
 from de_core.optimizers.rule_settings import SgdSettings
-from de_core.optimizers.targets import Targets, to_differentiate
+from de_core.optimizers.targets import Targets, filled_by_loss
 from de_core.optimizers.tf1 import rules
 from de_core.optimizers.tf1.copies import Tf1Copies
 from de_core.tables.sharded import ShardedTable
@@ -83,7 +83,7 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
             **options: See `tf.compat.v1.train.Optimizer.compute_gradients`.
         """
         if var_list is not None:
-            var_list = to_differentiate(var_list)
+            loss, var_list = filled_by_loss(loss, var_list)
         return super().compute_gradients(loss, var_list, **options)
 
     @plain_python
