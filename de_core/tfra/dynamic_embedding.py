@@ -10,16 +10,19 @@ from de_core.checkpoint.warm_start import WarmStartHook, warm_start
 from de_core.storage.creator import KVCreator
 from de_core.storage.redis import RedisTableConfig, RedisTableCreator
 from de_core.tables.restrict import RestrictPolicy
-from de_core.tfra import keras_layers as _keras_layers
-from de_core.tfra import lookups as _lookups
 from de_core.tfra import names as _names
-from de_core.tfra import shadow_ops
-from de_core.tfra.lookups import (
+from de_core.tfra.api import keras_layers as _keras_layers
+from de_core.tfra.api import lookups as _lookups
+from de_core.tfra.api import shadow_ops
+from de_core.tfra.api.lookups import (
     embedding_lookup,
     embedding_lookup_sparse,
     embedding_lookup_unique,
     safe_embedding_lookup_sparse,
 )
+from de_core.tfra.api.policies import FrequencyRestrictPolicy, TimestampRestrictPolicy
+from de_core.tfra.api.variable import Variable, get_variable
+from de_core.tfra.api.wrappers import TrainableWrapper
 from de_core.tfra.names import (
     CuckooHashTableConfig,
     CuckooHashTableCreator,
@@ -37,9 +40,6 @@ from de_core.tfra.names import (
     train,
     trainable_wrapper_filter,
 )
-from de_core.tfra.policies import FrequencyRestrictPolicy, TimestampRestrictPolicy
-from de_core.tfra.variable import Variable, get_variable
-from de_core.tfra.wrappers import TrainableWrapper
 
 _HERE = "tensorflow_recommenders_addons.dynamic_embedding"
 _layers = {name: getattr(_keras_layers, name) for name in _keras_layers.__all__}

@@ -10,8 +10,8 @@ from de_core.base.plain_python import plain_python
 from de_core.base.types import TensorLike
 from de_core.lookup import lookup, sparse_lookup
 from de_core.tables import keys_and_values
-from de_core.tfra.variable import Variable
-from de_core.tfra.wrappers import TrainableWrapper
+from de_core.tfra.api.variable import Variable
+from de_core.tfra.api.wrappers import TrainableWrapper
 
 
 @plain_python

@@ -11,10 +11,10 @@ from de_core.base.types import DTypeLike, InitializerLike, Rows, TensorLike
 from de_core.storage.creator import KVCreator
 from de_core.tables.restrict import RestrictPolicy
 from de_core.tables.router import Partitioner, default_partition_fn
-from de_core.tfra.conversion import cast_array
-from de_core.tfra.shards import Shard
-from de_core.tfra.strings import string_row
-from de_core.tfra.wrappers import TrainableWrapper
+from de_core.tfra.api.conversion import cast_array
+from de_core.tfra.api.shards import Shard
+from de_core.tfra.api.strings import string_row
+from de_core.tfra.api.wrappers import TrainableWrapper
 from de_core.variable import variable
 from de_core.variable.new_table import DEFAULT_NAME
 from de_core.variable.scope import requested

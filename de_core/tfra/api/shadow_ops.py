@@ -9,8 +9,8 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.removed_names import PACKAGE, missing
 from de_core.base.types import Rows, TensorLike
+from de_core.tfra.api.wrappers import TrainableWrapper
 from de_core.tfra.names import HOROVOD, absent
-from de_core.tfra.wrappers import TrainableWrapper
 from de_core.variable.variable import Variable
 
 

@@ -12,8 +12,8 @@ from de_core.base.checks import received
 from de_core.base.keras import keras
 from de_core.base.types import DTypeLike, InitializerLike
 from de_core.layers import table_arguments
-from de_core.tfra.shadow_ops import ShadowVariable
-from de_core.tfra.variable import Variable
+from de_core.tfra.api.shadow_ops import ShadowVariable
+from de_core.tfra.api.variable import Variable
 
 if TYPE_CHECKING:
     from typing_extensions import Self

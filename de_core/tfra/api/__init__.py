@@ -1,0 +1,1 @@
+"""Classes and functions with the arguments of `tfra.dynamic_embedding`."""
