@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import functools
 import re
-import warnings
 import weakref
 from types import FrameType
 from typing import Any
@@ -182,22 +181,6 @@ def of_an_imported_table(variable: TrainedVariable) -> RuntimeError:
     )
 
 
-def warn_if_untrained(table: ShardedTable) -> None:
-    """Warns if a trainable table that becomes part of a SavedModel has no rows.
-
-    Args:
-        table: The table.
-    """
-    with tf.init_scope():
-        if tf.executing_eagerly() and int(table.size()) == 0:
-            warnings.warn(
-                f"A trainable table should have rows before it is saved in a SavedModel. Received: "
-                f"no rows in table {table.name!r}, so every id gets its initial row. Train it with "
-                "a wrapped optimizer and its trainable_variables, or restore its rows first.",
-                stacklevel=3,
-            )
-
-
 def _scope(table_name: str) -> str:
     """Returns a table's name as a Keras name scope, which allows no slashes."""
     return re.sub(r"[^A-Za-z0-9_.\-]", "_", table_name)
@@ -231,12 +214,7 @@ def _children(
     anchor = variable()
     kind: Any = type(anchor)
     children = dict(kind._trackable_children(anchor, save_type, **options))
-    if save_type != "savedmodel":
-        return children
-    shards = table.in_saved_model()
-    if getattr(anchor, "trainable", False):
-        warn_if_untrained(table)
-    return {**children, **shards}
+    return {**children, **table.in_saved_model()} if save_type == "savedmodel" else children
 
 
 def _marked(

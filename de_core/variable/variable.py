@@ -24,7 +24,7 @@ from de_core.tables.restrict import RestrictPolicy
 from de_core.tables.router import Partitioner, default_partition_fn
 from de_core.tables.table import Table
 from de_core.variable import own_optimizer
-from de_core.variable.anchor import new_anchor, warn_if_untrained
+from de_core.variable.anchor import new_anchor
 from de_core.variable.graph import graph_mode, savers
 from de_core.variable.inspection import Inspection
 from de_core.variable.new_table import DEFAULT_NAME, checked_spec, new_table, own_name
@@ -372,7 +372,6 @@ class Variable(keras.layers.Layer, tf.Module):
             return {"rows": self._checkpointed, **own} if self.checkpoint else {}
         children = self._table.in_saved_model()
         if self._rows.watched is not None:
-            warn_if_untrained(self._table)
             children["anchor"] = self._rows.watched
         return children
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -118,6 +119,13 @@ class Variable(variable.Variable):
         """Reads files; see `load_from_file_system`."""
         return self.load_from_file_system(dirpath, proc_size, proc_rank, buffer_size=buffer_size)
 
+    def _trackable_children(self, save_type: str = "checkpoint", **options: Any) -> dict[str, Any]:
+        """Returns the objects that TensorFlow saves. Warns if a SavedModel gets no rows."""
+        children = super()._trackable_children(save_type, **options)
+        if save_type == "savedmodel" and self._rows.watched is not None:
+            _warn_if_empty(self)
+        return children
+
     @property
     def tables(self) -> list[Any]:
         """The shards, one per device, with the methods of `tfra`'s tables."""
@@ -126,6 +134,17 @@ class Variable(variable.Variable):
     @property
     def _tables(self) -> list[Any]:
         return self.tables
+
+
+def _warn_if_empty(variable: Variable) -> None:
+    with tf.init_scope():
+        if tf.executing_eagerly() and int(variable.size()) == 0:
+            warnings.warn(
+                "A trainable table should have rows before it is saved in a SavedModel. Received: "
+                f"no rows in table {variable.name!r}, so every id gets its initial row. Train it "
+                "with a wrapped optimizer and its trainable_variables, or restore its rows first.",
+                stacklevel=3,
+            )
 
 
 def get_variable(
