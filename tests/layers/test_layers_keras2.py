@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
         pytest.param("layers/test_summary.py", marks=pytest.mark.slow),
         pytest.param("layers/test_embedding_collection.py", marks=pytest.mark.slow),
         pytest.param("layers/test_rebuilt_models.py", marks=pytest.mark.slow),
-        pytest.param("tfra/test_training.py", marks=pytest.mark.slow),
+        pytest.param("tfra/api/test_training.py", marks=pytest.mark.slow),
         pytest.param("variable/test_weight_values.py", marks=pytest.mark.slow),
     ],
 )
