@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from de_core.base.types import DTypeLike, InitializerLike, Rows, TensorLike
@@ -32,8 +33,8 @@ class Variable(variable.Variable):
         partitioner: Assigns keys to shards.
         shared_name: Not used.
         name: Name of the table.
-        initializer: Defines the row of a key without a row. String values may have an initial
-            string, or one per value.
+        initializer: Defines the row of a key without a row. An array of one element fills the row.
+            String values may have an initial string, or one per value.
         trainable: Whether lookups record gradients.
         checkpoint: Whether checkpoints include the rows.
         init_size: Number of rows to reserve memory for.
@@ -69,6 +70,8 @@ class Variable(variable.Variable):
         **further: Any,
     ) -> None:
         text = tf.as_dtype(value_dtype) == tf.string and initializer is not None
+        if not text and _is_one_element(initializer):
+            initializer = tf.reshape(initializer, [])  # fills the row, as in tfra
         super().__init__(
             key_dtype,
             value_dtype,
@@ -134,6 +137,13 @@ class Variable(variable.Variable):
     @property
     def _tables(self) -> list[Any]:
         return self.tables
+
+
+def _is_one_element(initializer: Any) -> bool:
+    """Returns True for a list, array or eager tensor of rank 1 with one element."""
+    if not isinstance(initializer, (list, tuple, np.ndarray, tf.Tensor)):
+        return False
+    return np.shape(initializer) == (1,)
 
 
 def _warn_if_empty(variable: Variable) -> None:

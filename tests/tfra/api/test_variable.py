@@ -41,6 +41,14 @@ def test_another_initial_row_of_strings_is_refused(initializer):
         de.Variable(value_dtype=tf.string, dim=2, initializer=initializer)
 
 
+@pytest.mark.parametrize("initializer", [[2.0], np.array([2.0]), tf.constant([2.0])])
+def test_an_initializer_of_one_element_fills_the_row(initializer):
+    table = de.Variable(dim=3, initializer=initializer)
+    assert table.lookup([7]).numpy().tolist() == [[2, 2, 2]]
+    layer = de.keras.layers.Embedding(3, initializer=initializer)
+    assert layer([7]).numpy().tolist() == [[2, 2, 2]]
+
+
 def test_a_variable_looks_itself_up():
     table = de.Variable(dim=2, initializer=[3.0, 4.0], name="itself")
     rows, wrapper = table.embedding_lookup([7], max_norm=1.0)
