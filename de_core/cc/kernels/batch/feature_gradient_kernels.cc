@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
+#include "de_core/cc/engine/rows/values.h"
 #include "de_core/cc/kernels/base/guarded_op.h"
 #include "de_core/cc/kernels/batch/feature_batch.h"
 
@@ -163,7 +164,7 @@ class FeaturesGradientOp final : public GuardedOp {
       char* to = out;
       for (const size_t f : features_) {
         for (size_t i = 0; i < ids_[f].count(); ++i, to += bytes) {
-          std::memcpy(to, gradients_[f].Row(i), bytes);
+          engine::CopyBytes(to, gradients_[f].Row(i), bytes);
         }
       }
       return absl::OkStatus();

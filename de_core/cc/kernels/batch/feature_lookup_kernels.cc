@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
+#include "de_core/cc/engine/rows/values.h"
 #include "de_core/cc/kernels/base/guarded_op.h"
 #include "de_core/cc/kernels/batch/feature_batch.h"
 #include "de_core/cc/kernels/table/table_resource.h"
@@ -204,7 +205,7 @@ class LookupFeaturesOp final : public FeatureRowsOp {
     const char* from = data;
     for (const size_t f : features) {
       for (size_t segment = 0; segment < ids[f].count(); ++segment, from += bytes) {
-        std::memcpy(rows[f].Row(segment), from, bytes);
+        engine::CopyBytes(rows[f].Row(segment), from, bytes);
       }
     }
     return absl::OkStatus();
