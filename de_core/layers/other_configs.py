@@ -7,10 +7,24 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.keras import keras
 from de_core.layers.feature_config import FeatureConfig
 from de_core.layers.table_config import TableConfig
 from de_core.lookup.pooling import COMBINERS
 
+#: Arguments of Keras's optimizers after the learning rate, and what tf.tpu calls them.
+_SETTINGS = {
+    "SGD": {},
+    "Adagrad": {"initial_accumulator_value": "initial_accumulator_value"},
+    "Adam": {"beta_1": "beta_1", "beta_2": "beta_2", "epsilon": "epsilon"},
+    "FTRL": {
+        "learning_rate_power": "learning_rate_power",
+        "l1_regularization_strength": "l1_regularization_strength",
+        "l2_regularization_strength": "l2_regularization_strength",
+        "beta": "beta",
+        "initial_accumulator_value": "initial_accumulator_value",
+    },
+}
 _DIMS = ("embedding_dim", "dim")  # the names of keras-rs and of tf.tpu
 
 
@@ -56,6 +70,22 @@ def _table(table: Any, number: int) -> TableConfig:
         dim,
         value_dtype=getattr(table, "dtype", tf.float32),
         initializer=table.initializer,
+        optimizer=_optimizer(table.optimizer),
         combiner=table.combiner,
         init_size=table.vocabulary_size,
     )
+
+
+def _optimizer(given: Any) -> Any:
+    """Returns a table's optimizer as Keras knows it. Those of tf.tpu are not Keras optimizers."""
+    settings = _SETTINGS.get(type(given).__name__)
+    if settings is None or isinstance(given, (str, keras.optimizers.Optimizer)):
+        return given
+    if callable(given.learning_rate):
+        raise TypeError(
+            "The learning rate of a table's optimizer must be a number here: pass a Keras "
+            f"optimizer with a schedule. {received(learning_rate=given.learning_rate)}"
+        )
+    values = {ours: getattr(given, theirs) for ours, theirs in settings.items()}
+    kind = "Ftrl" if type(given).__name__ == "FTRL" else type(given).__name__
+    return getattr(keras.optimizers, kind)(given.learning_rate, **values)

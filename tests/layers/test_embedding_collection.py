@@ -388,3 +388,23 @@ def test_training_equals_dense_variables(devices):
         step(ids)
     for variable, peer in zip(layer.tables.values(), dense, strict=True):
         np.testing.assert_allclose(variable.lookup(np.arange(20)), peer, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.skipif(LEGACY, reason="tf_keras has no optimizer per table")
+def test_each_table_may_have_its_own_optimizer():
+    tables = [
+        table("slow", 2, initializer="zeros", optimizer=keras.optimizers.SGD(0.25)),
+        table("fast", 2, initializer="zeros", optimizer=keras.optimizers.SGD(1.0)),
+    ]
+    features = {each.name: de.FeatureConfig(each.name, each, "sum") for each in tables}
+    layer = de.layers.EmbeddingCollection(features, concatenate=True)
+    inputs = {name: keras.Input([2], dtype="int64", name=name) for name in features}
+    model = keras.Model(inputs, keras.ops.sum(layer(inputs), -1, keepdims=True))
+    model.compile("adam", lambda _, y: keras.ops.sum(y))  # each row's gradient is its count
+    ids = {name: np.array([[1, 1], [2, 3]]) for name in features}
+    model.fit(ids, np.zeros([2, 1]), batch_size=2, verbose=0)
+    for name, rate in (("slow", 0.25), ("fast", 1.0)):
+        rows = layer.tables[name].lookup([1, 2, 3, 4])[:, 0]
+        np.testing.assert_allclose(rows, [-2 * rate, -rate, -rate, 0])
+    config = de.layers.EmbeddingCollection.from_config(layer.get_config())
+    assert float(config.tables["slow"].optimizer.learning_rate) == 0.25

@@ -33,6 +33,7 @@ def test_configs_of_keras_rs_declare_the_same_features():
     for name, each in wanted.items():
         np.testing.assert_allclose(found[name], each, rtol=1e-6, atol=1e-6)
     assert ours.features["seen"].max_length == 3
+    assert ours.tables["items"].optimizer.get_config()["optimizer"]["class_name"] == "Adam"
 
 
 def test_configs_of_tf_tpu_declare_the_same_features():
@@ -65,4 +66,31 @@ def test_a_custom_combiner_is_refused():
     table = TPU.TableConfig(5, 2, combiner="sum")
     table.combiner = object()
     with pytest.raises(TypeError, match="combiner must be one of sum, mean, sqrtn"):
+        de.layers.EmbeddingCollection([TPU.FeatureConfig(table)])
+
+
+@pytest.mark.skipif(LEGACY, reason="tf_keras has no optimizer per table")
+def test_optimizers_of_tf_tpu_become_those_of_keras():
+    kinds = [
+        (TPU.SGD(0.5), {"learning_rate": 0.5}),
+        (TPU.Adagrad(0.25, 0.125), {"initial_accumulator_value": 0.125}),
+        (TPU.Adam(0.25, beta_1=0.5, epsilon=0.125), {"beta_1": 0.5, "epsilon": 0.125}),
+        (TPU.FTRL(0.25, l1_regularization_strength=0.5), {"l1_regularization_strength": 0.5}),
+    ]
+    features = [
+        TPU.FeatureConfig(
+            TPU.TableConfig(5, 2, optimizer=given, name=f"t{number}"), name=f"f{number}"
+        )
+        for number, (given, _) in enumerate(kinds)
+    ]
+    layer = de.layers.EmbeddingCollection(features)
+    for table, (given, wanted) in zip(layer.tables.values(), kinds, strict=True):
+        made = table.optimizer.get_config()["optimizer"]
+        assert made["class_name"].lower() == type(given).__name__.lower()
+        assert {name: made["config"][name] for name in wanted} == pytest.approx(wanted)
+
+
+def test_a_schedule_of_tf_tpu_is_refused():
+    table = TPU.TableConfig(5, 2, optimizer=TPU.SGD(lambda: 0.5), name="t")
+    with pytest.raises(TypeError, match="must be a number here"):
         de.layers.EmbeddingCollection([TPU.FeatureConfig(table)])
