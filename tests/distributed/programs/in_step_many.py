@@ -36,17 +36,24 @@ def keys_of(ids, dtype):
 
 
 class Model:
-    def __init__(self, tables, features):
-        self.tables = [
-            de.Variable(
+    def __init__(self, tables, features, is_layer):
+        configs = [
+            de.TableConfig(
+                f"table_{number}",
+                1 + number,
                 key_dtype=KINDS[number % 3][0],
                 value_dtype=KINDS[number % 3][1],
-                dim=1 + number,
-                name=f"table_{number}",
-                initializer="uniform",
             )
             for number in range(tables)
         ]
+        self.layer = None
+        if is_layer:
+            self.layer = de.layers.EmbeddingCollection(
+                [de.FeatureConfig(str(each), configs[each % tables]) for each in range(features)]
+            )
+            self.tables = list(self.layer.tables.values())
+        else:
+            self.tables = [each.new_table(trainable=True) for each in configs]
         self.owners = [self.tables[feature % tables] for feature in range(features)]
         self.variables = [variable for each in self.tables for variable in each.trainable_variables]
         self.optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adagrad(0.1))
@@ -58,7 +65,10 @@ class Model:
             keys_of(ids[:, number], each.key_dtype) for number, each in enumerate(self.owners)
         ]
         with tf.GradientTape() as tape:
-            rows = de.embedding_lookup_many(self.owners, features)
+            if self.layer is None:
+                rows = de.embedding_lookup_many(self.owners, features)
+            else:
+                rows = self.layer(features)
             loss = tf.add_n(
                 [
                     tf.reduce_sum(tf.cast(each, tf.float32) ** 2 * weights[:, number, None])
@@ -86,16 +96,20 @@ def collectives_of(function, *batch):
 
 
 result = {"collectives": {}}
-for tables, features in ((1, 1), (3, 8)) if workers == 2 else ((1, 5), (3, 3)):
+cases = [(1, 5, True), (3, 3, False)]
+if workers == 2:
+    cases = [(1, 1, False), (3, 8, True), (3, 8, False)]
+for tables, features, is_layer in cases:
     with strategy.scope():
-        shared = Model(tables, features)
-    lone = Model(tables, features)
+        shared = Model(tables, features, is_layer)
+    lone = Model(tables, features, is_layer)
     together = tf.function(lambda *batch, model=shared: strategy.run(model.step, batch))
     for number in range(STEPS):
         whole = batch_of(number, features)
         mine = [each[task * BATCH : (task + 1) * BATCH] for each in whole]
         if number == 0:
-            result["collectives"][f"{tables}, {features}"] = collectives_of(together, *mine)
+            count = collectives_of(together, *mine)
+            result["collectives"].setdefault(f"{tables}, {features}", []).append(count)
         together(*mine)
         lone.step(*whole)
     for one, other in zip(shared.tables, lone.tables, strict=True):
