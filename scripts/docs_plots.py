@@ -66,9 +66,18 @@ def loads() -> Bars:
     }
 
 
+def dlrm() -> Bars:
+    """Returns 1 - AUC of the example, by the rows of a feature."""
+    return {
+        row["rows of a feature"]: {"1 - AUC": float(row["1 - AUC"])}
+        for row in rows_below("### Quality of DLRM")
+    }
+
+
 PLOTS: dict[str, tuple[str, Any, bool]] = {
     "lookups.svg": ("Lookups, million ids per second (more is better)", lookups, False),
     "steps.svg": ("One step with Adam, milliseconds (less is better)", steps, False),
+    "dlrm.svg": ("Ranking errors of DLRM, 1 - AUC (less is better)", dlrm, False),
     "loads.svg": ("Loading an export of 1 GB, milliseconds (less is better)", loads, True),
 }
 

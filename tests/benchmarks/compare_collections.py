@@ -1,0 +1,200 @@
+"""Compares the speed of models with many features: an `EmbeddingCollection`, and FBGEMM.
+
+FBGEMM runs in an environment of its own. Its tables have a fixed number of rows. The processes
+measure in turns, on two threads each. Threads of OpenMP do not spin while they wait, because that
+would count as CPU time. Every feature has one id per example, drawn from a Zipf distribution with
+exponent 1.2. The large size needs 40 GB of memory.
+
+Run: python tests/benchmarks/compare_collections.py --fbgemm PYTHON --rounds 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import statistics
+import sys
+from pathlib import Path
+
+import numpy as np
+from turns import Child, answer, interleaved
+
+ROOT = Path(__file__).resolve().parents[2]
+BATCH, TURNS, THREADS = 4096, 4, 2
+#: Features, rows per table and dim of each workload.
+SIZES = {
+    "small": (26, 100_000, 16),
+    "few": (4, 1_000_000, 64),
+    "large": (26, 1_000_000, 64),
+    "many": (200, 10_000, 16),
+}
+LOOKUP, SGD, ADAGRAD = "lookup", "step with SGD", "step with Adagrad"
+OPERATIONS = (LOOKUP, SGD, ADAGRAD)
+SPREAD = 7919  # keys are its multiples
+
+
+def batches(features: int, rows: int, count: int = 8) -> list[np.ndarray]:
+    """Returns ids [features, BATCH]: rows in an order of popularity that each feature shuffles."""
+    random = np.random.default_rng(0)
+    order = np.stack([random.permutation(rows) for _ in range(features)])
+    drawn = [(random.zipf(1.2, [features, BATCH]) - 1) % rows for _ in range(count)]
+    return [np.take_along_axis(order, each, 1) for each in drawn]
+
+
+def measure_de_core(features: int, rows: int, dim: int) -> None:
+    import keras
+    import tensorflow as tf
+
+    import de_core as de
+
+    tf.config.threading.set_intra_op_parallelism_threads(THREADS)
+    tf.config.threading.set_inter_op_parallelism_threads(THREADS)
+
+    def layer_of():
+        tables = [de.TableConfig(f"t{number}", dim, init_size=rows) for number in range(features)]
+        layer = de.layers.EmbeddingCollection(
+            {
+                f"{number:03}": de.FeatureConfig(f"{number:03}", table, "sum")
+                for number, table in enumerate(tables)
+            },
+            concatenate=True,
+        )
+        for first in range(0, rows, 4 * BATCH):
+            keys = np.arange(first, min(rows, first + 4 * BATCH), dtype=np.int64) * SPREAD
+            for table in layer.tables.values():
+                table.upsert(keys, tf.ones([len(keys), dim]))
+        return layer
+
+    def step_of(layer, kind):
+        anchors = [table.trainable_variables[0] for table in layer.tables.values()]
+        optimizer = de.DynamicEmbeddingOptimizer(kind)
+        optimizer.build(anchors)
+
+        @tf.function(autograph=False)
+        def step(ids):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(layer(ids) ** 2)
+            optimizer.apply(tape.gradient(loss, anchors), anchors)
+
+        return step
+
+    layer = layer_of()
+    steps = {
+        SGD: step_of(layer, keras.optimizers.SGD(1e-3)),
+        ADAGRAD: step_of(layer_of(), keras.optimizers.Adagrad(1e-3)),
+    }
+
+    @tf.function(autograph=False)
+    def look_up(ids):
+        return layer(ids)
+
+    given = [
+        {f"{number:03}": tf.constant(row * SPREAD) for number, row in enumerate(each)}
+        for each in batches(features, rows)
+    ]
+    assert float(tf.reduce_max(tf.abs(look_up(given[0]) - 1))) == 0
+    measured = {LOOKUP: look_up, **steps}
+    for run in measured.values():
+        for each in given[:3]:
+            run(each)
+    answer({name: (run, given, 2) for name, run in measured.items()}, ["de_core", tf.__version__])
+
+
+def measure_fbgemm(features: int, rows: int, dim: int) -> None:
+    import fbgemm_gpu
+    import torch
+    from fbgemm_gpu.split_embedding_configs import EmbOptimType
+    from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
+        ComputeDevice,
+        EmbeddingLocation,
+        PoolingMode,
+        SplitTableBatchedEmbeddingBagsCodegen,
+    )
+
+    torch.set_num_threads(THREADS)
+
+    def tables_of(optimizer):
+        tables = SplitTableBatchedEmbeddingBagsCodegen(
+            [(rows, dim, EmbeddingLocation.HOST, ComputeDevice.CPU)] * features,
+            optimizer=optimizer,
+            learning_rate=1e-3,
+            pooling_mode=PoolingMode.SUM,
+        )
+        for each in tables.split_embedding_weights():
+            each.fill_(1.0)
+        return tables
+
+    offsets = torch.arange(features * BATCH + 1)
+    sgd, adagrad = tables_of(EmbOptimType.EXACT_SGD), tables_of(EmbOptimType.EXACT_ADAGRAD)
+
+    def look_up(ids):
+        with torch.no_grad():
+            return sgd(ids, offsets)
+
+    def step_of(tables):
+        def step(ids):
+            (tables(ids, offsets) ** 2).sum().backward()
+
+        return step
+
+    given = [torch.from_numpy(each.ravel()) for each in batches(features, rows)]
+    found = look_up(given[0])
+    assert found.shape == (BATCH, features * dim)
+    assert bool((found == 1).all())
+    measured = {LOOKUP: look_up, SGD: step_of(sgd), ADAGRAD: step_of(adagrad)}
+    for run in measured.values():
+        for each in given[:3]:
+            run(each)
+    about = ["fbgemm", fbgemm_gpu.__version__, torch.__version__]
+    answer({name: (run, given, 2) for name, run in measured.items()}, about)
+
+
+def one_round(fbgemm: str, size: str) -> dict[str, list[tuple[float, float]]]:
+    """Returns the wall and CPU time per call in ms of de_core and of FBGEMM, by operation."""
+    paths = f"{ROOT}{os.pathsep}{Path(__file__).parent}"
+    environment = {"PYTHONPATH": paths, "OMP_WAIT_POLICY": "passive"}
+    children = [
+        Child([python, "-P", __file__, "--measure", library, size], environment)
+        for library, python in (("de_core", sys.executable), ("fbgemm", fbgemm))
+    ]
+    results = {operation: interleaved(children, operation, TURNS) for operation in OPERATIONS}
+    for child in children:
+        child.end()
+    return results
+
+
+def print_table(size: str, rounds: list[dict[str, list[tuple[float, float]]]]) -> None:
+    features, rows, dim = SIZES[size]
+    print(f"\n| {features} tables of {rows} rows, dim {dim} | de_core: wall, CPU in ms ", end="")
+    print("| FBGEMM: wall, CPU in ms | FBGEMM / de_core: wall, CPU |\n|---|---|---|---|")
+    for operation in OPERATIONS:
+        times = np.array([each[operation] for each in rounds])  # [rounds, library, clock]
+        ours, theirs = np.median(times, 0)
+        ratios = [statistics.median(times[:, 1, clock] / times[:, 0, clock]) for clock in (0, 1)]
+        print(
+            f"| {operation} | {ours[0]:.2f}, {ours[1]:.2f} | {theirs[0]:.2f}, {theirs[1]:.2f} "
+            f"| {ratios[0]:.2f}, {ratios[1]:.2f} |"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--fbgemm", metavar="PYTHON", required=True, help="has FBGEMM and torch")
+    parser.add_argument("--sizes", nargs="+", default=["small", "few"], choices=list(SIZES))
+    parser.add_argument("--rounds", type=int, default=3, help="default 3")
+    arguments = parser.parse_args()
+    for size in arguments.sizes:
+        rounds = [one_round(arguments.fbgemm, size) for _ in range(arguments.rounds)]
+        print_table(size, rounds)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--measure"]:
+        library, size = sys.argv[2:4]
+        with contextlib.redirect_stdout(sys.stderr):
+            (measure_fbgemm if library == "fbgemm" else measure_de_core)(*SIZES[size])
+    else:
+        main()
