@@ -71,7 +71,9 @@ class Variable(variable.Variable):
     ) -> None:
         text = tf.as_dtype(value_dtype) == tf.string and initializer is not None
         if not text and _is_one_element(initializer):
-            initializer = tf.reshape(initializer, [])  # fills the row, as in tfra
+            # One element fills the row, as in tfra.
+            given: Any = initializer
+            initializer = given[0] if tf.is_tensor(given) else np.asarray(given).item()
         super().__init__(
             key_dtype,
             value_dtype,

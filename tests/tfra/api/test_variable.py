@@ -46,7 +46,7 @@ def test_an_initializer_of_one_element_fills_the_row(initializer):
     table = de.Variable(dim=3, initializer=initializer)
     assert table.lookup([7]).numpy().tolist() == [[2, 2, 2]]
     layer = de.keras.layers.Embedding(3, initializer=initializer)
-    assert layer([7]).numpy().tolist() == [[2, 2, 2]]
+    assert layer(tf.constant([7], tf.int64)).numpy().tolist() == [[2, 2, 2]]
 
 
 def test_a_variable_looks_itself_up():
