@@ -317,6 +317,19 @@ def test_a_model_with_a_collection_is_saved_and_loaded(tmp_path, concatenate):
     assert int(again.tables["words"].size()) == 10
 
 
+def test_a_checkpoint_of_a_model_has_the_rows_of_a_collection(tmp_path):
+    first, second = (collection(click_features()) for _ in range(2))
+    wanted = first.tables["items"].lookup(int64([1, 2]))
+    first.tables["items"].upsert([1], wanted[:1] + 1.0)
+    path = tf.train.Checkpoint(layer=first).write(str(tmp_path / "checkpoint"))
+    tf.train.Checkpoint(layer=second).read(path).assert_consumed()
+    np.testing.assert_array_equal(second.tables["items"].lookup([1]), wanted[:1] + 1.0)
+    third = collection(click_features())
+    de.checkpoint.save(first, tmp_path / "tables")
+    de.checkpoint.restore(third, tmp_path / "tables")
+    assert int(third.tables["items"].size()) == int(first.tables["items"].size())
+
+
 @pytest.mark.skipif(LEGACY, reason="Keras 3 alone has symbolic shapes")
 def test_symbolic_inputs_have_the_shapes_of_the_rows():
     rows = table()
