@@ -72,10 +72,14 @@ def fitted(layer, optimizer, run_eagerly):
 
 @pytest.mark.usefixtures("policy")
 @pytest.mark.parametrize("run_eagerly", [False, True])
-@pytest.mark.parametrize("name", ["momentum", "adam"])
-def test_fit_under_a_mixed_policy(dtype, name, run_eagerly):
-    table = de.layers.Embedding(DIM)
-    optimizer = de.DynamicEmbeddingOptimizer(OPTIMIZERS[name]())
+@pytest.mark.parametrize(("name", "own"), [("momentum", False), ("adam", False), ("adam", True)])
+def test_fit_under_a_mixed_policy(dtype, name, own, run_eagerly):
+    table = de.layers.Embedding(DIM, optimizer=OPTIMIZERS[name]() if own else None)
+    optimizer = OPTIMIZERS[name]()
+    if own and dtype == "float16":
+        optimizer = de.LossScaleOptimizer(optimizer)
+    elif not own:
+        optimizer = de.DynamicEmbeddingOptimizer(optimizer)
     ours = fitted(table, optimizer, run_eagerly)
     dense = DenseEmbedding()
     theirs = fitted(dense, OPTIMIZERS[name](), run_eagerly)

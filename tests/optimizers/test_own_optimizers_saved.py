@@ -1,5 +1,7 @@
 """Training by a table's own optimizer goes on after a restart as if it had not stopped."""
 
+import copy
+
 import keras
 import numpy as np
 import pytest
@@ -93,6 +95,12 @@ def test_a_checkpoint_without_the_optimizer_restores_the_rows(tmp_path):
     assert second.layers[0].table.lookup([7]).numpy().tolist() == [[5.0, 6.0]]
     assert int(second.layers[0].table.size()) == 1
     fit(second)
+
+
+def test_a_deep_copy_of_a_model_goes_on(goals):
+    second = fit(copy.deepcopy(fit(new_model())))
+    for mine, wanted in zip(results(second), goals, strict=True):
+        np.testing.assert_array_equal(mine, wanted)
 
 
 def test_a_copy_of_a_model_has_a_new_optimizer():
