@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -22,6 +23,9 @@ from de_core.variable.variable import Variable
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+_NO_ATTRIBUTE = re.compile(r"[^A-Za-z0-9_]")
 
 
 @keras.saving.register_keras_serializable(package="de_core")
@@ -89,16 +93,28 @@ class EmbeddingCollection(keras.layers.Layer):
         self.concatenate = bool(concatenate)
         self.supports_jit = False  # XLA cannot run the ops
         self._declared = declared
-        #: The tables, `de.Variable`s by name.
-        self.tables: dict[str, Variable] = {
-            table.name: table.new_table(self.trainable) for table in declared.tables
-        }
+        # Attributes, because a tf.train.Checkpoint does not find tables in a dict of a Keras layer.
+        # Named by the tables, so that a feature more does not change which rows a file has.
+        self._attributes: tuple[str, ...] = ()
+        for table in declared.tables:
+            attribute = "table_" + _NO_ATTRIBUTE.sub("_", table.name)
+            while attribute in self._attributes:
+                attribute += "_"
+            setattr(self, attribute, table.new_table(self.trainable))
+            self._attributes += (attribute,)
         self.built = True
 
     @property
     def features(self) -> Any:
         """The `de.FeatureConfig` of each feature, in the structure of the layer's inputs."""
         return self._declared.features
+
+    @property
+    def tables(self) -> dict[str, Variable]:
+        """The tables, `de.Variable`s by name."""
+        names = (table.name for table in self._declared.tables)
+        variables = (getattr(self, attribute) for attribute in self._attributes)
+        return dict(zip(names, variables, strict=True))
 
     @property
     def dtype(self) -> str:
@@ -116,11 +132,11 @@ class EmbeddingCollection(keras.layers.Layer):
                 may have None, or be left out of a dict, unless its config asks for weights. Weights
                 have the kind and the shape of the ids and a floating-point dtype.
         """
-        declared = self._declared
+        declared, tables = self._declared, self.tables
         ids = declared.flat(inputs)
         factors = declared.flat_weights(weights)
         features = [
-            self._feature(config, each, factor)
+            _feature(config, tables[config.table.name], each, factor)
             for config, each, factor in zip(declared.configs, ids, factors, strict=True)
         ]
         if self.concatenate:
@@ -170,17 +186,17 @@ class EmbeddingCollection(keras.layers.Layer):
             feature.table = tables.setdefault(feature.table.name, feature.table)
         return cls(**{**config, "features": features})
 
-    def _feature(self, config: FeatureConfig, ids: Ids, weights: Ids | None) -> Feature:
-        """Returns a feature to look up, after checking its ids and weights."""
-        variable = self.tables[config.table.name]
-        ids = _as_tensor(ids)
-        if only_builds(ids):
-            ids = placeholder_keys(ids, variable._table)
-        _check_ids(config, ids)
-        if weights is not None:
-            weights = _as_tensor(weights)
-            _check_weights(config, ids, weights)
-        return Feature(variable, ids, weights, config.combiner, config.max_length, config.mask_key)
+
+def _feature(config: FeatureConfig, variable: Variable, ids: Any, weights: Any) -> Feature:
+    """Returns a feature to look up, after checking its ids and weights."""
+    ids = _as_tensor(ids)
+    if only_builds(ids):
+        ids = placeholder_keys(ids, variable._table)
+    _check_ids(config, ids)
+    if weights is not None:
+        weights = _as_tensor(weights)
+        _check_weights(config, ids, weights)
+    return Feature(variable, ids, weights, config.combiner, config.max_length, config.mask_key)
 
 
 def _as_tensor(ids: Any) -> Ids:

@@ -35,8 +35,8 @@ class TableConfig:
         combiner: How features pool the rows of an example, unless they say otherwise: "sum",
             "mean" or "sqrtn".
         devices: Device names. Each device holds one shard of the table. None for the CPU.
-        **options: Further arguments of `de.Variable`, such as `eviction`, `admission`, `init_size`
-            and `kv_creator`.
+        **options: Further arguments of `de.Variable`, such as `optimizer`, which trains this table
+            at its own rate, `eviction`, `admission`, `init_size` and `kv_creator`.
 
     Raises:
         TypeError: An argument has a wrong type, or an option is not an argument of `de.Variable`.

@@ -75,3 +75,28 @@ def test_the_gateway_gives_the_same_answers(model, tmp_path):
 
         np.testing.assert_allclose(ask(REQUEST)["outputs"], model(FEATURES), rtol=1e-5)
         assert "error" in ask({**REQUEST, "seen_row_lengths": [1, 0, 9]})
+
+
+def test_weights_are_inputs_of_a_model(tmp_path):
+    table = de.TableConfig("rows", 2, initializer="ones")
+    layer = de.layers.EmbeddingCollection({"a": de.FeatureConfig("a", table, "sum", weights=True)})
+    inputs = {
+        "a": keras.Input([None], dtype="int64", ragged=True, name="a"),
+        "weight": keras.Input([None], ragged=True, name="weight"),
+    }
+    model = keras.Model(inputs, layer({"a": inputs["a"]}, {"a": inputs["weight"]})["a"])
+    model.save(tmp_path / "model.keras")
+    ids = tf.ragged.constant([[3, 4], []], dtype=tf.int64)
+    given = {"a": ids, "weight": ids.with_values(tf.constant([2.0, 0.5]))}
+    for each in (model, keras.models.load_model(tmp_path / "model.keras")):
+        np.testing.assert_allclose(each(given), [[2.5, 2.5], [0, 0]])
+    path = de.export(model, tmp_path / "m")
+    serve = tf.saved_model.load(path).signatures["serving_default"]
+    lengths = ids.row_lengths()
+    rows = serve(
+        a_values=ids.values,
+        a_row_lengths=lengths,
+        weight_values=given["weight"].values,
+        weight_row_lengths=lengths,
+    )
+    np.testing.assert_allclose(next(iter(rows.values())), [[2.5, 2.5], [0, 0]])

@@ -1,0 +1,114 @@
+"""Tests lookups of features in batches large enough for several threads."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+
+@pytest.mark.parametrize("key_dtype", ["int64", "int32", "string"])
+@pytest.mark.parametrize("concatenate", [False, True])
+def test_large_batches_on_several_threads_equal_separate_layers(key_dtype, concatenate):
+    rng = np.random.default_rng(0)
+    wide, small = (de.TableConfig(name, 3, key_dtype=key_dtype) for name in ("wide", "small"))
+    features = {
+        "a": de.FeatureConfig("a", wide, "sum"),
+        "b": de.FeatureConfig("b", wide, "mean"),
+        "c": de.FeatureConfig("c", small, "sqrtn"),
+        "d": de.FeatureConfig("d", small, "sum"),
+    }
+    layer = de.layers.EmbeddingCollection(features, concatenate=concatenate)
+    peers = {
+        name: de.layers.Embedding(3, key_dtype, combiner=config.combiner, name=config.table.name)
+        for name, config in features.items()
+    }
+    for name, config in features.items():
+        peers[name].table = layer.tables[config.table.name]
+    widths = {"a": 1, "b": 1, "c": 2, "d": 1}
+    ids = {}
+    for name, width in widths.items():
+        drawn = rng.integers(0, 500, [20_000, width])
+        ids[name] = tf.constant(drawn.astype(str if key_dtype == "string" else key_dtype))
+    anchors = [each.trainable_variables[0] for each in layer.tables.values()]
+
+    def gradients(look_up):
+        with tf.GradientTape() as tape:
+            rows = look_up()
+            loss = tf.reduce_sum(rows * tf.range(12.0) * tf.range(20_000.0)[:, None])
+        return rows, tape.gradient(loss, anchors)
+
+    def together():
+        rows = layer(ids)
+        return rows if concatenate else tf.concat(list(rows.values()), 1)
+
+    rows, found = gradients(together)
+    wanted_rows, wanted = gradients(
+        lambda: tf.concat([peers[name](each) for name, each in ids.items()], 1)
+    )
+    np.testing.assert_array_equal(rows, wanted_rows)
+    for one, other in zip(found, wanted, strict=True):
+        sums = []
+        for gradient in (one, other):
+            order = gradient.indices.numpy().astype(int)
+            total = np.zeros([500, 3])
+            np.add.at(total, order, gradient.values.numpy())
+            sums.append(total)
+        np.testing.assert_allclose(sums[0], sums[1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_lookups_in_branches_and_loops_are_trained(pooled):
+    rows = de.TableConfig("rows", 2, initializer="ones")
+    layer = de.layers.EmbeddingCollection({"a": de.FeatureConfig("a", rows, "sum")})
+    [anchor] = layer.tables["rows"].trainable_variables
+    ids = tf.constant([[3, 5], [3, 3]] if pooled else [3, 5], tf.int64)
+    counts = {3: 3, 5: 1} if pooled else {3: 1, 5: 1}
+
+    @tf.function
+    def gradient(times):
+        with tf.GradientTape() as tape:
+            loss = tf.constant(0.0)
+            for _ in tf.range(times):
+                loss += tf.cond(
+                    times > 1, lambda: tf.reduce_sum(layer({"a": ids})["a"]), lambda: 0.0
+                )
+        return tape.gradient(loss, anchor)
+
+    for times in (1, 3):
+        found = gradient(tf.constant(times))
+        totals = dict.fromkeys(counts, 0.0)
+        for key, value in zip(found.indices.numpy(), found.values.numpy(), strict=True):
+            totals[int(key)] += value[0]
+        assert totals == {key: count * (times if times > 1 else 0) for key, count in counts.items()}
+
+
+def test_a_table_that_is_not_trainable_has_no_gradient():
+    rows = de.TableConfig("rows", 2, initializer="ones")
+    layer = de.layers.EmbeddingCollection({"a": de.FeatureConfig("a", rows)}, trainable=False)
+    with tf.GradientTape() as tape:
+        found = layer({"a": tf.constant([3, 5], tf.int64)})["a"]
+    assert layer.trainable_variables == []
+    assert tape.gradient(found, layer.variables) == [None]
+
+
+def test_a_checkpoint_holds_all_tables(tmp_path):
+    def make():
+        tables = [de.TableConfig(name, 2, initializer="ones") for name in ("x/y", "x_y")]
+        return de.layers.EmbeddingCollection(
+            {each.name: de.FeatureConfig(each.name, each) for each in tables}
+        )
+
+    first, second = make(), make()
+    for number, table in enumerate(first.tables.values()):
+        table.upsert([7, 8], np.full([2, 2], 5 + number, np.float32))
+    path = tf.train.Checkpoint(layer=first).save(str(tmp_path / "tf"))
+    tf.train.Checkpoint(layer=second).restore(path).expect_partial()
+    ids = {name: tf.constant([7, 9], tf.int64) for name in first.tables}
+    for name, rows in second(ids).items():
+        np.testing.assert_array_equal(rows, first(ids)[name])
+    assert int(second.tables["x_y"].size()) == 2
+    third = make()
+    de.checkpoint.Manager(first, str(tmp_path / "own")).save()
+    de.checkpoint.Manager(third, str(tmp_path / "own")).restore()
+    assert int(third.tables["x/y"].size()) == 2
