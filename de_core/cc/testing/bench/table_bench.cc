@@ -21,8 +21,9 @@ constexpr char kHelp[] =
 
   table_bench [--quick] [--only SECTION,…] [--OPTION VALUE …]
 
-Peers: libcuckoo with rows inline (apt-get install libcuckoo-dev), and absl::flat_hash_map as an
-index of a plain array (libabsl-dev). Peers that CMake did not find are left out.
+Peers: libcuckoo with rows inline (apt-get install libcuckoo-dev), and absl::flat_hash_map
+(libabsl-dev) and boost::unordered_flat_map (libboost1.81-dev) as an index of a plain array. Peers
+that CMake did not find are left out.
 The limit of the memory: `gather` reads random rows from a plain array in huge pages, with
 prefetching. `probe` reads one random index line and then its row. Both prefetch into the
 first-level cache. `far gather` and `far probe` prefetch into the second-level cache, like the
@@ -165,7 +166,10 @@ void PrintMachine() {
               FirstLine("/sys/kernel/mm/transparent_hugepage/enabled").c_str(), __VERSION__);
   if (!de::bench::Cuckoo<8>::kThere)
     std::printf("Left out: libcuckoo (apt-get install libcuckoo-dev)\n");
-  if (!de::bench::Flat::kThere) std::printf("Left out: absl (apt-get install libabsl-dev)\n");
+  if (!de::bench::Flat<de::bench::AbslMap>::kThere)
+    std::printf("Left out: absl (apt-get install libabsl-dev)\n");
+  if (!de::bench::Flat<de::bench::BoostMap>::kThere)
+    std::printf("Left out: boost (apt-get install libboost1.81-dev)\n");
 }
 
 }  // namespace

@@ -74,7 +74,8 @@ class LookupBench {
       cuckoo_ = std::make_unique<Cuckoo<kDim>>(keys_.size());
       cuckoo_->Upsert(keys_, out_.data());
     }
-    if (Flat::kThere) flat_ = std::make_unique<Flat>(keys_);
+    if (Flat<AbslMap>::kThere) absl_ = std::make_unique<Flat<AbslMap>>(keys_);
+    if (Flat<BoostMap>::kThere) boost_ = std::make_unique<Flat<BoostMap>>(keys_);
   }
 
   /// Draws the queries of a round. `draw(random)` returns a row number; numbers >= `rows` mean an
@@ -116,11 +117,14 @@ class LookupBench {
     if (cuckoo_ != nullptr) {
       rounds.Add("libcuckoo", n, [&] { cuckoo_->Find(queries.keys, batch, out); });
     }
-    if (flat_ != nullptr) {
-      rounds.Add("flat", n, [&] {
-        flat_->template Find<kRowBytes>(queries.keys, batch, memory_.rows(), out);
+    const auto add_flat = [&](const std::string& name, const auto* flat) {
+      if (flat == nullptr) return;
+      rounds.Add(name, n, [&, flat] {
+        flat->template Find<kRowBytes>(queries.keys, batch, memory_.rows(), out);
       });
-    }
+    };
+    add_flat("absl", absl_.get());
+    add_flat("boost", boost_.get());
     const size_t all = queries.rows.size();
     rounds.Add("gather", n,
                [&] { memory_.template Gather<Ahead::kNear>(queries, 0, all, batch, out); });
@@ -142,13 +146,15 @@ class LookupBench {
                  Number(rounds.Rate("lookup")),
                  Number(rounds.Rate("upsert")),
                  Number(rounds.Rate("libcuckoo")),
-                 Number(rounds.Rate("flat")),
+                 Number(rounds.Rate("absl")),
+                 Number(rounds.Rate("boost")),
                  Number(rounds.Rate("gather")),
                  Number(rounds.Rate("probe")),
                  Number(rounds.Rate("far gather")),
                  Number(rounds.Rate("far probe")),
                  Number(rounds.Ratio("lookup", "libcuckoo")),
-                 Number(rounds.Ratio("lookup", "flat")),
+                 Number(rounds.Ratio("lookup", "absl")),
+                 Number(rounds.Ratio("lookup", "boost")),
                  Number(rounds.Ratio("lookup", "probe")),
                  Number(rounds.Ratio("lookup", "far probe")),
                  Number(rounds.Ratio("upsert", "lookup")),
@@ -176,7 +182,8 @@ class LookupBench {
   Ours ours_;
   Memory<kDim> memory_;
   std::unique_ptr<Cuckoo<kDim>> cuckoo_;
-  std::unique_ptr<Flat> flat_;
+  std::unique_ptr<Flat<AbslMap>> absl_;
+  std::unique_ptr<Flat<BoostMap>> boost_;
   bool tuned_ = false;
 };
 
@@ -187,13 +194,15 @@ const std::vector<std::string> kColumns = {"queries",
                                            "lookup",
                                            "upsert",
                                            "libcuckoo",
-                                           "flat",
+                                           "absl",
+                                           "boost",
                                            "gather",
                                            "probe",
                                            "far gather",
                                            "far probe",
                                            "lookup / libcuckoo",
-                                           "lookup / flat",
+                                           "lookup / absl",
+                                           "lookup / boost",
                                            "lookup / probe",
                                            "lookup / far probe",
                                            "upsert / lookup",

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #if defined(DE_HAVE_LIBCUCKOO)
@@ -14,6 +15,9 @@
 #endif
 #if defined(DE_HAVE_ABSL)
 #include <absl/container/flat_hash_map.h>
+#endif
+#if defined(DE_HAVE_BOOST)
+#include <boost/unordered/unordered_flat_map.hpp>
 #endif
 
 #include "de_core/cc/engine/base/hash.h"
@@ -74,6 +78,13 @@ class Ours {
   std::unique_ptr<engine::Table> table_;
 };
 
+/// Spreads integer keys over the buckets of a map as well as the engine's hash does.
+struct MixedHash {
+  size_t operator()(int64_t key) const noexcept {
+    return engine::Mix64(static_cast<uint64_t>(key));
+  }
+};
+
 /// libcuckoo with the rows stored in its slots, as other embedding libraries use it. Its hash is as
 /// good as ours.
 template <size_t kDim>
@@ -104,12 +115,7 @@ class Cuckoo {
   }
 
  private:
-  struct Hash {
-    size_t operator()(int64_t key) const noexcept {
-      return engine::Mix64(static_cast<uint64_t>(key));
-    }
-  };
-  libcuckoo::cuckoohash_map<int64_t, Row, Hash> map_;
+  libcuckoo::cuckoohash_map<int64_t, Row, MixedHash> map_;
 #else
   static constexpr bool kThere = false;
   explicit Cuckoo(uint64_t) {}
@@ -118,50 +124,65 @@ class Cuckoo {
 #endif
 };
 
-/// absl::flat_hash_map from keys to rows of a plain array. Uses the map's own prefetching.
+/// A map whose library is not installed.
+struct NoMap {};
+
+#if defined(DE_HAVE_ABSL)
+using AbslMap = absl::flat_hash_map<int64_t, uint32_t>;
+#else
+using AbslMap = NoMap;
+#endif
+#if defined(DE_HAVE_BOOST)
+using BoostMap = boost::unordered_flat_map<int64_t, uint32_t, MixedHash>;
+#else
+using BoostMap = NoMap;
+#endif
+
+/// A hash map from keys to rows of a plain array. Prefetches the map's memory if the map can.
+template <typename Map>
 class Flat {
  public:
-#if defined(DE_HAVE_ABSL)
-  static constexpr bool kThere = true;
+  static constexpr bool kThere = !std::is_same_v<Map, NoMap>;
 
   explicit Flat(const std::vector<int64_t>& keys) {
-    map_.reserve(keys.size());
-    for (size_t i = 0; i < keys.size(); ++i) map_[keys[i]] = static_cast<uint32_t>(i);
+    if constexpr (kThere) {
+      map_.reserve(keys.size());
+      for (size_t i = 0; i < keys.size(); ++i) map_[keys[i]] = static_cast<uint32_t>(i);
+    }
   }
+
   template <size_t kRowBytes>
   void Find(const std::vector<int64_t>& keys, size_t batch, const char* rows, char* out) const {
-    constexpr size_t kBlock = 32;
-    ForBatches(keys.size(), batch, [&](size_t at, size_t count) {
-      const char* from[kBlock];
-      for (size_t first = 0; first < count; first += kBlock) {
-        const size_t size = first + kBlock < count ? kBlock : count - first;
-        const int64_t* const block = keys.data() + at + first;
-        for (size_t i = 0; i < size; ++i) map_.prefetch(block[i]);
-        for (size_t i = 0; i < size; ++i) {
-          const auto found = map_.find(block[i]);
-          from[i] = found == map_.end() ? nullptr : rows + size_t{found->second} * kRowBytes;
-          if (from[i] != nullptr) engine::PrefetchBytes(from[i], kRowBytes);
-        }
-        for (size_t i = 0; i < size; ++i) {
-          char* const to = out + (first + i) * kRowBytes;
-          if (from[i] == nullptr) {
-            std::memset(to, 0, kRowBytes);
-          } else {
-            engine::CopyBytes(to, from[i], kRowBytes);
+    if constexpr (kThere) {
+      constexpr size_t kBlock = 32;
+      ForBatches(keys.size(), batch, [&](size_t at, size_t count) {
+        const char* from[kBlock];
+        for (size_t first = 0; first < count; first += kBlock) {
+          const size_t size = first + kBlock < count ? kBlock : count - first;
+          const int64_t* const block = keys.data() + at + first;
+          if constexpr (std::is_same_v<Map, AbslMap>) {
+            for (size_t i = 0; i < size; ++i) map_.prefetch(block[i]);
+          }
+          for (size_t i = 0; i < size; ++i) {
+            const auto found = map_.find(block[i]);
+            from[i] = found == map_.end() ? nullptr : rows + size_t{found->second} * kRowBytes;
+            if (from[i] != nullptr) engine::PrefetchBytes(from[i], kRowBytes);
+          }
+          for (size_t i = 0; i < size; ++i) {
+            char* const to = out + (first + i) * kRowBytes;
+            if (from[i] == nullptr) {
+              std::memset(to, 0, kRowBytes);
+            } else {
+              engine::CopyBytes(to, from[i], kRowBytes);
+            }
           }
         }
-      }
-    });
+      });
+    }
   }
 
  private:
-  absl::flat_hash_map<int64_t, uint32_t> map_;
-#else
-  static constexpr bool kThere = false;
-  explicit Flat(const std::vector<int64_t>&) {}
-  template <size_t kRowBytes>
-  void Find(const std::vector<int64_t>&, size_t, const char*, char*) const {}
-#endif
+  Map map_;
 };
 
 /// The cache that prefetches load into: the first-level cache (kNear), as is usual, or the
