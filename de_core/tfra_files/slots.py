@@ -113,6 +113,8 @@ def own_names(table: str, saved: Iterable[str], own: Collection[str]) -> dict[st
         ValueError: The optimizer keeps other slots than the files have.
     """
     names = {each: each if each in own else _OWN.get(each, each) for each in saved}
+    if names == {"m": "momentum"} and not own:
+        return {}  # A new tf_keras SGD has this slot also without momentum, and never reads it.
     if set(names.values()) != set(own):
         raise ValueError(
             f"The optimizer must keep the slots that the files have for table {table!r}. Received: "

@@ -77,6 +77,14 @@ def test_tables_of_every_dtype_are_made_from_a_checkpoint():
         assert_rows(variable, saved)
 
 
+@pytest.mark.parametrize("form", ["module_saved_model", "builder_saved_model"])
+def test_saved_models_of_modules_and_of_the_builder(form):
+    [[name, saved]] = expected()[form]["tables"].items()
+    [[found, table]] = import_checkpoint(DATA / form).items()
+    assert (found, table.shards) == (name, 2)
+    assert_rows(table.variable, saved)
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_key_value_files_take_their_dtypes_from_the_target_or_the_arguments(name):
     path, flat = DATA / f"files_{name}", f"scope_{name}"

@@ -256,6 +256,30 @@ def other_dtypes(folder: Path) -> None:
     tables["narrow"].tables[0].save_to_file_system(str(folder / "files_of_one_shard"))
 
 
+def modules(folder: Path) -> None:
+    """Writes a SavedModel of `tf.saved_model.save`, and one of TensorFlow 1's builder."""
+    numbers = tf.reshape(tf.range(10.0), [5, 2])
+    module = tf.Module()
+    module.table = de.get_variable("places", dim=2, devices=[CPU] * 2, initializer=0.5)
+    module.table.upsert(tf.range(5, dtype=tf.int64), numbers)
+    spec = tf.TensorSpec([None], tf.int64)
+    module.look = tf.function(lambda ids: module.table.lookup(ids), input_signature=[spec])
+    options = tf.saved_model.SaveOptions(namespace_whitelist=["TFRA"])
+    tf.saved_model.save(module, str(folder / "module_saved_model"), options=options)
+    EXPECTED["module_saved_model"] = {"tables": {"places": rows(module.table)}}
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        table = de.get_variable("deep/places", dim=2, devices=[CPU] * 2, initializer=0.5)
+        ids = tf.compat.v1.placeholder(tf.int64, [None])
+        found = table.lookup(ids)
+        upsert = table.upsert(tf.range(5, dtype=tf.int64), tf.reshape(tf.range(10.0), [5, 2]))
+        session.run(upsert)
+        builder = tf.compat.v1.saved_model.Builder(str(folder / "builder_saved_model"))
+        signature = tf.compat.v1.saved_model.predict_signature_def({"ids": ids}, {"rows": found})
+        builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
+        builder.save()
+        EXPECTED["builder_saved_model"] = {"tables": {"deep_places": rows(table, session.run)}}
+
+
 def by_length(keys: tf.Tensor, shards: int) -> tf.Tensor:
     """Distributes strings. tfra's own function distributes only numbers."""
     return tf.strings.length(keys) % shards
@@ -264,6 +288,7 @@ def by_length(keys: tf.Tensor, shards: int) -> tf.Tensor:
 def forms() -> dict[str, Any]:
     """Returns the functions that write, by a name for each."""
     made = {"keras": keras_files, "beside": file_systems, "dtypes": other_dtypes}
+    made["modules"] = modules
     for name in OPTIMIZERS:
         for kind in (NEW, LEGACY):
             prefix = "legacy" if kind is LEGACY else "new"
@@ -287,19 +312,23 @@ def short(value: Any) -> Any:
 
 def main(folder: Path, chosen: list[str]) -> None:
     """Writes the chosen forms, each in a process of its own, or all."""
-    if len(chosen) == 1:
-        forms()[chosen[0]](folder)
-        (folder / f"{chosen[0]}.part").write_text(json.dumps(EXPECTED))
+    if len(chosen) == 2 and chosen[0] == "--only":
+        forms()[chosen[1]](folder)
+        (folder / f"{chosen[1]}.part").write_text(json.dumps(EXPECTED))
         return
     folder.mkdir(parents=True, exist_ok=True)
     for form in chosen or forms():  # tfra keeps slots of equal names for all models of a process
-        if os.spawnv(os.P_WAIT, sys.executable, [sys.executable, __file__, str(folder), form]):
+        if os.spawnv(
+            os.P_WAIT, sys.executable, [sys.executable, __file__, str(folder), "--only", form]
+        ):
             raise SystemExit(f"{form} could not be written")
+    known = folder / "expected.json"
+    EXPECTED.update(json.loads(known.read_text()) if known.exists() else {})
     for part in sorted(folder.glob("*.part")):
         EXPECTED.update(short(json.loads(part.read_text())))
         part.unlink()
     lines = [f"{json.dumps(name)}: {json.dumps(each)}" for name, each in sorted(EXPECTED.items())]
-    (folder / "expected.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    known.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     for each in folder.glob("*saved_model"):  # the importer reads only the variables
         for name in ("saved_model.pb", "keras_metadata.pb", "fingerprint.pb"):
             (each / name).unlink(missing_ok=True)
