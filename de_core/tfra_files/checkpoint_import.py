@@ -165,6 +165,8 @@ def import_checkpoint(
         writer.restore_named(tensors.prefix, tensors.shapes)
     for each in numbers:
         writer.assign(each.variable, each.value)
+    if numbers and tf.executing_eagerly():
+        dense_state.count_products(optimizer)
     return {job.name: _described(job, groups, made.get(job.name)) for job in jobs}
 
 
@@ -368,10 +370,11 @@ def _write(writer: Writer, job: _Job, names: dict[str, tf.Tensor], progress: Pro
         return table.write(library.de_table_insert_or_assign, (keys, values))
 
     writer.write(upsert, spec[:2], job.saved.table.batches(spec), progress)
-    for name, saved in job.saved.slots.items():
+    for name, full_name in names.items():
+        saved = job.saved.slots[name]
 
         def assign(
-            keys: tf.Tensor, values: tf.Tensor, slot: tf.Tensor = names[name]
+            keys: tf.Tensor, values: tf.Tensor, slot: tf.Tensor = full_name
         ) -> tf.Operation | None:
             return table.assign_slot(keys, values, slot)
 

@@ -142,6 +142,16 @@ def of_optimizer(
     return _checked([each._replace(value=tensors.read(each.key)) for each in found])
 
 
+def count_products(optimizer: Optimizer | None) -> None:
+    """Sets the count of a new tf_keras Nadam, which multiplies its product once per step by it.
+
+    The count is a Python number. So tf_keras 2.16 does not save it.
+    """
+    inner: Any = getattr(optimizer, "inner_optimizer", None)
+    if hasattr(inner, "_u_product_counter"):
+        inner._u_product_counter = int(inner.iterations) + 1
+
+
 def _legacy_slots(
     tensors: Tensors, path: str, inner: Any, dense: list[Assignment]
 ) -> list[Assignment]:

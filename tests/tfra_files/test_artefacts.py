@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -35,8 +34,12 @@ def assert_near(found, wanted):
         assert sorted(found) == sorted(wanted)
         for name, each in wanted.items():
             assert_near(found[name], each)
-    elif isinstance(wanted, list) and all(isinstance(each, (int, float, list)) for each in wanted):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    elif isinstance(wanted, list):
+        assert len(found) == len(wanted)
+        for each, other in zip(found, wanted, strict=True):
+            assert_near(each, other)
+    elif isinstance(wanted, float):
+        assert found == pytest.approx(wanted, rel=1e-5, abs=1e-6)
     else:
         assert found == wanted
 

@@ -21,7 +21,7 @@ PROGRAM = Path(__file__).with_name("continued_training.py")
 NAMES = ["adadelta", "adagrad", "adam", "adamax", "amsgrad"]
 NAMES += ["ftrl", "momentum", "nadam", "rmsprop", "sgd"]
 #: 100 steps of Adam, and 20 of the others.
-QUICK = ("new_adam", "legacy_adam", "legacy_nadam", "new_rmsprop", "weights", "beside")
+QUICK = ("new_adam", "legacy_adam", "new_nadam", "new_rmsprop", "new_sgd", "weights", "beside")
 SLOW = sorted({f"{kind}_{name}" for kind in ("new", "legacy") for name in NAMES} - set(QUICK))
 TF1 = {
     "saver_adam": lambda: tf.compat.v1.train.AdamOptimizer(0.01),
