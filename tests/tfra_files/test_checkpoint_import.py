@@ -85,6 +85,14 @@ def test_saved_models_of_modules_and_of_the_builder(form):
     assert_rows(table.variable, saved)
 
 
+def test_an_optimizer_without_state_in_the_checkpoint_stays_as_it_is():
+    saved, optimizer = expected()["dtypes"]["tables"]["scope/plain"], adam()
+    table = variable_for(saved)
+    import_checkpoint(DATA / "dtypes" / "ckpt", table, optimizer=optimizer, tables="scope/plain")
+    assert_rows(table, saved)
+    assert int(optimizer.iterations) == 0
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_key_value_files_take_their_dtypes_from_the_target_or_the_arguments(name):
     path, flat = DATA / f"files_{name}", f"scope_{name}"
