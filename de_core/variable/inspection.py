@@ -18,7 +18,17 @@ from de_core.tables import keys_and_values
 from de_core.tables.sharded import ShardedTable
 
 _PARTS = ("index", "rows", "slots", "strings", "policy", "free")
-_COUNTS = ("rows", "hits", "misses", "evicted", "refused")
+_COUNTS = (
+    "rows",
+    "hits",
+    "misses",
+    "evicted",
+    "expired",
+    "refused",
+    "lookups",
+    "updates",
+    "gradients_read",
+)
 
 
 class TableParams(int):
@@ -245,8 +255,12 @@ class Inspection:
             `hits` and `misses`, looked-up keys with and without a row; `probe_lengths`, a list
             whose element i is the number of rows that a search finds in the (i + 1)-th index line
             it reads (the last element counts all further lines; estimated from a sample of a large
-            table); `evicted`, evicted rows;
-            `refused`, writes of keys that were not admitted; `memory`, see `memory_usage`.
+            table); `evicted`, evicted rows, of which `expired` had expired; `refused`, writes of
+            keys that were not admitted; `lookups` and `updates`, the number of lookups and
+            optimizer steps of the shards, with their wall time `lookup_seconds` and
+            `update_seconds`; `gradients_read` and `gradient_norms`, the number of gradients whose
+            norms were computed (every 16th, if finite) and the sum of these norms; `memory`, see
+            `memory_usage`.
 
         Raises:
             RuntimeError: Called in a graph, for example in a `tf.function`.
@@ -271,6 +285,9 @@ class Inspection:
         probes = itertools.zip_longest(*(table["probe_lengths"] for table in tables), fillvalue=0)
         return {
             **{part: sum(table[part] for table in tables) for part in _COUNTS},
+            "lookup_seconds": 1e-9 * sum(table["lookup_nanoseconds"] for table in tables),
+            "update_seconds": 1e-9 * sum(table["update_nanoseconds"] for table in tables),
+            "gradient_norms": sum(table["gradient_norms"] for table in tables),
             "load_factor": load / sum(weights),
             "probe_lengths": [sum(each) for each in probes],
             "memory": _memory(tables),

@@ -161,7 +161,13 @@ class RowPolicy {
 
   uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
   uint64_t evicted() const noexcept { return evicted_.load(std::memory_order_relaxed); }
+  uint64_t expired() const noexcept { return expired_.load(std::memory_order_relaxed); }
   void CountEvicted(uint64_t rows) noexcept { evicted_.fetch_add(rows, std::memory_order_relaxed); }
+  /// Counts evicted rows that had expired.
+  void CountExpired(uint64_t rows) noexcept {
+    CountEvicted(rows);
+    expired_.fetch_add(rows, std::memory_order_relaxed);
+  }
 
   std::mutex evicting;                       ///< held by the one writer that evicts rows
   uint64_t evict_hash = 0;                   ///< hash where the next eviction starts
@@ -192,6 +198,7 @@ class RowPolicy {
   std::atomic<int64_t> step_{0};
   std::atomic<uint64_t> refused_{0};
   std::atomic<uint64_t> evicted_{0};
+  std::atomic<uint64_t> expired_{0};  // part of evicted_
 };
 
 }  // namespace de::engine

@@ -91,6 +91,7 @@ TableStats Table::Stats() const {
       places == 0 ? 0 : static_cast<double>(stats.rows) / static_cast<double>(places);
   stats.free_bytes = arena_.free_bytes();
   stats.evicted = policy_.evicted();
+  stats.expired = policy_.expired();
   stats.refused = policy_.refused();
   stats.hits = hits_.load(std::memory_order_relaxed);
   stats.misses = misses_.load(std::memory_order_relaxed);

@@ -68,6 +68,7 @@ struct TableStats {
   uint64_t misses = 0;        ///< keys looked up that had none
   uint64_t policy_bytes = 0;  ///< memory of the admission policy, which counts keys without a row
   uint64_t evicted = 0;       ///< rows evicted by the policy since the table was created
+  uint64_t expired = 0;       ///< the evicted rows that had expired
   uint64_t refused = 0;       ///< writes that the admission policy refused
   /// element i: number of rows whose key is in the (i + 1)-th index line that a lookup visits; the
   /// last element counts all later lines too. Estimated from a sample if there are many rows.

@@ -175,7 +175,7 @@ Status Table::EvictExpired(uint64_t* evicted) {
   if (!policy_.expires()) return Status::Ok();
   const Status status =
       EraseIf([&](uint64_t, const char* row) { return policy_.Expired(row, now); }, evicted);
-  policy_.CountEvicted(*evicted);
+  policy_.CountExpired(*evicted);
   return status;
 }
 
@@ -275,7 +275,7 @@ void Table::SweepExpired(uint64_t rows) {
     rounds += hash == ~uint64_t{0};
     credit.fetch_sub(visited, std::memory_order_relaxed);
   }
-  policy_.CountEvicted(evicted);
+  policy_.CountExpired(evicted);
 }
 
 void Table::AfterWrite(size_t keys) {

@@ -141,6 +141,7 @@ class TablePoolOp final : public PoolingOp {
 
  protected:
   absl::Status Run(OpKernelContext* context, TableResource* table) final {
+    const OpClock::Call call(&table->lookups);
     const Tensor& keys = context->input(1);
     TF_RETURN_IF_ERROR(table->CheckKeys(keys));
     TF_RETURN_IF_ERROR(table->CheckValues(value_dtype_, dim_));

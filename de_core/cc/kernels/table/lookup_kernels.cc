@@ -25,6 +25,7 @@ class FindOp final : public TableOp {
   }
 
   absl::Status Run(OpKernelContext* context, TableResource* table) override {
+    const OpClock::Call call(&table->lookups);
     const Tensor& keys = context->input(1);
     TF_RETURN_IF_ERROR(table->CheckKeys(keys));
     TF_RETURN_IF_ERROR(table->CheckValues(value_dtype_, dim_));

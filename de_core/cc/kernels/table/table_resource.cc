@@ -1,6 +1,7 @@
 #include "de_core/cc/kernels/table/table_resource.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
 namespace de::kernels {
@@ -84,27 +85,31 @@ absl::Status TableResource::Size(int64_t* rows) const {
 }
 
 absl::Status TableResource::StatsJson(std::string* json) const {
-  const std::string types =
-      absl::StrCat("\"dim\": ", dim_, ", \"key_dtype\": \"", DataTypeString(key_dtype_),
-                   "\", \"value_dtype\": \"", NameOfValues(value_dtype_), "\"");
+  const std::string own = absl::StrCat(
+      "\"dim\": ", dim_, ", \"key_dtype\": \"", DataTypeString(key_dtype_),
+      "\", \"value_dtype\": \"", NameOfValues(value_dtype_), "\", \"lookups\": ", lookups.calls(),
+      ", \"lookup_nanoseconds\": ", lookups.nanoseconds(), ", \"updates\": ", updates.calls(),
+      ", \"update_nanoseconds\": ", updates.nanoseconds(),
+      ", \"gradients_read\": ", gradients.read(),
+      ", \"gradient_norms\": ", absl::StrFormat("%.17g", gradients.sum()));
   FileBackedTable::Reader reader;
   TF_RETURN_IF_ERROR(ForReading(&reader));
   if (reader.file != nullptr) {
     int64_t rows = 0;
     TF_RETURN_IF_ERROR(reader.file->Rows(&rows));
-    *json =
-        absl::StrCat("{\"rows\": ", rows, ", ", types, ", ", reader.file->StatsJsonFields(), "}");
+    *json = absl::StrCat("{\"rows\": ", rows, ", ", own, ", ", reader.file->StatsJsonFields(), "}");
     return absl::OkStatus();
   }
   const engine::TableStats stats = reader.table->Stats();
-  *json = absl::StrCat("{\"rows\": ", stats.rows, ", ", types,
-                       ", \"bytes\": {\"index\": ", stats.index_bytes,
-                       ", \"rows\": ", stats.row_bytes, ", \"slots\": ", stats.slot_bytes,
-                       ", \"strings\": ", stats.string_bytes, ", \"free\": ", stats.free_bytes,
-                       ", \"policy\": ", stats.policy_bytes, "}, \"evicted\": ", stats.evicted,
-                       ", \"refused\": ", stats.refused, ", \"load_factor\": ", stats.load_factor,
-                       ", \"hits\": ", stats.hits, ", \"misses\": ", stats.misses,
-                       ", \"probe_lengths\": [", absl::StrJoin(stats.probes, ", "), "]}");
+  *json =
+      absl::StrCat("{\"rows\": ", stats.rows, ", ", own,
+                   ", \"bytes\": {\"index\": ", stats.index_bytes, ", \"rows\": ", stats.row_bytes,
+                   ", \"slots\": ", stats.slot_bytes, ", \"strings\": ", stats.string_bytes,
+                   ", \"free\": ", stats.free_bytes, ", \"policy\": ", stats.policy_bytes,
+                   "}, \"evicted\": ", stats.evicted, ", \"expired\": ", stats.expired,
+                   ", \"refused\": ", stats.refused, ", \"load_factor\": ", stats.load_factor,
+                   ", \"hits\": ", stats.hits, ", \"misses\": ", stats.misses,
+                   ", \"probe_lengths\": [", absl::StrJoin(stats.probes, ", "), "]}");
   return absl::OkStatus();
 }
 

@@ -13,6 +13,7 @@
 #include "de_core/cc/engine/table/table.h"
 #include "de_core/cc/kernels/base/engine_bridge.h"
 #include "de_core/cc/kernels/files/frozen_file.h"
+#include "de_core/cc/kernels/table/op_clock.h"
 #include "tensorflow/core/framework/resource_base.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 
@@ -77,6 +78,10 @@ class TableResource final : public tensorflow::ResourceBase {
   const std::string& name() const noexcept { return name_; }
 
   std::string DebugString() const override;
+
+  mutable OpClock lookups;          ///< ops that read rows for a model
+  mutable OpClock updates;          ///< optimizer steps
+  mutable GradientNorms gradients;  ///< gradients of the optimizer steps
 
  private:
   /// Returns the object that answers a read: a file or a live table.

@@ -155,6 +155,7 @@ class ApplyOp final : public LiveKeysOp {
  protected:
   absl::Status RunKeys(OpKernelContext* context, const TableResource& table, engine::Table* live,
                        const engine::Keys& keys, engine::Executor* executor) override {
+    const OpClock::Call call(&table.updates);
     const Tensor& grads = context->input(2);
     const Tensor& hyper = context->input(3);
     TF_RETURN_IF_ERROR(CheckRows(context->input(1), grads, table.dim(), "grads"));
@@ -181,6 +182,12 @@ class ApplyOp final : public LiveKeysOp {
       settings.pop_back();
     }
     const GradientBatch gradients(grads, live->options().value_dtype);
+    const auto count = static_cast<size_t>(grads.NumElements());
+    if (engine::RealOf(live->options().value_dtype) == engine::DType::kFloat64) {
+      table.gradients.Step(static_cast<const double*>(gradients.data()), count);
+    } else {
+      table.gradients.Step(static_cast<const float*>(gradients.data()), count);
+    }
     return ToAbsl(live->Apply(*rule_, owner, settings, keys, gradients.data(), executor,
                               average_ ? &momentum : nullptr));
   }
