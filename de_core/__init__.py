@@ -16,7 +16,7 @@ from de_core.base import keras as _keras
 _environment.check()
 _keras.check()
 
-from de_core import checkpoint, distributed, layers, optimizers, tfra
+from de_core import checkpoint, distributed, layers, metrics, optimizers, tfra
 from de_core.base import removed_names as _removed
 from de_core.checkpoint.erasure import erase
 from de_core.checkpoint.warm_start import WarmStartHook, warm_start
@@ -28,6 +28,7 @@ from de_core.layers.table_config import TableConfig
 from de_core.lookup.lookup import embedding_lookup, embedding_lookup_unique
 from de_core.lookup.lookup_many import embedding_lookup_many
 from de_core.lookup.sparse_lookup import embedding_lookup_sparse, safe_embedding_lookup_sparse
+from de_core.metrics import callbacks
 from de_core.optimizers import DynamicEmbeddingOptimizer
 from de_core.storage.creator import KVCreator
 from de_core.storage.redis import RedisTableConfig, RedisTableCreator
@@ -81,6 +82,7 @@ __all__ = [
     "TrainableWrapper",
     "Variable",
     "WarmStartHook",
+    "callbacks",
     "checkpoint",
     "default_partition_fn",
     "distributed",
@@ -94,6 +96,7 @@ __all__ = [
     "get_slot_variables",
     "get_variable",
     "layers",
+    "metrics",
     "optimizers",
     "publish",
     "safe_embedding_lookup_sparse",

@@ -22,7 +22,17 @@ OptimizerLike: TypeAlias = Optimizer | str | dict[str, Any]
 
 
 class OwnOptimizer(Protocol):
-    """The optimizer of one table."""
+    """The optimizer of one table.
+
+    Attributes:
+        learning_rate: The rate of this table; settable if it is no schedule.
+    """
+
+    learning_rate: Any
+
+    @property
+    def iterations(self) -> Any:
+        """The number of steps of this table."""
 
     def check_caller(self) -> None:
         """Raises if the optimizer that is about to hand over the gradient would spoil it."""

@@ -1,0 +1,115 @@
+"""Keras callbacks that watch tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from de_core.base.checks import received
+from de_core.base.keras import keras
+from de_core.metrics.event_file import EventFile
+from de_core.metrics.monitor import Monitor
+
+__all__ = ["TableMetrics"]
+
+
+class TableMetrics(keras.callbacks.Callback):
+    """Records the numbers of all tables of a model while it trains.
+
+    At the end of each epoch the numbers go into Keras's logs, as `<table>/<number>`, so that
+    `History`, `CSVLogger` and every other logger show them. `de.metrics.Monitor.read` describes
+    the numbers.
+
+    Args:
+        log_dir: A directory for TensorBoard, with scalars and a histogram of row norms per table;
+            None for no files.
+        every: Write into `log_dir` after this many batches; None for after each epoch.
+        sample: The number of rows per table whose norms are computed. 0 for none.
+
+    Raises:
+        TypeError: `every` is neither None nor an integer.
+        ValueError: `every` is less than 1.
+
+    Example:
+    >>> import keras
+    >>> import numpy as np
+    >>> import de_core as de
+    >>> layer = de.layers.Embedding(2, name="users", optimizer="adam")
+    >>> model = keras.Sequential([layer, keras.layers.Dense(1)])
+    >>> model.compile("sgd", "mse")
+    >>> history = model.fit(
+    ...     np.arange(8),
+    ...     np.ones([8, 1]),
+    ...     verbose=0,
+    ...     callbacks=[de.callbacks.TableMetrics()],
+    ... )
+    >>> history.history["users/rows"], history.history["users/updates"]
+    ([8], [1])
+    """
+
+    def __init__(
+        self, log_dir: str | None = None, every: int | None = None, sample: int = 4096
+    ) -> None:
+        super().__init__()
+        if every is not None and (isinstance(every, bool) or not isinstance(every, int)):
+            raise TypeError(f"`every` must be None or an integer. {received(every=every)}")
+        if every is not None and every < 1:
+            raise ValueError(f"`every` must be at least 1. {received(every=every)}")
+        self._log_dir = None if log_dir is None else str(log_dir)
+        self._every = every
+        self._sample = sample
+        self._writer: EventFile | None = None
+        self._monitor: Monitor | None = None
+        self._batches = 0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Finds the tables, and opens the directory for TensorBoard."""
+        del logs
+        self._monitor = None
+        if self.model.built:
+            self._find_tables()
+        if self._log_dir is not None:
+            self._writer = EventFile(self._log_dir)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Writes the numbers if it is this batch's turn."""
+        del batch, logs
+        self._find_tables()  # the first batch builds a model that was not built
+        self._batches += 1
+        if self._every is not None and self._writer and self._batches % self._every == 0:
+            self._write(self._read())
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Adds the numbers to Keras's logs, and writes them."""
+        del epoch
+        numbers = self._read()
+        if self._writer and self._every is None:
+            self._write(numbers)
+        if logs is not None:
+            for table, values in numbers.items():
+                logs.update({f"{table}/{part}": value for part, value in values.items()})
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Closes the files."""
+        del logs
+        if self._writer:
+            self._writer.close()
+            self._writer = None
+
+    def _find_tables(self) -> None:
+        if self._monitor is None:
+            self._monitor = Monitor(self.model, self._sample)
+
+    def _read(self) -> dict[str, dict[str, float]]:
+        assert self._monitor is not None
+        return self._monitor.read()
+
+    def _write(self, numbers: dict[str, dict[str, float]]) -> None:
+        assert self._monitor is not None
+        assert self._writer is not None
+        scalars = {
+            f"{table}/{part}": value
+            for table, values in numbers.items()
+            for part, value in values.items()
+        }
+        norms = {f"{table}/row_norms": each for table, each in self._monitor.row_norms.items()}
+        self._writer.write(self._batches, scalars, norms)
