@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from de_core.base.checks import received
@@ -65,7 +66,7 @@ class TableMetrics(keras.callbacks.Callback):
         """Finds the tables, and opens the directory for TensorBoard."""
         del logs
         self._monitor = None
-        if self.model.built:
+        with contextlib.suppress(ValueError):  # the first batch may make the tables
             self._find_tables()
         if self._log_dir is not None:
             self._writer = EventFile(self._log_dir)
@@ -73,7 +74,7 @@ class TableMetrics(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Writes the numbers if it is this batch's turn."""
         del batch, logs
-        self._find_tables()  # the first batch builds a model that was not built
+        self._find_tables()
         self._batches += 1
         if self._every is not None and self._writer and self._batches % self._every == 0:
             self._write(self._read())

@@ -193,6 +193,7 @@ class LookupFeaturesOp final : public FeatureRowsOp {
   absl::Status FindTable(const TableResource& table, size_t number,
                          const std::vector<FeatureIds>& ids, const std::vector<FeatureRows>& rows,
                          PoolExecutor* executor) const {
+    const OpClock::Call call(&table.lookups);
     const std::vector<size_t>& features = specs_.of_table[number];
     const JoinedKeys joined(ids, features);
     const size_t bytes = RowBytes(number), count = joined.keys().size;
@@ -214,6 +215,7 @@ class LookupFeaturesOp final : public FeatureRowsOp {
   /// Pools the rows of some segments.
   absl::Status Pool(const TableResource& table, const std::vector<FeatureIds>& ids,
                     const std::vector<FeatureRows>& rows, const FeaturePart& part) const {
+    const OpClock::Call call(&table.lookups);
     const FeatureSpec& spec = specs_.features[part.feature];
     const FeatureIds& own = ids[part.feature];
     const FeatureRows& out = rows[part.feature];
