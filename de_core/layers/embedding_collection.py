@@ -160,14 +160,6 @@ class EmbeddingCollection(keras.layers.Layer):
         width = sum(spec.shape[-1] for spec in specs)
         return keras.KerasTensor((*specs[0].shape[:-1], width), dtype=self.compute_dtype)
 
-    def _trackable_children(self, save_type: str = "checkpoint", **options: Any) -> dict[str, Any]:
-        """Returns the objects that TensorFlow saves, with the tables.
-
-        TensorFlow does not look into `tables`, because Keras makes a dict of its own class from it.
-        """
-        children = super()._trackable_children(save_type, **options)
-        return {**children, **{f"table_{name}": each for name, each in self.tables.items()}}
-
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments for `from_config`, without the rows."""
         return {
