@@ -20,7 +20,7 @@ using tensorflow::TensorShapeUtils;
 // A part of this many ids takes about 100 microseconds.
 constexpr size_t kIdsPerPart = 4096;
 // With fewer ids in a batch, waking a thread takes longer than it saves.
-constexpr size_t kIdsWorthThreads = 16384;
+constexpr size_t kIdsWorthSplitting = 16384;
 
 absl::Status Wrong(const char* attribute) {
   return absl::InvalidArgumentError(
@@ -323,7 +323,7 @@ absl::Status ReadFeatures(OpKernelContext* context, const FeatureSpecs& specs,
                            spec.weighted ? &weights[spec.weights] : nullptr);
   };
   for (size_t f = 0; f < count; ++f) tasks.push_back([&build, f] { return build(f); });
-  TF_RETURN_IF_ERROR(RunAll(tasks, total < kIdsWorthThreads ? nullptr : executor));
+  TF_RETURN_IF_ERROR(RunAll(tasks, total < kIdsWorthSplitting ? nullptr : executor));
   for (const std::vector<size_t>& features : specs.of_table) {
     size_t keys = 0;
     for (const size_t f : features) keys += (*ids)[f].keys().size;
