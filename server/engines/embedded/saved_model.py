@@ -13,6 +13,7 @@ import importlib.util
 import logging
 import os
 import re
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,8 @@ _CODES = tuple(Code)
 _UNKNOWN_OP = re.compile(r"Op type not registered '([^']+)'")
 # Names of tfra's ops begin with the first one. A graph with the second one has no rows in its
 # variables, and only tfra's own Saver reads them.
-_TFRA = b"TFRA>"
-_TFRA_FILES = b"TFRA>CuckooHashTableLoadFromFileSystem"
+_TFRA = "TFRA>"
+_TFRA_FILES = "TFRA>CuckooHashTableLoadFromFileSystem"
 # Parts of TensorFlow's messages that name internals of the runtime and do not help a client.
 _NODE = re.compile(r"\s*\[\[\{\{.*?\}\}\]\]|\s*\[Op:\w+\]\s*")
 _PREAMBLE = re.compile(r"^.*<stack traces unavailable>\n", re.DOTALL)
@@ -134,6 +135,12 @@ class SavedModel:
         self._tf = tensorflow
         try:
             meta_graph = _read_meta_graph(path)
+            of_tfra = _has_ops_of_tfra(meta_graph)
+            if of_tfra and (problem := op_library_problem(of_tfra=True)):
+                raise ValueError(problem)
+            # tfra's lookups write ids and rows to variables of the session and read them again, so
+            # that runs at once would read each other's.
+            self._alone = threading.Lock() if of_tfra else contextlib.nullcontext()
             self.described = signatures_of(meta_graph.signature_def)
             self.signatures = {
                 signature.name: signature for signature in self.described if _runs(signature)
@@ -152,7 +159,8 @@ class SavedModel:
         """Runs a signature; see `LoadedModel.run`."""
         spec = self.signatures[signature]
         try:
-            outputs = self._runners[signature](inputs, seconds)
+            with self._alone:
+                outputs = self._runners[signature](inputs, seconds)
             return {name: _array(value) for name, value in outputs.items()}
         except self._tf.errors.OpError as error:
             raise _run_error(error, spec, inputs) from error
@@ -189,22 +197,27 @@ def _array(value: Any) -> Array:
 
 
 def _read_meta_graph(path: Path) -> Any:
-    """Reads the MetaGraphDef message to serve. If it has tfra's ops, loads their library."""
+    """Reads the MetaGraphDef message to serve."""
     saved_model_pb2 = importlib.import_module("tensorflow.core.protobuf.saved_model_pb2")
     message = saved_model_pb2.SavedModel()
-    serialized = (path / "saved_model.pb").read_bytes()
-    if _TFRA_FILES in serialized:
-        raise ValueError(
-            "its rows lie in files of tfra's FileSystemSaver, which no model server reads. Import "
-            "them with `de-core import-tfra`"
-        )
-    if _TFRA in serialized and (problem := op_library_problem(of_tfra=True)):
-        raise ValueError(problem)
-    message.ParseFromString(serialized)
+    message.ParseFromString((path / "saved_model.pb").read_bytes())
     for graph in message.meta_graphs:
         if _SERVE_TAG in graph.meta_info_def.tags:
             return graph
     raise ValueError(f"it has no graph tagged {_SERVE_TAG!r}")
+
+
+def _has_ops_of_tfra(meta_graph: Any) -> bool:
+    """Returns whether a graph has ops of tfra; raises ValueError if it cannot be served."""
+    graph = meta_graph.graph_def
+    ops = {node.op for node in graph.node}
+    ops.update(node.op for function in graph.library.function for node in function.node_def)
+    if _TFRA_FILES in ops:
+        raise ValueError(
+            "its rows lie in files of tfra's FileSystemSaver, which no model server reads. Import "
+            "them with `de-core import-tfra`"
+        )
+    return any(op.startswith(_TFRA) for op in ops)
 
 
 def _run_error(error: Any, spec: SignatureSpec, inputs: Tensors) -> ServingError:
