@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from de_core_cli import (
     cat,
+    convert,
     diff,
     doctor,
     errors,
@@ -37,7 +38,7 @@ examples:
 `de-core VERB --help` has examples of each verb.
 exit status: 0 done; 1 not done, damaged, or different; 2 wrong usage.
 """
-_VERBS = (inspect, verify, diff, cat, publish, import_tfra, rm_key, serve, doctor)
+_VERBS = (inspect, verify, diff, cat, publish, import_tfra, convert, rm_key, serve, doctor)
 
 
 def parser() -> argparse.ArgumentParser:

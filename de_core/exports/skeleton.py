@@ -49,10 +49,13 @@ class Skeleton:
         shards = [shard for table in tables for shard in table.tables]
         self.module = tf.Module()
         self.module.tables = shards
+        functions = self.functions.values()
+        others = _other_resources(model, functions, set(shards))
         self.module.used_variables = [
-            variable for function in self.functions.values() for variable in function.variables
+            *(variable for function in functions for variable in function.variables),
+            *(each for each in others if isinstance(each, tf.Variable)),
         ]
-        self.module.used_resources = _other_resources(model, self.functions.values(), set(shards))
+        self.module.used_resources = [each for each in others if not isinstance(each, tf.Variable)]
         lookups = {LOOKUP_PREFIX + name: _lookup(table) for name, table in self.names.items()}
         if reserved := sorted({*lookups, STATS} & set(self.functions)):
             raise ValueError(
@@ -122,7 +125,10 @@ class _SavedModelView(tf.train.TrackableView):
 
 
 def _other_resources(model: Any, functions: Iterable[Any], tables: set[Any]) -> list[Any]:
-    """Returns other resources that the functions use, such as the model's vocabularies."""
+    """Returns other resources that the functions use, such as the model's vocabularies.
+
+    Also variables, if the functions capture only their handles.
+    """
     captured = {
         id(tensor)
         for function in functions
@@ -137,6 +143,13 @@ def _other_resources(model: Any, functions: Iterable[Any], tables: set[Any]) -> 
         return [
             each
             for each in _SavedModelView(model).descendants()
-            if isinstance(each, tf.saved_model.experimental.TrackableResource)
-            and id(each.resource_handle) in captured - known
+            if id(_handle_of(each)) in captured - known
         ]
+
+
+def _handle_of(each: Any) -> tf.Tensor | None:
+    if isinstance(each, tf.Variable):
+        return each.handle
+    if isinstance(each, tf.saved_model.experimental.TrackableResource):
+        return each.resource_handle
+    return None

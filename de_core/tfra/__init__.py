@@ -13,6 +13,7 @@ counterpart exists too; its first use raises an error that says what to do.
 from __future__ import annotations
 
 from de_core.tfra import dynamic_embedding
+from de_core.tfra.convert import convert_saved_model
 from de_core.tfra.names import register_all
 from de_core.tfra.ops import load_ops
 from de_core.tfra_files import ImportedTable, import_checkpoint
@@ -22,6 +23,7 @@ __version__ = "0.8.1"
 
 __all__ = [
     "ImportedTable",
+    "convert_saved_model",
     "dynamic_embedding",
     "import_checkpoint",
     "load_ops",

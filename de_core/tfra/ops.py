@@ -36,7 +36,8 @@ def load_ops() -> Any:
     0
     """
     path = environment.tfra_library_path()
-    if _is_registered():
+    # The gateway may have loaded our library already.
+    if _is_registered() and path not in pathlib.Path("/proc/self/maps").read_text("utf-8"):
         raise ImportError(
             "The ops of tfra must not be registered yet. Received: "
             f"{_OP!r} is registered, by tensorflow_recommenders_addons. Use a process that does "

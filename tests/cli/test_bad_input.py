@@ -95,7 +95,17 @@ def test_a_full_disk_is_one_line(files):
 
 
 def test_every_verb_teaches_by_examples(command):
-    verbs = ("inspect", "verify", "diff", "cat", "publish", "import-tfra", "rm-key", "doctor")
+    verbs = (
+        "inspect",
+        "verify",
+        "diff",
+        "cat",
+        "publish",
+        "import-tfra",
+        "convert",
+        "rm-key",
+        "doctor",
+    )
     for verb in (*verbs, "version"):
         done = command(verb, "--help")
         assert done.returncode == 0

@@ -31,6 +31,7 @@ LANGUAGES = {"python", "sh", "text", "yaml"}
 LEGACY = {"docs/reference/tf_keras.md"}
 SLOW = {
     "docs/reference/command.md",  # each command imports TensorFlow again
+    "docs/howto/serve-tfra-models.md",
     "docs/tutorials/ranking.md",
     "docs/tutorials/online-learning.md",
     "docs/tutorials/serving.md",

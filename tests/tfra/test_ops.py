@@ -124,12 +124,13 @@ def test_the_gateway_refuses_rows_in_files():
         SavedModel(exported.saved_model("simple_save_files"))
 
 
-def test_the_ops_load_on_demand_and_never_beside_the_real_library():
+def test_the_ops_load_on_demand_and_never_beside_the_real_library(tmp_path):
+    other = shutil.copy(environment.tfra_library_path(), tmp_path / "as_if_it_were_tfras.so")
     code = f"""
         import tensorflow as tf
         from de_core.tfra.ops import _is_registered, load_ops
         print("registered:", _is_registered())
-        tf.load_op_library({environment.tfra_library_path()!r})  # as if it were tfra's own
+        tf.load_op_library({str(other)!r})
         try:
             load_ops()
         except ImportError as error:
