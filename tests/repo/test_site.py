@@ -68,8 +68,8 @@ def test_every_page_is_in_the_navigation(root: Path):
 def test_every_public_name_is_in_the_api_reference(root: Path):
     page = (root / "docs/reference/api.md").read_text("utf-8")
     described = set(re.findall(r"^::: de_core\.([\w.]+)$", page, re.MULTILINE))
-    modules = {"checkpoint", "distributed", "layers", "optimizers", "tfra"}
+    modules = {"callbacks", "checkpoint", "distributed", "layers", "metrics", "optimizers", "tfra"}
     names = {name for name in de.__all__ if name not in modules}
-    for module in ("checkpoint", "distributed"):
+    for module in ("checkpoint", "distributed", "metrics"):
         names |= {f"{module}.{name}" for name in getattr(de, module).__all__}
     assert names - described - {"checkpoint.TableState"} == set()
