@@ -6,7 +6,7 @@ all bytes of a head, or of a chunked body's trailers, until their end.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -45,11 +45,15 @@ class GatheringTransport(asyncio.Transport):
         if self._size > _GATHERED_BYTES:
             self._flush()
 
-    def write_at_once(self, parts: Sequence[Any]) -> None:
-        """Writes what was gathered, and then these parts."""
-        self._flush()
-        if not self.is_closing():
-            self._transport.writelines(parts)
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        """Writes parts as `write` does, with less work per part."""
+        parts = self._parts
+        if not parts:
+            self._loop.call_soon(self._flush)
+        parts.extend(list_of_data)
+        self._size = sum(map(len, parts))
+        if self._size > _GATHERED_BYTES:
+            self._flush()
 
     def close(self) -> None:
         """Writes what was gathered, and closes the connection."""
@@ -107,8 +111,7 @@ class WholeMessages:
             return False
         cycle.response_started = cycle.response_complete = True
         dated = [b"%b: %b\r\n" % header for header in cycle.default_headers]
-        transport: Any = cycle.transport
-        transport.write_at_once([b"".join((head, *dated, b"\r\n")), *parts])
+        cycle.transport.writelines([b"".join((head, *dated, b"\r\n")), *parts])
         cycle.message_event.set()
         cycle.on_response()
         return True

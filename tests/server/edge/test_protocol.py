@@ -77,15 +77,18 @@ def test_closing_writes_the_answer_first():
     assert recorder.writes == [[HEAD]]
 
 
-def test_a_whole_answer_follows_what_was_gathered():
-    async def run():
+def test_several_parts_follow_what_was_gathered():
+    async def run(*parts):
         recorder = Recorder()
         transport = GatheringTransport(recorder, asyncio.get_running_loop())
-        transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        transport.write_at_once([HEAD, FOUND])
-        return b"".join(b"".join(parts) for parts in recorder.writes)
+        transport.write(HEAD)
+        transport.writelines(parts)
+        at_once = len(recorder.writes)
+        await asyncio.sleep(0)
+        return at_once, recorder.writes
 
-    assert asyncio.run(run()) == b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + FOUND
+    assert asyncio.run(run(ROWS, FOUND)) == (0, [[HEAD, ROWS, FOUND]])
+    assert asyncio.run(run(ROWS, ROWS)) == (1, [[HEAD, ROWS, ROWS]])
 
 
 def test_a_connection_that_closed_meanwhile_gets_nothing():
