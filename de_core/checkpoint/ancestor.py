@@ -40,4 +40,6 @@ def refuse(prefix: str | None) -> None:
 @functools.lru_cache(maxsize=4)  # a model asks once for each table
 def _has_tables(prefix: str, changed: int) -> bool:
     del changed
-    return any(_TABLE.fullmatch(key) for key, _ in tf.train.list_variables(prefix))
+    # tf.train.list_variables takes a prefix for a folder on ram://, where a prefix has files.
+    reader = tf.compat.v1.train.NewCheckpointReader(prefix)
+    return any(map(_TABLE.fullmatch, reader.get_variable_to_shape_map()))

@@ -17,6 +17,19 @@ from de_core.tables.initial_rows import InitialRow
 from de_core.tables.spec import TableSpec
 from de_core.tables.table import Table
 
+#: Counters of a table in memory that a storage does not have.
+_NOT_COUNTED = (
+    "evicted",
+    "expired",
+    "refused",
+    "lookups",
+    "updates",
+    "lookup_nanoseconds",
+    "update_nanoseconds",
+    "gradients_read",
+    "gradient_norms",
+)
+
 
 class StoredRows:
     """The rows of one table in a storage.
@@ -205,11 +218,10 @@ class StoredRows:
         """Returns the table's statistics, as far as the storage knows them."""
         parts = ("index", "rows", "slots", "strings", "policy", "free")
         return {
+            **dict.fromkeys(_NOT_COUNTED, 0),
             "rows": self.store.size(),
             "hits": self._hits,
             "misses": self._misses,
-            "evicted": 0,
-            "refused": 0,
             "load_factor": 0.0,
             "probe_lengths": [],
             "bytes": dict.fromkeys(parts, 0),
