@@ -174,15 +174,13 @@ class Lease:
     Inside the `with` block it is a `Servable` that checks scopes and limits before each run.
     """
 
-    __slots__ = ("_model", "_plane", "_servable", "signatures", "version")
+    __slots__ = ("_model", "_plane", "_servable", "signatures")
 
     def __init__(self, plane: DataPlane, model: str, servable: LeasedServable) -> None:
         """Creates the lease of a servable for which a place of the model was taken."""
         self._plane = plane
         self._model = model
         self._servable = servable
-        #: See `Servable.version`.
-        self.version = servable.version
         #: See `Servable.signatures`.
         self.signatures = servable.signatures
 
@@ -197,6 +195,11 @@ class Lease:
     ) -> None:
         self._plane.throttle.model_places.leave(self._model)
         self._servable.release()
+
+    @property
+    def version(self) -> int:
+        """See `Servable.version`. A run changes it if another model server answers."""
+        return self._servable.version
 
     @property
     def described(self) -> Sequence[SignatureSpec]:
