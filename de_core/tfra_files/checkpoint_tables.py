@@ -151,6 +151,11 @@ def tables_in(tensors: Tensors) -> tuple[dict[str, SavedTable], dict[str, SavedT
     return here, beside
 
 
+def escaped(name: str) -> str:
+    """Returns the name of an object as it stands in the keys of a checkpoint's tensors."""
+    return name.replace(".", "..").replace("/", ".S")
+
+
 def _unescaped(match: re.Match[str]) -> str:
     return "/" if match[1] == "S" else match[1]
 

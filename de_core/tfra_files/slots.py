@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from de_core.tfra_files.checkpoint_tables import escaped
 from de_core.tfra_files.saved_table import SavedTable, flat
 
 #: The names of slots of the optimizers of tf_keras and TensorFlow 1.
@@ -83,10 +84,8 @@ def grouped(tables: dict[str, SavedTable], given: Collection[str]) -> dict[str, 
 def _owner(slot: SavedTable, tables: dict[str, SavedTable]) -> str | None:
     """Returns the name of the table whose slot a table is, or None."""
     separator = "/" if slot.path else "_"
-    if slot.path:
-        own_name = slot.name.replace(".", "..").replace("/", ".S")
-        if not slot.path.endswith(f"/{own_name}"):
-            return None
+    if slot.path and not slot.path.endswith(f"/{escaped(slot.name)}"):
+        return None
     owners = [
         name
         for name in tables
