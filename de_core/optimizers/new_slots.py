@@ -30,15 +30,10 @@ def make_slots(optimizer: Any, table: ShardedTable) -> list[Any]:
     )
     if isinstance(optimizer, Tf1Optimizer):
         return optimizer._apply_to_tables(Targets([(nothing, table)], [], []))
-    product = product_of(optimizer)
+    product = optimizer.u_product
     before = tf.identity(product) if tf.executing_eagerly() else None
     optimizer._add_table(table)
     done = optimizer._apply_to_tables([(nothing, table)])
     if before is not None:
         product.assign(before)
     return done
-
-
-def product_of(optimizer: Any) -> Any:
-    """Returns the variable of a Keras optimizer of tables that Nadam's steps multiply."""
-    return optimizer.u_product if hasattr(optimizer, "u_product") else optimizer._u_product

@@ -14,8 +14,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.types import Optimizer
-from de_core.optimizers.new_slots import product_of
-from de_core.tfra_files.checkpoint_tables import Tensors
+from de_core.tfra_files.checkpoint_tables import Tensors, escaped
 from de_core.variable.anchor import table_of
 
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -134,7 +133,7 @@ def of_optimizer(
         found.append(Assignment(inner.iterations, steps, None))
     for name in ("_u_product", "momentum_cache"):  # of Nadam
         if start + name + _VALUE in tensors.shapes:
-            found.append(Assignment(product_of(optimizer), start + name + _VALUE, None))
+            found.append(Assignment(optimizer.u_product, start + name + _VALUE, None))
     if dense is not None and hasattr(inner, "add_slot"):
         found += _legacy_slots(tensors, path, inner, dense)
     elif dense is not None:
@@ -155,10 +154,9 @@ def count_products(optimizer: Optimizer | None) -> None:
 def _legacy_slots(
     tensors: Tensors, path: str, inner: Any, dense: list[Assignment]
 ) -> list[Assignment]:
-    escaped = path.replace(".", "..").replace("/", ".S")
     found = []
     for each in dense:
-        start = f"{each.key.removesuffix(_VALUE)}/.OPTIMIZER_SLOT/{escaped}/"
+        start = f"{each.key.removesuffix(_VALUE)}/.OPTIMIZER_SLOT/{escaped(path)}/"
         for key in tensors.shapes:
             if key.startswith(start):
                 slot = inner.get_slot(each.variable, key.removeprefix(start).removesuffix(_VALUE))
@@ -210,7 +208,7 @@ def _paths(tensors: Tensors) -> dict[int, str]:
     for node in queue:
         for name, child in view.children(node).items():
             if child not in found:
-                escaped = name.replace(".", "..").replace("/", ".S")
-                found[child] = f"{found[node]}/{escaped}" if found[node] else escaped
+                own = escaped(name)
+                found[child] = f"{found[node]}/{own}" if found[node] else own
                 queue.append(child)
     return found

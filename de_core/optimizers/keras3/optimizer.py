@@ -281,6 +281,11 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         return self._slots_id.value
 
     @property
+    def u_product(self) -> Any:
+        """The product of Nadam's momenta of all steps, a float32 variable."""
+        return self._u_product
+
+    @property
     def rejected_steps(self) -> Any:
         """The number of steps that `reject_nonfinite` refused, an int64 variable."""
         return self._rejected
