@@ -36,10 +36,13 @@ def own_name(given: Any, graph: graph_mode.GraphState | None) -> str:
     name = DEFAULT_NAME if given is None else given
     if graph is not None:
         return graph.unique_name(name)
-    if name != DEFAULT_NAME:
-        return name
-    count = keras.backend.get_uid(DEFAULT_NAME)
-    return DEFAULT_NAME if count == 1 else f"{DEFAULT_NAME}_{count - 1}"
+    return numbered(name) if name == DEFAULT_NAME else name
+
+
+def numbered(name: str) -> str:
+    """Returns a default name as it is at its first use, then with the suffix _1, _2 and so on."""
+    count = keras.backend.get_uid(name)
+    return name if count == 1 else f"{name}_{count - 1}"
 
 
 def checked_spec(

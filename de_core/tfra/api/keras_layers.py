@@ -14,6 +14,7 @@ from de_core.base.types import DTypeLike, InitializerLike
 from de_core.layers import table_arguments
 from de_core.tfra.api.shadow_ops import ShadowVariable
 from de_core.tfra.api.variable import Variable
+from de_core.variable.new_table import numbered
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -74,7 +75,8 @@ def _ours(arguments: dict[str, Any]) -> dict[str, Any]:
     arguments["dim"] = _whole(arguments.pop("embedding_size"))
     is_restored = further.pop("dim", None) is not None  # `from_config` passes both names
     if arguments["name"] in (_LAYER, _FIELD_WISE) and not is_restored:
-        arguments["name"] = _unique(arguments["name"])
+        # Two layers never share rows here.
+        arguments["name"] = numbered(arguments["name"])
     arguments.pop("short_file_name", None)
     further.pop("short_file_name", None)
     return {**arguments, **further}
@@ -87,12 +89,6 @@ def _whole(size: Any) -> int:
         raise TypeError(
             f"`embedding_size` must be a whole number. {received(embedding_size=size)}"
         ) from error
-
-
-def _unique(name: str) -> str:
-    """Returns a default name that no other layer has: two layers never share rows here."""
-    count = keras.backend.get_uid(name)
-    return name if count == 1 else f"{name}_{count - 1}"
 
 
 @keras.saving.register_keras_serializable(package="de_core.keras")
