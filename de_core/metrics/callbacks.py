@@ -86,8 +86,7 @@ class TableMetrics(keras.callbacks.Callback):
         if self._writer and self._every is None:
             self._write(numbers)
         if logs is not None:
-            for table, values in numbers.items():
-                logs.update({f"{table}/{part}": value for part, value in values.items()})
+            logs.update(_tagged(numbers))
 
     def on_train_end(self, logs: Any = None) -> None:
         """Closes the files."""
@@ -107,10 +106,14 @@ class TableMetrics(keras.callbacks.Callback):
     def _write(self, numbers: dict[str, dict[str, float]]) -> None:
         assert self._monitor is not None
         assert self._writer is not None
-        scalars = {
-            f"{table}/{part}": value
-            for table, values in numbers.items()
-            for part, value in values.items()
-        }
         norms = {f"{table}/row_norms": each for table, each in self._monitor.row_norms.items()}
-        self._writer.write(self._batches, scalars, norms)
+        self._writer.write(self._batches, _tagged(numbers), norms)
+
+
+def _tagged(numbers: dict[str, dict[str, float]]) -> dict[str, float]:
+    """Returns the numbers of all tables by `<table>/<number>`."""
+    return {
+        f"{table}/{part}": value
+        for table, values in numbers.items()
+        for part, value in values.items()
+    }
