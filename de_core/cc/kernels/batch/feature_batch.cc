@@ -288,8 +288,7 @@ void FeatureIds::DropUnkept(const Tensor* weights, size_t real_bytes) {
 JoinedKeys::JoinedKeys(const std::vector<FeatureIds>& ids, const std::vector<size_t>& features) {
   keys_ = ids[features[0]].keys();
   if (features.size() == 1) return;
-  size_t count = 0;
-  for (const size_t f : features) count += ids[f].keys().size;
+  const size_t count = CountKeys(ids, features);
   for (const size_t f : features) {
     const engine::Keys& keys = ids[f].keys();
     if (keys.strings == nullptr) {
@@ -325,9 +324,7 @@ absl::Status ReadFeatures(OpKernelContext* context, const FeatureSpecs& specs,
   for (size_t f = 0; f < count; ++f) tasks.push_back([&build, f] { return build(f); });
   TF_RETURN_IF_ERROR(RunAll(tasks, total < kIdsWorthSplitting ? nullptr : executor));
   for (const std::vector<size_t>& features : specs.of_table) {
-    size_t keys = 0;
-    for (const size_t f : features) keys += (*ids)[f].keys().size;
-    TF_RETURN_IF_ERROR(ToAbsl(engine::CheckBatch(keys)));
+    TF_RETURN_IF_ERROR(ToAbsl(engine::CheckBatch(CountKeys(*ids, features))));
   }
   return absl::OkStatus();
 }

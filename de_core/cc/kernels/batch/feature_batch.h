@@ -112,6 +112,23 @@ void Divide(const Real* row, Real norm, size_t dim, Real* out) noexcept {
   for (size_t c = 0; c < dim; ++c) out[c] = norm == 0 ? Real{0} : row[c] / norm;
 }
 
+/// With fewer ids in a batch, waking threads that read or write rows takes longer than it saves.
+inline constexpr size_t kIdsWorthThreads = 4096;
+
+/// Returns the number of keys to look up of some features.
+inline size_t CountKeys(const std::vector<FeatureIds>& ids, const std::vector<size_t>& features) {
+  size_t count = 0;
+  for (const size_t f : features) count += ids[f].keys().size;
+  return count;
+}
+
+/// Returns the number of keys to look up of all features.
+inline size_t CountKeys(const std::vector<FeatureIds>& ids) {
+  size_t count = 0;
+  for (const FeatureIds& each : ids) count += each.keys().size;
+  return count;
+}
+
 /// Calls use(Real{}) with the type of `dtype`, float or double.
 template <typename Use>
 auto WithReal(engine::DType dtype, const Use& use) {

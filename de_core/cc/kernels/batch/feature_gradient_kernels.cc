@@ -82,8 +82,7 @@ class FeaturesGradientOp final : public GuardedOp {
     std::vector<FeatureRows> gradients;
     TF_RETURN_IF_ERROR(GradientsIn(specs_, ids, tensors, &gradients));
 
-    size_t total = 0;
-    for (const FeatureIds& each : ids) total += each.keys().size;
+    const size_t total = CountKeys(ids);
     const size_t threads = total < kIdsWorthThreads ? 1 : executor.threads();
     std::vector<std::unique_ptr<TableGradient>> tables(trained_.size());
     TF_RETURN_IF_ERROR(
@@ -122,9 +121,6 @@ class FeaturesGradientOp final : public GuardedOp {
   }
 
  private:
-  // With fewer ids in a batch, waking a thread takes longer than it saves.
-  static constexpr size_t kIdsWorthThreads = 4096;
-
   /// The gradient of one table.
   class TableGradient {
    public:
@@ -223,8 +219,7 @@ class FeaturesGradientOp final : public GuardedOp {
                             PoolExecutor* executor, const Run& run) const {
     std::vector<std::function<absl::Status()>> tasks;
     for (size_t i = 0; i < trained_.size(); ++i) {
-      size_t keys = 0;
-      for (const size_t f : specs_.of_table[trained_[i]]) keys += ids[f].keys().size;
+      const size_t keys = CountKeys(ids, specs_.of_table[trained_[i]]);
       if (threads > 1 && keys > total / threads) {
         TF_RETURN_IF_ERROR(run(i, static_cast<engine::Executor*>(executor)));
       } else {

@@ -21,8 +21,6 @@ using tensorflow::TensorShape;
 // Bytes of rows read at a time, so that they are still in a CPU cache when they are used.
 constexpr size_t kBytesAtOnce = 64 << 10;
 constexpr size_t kMostKeysAtOnce = 1024;
-// With fewer ids in a batch, waking a thread takes longer than it saves.
-constexpr size_t kIdsWorthThreads = 4096;
 
 using TablePointer = tensorflow::core::RefCountPtr<TableResource>;
 
@@ -137,16 +135,13 @@ class LookupFeaturesOp final : public FeatureRowsOp {
     // update of these ids uses. Other tables are read part by part.
     std::vector<std::function<absl::Status()>> tasks;
     std::vector<size_t> large;
-    size_t total = 0;
-    for (const FeatureIds& each : ids) total += each.keys().size;
+    const size_t total = CountKeys(ids);
     const size_t threads = total < kIdsWorthThreads ? 1 : executor->threads();
     for (size_t t = 0; t < tables.size(); ++t) {
       const std::vector<size_t>& features = specs_.of_table[t];
       if (features.empty()) continue;
       if (IsPlain(specs_, ids, t)) {
-        size_t keys = 0;
-        for (const size_t f : features) keys += ids[f].keys().size;
-        if (threads > 1 && keys > total / threads) {
+        if (threads > 1 && CountKeys(ids, features) > total / threads) {
           large.push_back(t);
         } else {
           tasks.push_back([&, t] { return FindTable(*tables[t], t, ids, rows, nullptr); });

@@ -78,11 +78,11 @@ class FindWithDefaultsOp final : public TableOp {
     const KeyBatch batch(keys);
     ValueTarget target(values);
     PoolExecutor executor(context);
-    TF_RETURN_IF_ERROR(
-        table->Find(batch.keys(), target.out(), found.flat<bool>().data(), &executor));
+    bool* const exists = found.flat<bool>().data();
+    TF_RETURN_IF_ERROR(table->Find(batch.keys(), target.out(), exists, &executor));
     const bool own_rows = defaults.NumElements() == values->NumElements();
     for (int64_t i = 0; i < count; ++i) {
-      if (!found.flat<bool>()(i)) CopyRow(defaults, own_rows ? i : 0, i, dim, values);
+      if (!exists[i]) CopyRow(defaults, own_rows ? i : 0, i, dim, values);
     }
     if (context->num_outputs() > 1) context->set_output(1, found);
     return absl::OkStatus();
