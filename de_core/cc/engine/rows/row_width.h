@@ -24,8 +24,8 @@ class RowWidth {
   size_t bytes_;
 };
 
-/// Returns use(RowWidth). The widths of 8 to 64 floats are constants: at these, loops that copy
-/// rows take 5 to 20 % less time. All other widths share one version.
+/// Returns use(RowWidth). The widths of 8 to 64 floats are constants, because loops without them
+/// were slower at these widths (docs/reference/benchmarks.md). All other widths share one version.
 template <typename Use>
 auto WithRowWidth(size_t bytes, const Use& use) {
   switch (bytes) {
