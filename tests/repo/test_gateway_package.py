@@ -17,6 +17,8 @@ except ModuleNotFoundError:  # Python 3.10 has no tomllib; pytest installs tomli
 
 import pytest
 
+from tests.support.fresh_environment import running_gateway
+
 #: Each process of these tests runs this first: it makes imports of the checkout or TensorFlow fail.
 WITHOUT_TENSORFLOW = """
 import sys
@@ -75,28 +77,15 @@ def test_the_wheel_answers_from_an_empty_folder_without_tensorflow(site: Path, t
     empty.mkdir()
     kept = {k: v for k, v in os.environ.items() if not k.startswith("DE_GATEWAY_")}
     flags = "--engine tfserving --upstreams 127.0.0.1:1 --models m --port 0 --workers 2"
-    with subprocess.Popen(
-        [sys.executable, "-m", "de_core_gateway", *flags.split()],
-        cwd=empty,
-        env={**kept, "PYTHONPATH": os.pathsep.join([str(site), str(tmp_path)])},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as gateway:
-        try:
-            assert gateway.stdout is not None
-            assert gateway.stderr is not None
-            line = gateway.stdout.readline()
-            assert "Gateway listens on http" in line, gateway.stderr.read()
-            connection = http.client.HTTPConnection("127.0.0.1", int(line.rsplit(":", 1)[1]))
-            connection.request("GET", "/v1/models/m/versions/1")
-            reply = connection.getresponse()
-            assert reply.status == 503, reply.read()
-            assert b"No model server" in reply.read()
-            connection.close()
-        finally:
-            gateway.terminate()
-        assert gateway.wait(60) == 0
+    environment = {**kept, "PYTHONPATH": os.pathsep.join([str(site), str(tmp_path)])}
+    command = [sys.executable, "-m", "de_core_gateway", *flags.split()]
+    with running_gateway(command, empty, environment) as port:
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        connection.request("GET", "/v1/models/m/versions/1")
+        reply = connection.getresponse()
+        assert reply.status == 503, reply.read()
+        assert b"No model server" in reply.read()
+        connection.close()
 
 
 def test_messages_name_the_installed_command(site: Path, tmp_path: Path):

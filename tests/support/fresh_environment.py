@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -9,6 +10,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -85,23 +87,33 @@ class FreshEnvironment:
 
     def ask(self, cwd: Path, *command: str | Path) -> None:
         """Runs a gateway that serves the README's model, and asks it."""
-        with subprocess.Popen(
-            [*command, "--model-dir", "models/likes", "--port", "0"],
-            cwd=cwd,
-            env=variables(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as gateway:
-            try:
-                assert gateway.stdout is not None
-                assert gateway.stderr is not None
-                line = gateway.stdout.readline()
-                assert "Gateway listens on http" in line, gateway.stderr.read()
-                _check_answer(int(line.rsplit(":", 1)[1]))
-            finally:
-                gateway.terminate()
-            assert gateway.wait(60) == 0
+        flags = ("--model-dir", "models/likes", "--port", "0")
+        with running_gateway([*command, *flags], cwd, variables()) as port:
+            _check_answer(port)
+
+
+@contextlib.contextmanager
+def running_gateway(
+    command: Sequence[str | Path], cwd: Path, environment: dict[str, str]
+) -> Iterator[int]:
+    """Runs a gateway on any port, yields the port, and ends the gateway by SIGTERM."""
+    with subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as gateway:
+        try:
+            assert gateway.stdout is not None
+            assert gateway.stderr is not None
+            line = gateway.stdout.readline()
+            assert "Gateway listens on http" in line, gateway.stderr.read()
+            yield int(line.rsplit(":", 1)[1])
+        finally:
+            gateway.terminate()
+        assert gateway.wait(60) == 0
 
 
 def _check_answer(port: int) -> None:
