@@ -50,9 +50,8 @@ def in_a_function():
     return table
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of earlier tests' sockets
-@pytest.mark.parametrize("make", [by_name, alone, in_a_module, in_a_function])
-def test_the_last_reference_frees_it(make):
+def held_and_kept(make):
+    """Return the bytes that a table adds to the process, and those that stay after its end."""
     keys, rows = tf.range(ROWS, dtype=tf.int64), tf.ones([ROWS, DIM])
     make().upsert(keys, rows)  # create everything that is created once per process
     gc.collect()
@@ -69,9 +68,18 @@ def test_the_last_reference_frees_it(make):
         del table
         if make is in_a_function:
             gc.collect()
-        kept = resident() - before
+        return held, resident() - before
     finally:
         gc.enable()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of earlier tests' sockets
+@pytest.mark.parametrize("make", [by_name, alone, in_a_module, in_a_function])
+def test_the_last_reference_frees_it(make):
+    for _ in range(4):
+        held, kept = held_and_kept(make)
+        if held > 0.9 * PAYLOAD:
+            break  # else memory of an earlier test was freed meanwhile
     assert held > 0.9 * PAYLOAD
     assert kept < 0.2 * PAYLOAD
 
