@@ -98,8 +98,8 @@ def import_checkpoint(
             they have in the checkpoint. The Variable of a table has the table's name, or a layer's
             name for the table `<layer>-parameter`. One Variable receives the only table under any
             name. None to make a Variable per table.
-        optimizer: The result of `DynamicEmbeddingOptimizer` that continues. None for the only one
-            in `target`.
+        optimizer: The result of `DynamicEmbeddingOptimizer` that continues, or the table's own,
+            `table.optimizer`. None for the only one in `target`.
         tables: A regular expression that matches the full names of the tables to import.
         slots: True to import optimizer slots, steps and learning rate. False to leave them out.
         key_dtype: Key dtype of key-value files without a target; None for int64.
@@ -285,9 +285,9 @@ def _check_slots(jobs: list[_Job], optimizer: Optimizer | None) -> None:
     with_slots = {job.name: sorted(job.saved.slots) for job in jobs if job.saved.slots}
     if with_slots and not hasattr(optimizer, "slots_owner"):
         raise ValueError(
-            "Optimizer slots must go to an optimizer that DynamicEmbeddingOptimizer returned. "
-            f"{received(slots=with_slots, optimizer=optimizer)} Pass `optimizer`, or slots=False "
-            "to import only the rows."
+            "Optimizer slots must go to an optimizer that DynamicEmbeddingOptimizer returned, or "
+            f"to the table's own. {received(slots=with_slots, optimizer=optimizer)} Pass "
+            "`optimizer`, or slots=False to import only the rows."
         )
 
 

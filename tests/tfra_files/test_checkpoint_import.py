@@ -62,6 +62,18 @@ def test_rows_slots_and_steps_are_those_that_were_saved(form, shards):
     assert int(optimizer.iterations) == saved["iterations"] > 0
 
 
+@pytest.mark.parametrize("name", ["item-parameter", "user-parameter"])
+def test_a_table_with_its_own_optimizer_receives_slots_and_steps(name):
+    saved = expected()["new_adam"]
+    wanted = saved["tables"][name]
+    table = de.Variable(dim=wanted["dim"], optimizer=keras.optimizers.Adam(0.01))
+    import_checkpoint(DATA / "new_adam/ckpt", table, optimizer=table.optimizer, tables=name)
+    assert_rows(table, wanted)
+    for slot in table.get_slot_variables(table.optimizer):
+        assert_rows(slot, wanted["slots"][slot.slot_name])
+    assert int(table.optimizer.iterations) == saved["iterations"] > 0
+
+
 def test_tables_of_every_dtype_are_made_from_a_checkpoint():
     found = import_checkpoint(DATA / "dtypes" / "ckpt")
     assert {name: each.shards for name, each in found.items()} == {
