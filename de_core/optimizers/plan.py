@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
@@ -12,6 +12,9 @@ from de_core.base.types import Scalar
 from de_core.distributed.request_groups import request_groups
 from de_core.optimizers.rule_settings import Power, Settings
 from de_core.tables.sharded import ShardedTable
+
+#: A gradient, its table, and the settings of the rule.
+Step: TypeAlias = tuple[tf.IndexedSlices, ShardedTable, tf.Tensor]
 
 
 class Plan(NamedTuple):
@@ -52,7 +55,8 @@ def apply(
     """
     attributes: dict[str, Any] = {"rule": plan.rule, "average": plan.average_momentum is not None}
     vectors: dict[tuple[tf.DType, bool], tf.Tensor] = {}
-    steps, is_remote = [], False
+    steps: list[Step] = []
+    is_remote = False
     for gradient, table in trained:
         decayed = plan.decay is not None and is_decayed(table)
         kind = (arithmetic_dtype(table), decayed)
@@ -62,16 +66,61 @@ def apply(
         is_remote = is_remote or table.is_remote
     if is_remote:
         return _apply_in_groups(steps, owner, attributes)
-    return [
-        table.apply(gradient, vector, owner=owner, **attributes)
-        for gradient, table, vector in steps
+    return _apply_by_device(steps, owner, attributes)
+
+
+def _apply_by_device(
+    steps: list[Step], owner: tf.Tensor, attributes: dict[str, Any]
+) -> list[tf.Operation | None]:
+    """Updates tables of this process. One op updates all tables in memory of one device."""
+    groups: dict[str | None, list[Step]] = {}
+    operations: list[tf.Operation | None] = []
+    for step in steps:
+        table = step[1]
+        if table.is_one and table.tables[0].pools:
+            groups.setdefault(table.spec.devices[0], []).append(step)
+        else:
+            operations.append(_apply_one(step, owner, attributes))
+    for device, chosen in groups.items():
+        if len(chosen) == 1:
+            operations.append(_apply_one(chosen[0], owner, attributes))
+        else:
+            operations += _apply_at_once(chosen, device, owner, attributes)
+    return operations
+
+
+def _apply_one(step: Step, owner: tf.Tensor, attributes: dict[str, Any]) -> tf.Operation | None:
+    gradient, table, vector = step
+    return table.apply(gradient, vector, owner=owner, **attributes)
+
+
+def _apply_at_once(
+    steps: list[Step], device: str | None, owner: tf.Tensor, attributes: dict[str, Any]
+) -> list[tf.Operation | None]:
+    """Updates tables of one device by one op."""
+    keys = [table.keys_of(gradient) for gradient, table, _ in steps]
+    vectors = list({id(vector): vector for _, _, vector in steps}.values())
+    numbers = {id(vector): number for number, vector in enumerate(vectors)}
+    with tf.device(device):
+        done = library.de_tables_apply(
+            [table.tables[0].resource_handle for _, table, _ in steps],
+            keys,
+            [gradient.values for gradient, _, _ in steps],
+            vectors,
+            owner,
+            settings_of=[numbers[id(vector)] for _, _, vector in steps],
+            **attributes,
+        )
+    heard = [
+        table.updated(own, done)
+        for own, (_, table, _) in zip(keys, steps, strict=True)
+        if table.on_update is not None
     ]
+    return [done, *heard]
 
 
 def _apply_in_groups(
-    steps: list[tuple[tf.IndexedSlices, ShardedTable, tf.Tensor]],
-    owner: tf.Tensor,
-    attributes: dict[str, Any],
+    steps: list[Step], owner: tf.Tensor, attributes: dict[str, Any]
 ) -> list[tf.Operation | None]:
     """Updates tables. Tables in other processes share their requests."""
     operations: list[tf.Operation | None] = []
@@ -80,8 +129,7 @@ def _apply_in_groups(
         if carrier is not None:
             operations += carrier.apply(chosen, owner, **attributes)
             continue
-        for gradient, table, vector in chosen:
-            operations.append(table.apply(gradient, vector, owner=owner, **attributes))
+        operations += _apply_by_device(chosen, owner, attributes)
     return operations
 
 

@@ -120,6 +120,12 @@ class World:
             lambda: ops.de_table_apply(table, batch, nothing, hyper, "owner", rule="momentum"),
         )
         yield (
+            "apply to tables",
+            lambda: ops.de_tables_apply(
+                [table], [batch], [nothing], [hyper], "owner", settings_of=[0], rule="momentum"
+            ),
+        )
+        yield (
             "find_slot",
             lambda: ops.de_table_find_slot(
                 table, batch, "owner/momentum", Tvalues=tf.float32, dim=2

@@ -155,6 +155,77 @@ def test_wrong_arguments_are_named_and_change_nothing(run, make_table, arguments
     assert int(library.de_table_size(table)) == 0
 
 
+def test_one_op_updates_many_tables_bit_for_bit_like_an_op_per_table(run, make_table):
+    kinds = [(tf.int64, tf.float32, 2), (tf.string, tf.float64, 3), (tf.int32, tf.bfloat16, 8)]
+    sizes = [5, 700, 9000, 1, 0, 300]  # one table has most of the keys
+    numbers = [number % len(kinds) for number in range(len(sizes))]
+    at_once, alone = (
+        [
+            make_table(
+                key_dtype=kinds[kind][0],
+                value_dtype=kinds[kind][1],
+                dim=kinds[kind][2],
+                initializer="constant",
+                init_args=[0.5],
+            )
+            for kind in numbers
+        ]
+        for _ in range(2)
+    )
+    hypers = [tf.constant([rate, 1e-7, 0.25], tf.float64) for rate in (0.1, 0.2)]
+    keys, gradients = [], []
+    for kind, size in zip(numbers, sizes, strict=True):
+        key_dtype, value_dtype, dim = kinds[kind]
+        drawn = tf.constant(RNG.integers(0, 40, size), tf.int64)
+        is_text = key_dtype == tf.string
+        keys.append(tf.strings.as_string(drawn) if is_text else tf.cast(drawn, key_dtype))
+        gradients.append(tf.cast(RNG.normal(size=[size, dim]), value_dtype))
+    for _ in range(2):
+        run(
+            lambda: library.de_tables_apply(
+                at_once, keys, gradients, hypers, "o", settings_of=[0, 1] * 3, rule="adagrad"
+            )
+        )
+    for number, each in enumerate(zip(alone, keys, gradients, strict=True)):
+        for _ in range(2):
+            apply(*each, hypers[number % 2], "adagrad")
+    for kind, own, table in zip(numbers, keys, zip(at_once, alone, strict=True), strict=True):
+        attributes = {"Tvalues": kinds[kind][1], "dim": kinds[kind][2]}
+        rows, expected = (library.de_table_find(each, own, **attributes)[0] for each in table)
+        np.testing.assert_array_equal(tf.cast(rows, tf.float64), tf.cast(expected, tf.float64))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"settings_of": [0, 1]}, "number the inputs"),
+        ({"settings_of": [0, -1]}, "number the inputs"),
+        ({"settings_of": [0]}, "for each of 2 tables"),
+        ({"keys": [ONE]}, "for each"),
+        ({"grads": [[[1.0, 1.0]], [[1.0]]]}, "grads"),
+        ({"keys": [ONE, tf.constant([[1]], tf.int64)]}, "keys"),
+        ({"owner": ["o"]}, "scalar"),
+        ({"owner": "a/b"}, "owner"),
+        ({"hypers": [tf.constant(0.1, tf.float64)]}, "vector"),
+        ({"rule": "unknown"}, "rule must name"),
+    ],
+)
+def test_wrong_arguments_of_many_tables_are_named(run, make_table, arguments, message):
+    tables = [make_table(), make_table()]
+    arguments = {
+        "handles": tables,
+        "keys": [ONE, ONE],
+        "grads": [[[1.0, 1.0]]] * 2,
+        "hypers": [tf.constant([0.1], tf.float64)],
+        "owner": "o",
+        "settings_of": [0, 0],
+        "rule": "sgd",
+        **arguments,
+    }
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match=message):
+        run(lambda: library.de_tables_apply(**arguments))
+
+
 def test_integers_cannot_be_trained(make_table):
     table = make_table(value_dtype=tf.int32)
     with pytest.raises(tf.errors.InvalidArgumentError, match="floating-point"):

@@ -1,4 +1,6 @@
 // Ops that write and remove rows.
+#include <vector>
+
 #include "de_core/cc/ops/shapes.h"
 #include "de_core/cc/ops/value_types.h"
 #include "tensorflow/core/framework/op.h"
@@ -7,6 +9,22 @@ namespace de::ops {
 namespace {
 
 absl::Status WritesRows(InferenceContext* c) { return ValuesFollowKeys(c, 1, 2); }
+
+absl::Status WritesRowsOfTables(InferenceContext* c) {
+  int tables = 0;
+  std::vector<tensorflow::DataType> keys, grads;
+  TF_RETURN_IF_ERROR(c->GetAttr("tables", &tables));
+  TF_RETURN_IF_ERROR(c->GetAttr("Tkeys", &keys));
+  TF_RETURN_IF_ERROR(c->GetAttr("Tgrads", &grads));
+  if (keys.size() != static_cast<size_t>(tables) || grads.size() != keys.size()) {
+    return absl::InvalidArgumentError(
+        "there must be keys and gradients for each table. Received: lists of other lengths");
+  }
+  for (int t = 0; t < tables; ++t) {
+    TF_RETURN_IF_ERROR(ValuesFollowKeys(c, tables + t, 2 * tables + t));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -108,6 +126,33 @@ owner: scalar; the optimizer instance that owns the slots, a name without '/'.
 rule: the update rule, such as 'adam'.
 average: whether to keep each row's moving average in the slot 'average' too. Its momentum is then
   the last of `hyper`.
+)doc");
+
+REGISTER_OP("DeTablesApply")
+    .Input("handles: tables * resource")
+    .Input("keys: Tkeys")
+    .Input("grads: Tgrads")
+    .Input("hypers: settings * double")
+    .Input("owner: string")
+    .Attr("tables: int >= 0")
+    .Attr("Tkeys: list({int64, int32, string}) >= 0")
+    .Attr("Tgrads: list(" DE_FLOAT_TYPES ") >= 0")
+    .Attr("settings: int >= 0")
+    .Attr("settings_of: list(int)")
+    .Attr("rule: string")
+    .Attr("average: bool = false")
+    .SetShapeFn(Guarded(WritesRowsOfTables))
+    .Doc(R"doc(
+Runs DeTableApply for many tables at the same time, on all threads.
+
+handles: the tables, each once.
+keys: of each table, any shape.
+grads: of each table, keys.shape + [dim].
+hypers: each [k]; hyperparameters of the rule.
+owner: see DeTableApply.
+settings_of: for each table the number of its `hypers`.
+rule: see DeTableApply.
+average: see DeTableApply.
 )doc");
 
 }  // namespace de::ops

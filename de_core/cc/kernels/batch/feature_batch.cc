@@ -1,12 +1,10 @@
 #include "de_core/cc/kernels/batch/feature_batch.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "de_core/cc/engine/base/guarded_tasks.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
 
 namespace de::kernels {
@@ -366,16 +364,6 @@ bool IsPlain(const FeatureSpecs& specs, const std::vector<FeatureIds>& ids, size
   const std::vector<size_t>& features = specs.of_table[table];
   return engine::RealOf(dtype) == dtype &&
          std::all_of(features.begin(), features.end(), [&](size_t f) { return ids[f].single(); });
-}
-
-absl::Status RunAll(const std::vector<std::function<absl::Status()>>& tasks,
-                    engine::Executor* executor) {
-  std::vector<absl::Status> statuses(tasks.size());
-  engine::RunTasks(tasks.size() > 1 ? executor : nullptr, tasks.size(), [&](size_t task) {
-    statuses[task] = GuardedKernel([&] { return tasks[task](); });
-  });
-  for (const absl::Status& status : statuses) TF_RETURN_IF_ERROR(status);
-  return absl::OkStatus();
 }
 
 std::vector<FeaturePart> PartsOf(const std::vector<FeatureIds>& ids,

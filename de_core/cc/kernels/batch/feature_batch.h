@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "de_core/cc/engine/base/types.h"
 #include "de_core/cc/engine/batch/pooling.h"
 #include "de_core/cc/kernels/base/engine_bridge.h"
+#include "de_core/cc/kernels/batch/many_tables.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace de::kernels {
@@ -112,9 +112,6 @@ void Divide(const Real* row, Real norm, size_t dim, Real* out) noexcept {
   for (size_t c = 0; c < dim; ++c) out[c] = norm == 0 ? Real{0} : row[c] / norm;
 }
 
-/// With fewer ids in a batch, waking threads that read or write rows takes longer than it saves.
-inline constexpr size_t kIdsWorthThreads = 4096;
-
 /// Returns the number of keys to look up of some features.
 inline size_t CountKeys(const std::vector<FeatureIds>& ids, const std::vector<size_t>& features) {
   size_t count = 0;
@@ -173,11 +170,6 @@ absl::Status GradientsIn(const FeatureSpecs& specs, const std::vector<FeatureIds
 /// True if each segment of a table's features is one id without a weight, and its rows have the
 /// type of arithmetic. Then a row of the output is a row of the table.
 bool IsPlain(const FeatureSpecs& specs, const std::vector<FeatureIds>& ids, size_t table);
-
-/// Runs tasks that return a Status, and returns the Status of a failed task, or OK. `executor` may
-/// be nullptr.
-absl::Status RunAll(const std::vector<std::function<absl::Status()>>& tasks,
-                    engine::Executor* executor);
 
 /// Part of the work on a batch: some segments of one feature.
 struct FeaturePart {

@@ -82,14 +82,13 @@ class FeaturesGradientOp final : public GuardedOp {
     std::vector<FeatureRows> gradients;
     TF_RETURN_IF_ERROR(GradientsIn(specs_, ids, tensors, &gradients));
 
-    const size_t total = CountKeys(ids);
-    const size_t threads = total < kIdsWorthThreads ? 1 : executor.threads();
+    std::vector<size_t> counts;
+    for (const size_t table : trained_) counts.push_back(CountKeys(ids, specs_.of_table[table]));
     std::vector<std::unique_ptr<TableGradient>> tables(trained_.size());
-    TF_RETURN_IF_ERROR(
-        ForEachTable(ids, total, threads, &executor, [&](size_t i, auto* threads_of) {
-          tables[i] = std::make_unique<TableGradient>(specs_, trained_[i], ids, gradients);
-          return tables[i]->Build(threads_of);
-        }));
+    TF_RETURN_IF_ERROR(RunPerTable(counts, &executor, [&](size_t i, engine::Executor* threads) {
+      tables[i] = std::make_unique<TableGradient>(specs_, trained_[i], ids, gradients);
+      return tables[i]->Build(threads);
+    }));
     std::vector<std::pair<Tensor*, Tensor*>> outputs(trained_.size());
     tensorflow::OpOutputList keys, values;
     TF_RETURN_IF_ERROR(context->output_list("unique_keys", &keys));
@@ -114,9 +113,9 @@ class FeaturesGradientOp final : public GuardedOp {
       TF_RETURN_IF_ERROR(keys.allocate(number, TensorShape({count}), &outputs[i].first));
       TF_RETURN_IF_ERROR(values.allocate(number, TensorShape({count, dim}), &outputs[i].second));
     }
-    return ForEachTable(ids, total, threads, &executor, [&](size_t i, auto* threads_of) {
+    return RunPerTable(counts, &executor, [&](size_t i, engine::Executor* threads) {
       if (outputs[i].first == nullptr) return absl::OkStatus();
-      return tables[i]->Write(outputs[i].first, outputs[i].second, threads_of);
+      return tables[i]->Write(outputs[i].first, outputs[i].second, threads);
     });
   }
 
@@ -211,23 +210,6 @@ class FeaturesGradientOp final : public GuardedOp {
     std::vector<char> weights_, scaled_;  // reals
     engine::PooledGradient pooled_;
   };
-
-  /// Calls run(number among the trained tables, its executor) for each table. A table with most of
-  /// the ids gets all threads. Other tables get one thread each, and run at the same time.
-  template <typename Run>
-  absl::Status ForEachTable(const std::vector<FeatureIds>& ids, size_t total, size_t threads,
-                            PoolExecutor* executor, const Run& run) const {
-    std::vector<std::function<absl::Status()>> tasks;
-    for (size_t i = 0; i < trained_.size(); ++i) {
-      const size_t keys = CountKeys(ids, specs_.of_table[trained_[i]]);
-      if (threads > 1 && keys > total / threads) {
-        TF_RETURN_IF_ERROR(run(i, static_cast<engine::Executor*>(executor)));
-      } else {
-        tasks.push_back([&run, i] { return run(i, static_cast<engine::Executor*>(nullptr)); });
-      }
-    }
-    return RunAll(tasks, threads > 1 ? executor : nullptr);
-  }
 
   FeatureSpecs specs_;
   std::vector<size_t> trained_;

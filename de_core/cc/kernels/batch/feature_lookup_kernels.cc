@@ -7,7 +7,6 @@
 #include "de_core/cc/engine/rows/values.h"
 #include "de_core/cc/kernels/base/guarded_op.h"
 #include "de_core/cc/kernels/batch/feature_batch.h"
-#include "de_core/cc/kernels/table/table_resource.h"
 
 namespace de::kernels {
 namespace {
@@ -21,8 +20,6 @@ using tensorflow::TensorShape;
 // Bytes of rows read at a time, so that they are still in a CPU cache when they are used.
 constexpr size_t kBytesAtOnce = 64 << 10;
 constexpr size_t kMostKeysAtOnce = 1024;
-
-using TablePointer = tensorflow::core::RefCountPtr<TableResource>;
 
 /// A kernel that reads rows of the tables in the input `handles`.
 class FeatureRowsOp : public GuardedOp {
@@ -85,23 +82,16 @@ class FeatureRowsOp : public GuardedOp {
  private:
   /// Finds the tables, and checks that features and tables have the same types.
   absl::Status TablesOf(OpKernelContext* context, std::vector<TablePointer>* tables) const {
-    tensorflow::OpInputList handles, ids;
-    TF_RETURN_IF_ERROR(context->input_list("handles", &handles));
+    tensorflow::OpInputList ids;
     TF_RETURN_IF_ERROR(context->input_list("ids", &ids));
-    if (handles.size() != static_cast<int>(specs_.dims.size())) {
+    TF_RETURN_IF_ERROR(TablesIn(context, tables));
+    if (tables->size() != specs_.dims.size()) {
       return absl::InvalidArgumentError(
           absl::StrCat("there must be one of `dims` per handle. Received: ", specs_.dims.size(),
-                       " dims for ", handles.size(), " handles"));
+                       " dims for ", tables->size(), " handles"));
     }
-    for (int t = 0; t < handles.size(); ++t) {
-      if (handles[t].NumElements() != 1) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "a handle must be a scalar. Received: shape=", handles[t].shape().DebugString()));
-      }
-      TablePointer table;
-      TF_RETURN_IF_ERROR(tensorflow::LookupResource(
-          context, handles[t].flat<tensorflow::ResourceHandle>()(0), &table));
-      const size_t number = static_cast<size_t>(t);
+    for (size_t number = 0; number < tables->size(); ++number) {
+      const TablePointer& table = (*tables)[number];
       TF_RETURN_IF_ERROR(table->CheckValues(ToTensorFlow(specs_.dtypes[number]),
                                             static_cast<int64_t>(specs_.dims[number])));
       for (const size_t f : specs_.of_table[number]) {
@@ -110,7 +100,6 @@ class FeatureRowsOp : public GuardedOp {
         if (type == tensorflow::DT_INT32 && table->key_dtype() == tensorflow::DT_INT64) continue;
         TF_RETURN_IF_ERROR(table->CheckKeys(type));
       }
-      tables->push_back(std::move(table));
     }
     return absl::OkStatus();
   }
