@@ -34,6 +34,7 @@ ENGINE = (
     ("batch",),
     ("policy",),
     ("snapshot",),
+    ("backend",),
     ("table",),
     ("save",),
     ("serving",),

@@ -1,25 +1,16 @@
 #include "de_core/cc/engine/table/save_chains.h"
 
 #include <algorithm>
-#include <shared_mutex>
 
 #include "de_core/cc/engine/base/guard.h"
 
 namespace de::engine {
 
 Status SaveChains::Cut(uint64_t* generation) {
-  return Guarded([&] {
+  return Guarded([&]() -> Status {
     const std::lock_guard<std::mutex> hold(mutex_);
     const uint64_t next = generation_ + 1;
-    for (auto& shard : *shards_) {
-      const std::lock_guard<ShardLock> guard(shard->lock);
-      if (shard->watch == nullptr) shard->watch = std::make_unique<ChangeObserver>();
-      if (shard->watch->dirty == nullptr) {
-        shard->watch->dirty = std::make_unique<DirtyRows>(next);
-      } else {
-        shard->watch->dirty->Cut(next);
-      }
-    }
+    DE_RETURN_IF_ERROR(log_->Begin(next));
     generation_ = next;
     ++saves_;
     *generation = next;
@@ -108,16 +99,7 @@ void SaveChains::ForgetUnmarked() {
     if (chain.pending.has_value()) marks.push_back(chain.pending->generation);
   }
   std::sort(marks.begin(), marks.end());
-  for (auto& shard : *shards_) {
-    const std::lock_guard<ShardLock> guard(shard->lock);
-    if (shard->watch == nullptr || shard->watch->dirty == nullptr) continue;
-    if (marks.empty()) {
-      shard->watch->dirty.reset();
-      if (shard->watch->held == nullptr) shard->watch.reset();
-    } else {
-      shard->watch->dirty->Keep(marks);
-    }
-  }
+  log_->Keep(marks);
 }
 
 std::vector<SaveChains::Entry> SaveChains::entries() const {
@@ -125,17 +107,6 @@ std::vector<SaveChains::Entry> SaveChains::entries() const {
   std::vector<Entry> all;
   for (const auto& [name, chain] : chains_) all.push_back({name, chain.last, chain.pending});
   return all;
-}
-
-uint64_t SaveChains::bytes() const {
-  uint64_t bytes = 0;
-  for (const auto& shard : *shards_) {
-    const std::shared_lock<ShardLock> guard(shard->lock);
-    if (shard->watch != nullptr && shard->watch->dirty != nullptr) {
-      bytes += shard->watch->dirty->bytes();
-    }
-  }
-  return bytes;
 }
 
 }  // namespace de::engine

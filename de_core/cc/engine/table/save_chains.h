@@ -9,11 +9,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "de_core/cc/engine/backend/change_log.h"
 #include "de_core/cc/engine/base/status.h"
 #include "de_core/cc/engine/snapshot/snapshot_header.h"
-#include "de_core/cc/engine/table/shard.h"
 
 namespace de::engine {
 
@@ -28,16 +29,17 @@ struct SavePoint {
   int64_t micros = 0;
 };
 
-/// Thread-safe. While there is a chain, every shard records its changed rows. The records for a
-/// chain that is never saved again takes one bit per row and eight bytes per changed row, but at
-/// most half a byte per row.
+/// Thread-safe. While there is a chain, the table's log records changed rows. For a table in
+/// memory, the records of a chain that is never saved again take one bit per row and eight bytes
+/// per changed row, but at most half a byte per row.
 class SaveChains {
  public:
-  explicit SaveChains(std::vector<std::unique_ptr<Shard>>* shards) : shards_(shards) {}
+  /// `log` is the log of the chains' table.
+  explicit SaveChains(std::unique_ptr<ChangeLog> log) : log_(std::move(log)) {}
 
-  /// Starts the next generation of changes in all shards, and records changes from now on.
-  /// `generation` receives its number. A save that reads rows after this call contains the changes
-  /// of all earlier generations.
+  /// Starts the next generation of changes, and records changes from now on. `generation` receives
+  /// its number. A save that reads rows after this call contains the changes of all earlier
+  /// generations.
   Status Cut(uint64_t* generation);
 
   /// Returns the last committed save of a chain, or FailedPrecondition if there is none.
@@ -64,7 +66,7 @@ class SaveChains {
   std::vector<Entry> entries() const;
 
   /// Memory of the recorded changes in bytes.
-  uint64_t bytes() const;
+  uint64_t bytes() const { return log_->bytes(); }
 
  private:
   struct Chain {
@@ -75,7 +77,7 @@ class SaveChains {
   void Tidy() noexcept;
   void ForgetUnmarked();
 
-  std::vector<std::unique_ptr<Shard>>* shards_;
+  const std::unique_ptr<ChangeLog> log_;
   mutable std::mutex mutex_;
   std::map<std::string, Chain> chains_;
   uint64_t generation_ = 0;

@@ -6,6 +6,7 @@
 #include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/base/simd_level.h"
 #include "de_core/cc/engine/table/save_chains.h"
+#include "de_core/cc/engine/table/shard_changes.h"
 #include "de_core/cc/engine/table/table_scratch.h"
 
 namespace de::engine {
@@ -17,7 +18,7 @@ Table::Table(TableOptions options)
   shards_.reserve(kShards);
   for (uint32_t i = 0; i < kShards; ++i)
     shards_.push_back(std::make_unique<Shard>(layout_, &arena_));
-  chains_ = std::make_unique<SaveChains>(&shards_);
+  chains_ = std::make_unique<SaveChains>(std::make_unique<ShardChanges>(&shards_));
 }
 
 Table::~Table() = default;

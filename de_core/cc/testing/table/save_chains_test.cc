@@ -9,6 +9,7 @@
 #include <set>
 
 #include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/table/shard_changes.h"
 
 namespace de::engine {
 namespace {
@@ -74,7 +75,7 @@ class SaveChainsTest : public ::testing::Test {
   const RowLayout layout_{KeyType::kInt64, DType::kFloat32, 1};
   Arena arena_;
   std::vector<std::unique_ptr<Shard>> shards_;
-  SaveChains chains_{&shards_};
+  SaveChains chains_{std::make_unique<ShardChanges>(&shards_)};
 };
 
 TEST_F(SaveChainsTest, a_save_is_the_last_of_its_chain_once_it_is_committed) {
