@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "de_core/cc/engine/backend/saved_rows.h"
 #include "de_core/cc/engine/rows/pre_images.h"
-#include "de_core/cc/engine/save/saved_rows.h"
 #include "de_core/cc/engine/snapshot/snapshot_format.h"
 #include "de_core/cc/engine/table/table.h"
 

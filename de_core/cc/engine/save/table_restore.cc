@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <atomic>
 
+#include "de_core/cc/engine/backend/save_chains.h"
 #include "de_core/cc/engine/base/guarded_tasks.h"
 #include "de_core/cc/engine/base/hash.h"
-#include "de_core/cc/engine/table/save_chains.h"
 
 namespace de::engine {
 namespace {

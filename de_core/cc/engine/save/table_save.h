@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "de_core/cc/engine/backend/save_chains.h"
 #include "de_core/cc/engine/base/byte_stream.h"
 #include "de_core/cc/engine/base/executor.h"
 #include "de_core/cc/engine/save/save_source.h"
 #include "de_core/cc/engine/snapshot/snapshot_writer.h"
-#include "de_core/cc/engine/table/save_chains.h"
 #include "de_core/cc/engine/table/table.h"
 
 namespace de::engine {

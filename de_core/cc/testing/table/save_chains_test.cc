@@ -1,6 +1,6 @@
 // The chains of saves of one table: the last save of each chain, and the changes recorded for its
 // next delta.
-#include "de_core/cc/engine/table/save_chains.h"
+#include "de_core/cc/engine/backend/save_chains.h"
 
 #include <gtest/gtest.h>
 

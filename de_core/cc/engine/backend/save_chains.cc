@@ -1,4 +1,4 @@
-#include "de_core/cc/engine/table/save_chains.h"
+#include "de_core/cc/engine/backend/save_chains.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "de_core/cc/engine/save/saved_rows.h"
+#include "de_core/cc/engine/backend/saved_rows.h"
 
 #include <algorithm>
 

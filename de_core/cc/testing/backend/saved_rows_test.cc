@@ -1,5 +1,5 @@
 // Rows that a save has copied out of a table. The section of the file refers to the rows' data.
-#include "de_core/cc/engine/save/saved_rows.h"
+#include "de_core/cc/engine/backend/saved_rows.h"
 
 #include <gtest/gtest.h>
 
