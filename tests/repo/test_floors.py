@@ -158,3 +158,11 @@ def test_each_folder_of_cpp_knows_only_the_floors_below(
             if not may_use(floors, room, used.partition("/")[0]):
                 wrong.append(f"{path.relative_to(folder)} includes {used}")
     assert wrong == []
+
+
+def test_ops_and_saves_know_only_the_interface_of_a_table(root: Path):
+    include = '#include "de_core/cc/engine/table/'
+    save = root / "de_core/cc/engine/save"
+    files = [*(root / "de_core/cc/kernels").rglob("*.*"), *save.glob("*")]
+    concrete = sorted(path.name for path in files if include in path.read_text("utf-8"))
+    assert concrete == ["create_kernels.cc", "save_source.h"]

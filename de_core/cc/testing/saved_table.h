@@ -11,8 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "de_core/cc/engine/save/save_source.h"
 #include "de_core/cc/engine/save/table_restore.h"
 #include "de_core/cc/engine/save/table_save.h"
+#include "de_core/cc/engine/table/table.h"
 #include "de_core/cc/testing/test_executor.h"
 
 namespace de::engine::testing {

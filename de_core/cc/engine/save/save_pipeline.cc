@@ -15,12 +15,12 @@ constexpr std::chrono::milliseconds kPatience(20);
 /// Returns the number of batches that may be between copying and the disk. Few if they are large.
 /// Batches of listed rows are small; then there are more, so that copying goes on while a block of
 /// the file is written.
-size_t BatchesFor(const SaveSource& source, size_t helpers) {
+size_t BatchesFor(const RowSource& source, size_t helpers) {
   const RowLayout& layout = source.layout();
   const bool strings =
       layout.key_type() == KeyType::kString || layout.value_dtype() == DType::kString;
   size_t largest = 1;  // in bytes
-  for (const SaveSource::Range& range : source.ranges()) {
+  for (const RowSource::Range& range : source.ranges()) {
     const size_t rows = range.end - range.first;
     largest = std::max(largest, range.listed && !strings ? rows * layout.stride() : kMostBytes);
   }
@@ -30,7 +30,7 @@ size_t BatchesFor(const SaveSource& source, size_t helpers) {
 
 }  // namespace
 
-SavePipeline::SavePipeline(SaveSource* source, SnapshotWriter* writer,
+SavePipeline::SavePipeline(RowSource* source, SnapshotWriter* writer,
                            const std::function<bool()>& rest, size_t helpers)
     : source_(source), writer_(writer), rest_(rest), helpers_(helpers) {
   batches_.resize(BatchesFor(*source, helpers));
@@ -71,7 +71,7 @@ bool SavePipeline::Claims(size_t number) {
 
 void SavePipeline::Copy() {
   std::unique_lock<std::mutex> lock(mutex_);
-  for (const SaveSource::Range& range : source_->ranges()) {
+  for (const RowSource::Range& range : source_->ranges()) {
     Status status = CopyRange(range, &lock);
     if (!lock.owns_lock()) lock.lock();
     if (!status.ok()) Fail(std::move(status));
@@ -84,7 +84,7 @@ void SavePipeline::Copy() {
 
 /// Copies the rows of a range into batches. Call it with the lock. Returns with the lock, unless it
 /// fails.
-Status SavePipeline::CopyRange(SaveSource::Range range, std::unique_lock<std::mutex>* lock) {
+Status SavePipeline::CopyRange(RowSource::Range range, std::unique_lock<std::mutex>* lock) {
   for (bool done = false; !done;) {
     while (status_.ok() && copied_ - written_ == batches_.size()) Wait(lock);
     if (!status_.ok()) return Status::Ok();

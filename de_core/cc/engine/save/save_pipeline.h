@@ -1,4 +1,4 @@
-// Writes the rows of a table in memory into the sections of a file: one thread copies rows out of
+// Writes the rows of a table into the sections of a file: one thread copies rows out of
 // the table, other threads encode and write them.
 #ifndef DE_CORE_ENGINE_SAVE_PIPELINE_H_
 #define DE_CORE_ENGINE_SAVE_PIPELINE_H_
@@ -10,9 +10,9 @@
 #include <mutex>
 #include <vector>
 
+#include "de_core/cc/engine/backend/row_source.h"
 #include "de_core/cc/engine/base/executor.h"
 #include "de_core/cc/engine/base/status.h"
-#include "de_core/cc/engine/save/save_source.h"
 #include "de_core/cc/engine/snapshot/snapshot_writer.h"
 
 namespace de::engine {
@@ -24,7 +24,7 @@ class SavePipeline {
   /// `rest`, if set, is called by the copying thread after each piece of rows; it may sleep. It
   /// returns true if the copying thread must do all work alone for now. `helpers` is the number of
   /// other threads, which encode and write. All arguments must outlive the pipeline.
-  SavePipeline(SaveSource* source, SnapshotWriter* writer, const std::function<bool()>& rest,
+  SavePipeline(RowSource* source, SnapshotWriter* writer, const std::function<bool()>& rest,
                size_t helpers);
 
   /// Copies on task 0 of the executor, and encodes and writes on its other tasks. If the executor
@@ -43,7 +43,7 @@ class SavePipeline {
 
   bool Claims(size_t number);
   void Copy();
-  Status CopyRange(SaveSource::Range range, std::unique_lock<std::mutex>* lock);
+  Status CopyRange(RowSource::Range range, std::unique_lock<std::mutex>* lock);
   /// Calls rest_ without the lock. Returns with the lock.
   void Rest(std::unique_lock<std::mutex>* lock);
   void Help();
@@ -53,7 +53,7 @@ class SavePipeline {
   Batch* At(uint64_t number) { return &batches_[number % batches_.size()]; }
   void Fail(Status status);
 
-  SaveSource* source_;
+  RowSource* source_;
   SnapshotWriter* writer_;
   const std::function<bool()>& rest_;
   const size_t helpers_;

@@ -67,6 +67,8 @@ class SaveSource::Hold {
   std::chrono::steady_clock::time_point begin_;
 };
 
+std::unique_ptr<RowSource> Table::NewRowSource() { return std::make_unique<SaveSource>(this); }
+
 void SaveSource::PlanChanges(uint32_t number) {
   const Shard& shard = *table_->shards_[number];
   DirtyKeys changed;

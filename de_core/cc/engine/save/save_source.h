@@ -12,86 +12,38 @@
 #include <string_view>
 #include <vector>
 
-#include "de_core/cc/engine/backend/saved_rows.h"
+#include "de_core/cc/engine/backend/row_source.h"
 #include "de_core/cc/engine/rows/pre_images.h"
 #include "de_core/cc/engine/snapshot/snapshot_format.h"
 #include "de_core/cc/engine/table/table.h"
 
 namespace de::engine {
 
-/// Saves only rows whose first element of slot `slot` is at least `at_least`. `owner` is the slot's
-/// optimizer, or kMetadataOwner for a metadata column.
-struct KeepRule {
-  std::string owner, slot;
-  double at_least = 0;
-};
-
-/// Selects the part of a table that is saved.
-struct SaveSelection {
-  bool changes_only = false;
-  /// with changes_only: the generation (SaveChains::Cut) from which on changes are saved
-  uint64_t since = 0;
-  /// if above 0, a time in microseconds: rows looked up since then count as changed too
-  int64_t used_since = 0;
-  const Keys* keys = nullptr;  ///< if set, save only these keys
-  std::vector<KeepRule> keep;  ///< save only rows that satisfy all these rules
-};
-
-class SaveSource {
+class SaveSource final : public RowSource {
  public:
-  /// A range of hashes. Its rows become one or a few sections of the file.
-  struct Range {
-    uint64_t begin;
-    uint64_t last;
-    uint64_t step;  ///< if not `listed`: number of hashes to collect per piece, minus one
-    bool listed;    ///< true if the keys to save are known: list_[first, end)
-    size_t first;
-    size_t end;
-  };
-
   /// `table` must outlive the source.
   explicit SaveSource(Table* table) : table_(table) {}
-  ~SaveSource() { End(); }
-  SaveSource(const SaveSource&) = delete;
-  SaveSource& operator=(const SaveSource&) = delete;
+  ~SaveSource() override { End(); }
 
-  /// Remembers the table's layout and plans the ranges. With `held_bytes` > 0, waits for running
-  /// verbs, and all rows are then saved as they are at this moment: writers first copy rows that
-  /// are not saved yet, and the copies may take `held_bytes`. With `undisturbed`, Clear and adding
-  /// or dropping slots wait until End, which the thread that called Begin must call.
-  Status Begin(SaveSelection selection, uint64_t held_bytes, bool undisturbed = false);
+  Status Begin(SaveSelection selection, uint64_t held_bytes, bool undisturbed = false) override;
+  const std::vector<Range>& ranges() const noexcept override { return ranges_; }
+  Status Collect(Range* range, SavedRows* rows, uint64_t* last, bool* done) override;
+  void FreeCollected() noexcept override;
+  bool urgent() const noexcept override {
+    return budget_ != nullptr && budget_->bytes > budget_->limit / 4;
+  }
+  void End() noexcept override;
 
-  /// The planned ranges, in ascending order of hashes. They do not overlap.
-  const std::vector<Range>& ranges() const noexcept { return ranges_; }
-
-  /// Appends the first rows of `range` to `rows`, and advances the beginning of the range past
-  /// them. Copies so few rows that it hardly delays a writer. `last` receives the last hash
-  /// covered, `done` whether the range is finished. One thread must collect the ranges in order.
-  /// Returns FailedPrecondition if the save must start again, and ResourceExhausted if the copies
-  /// need more than `held_bytes`.
-  Status Collect(Range* range, SavedRows* rows, uint64_t* last, bool* done);
-
-  /// Frees the copies of rows in shards whose rows are all collected, and removes these shards'
-  /// observers.
-  void FreeCollected() noexcept;
-
-  /// True if the copies of rows take more than a quarter of their limit. The save fails at the
-  /// limit, so it should hurry.
-  bool urgent() const noexcept { return budget_ != nullptr && budget_->bytes > budget_->limit / 4; }
-
-  /// Frees all copies of rows. From now on, writers copy nothing for this save.
-  void End() noexcept;
-
-  const RowLayout& layout() const noexcept { return layout_; }
-  const InitializerOptions& initializer() const noexcept { return initializer_; }
-  /// With changes_only, true if the table does not know which rows changed. Then all rows are
-  /// included, and the file replaces all earlier files.
-  bool everything() const noexcept { return everything_; }
-  /// True if, since Begin, the table was cleared or slots were added or dropped. The save must then
-  /// start again.
-  bool outdated() const noexcept;
-  double longest_hold_seconds() const noexcept { return 1e-9 * static_cast<double>(hold_nanos_); }
-  uint64_t held_peak() const noexcept { return budget_ == nullptr ? 0 : budget_->peak.load(); }
+  const RowLayout& layout() const noexcept override { return layout_; }
+  const InitializerOptions& initializer() const noexcept override { return initializer_; }
+  bool everything() const noexcept override { return everything_; }
+  bool outdated() const noexcept override;
+  double longest_hold_seconds() const noexcept override {
+    return 1e-9 * static_cast<double>(hold_nanos_);
+  }
+  uint64_t held_peak() const noexcept override {
+    return budget_ == nullptr ? 0 : budget_->peak.load();
+  }
 
  private:
   using Entry = SavedRows::Entry;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 
-#include "de_core/cc/engine/backend/save_chains.h"
 #include "de_core/cc/engine/base/guarded_tasks.h"
 #include "de_core/cc/engine/base/hash.h"
 
@@ -109,8 +108,8 @@ Status VerifySections(const SnapshotReader& file, Executor* executor) {
   return ForEachSection(file, executor, [](const SnapshotSection&) { return Status::Ok(); });
 }
 
-Status SectionLoader::Create(Table* table, const SnapshotHeader& header, bool slots, bool convert,
-                             SectionLoader* loader) {
+Status SectionLoader::Create(TableBackend* table, const SnapshotHeader& header, bool slots,
+                             bool convert, SectionLoader* loader) {
   const TableOptions& options = table->options();
   const RowLayout& file = header.layout;
   const bool same = file.value_dtype() == options.value_dtype && !header.converted.has_value();
@@ -247,7 +246,7 @@ Status Apply(const std::vector<const SnapshotReader*>& files, const std::vector<
 
 }  // namespace
 
-Status RestoreTable(Table* table, const std::vector<const SnapshotReader*>& files,
+Status RestoreTable(TableBackend* table, const std::vector<const SnapshotReader*>& files,
                     const RestoreOptions& options, Executor* executor, RestoreReport* report) {
   return Guarded([&]() -> Status {
     std::vector<ChainSpan> chains;

@@ -1,4 +1,4 @@
-// Restores snapshot files into a table in memory.
+// Restores snapshot files into a table.
 #ifndef DE_CORE_ENGINE_TABLE_RESTORE_H_
 #define DE_CORE_ENGINE_TABLE_RESTORE_H_
 
@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "de_core/cc/engine/backend/table_backend.h"
 #include "de_core/cc/engine/base/executor.h"
 #include "de_core/cc/engine/rows/row_converter.h"
 #include "de_core/cc/engine/snapshot/snapshot_chain.h"
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"
-#include "de_core/cc/engine/table/table.h"
 
 namespace de::engine {
 
@@ -34,7 +34,7 @@ struct RestoreReport {
 /// applies any row. Memory: two sections per thread; without `replace`, also the keys of the
 /// deltas. No other verb should write to the table meanwhile, because it is undefined whether its
 /// rows or the files' rows win.
-Status RestoreTable(Table* table, const std::vector<const SnapshotReader*>& files,
+Status RestoreTable(TableBackend* table, const std::vector<const SnapshotReader*>& files,
                     const RestoreOptions& options, Executor* executor, RestoreReport* report);
 
 /// The slots of one optimizer.
@@ -57,13 +57,13 @@ class SectionLoader {
  public:
   /// Checks that the file has the table's key type and dim, and the table's dtype unless `convert`
   /// is set. With `slots`, the loader also reads the file's slots.
-  static Status Create(Table* table, const SnapshotHeader& header, bool slots, bool convert,
+  static Status Create(TableBackend* table, const SnapshotHeader& header, bool slots, bool convert,
                        SectionLoader* loader);
 
   Status Load(const SnapshotSection& section, const std::vector<bool>* mask) const;
 
  private:
-  Table* table_ = nullptr;
+  TableBackend* table_ = nullptr;
   RowLayout file_{KeyType::kInt64, DType::kFloat32, 1};
   RowLayout target_{KeyType::kInt64, DType::kFloat32, 1};
   RowConverter converter_;

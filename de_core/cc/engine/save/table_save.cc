@@ -5,7 +5,8 @@
 
 namespace de::engine {
 
-Status TableSave::Begin(Table* table, SaveOptions options, std::unique_ptr<TableSave>* save) {
+Status TableSave::Begin(TableBackend* table, SaveOptions options,
+                        std::unique_ptr<TableSave>* save) {
   if (options.delta && options.chain.empty()) {
     return Status::InvalidArgument("a delta needs a chain of saves; name it. Received: chain=''");
   }
@@ -24,7 +25,7 @@ Status TableSave::Begin(Table* table, SaveOptions options, std::unique_ptr<Table
 }
 
 TableSave::~TableSave() {
-  source_.End();
+  source_->End();
   if (cut_) table_->chains().Abandon();
 }
 
@@ -53,7 +54,7 @@ Status TableSave::Start() {
   if (!options_.values_only) selection.used_since = parent.micros;
   selection.keys = options_.keys;
   selection.keep = options_.keep;
-  return source_.Begin(std::move(selection), options_.held_bytes, options_.undisturbed);
+  return source_->Begin(std::move(selection), options_.held_bytes, options_.undisturbed);
 }
 
 Status TableSave::Done() {
@@ -65,11 +66,11 @@ Status TableSave::Done() {
 
 Status TableSave::Write(ByteSink* sink, Executor* executor) {
   return Guarded([&] {
-    SnapshotHeader header(source_.layout());
+    SnapshotHeader header(source_->layout());
     header.kind = options_.delta ? SnapshotKind::kDelta : SnapshotKind::kBase;
-    header.replaces = options_.delta && source_.everything();
+    header.replaces = options_.delta && source_->everything();
     header.values_only = options_.values_only;
-    header.initializer = source_.initializer();
+    header.initializer = source_->initializer();
     header.id = point_.id;
     header.parent = report_.parent;
     header.sequence = point_.sequence;
@@ -80,11 +81,11 @@ Status TableSave::Write(ByteSink* sink, Executor* executor) {
     DE_RETURN_IF_ERROR(SnapshotWriter::Create(sink, header, options_.store_as, &writer));
 
     const size_t helpers = executor == nullptr ? 0 : executor->threads();
-    SavePipeline pipeline(&source_, writer.get(), options_.rest, helpers);
+    SavePipeline pipeline(source_.get(), writer.get(), options_.rest, helpers);
     DE_RETURN_IF_ERROR(pipeline.Run(executor));
-    report_.held_peak = source_.held_peak();
-    source_.End();
-    report_.longest_hold = source_.longest_hold_seconds();
+    report_.held_peak = source_->held_peak();
+    source_->End();
+    report_.longest_hold = source_->longest_hold_seconds();
     DE_RETURN_IF_ERROR(writer->Finish());
     report_.rows = writer->rows();
     report_.tombstones = writer->tombstones();

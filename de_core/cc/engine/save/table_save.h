@@ -1,4 +1,4 @@
-// Saves a table in memory to a file: what to save, the chain that the file belongs to, and the
+// Saves a table to a file: what to save, the chain that the file belongs to, and the
 // threads.
 #ifndef DE_CORE_ENGINE_TABLE_SAVE_H_
 #define DE_CORE_ENGINE_TABLE_SAVE_H_
@@ -11,12 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "de_core/cc/engine/backend/save_chains.h"
+#include "de_core/cc/engine/backend/table_backend.h"
 #include "de_core/cc/engine/base/byte_stream.h"
 #include "de_core/cc/engine/base/executor.h"
-#include "de_core/cc/engine/save/save_source.h"
 #include "de_core/cc/engine/snapshot/snapshot_writer.h"
-#include "de_core/cc/engine/table/table.h"
 
 namespace de::engine {
 
@@ -61,7 +59,7 @@ class TableSave {
   /// `table` must outlive the save. Errors: FailedPrecondition for a delta whose chain has no
   /// earlier save, and for a second consistent save; NotFound for a `keep` rule whose slot does not
   /// exist.
-  static Status Begin(Table* table, SaveOptions options, std::unique_ptr<TableSave>* save);
+  static Status Begin(TableBackend* table, SaveOptions options, std::unique_ptr<TableSave>* save);
   ~TableSave();
 
   /// Writes the file. `executor` may be nullptr. Only its task 0 locks the table's shards.
@@ -69,21 +67,21 @@ class TableSave {
 
   /// True if Write failed only because the table was cleared or slots were added or dropped
   /// meanwhile. A new save may then succeed.
-  bool outdated() const noexcept { return source_.outdated(); }
+  bool outdated() const noexcept { return source_->outdated(); }
 
   Status Done();
 
   const SaveReport& report() const noexcept { return report_; }
 
  private:
-  TableSave(Table* table, SaveOptions options)
-      : table_(table), options_(std::move(options)), source_(table) {}
+  TableSave(TableBackend* table, SaveOptions options)
+      : table_(table), options_(std::move(options)), source_(table->NewRowSource()) {}
 
   Status Start();
 
-  Table* table_;
+  TableBackend* table_;
   SaveOptions options_;
-  SaveSource source_;
+  std::unique_ptr<RowSource> source_;
   SaveReport report_;
   SavePoint point_;
   bool cut_ = false;  ///< true while Begin's generation is neither kept nor abandoned

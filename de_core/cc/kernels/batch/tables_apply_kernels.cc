@@ -55,7 +55,7 @@ class TablesApplyOp final : public GuardedOp {
     PoolExecutor executor(context);
     return RunPerTable(counts, &executor, [&](size_t t, engine::Executor* threads) {
       const int number = static_cast<int>(t);
-      std::shared_ptr<engine::Table> live;
+      std::shared_ptr<engine::TableBackend> live;
       TF_RETURN_IF_ERROR(tables[t]->Live(&live));
       const KeyBatch batch(keys[number]);
       return step_.Run(

@@ -70,7 +70,7 @@ class RestoreOp final : public TableOp {
     if (mapped) {
       TF_RETURN_IF_ERROR(table->Size(&rows));
     } else {
-      std::shared_ptr<engine::Table> live;
+      std::shared_ptr<engine::TableBackend> live;
       TF_RETURN_IF_ERROR(table->Live(&live));
       std::optional<KeyBatch> keys;
       TF_RETURN_IF_ERROR(ChosenKeys(context, *table, &keys));
@@ -107,7 +107,7 @@ class RestoreOp final : public TableOp {
     TF_RETURN_IF_ERROR(opened);
     table->ServeUntilLive(
         std::move(file),
-        [path = paths[at], options = options_](engine::Table* live) -> absl::Status {
+        [path = paths[at], options = options_](engine::TableBackend* live) -> absl::Status {
           SnapshotFiles own_file;
           TF_RETURN_IF_ERROR(SnapshotFiles::Open(tensorflow::Env::Default(), {path}, &own_file));
           engine::RestoreOptions whole = options;
@@ -133,7 +133,7 @@ class RestorePartOp final : public LiveTableOp {
   }
 
   absl::Status RunLive(OpKernelContext* context, const TableResource&,
-                       engine::Table* live) override {
+                       engine::TableBackend* live) override {
     std::string path;
     TF_RETURN_IF_ERROR(PathOf(context, 1, &path));
     SnapshotFiles files;

@@ -88,7 +88,7 @@ class SaveOp final : public LiveTableOp {
   }
 
   absl::Status RunLive(OpKernelContext* context, const TableResource& table,
-                       engine::Table* live) override {
+                       engine::TableBackend* live) override {
     std::string path;
     TF_RETURN_IF_ERROR(PathOf(context, 1, &path));
     std::optional<KeyBatch> keys;
@@ -154,7 +154,7 @@ class SaveOp final : public LiveTableOp {
     return path.substr(0, path.rfind(".data-"));
   }
 
-  static absl::Status Save(Env* env, const std::string& path, engine::Table* live,
+  static absl::Status Save(Env* env, const std::string& path, engine::TableBackend* live,
                            engine::SaveOptions options, engine::Executor* executor, bool* outdated,
                            std::string* json) {
     *outdated = false;
@@ -202,7 +202,7 @@ class CommitSaveOp final : public LiveTableOp {
   }
 
   absl::Status RunLive(OpKernelContext* context, const TableResource&,
-                       engine::Table* live) override {
+                       engine::TableBackend* live) override {
     TF_RETURN_IF_ERROR(CheckScalar(context, 1, "id"));
     const std::string text(context->input(1).scalar<tensorflow::tstring>()());
     engine::SnapshotId id;
@@ -223,7 +223,8 @@ class DropChainOp final : public LiveTableOp {
     OP_REQUIRES_OK(context, context->GetAttr("chain", &chain_));
   }
 
-  absl::Status RunLive(OpKernelContext*, const TableResource&, engine::Table* live) override {
+  absl::Status RunLive(OpKernelContext*, const TableResource&,
+                       engine::TableBackend* live) override {
     return ToAbsl(live->chains().Drop(chain_));
   }
 
@@ -236,7 +237,7 @@ class ChainsOp final : public LiveTableOp {
   using LiveTableOp::LiveTableOp;
 
   absl::Status RunLive(OpKernelContext* context, const TableResource&,
-                       engine::Table* live) override {
+                       engine::TableBackend* live) override {
     std::string json;
     for (const auto& [chain, last, pending] : live->chains().entries()) {
       absl::StrAppend(

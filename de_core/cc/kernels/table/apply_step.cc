@@ -80,7 +80,7 @@ absl::Status ApplyStep::Init(OpKernelConstruction* context) {
   return context->GetAttr("average", &average_);
 }
 
-absl::Status ApplyStep::Run(const TableResource& table, engine::Table* live,
+absl::Status ApplyStep::Run(const TableResource& table, engine::TableBackend* live,
                             const RowGradients& gradients, const Tensor& owner_tensor,
                             engine::Executor* executor) const {
   const OpClock::Call call(&table.updates);

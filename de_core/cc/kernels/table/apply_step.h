@@ -27,8 +27,9 @@ class ApplyStep {
   absl::Status Init(tensorflow::OpKernelConstruction* context);
 
   /// Updates the rows of a table. `owner`, a scalar string, names the owner of the slots.
-  absl::Status Run(const TableResource& table, engine::Table* live, const RowGradients& gradients,
-                   const tensorflow::Tensor& owner, engine::Executor* executor) const;
+  absl::Status Run(const TableResource& table, engine::TableBackend* live,
+                   const RowGradients& gradients, const tensorflow::Tensor& owner,
+                   engine::Executor* executor) const;
 
  private:
   const engine::OptimizerRule* rule_ = nullptr;

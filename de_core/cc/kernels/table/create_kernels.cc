@@ -2,6 +2,7 @@
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "de_core/cc/engine/table/table.h"
 #include "de_core/cc/kernels/table/live_tables.h"
 #include "de_core/cc/kernels/table/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -210,7 +211,7 @@ class ReserveOp final : public LiveTableOp {
  public:
   using LiveTableOp::LiveTableOp;
   absl::Status RunLive(OpKernelContext* context, const TableResource&,
-                       engine::Table* live) override {
+                       engine::TableBackend* live) override {
     TF_RETURN_IF_ERROR(CheckScalar(context, 1, "rows"));
     const int64_t rows = context->input(1).scalar<int64_t>()();
     if (rows < 0) {
@@ -224,7 +225,8 @@ class ReserveOp final : public LiveTableOp {
 class ShrinkToFitOp final : public LiveTableOp {
  public:
   using LiveTableOp::LiveTableOp;
-  absl::Status RunLive(OpKernelContext*, const TableResource&, engine::Table* live) override {
+  absl::Status RunLive(OpKernelContext*, const TableResource&,
+                       engine::TableBackend* live) override {
     return ToAbsl(live->ShrinkToFit());
   }
 };

@@ -40,7 +40,7 @@ class FindOp final : public TableOp {
     PoolExecutor executor(context);
     bool* flags = found->flat<bool>().data();
     if constexpr (insert) {
-      std::shared_ptr<engine::Table> live;
+      std::shared_ptr<engine::TableBackend> live;
       TF_RETURN_IF_ERROR(table->Live(&live));
       return ToAbsl(live->FindOrInsert(batch.keys(), target.out(), flags, &executor));
     } else {
@@ -136,7 +136,7 @@ class ExportOp final : public TableOp {
   }
 
   absl::Status Run(OpKernelContext* context, TableResource* table) override {
-    std::shared_ptr<engine::Table> live;
+    std::shared_ptr<engine::TableBackend> live;
     TF_RETURN_IF_ERROR(table->Live(&live));
     TF_RETURN_IF_ERROR(table->CheckKeys(key_dtype_));
     RowPart part;

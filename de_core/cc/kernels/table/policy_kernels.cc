@@ -31,7 +31,7 @@ class TouchOp final : public LiveTableOp {
  public:
   using LiveTableOp::LiveTableOp;
   absl::Status RunLive(OpKernelContext* context, const TableResource& table,
-                       engine::Table* live) override {
+                       engine::TableBackend* live) override {
     TF_RETURN_IF_ERROR(table.CheckKeys(context->input(1)));
     return ToAbsl(live->Touch(KeyBatch(context->input(1)).keys()));
   }
@@ -54,7 +54,7 @@ class ReadColumnOp final : public ColumnOp {
  public:
   using ColumnOp::ColumnOp;
   absl::Status RunLive(OpKernelContext* context, const TableResource& table,
-                       engine::Table* live) override {
+                       engine::TableBackend* live) override {
     const Tensor& keys = context->input(1);
     TF_RETURN_IF_ERROR(table.CheckKeys(keys));
     Tensor *values = nullptr, *found = nullptr;
@@ -70,7 +70,7 @@ class WriteColumnOp final : public ColumnOp {
  public:
   using ColumnOp::ColumnOp;
   absl::Status RunLive(OpKernelContext* context, const TableResource& table,
-                       engine::Table* live) override {
+                       engine::TableBackend* live) override {
     const Tensor& keys = context->input(1);
     const Tensor& values = context->input(2);
     TF_RETURN_IF_ERROR(table.CheckKeys(keys));
@@ -88,7 +88,7 @@ class RankCandidatesOp final : public ColumnOp {
  public:
   using ColumnOp::ColumnOp;
   absl::Status RunLive(OpKernelContext* context, const TableResource&,
-                       engine::Table* live) override {
+                       engine::TableBackend* live) override {
     uint64_t total = 0, reserved = 0;
     TF_RETURN_IF_ERROR(ReadQuota(context, 1, &total, &reserved));
     std::vector<engine::RowRank> rows;
@@ -137,7 +137,7 @@ class EvictBelowOp final : public ColumnOp {
  public:
   using ColumnOp::ColumnOp;
   absl::Status RunLive(OpKernelContext* context, const TableResource&,
-                       engine::Table* live) override {
+                       engine::TableBackend* live) override {
     const Tensor& kept = context->input(1);
     if (kept.NumElements() != 2) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -154,7 +154,7 @@ class EvictExpiredOp final : public LiveTableOp {
  public:
   using LiveTableOp::LiveTableOp;
   absl::Status RunLive(OpKernelContext* context, const TableResource&,
-                       engine::Table* live) override {
+                       engine::TableBackend* live) override {
     uint64_t evicted = 0;
     TF_RETURN_IF_ERROR(ToAbsl(live->EvictExpired(&evicted)));
     return OutputScalar<int64_t>(context, 0, static_cast<int64_t>(evicted));

@@ -27,7 +27,7 @@ struct SlotName {
   int64_t width = 0;
   size_t bytes = 0;
 
-  absl::Status Read(OpKernelContext* context, int index, const engine::Table& table) {
+  absl::Status Read(OpKernelContext* context, int index, const engine::TableBackend& table) {
     std::string text;
     TF_RETURN_IF_ERROR(ScalarString(context, index, "slot", &text));
     const size_t cut = text.rfind('/');
@@ -49,7 +49,7 @@ struct SlotName {
   }
 };
 
-absl::Status CheckDtype(const engine::Table& table, tensorflow::DataType dtype) {
+absl::Status CheckDtype(const engine::TableBackend& table, tensorflow::DataType dtype) {
   const engine::DType real = engine::RealOf(table.options().value_dtype);
   if (engine::IsFloating(table.options().value_dtype) && ToTensorFlow(real) == dtype) {
     return absl::OkStatus();
@@ -77,7 +77,7 @@ class EnsureSlotsOp final : public LiveTableOp {
 
  protected:
   absl::Status RunLive(OpKernelContext* context, const TableResource&,
-                       engine::Table* live) override {
+                       engine::TableBackend* live) override {
     std::string owner;
     TF_RETURN_IF_ERROR(ScalarString(context, 1, "owner", &owner));
     const Tensor& initial = context->input(2);
@@ -110,7 +110,7 @@ class FindSlotOp final : public LiveTableOp {
 
  protected:
   absl::Status RunLive(OpKernelContext* context, const TableResource& table,
-                       engine::Table* live) override {
+                       engine::TableBackend* live) override {
     const Tensor& keys = context->input(1);
     TF_RETURN_IF_ERROR(table.CheckKeys(keys));
     TF_RETURN_IF_ERROR(CheckDtype(*live, dtype_));
@@ -143,7 +143,7 @@ class AssignSlotOp final : public LiveTableOp {
 
  protected:
   absl::Status RunLive(OpKernelContext* context, const TableResource& table,
-                       engine::Table* live) override {
+                       engine::TableBackend* live) override {
     const Tensor& keys = context->input(1);
     const Tensor& values = context->input(2);
     TF_RETURN_IF_ERROR(table.CheckKeys(keys));
@@ -164,14 +164,14 @@ class AssignSlotOp final : public LiveTableOp {
 };
 
 /// DeTableDropSlots and DeTableTakeAverages.
-template <engine::Status (engine::Table::*verb)(const std::string&)>
+template <engine::Status (engine::TableBackend::*verb)(const std::string&)>
 class OwnerOp final : public LiveTableOp {
  public:
   using LiveTableOp::LiveTableOp;
 
  protected:
   absl::Status RunLive(OpKernelContext* context, const TableResource&,
-                       engine::Table* live) override {
+                       engine::TableBackend* live) override {
     std::string owner;
     TF_RETURN_IF_ERROR(ScalarString(context, 1, "owner", &owner));
     return ToAbsl((live->*verb)(owner));
@@ -184,7 +184,7 @@ class SlotsOp final : public LiveTableOp {
 
  protected:
   absl::Status RunLive(OpKernelContext* context, const TableResource&,
-                       engine::Table* live) override {
+                       engine::TableBackend* live) override {
     const engine::RowLayout layout = live->layout();
     const auto count = static_cast<int64_t>(layout.slots().size());
     Tensor* names = nullptr;
@@ -203,8 +203,8 @@ class SlotsOp final : public LiveTableOp {
 DE_REGISTER_KERNEL("DeTableEnsureSlots", EnsureSlotsOp);
 DE_REGISTER_KERNEL("DeTableFindSlot", FindSlotOp);
 DE_REGISTER_KERNEL("DeTableAssignSlot", AssignSlotOp);
-DE_REGISTER_KERNEL("DeTableDropSlots", OwnerOp<&engine::Table::DropSlots>);
-DE_REGISTER_KERNEL("DeTableTakeAverages", OwnerOp<&engine::Table::TakeAverages>);
+DE_REGISTER_KERNEL("DeTableDropSlots", OwnerOp<&engine::TableBackend::DropSlots>);
+DE_REGISTER_KERNEL("DeTableTakeAverages", OwnerOp<&engine::TableBackend::TakeAverages>);
 DE_REGISTER_KERNEL("DeTableSlots", SlotsOp);
 
 }  // namespace

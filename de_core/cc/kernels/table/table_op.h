@@ -32,13 +32,13 @@ class LiveTableOp : public TableOp {
 
  protected:
   absl::Status Run(tensorflow::OpKernelContext* context, TableResource* table) final {
-    std::shared_ptr<engine::Table> live;
+    std::shared_ptr<engine::TableBackend> live;
     TF_RETURN_IF_ERROR(table->Live(&live));
     return RunLive(context, *table, live.get());
   }
 
   virtual absl::Status RunLive(tensorflow::OpKernelContext* context, const TableResource& table,
-                               engine::Table* live) = 0;
+                               engine::TableBackend* live) = 0;
 };
 
 /// Returns an error unless input `index` is a scalar.

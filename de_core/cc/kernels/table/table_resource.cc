@@ -30,7 +30,7 @@ bool TableResource::CloseFrozen() {
   return users_ == 0;
 }
 
-absl::Status TableResource::Live(std::shared_ptr<engine::Table>* table) {
+absl::Status TableResource::Live(std::shared_ptr<engine::TableBackend>* table) {
   if (!is_live_) {
     return absl::FailedPreconditionError(
         "this op needs a live table, one that can be written. Received: a table of an exported "

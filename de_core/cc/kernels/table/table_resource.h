@@ -9,8 +9,8 @@
 #include <mutex>
 #include <string>
 
+#include "de_core/cc/engine/backend/table_backend.h"
 #include "de_core/cc/engine/serving/file_backed_table.h"
-#include "de_core/cc/engine/table/table.h"
 #include "de_core/cc/kernels/base/engine_bridge.h"
 #include "de_core/cc/kernels/files/frozen_file.h"
 #include "de_core/cc/kernels/table/op_clock.h"
@@ -32,13 +32,13 @@ class TableResource final : public tensorflow::ResourceBase {
         name_(std::move(name)) {}
   /// Creates a resource for the live table `live`. Error messages use `name`.
   TableResource(tensorflow::DataType key_dtype, tensorflow::DataType value_dtype, int64_t dim,
-                std::string name, std::unique_ptr<engine::Table> live)
+                std::string name, std::unique_ptr<engine::TableBackend> live)
       : key_dtype_(key_dtype),
         value_dtype_(value_dtype),
         dim_(dim),
         is_live_(true),
         name_(std::move(name)),
-        live_(std::shared_ptr<engine::Table>(std::move(live))) {}
+        live_(std::shared_ptr<engine::TableBackend>(std::move(live))) {}
 
   /// Frees a live table once its running ops have ended. Later ops fail.
   void Close() { live_.Close(); }
@@ -48,7 +48,7 @@ class TableResource final : public tensorflow::ResourceBase {
   /// Removes one user. Returns true if it was the last. Lookups through existing handles continue.
   bool CloseFrozen();
 
-  using FileBackedTable = engine::FileBackedTable<engine::Table, FrozenFile, absl::Status>;
+  using FileBackedTable = engine::FileBackedTable<engine::TableBackend, FrozenFile, absl::Status>;
   /// From now on `file` answers the reads of a live table. The first other use, for example a
   /// write, calls `load`, which replaces the table's rows by the file's rows.
   void ServeUntilLive(std::shared_ptr<const FrozenFile> file, FileBackedTable::Load load) {
@@ -56,7 +56,7 @@ class TableResource final : public tensorflow::ResourceBase {
   }
 
   /// Returns the live table, or an error if it is frozen or closed.
-  absl::Status Live(std::shared_ptr<engine::Table>* table);
+  absl::Status Live(std::shared_ptr<engine::TableBackend>* table);
   /// Returns the file of a frozen table, or an error if it is live or not open.
   absl::Status Frozen(std::shared_ptr<const FrozenFile>* file) const;
 

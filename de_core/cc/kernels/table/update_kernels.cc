@@ -18,7 +18,7 @@ class LiveKeysOp : public LiveTableOp {
 
  protected:
   absl::Status RunLive(OpKernelContext* context, const TableResource& table,
-                       engine::Table* live) final {
+                       engine::TableBackend* live) final {
     TF_RETURN_IF_ERROR(table.CheckKeys(context->input(1)));
     const KeyBatch batch(context->input(1));
     PoolExecutor executor(context);
@@ -26,15 +26,16 @@ class LiveKeysOp : public LiveTableOp {
   }
 
   virtual absl::Status RunKeys(OpKernelContext* context, const TableResource& table,
-                               engine::Table* live, const engine::Keys& keys,
+                               engine::TableBackend* live, const engine::Keys& keys,
                                engine::Executor* executor) = 0;
 };
 
 class InsertOrAssignOp final : public LiveKeysOp {
  public:
   using LiveKeysOp::LiveKeysOp;
-  absl::Status RunKeys(OpKernelContext* context, const TableResource& table, engine::Table* live,
-                       const engine::Keys& keys, engine::Executor* executor) override {
+  absl::Status RunKeys(OpKernelContext* context, const TableResource& table,
+                       engine::TableBackend* live, const engine::Keys& keys,
+                       engine::Executor* executor) override {
     const Tensor& values = context->input(2);
     TF_RETURN_IF_ERROR(CheckRows(context->input(1), values, table.dim(), "values"));
     TF_RETURN_IF_ERROR(table.CheckValues(values.dtype(), table.dim()));
@@ -48,8 +49,9 @@ template <bool replaces>
 class AccumOrAssignOp final : public LiveKeysOp {
  public:
   using LiveKeysOp::LiveKeysOp;
-  absl::Status RunKeys(OpKernelContext* context, const TableResource& table, engine::Table* live,
-                       const engine::Keys& keys, engine::Executor* executor) override {
+  absl::Status RunKeys(OpKernelContext* context, const TableResource& table,
+                       engine::TableBackend* live, const engine::Keys& keys,
+                       engine::Executor* executor) override {
     const Tensor& values = context->input(replaces ? 3 : 2);
     const char* name = replaces ? "new_values" : "deltas";
     TF_RETURN_IF_ERROR(CheckRows(context->input(1), values, table.dim(), name));
@@ -67,7 +69,7 @@ class AccumOrAssignOp final : public LiveKeysOp {
 class EraseOp final : public LiveKeysOp {
  public:
   using LiveKeysOp::LiveKeysOp;
-  absl::Status RunKeys(OpKernelContext*, const TableResource&, engine::Table* live,
+  absl::Status RunKeys(OpKernelContext*, const TableResource&, engine::TableBackend* live,
                        const engine::Keys& keys, engine::Executor* executor) override {
     return ToAbsl(live->Erase(keys, executor));
   }
@@ -76,7 +78,8 @@ class EraseOp final : public LiveKeysOp {
 class ClearOp final : public LiveTableOp {
  public:
   using LiveTableOp::LiveTableOp;
-  absl::Status RunLive(OpKernelContext*, const TableResource&, engine::Table* live) override {
+  absl::Status RunLive(OpKernelContext*, const TableResource&,
+                       engine::TableBackend* live) override {
     return ToAbsl(live->Clear());
   }
 };
@@ -88,8 +91,9 @@ class ApplyOp final : public LiveKeysOp {
   }
 
  protected:
-  absl::Status RunKeys(OpKernelContext* context, const TableResource& table, engine::Table* live,
-                       const engine::Keys& keys, engine::Executor* executor) override {
+  absl::Status RunKeys(OpKernelContext* context, const TableResource& table,
+                       engine::TableBackend* live, const engine::Keys& keys,
+                       engine::Executor* executor) override {
     TF_RETURN_IF_ERROR(CheckScalar(context, 4, "owner"));
     return step_.Run(table, live, {context->input(1), keys, context->input(2), context->input(3)},
                      context->input(4), executor);

@@ -9,6 +9,7 @@
 
 #include "de_core/cc/engine/save/table_restore.h"
 #include "de_core/cc/engine/save/table_save.h"
+#include "de_core/cc/engine/table/table.h"
 
 namespace de::engine::testing {
 

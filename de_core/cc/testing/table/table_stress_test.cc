@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "de_core/cc/engine/save/table_save.h"
+#include "de_core/cc/engine/table/table.h"
 
 namespace de::engine {
 namespace {
