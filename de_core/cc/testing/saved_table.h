@@ -71,7 +71,7 @@ inline std::vector<int64_t> Numbers(int64_t first, size_t count) {
 
 /// Saves the table with id `number` and returns the bytes of the file, or an empty string if the
 /// save failed. With `done`, calls TableSave::Done.
-inline std::string Save(Table* table, SaveOptions options, uint8_t number,
+inline std::string Save(TableBackend* table, SaveOptions options, uint8_t number,
                         Executor* executor = nullptr, bool done = true) {
   options.id[0] = number;
   std::unique_ptr<TableSave> save;

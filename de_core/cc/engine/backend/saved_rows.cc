@@ -16,6 +16,27 @@ void SavedRows::Clear() noexcept {
   values_.clear();
 }
 
+char* SavedRows::AddRow(uint64_t word, size_t stride) {
+  if (row_bytes_ + stride > rows_.size()) {
+    rows_.resize(std::max(2 * rows_.size(), row_bytes_ + stride));
+  }
+  words_.push_back(word);
+  row_bytes_ += stride;
+  return rows_.data() + row_bytes_ - stride;
+}
+
+void SavedRows::AddText(std::string_view text) {
+  lengths_.push_back(text.size());
+  bytes_.append(text);
+}
+
+void SavedRows::AddGone(uint64_t word, const std::string_view* text) {
+  gone_.push_back(word);
+  if (text == nullptr) return;
+  gone_bytes_.append(*text);
+  gone_lengths_.push_back(text->size());
+}
+
 void SavedRows::Reserve(size_t rows, size_t stride) {
   const size_t wanted = row_bytes_ + rows * stride;
   if (wanted > rows_.size()) rows_.resize(std::max(2 * rows_.size(), wanted));

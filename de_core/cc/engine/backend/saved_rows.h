@@ -17,6 +17,14 @@ namespace de::engine {
 class SavedRows {
  public:
   void Clear() noexcept;
+
+  /// Adds a row. The caller writes its `stride` bytes to the returned address before the next call,
+  /// and calls AddText for a string key, then for each string value.
+  char* AddRow(uint64_t word, size_t stride);
+  void AddText(std::string_view text);
+  /// Adds an erased key. `text` is the string key, or nullptr.
+  void AddGone(uint64_t word, const std::string_view* text);
+
   size_t count() const noexcept { return words_.size() + gone_.size(); }
   size_t bytes() const noexcept { return row_bytes_ + bytes_.size() + 8 * gone_.size(); }
   /// Returns the copied rows and erased keys as a section of hashes `begin` to `last`. The section

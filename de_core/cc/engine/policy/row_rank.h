@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "de_core/cc/engine/base/hash.h"
+
 namespace de::engine {
 
 /// A row's rank for eviction: the lowest is evicted first. Rows of equal rank are ordered by
@@ -27,6 +29,11 @@ inline constexpr RowRank kAboveAll{~uint64_t{0}, ~uint64_t{0}};
 inline uint64_t RankOf(int64_t value) noexcept {
   return std::min(static_cast<uint64_t>(value) ^ (uint64_t{1} << 63), ~uint64_t{0} - 1);
 }
+
+/// Returns a key's RowRank::hash. HashOfTie computes the key's Mix64 from it. That hash itself
+/// determines a row's shard, so in its order the rows of the first shards would be evicted first.
+inline uint64_t TieOf(uint64_t word) noexcept { return Mix64(Mix64(word)); }
+inline uint64_t HashOfTie(uint64_t tie) noexcept { return UnMix64(tie); }
 
 /// Selects the `k` lowest (or highest) of all offered ranks. Needs memory for 2 k ranks and
 /// amortized constant time per offered rank.

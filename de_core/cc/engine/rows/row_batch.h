@@ -33,6 +33,53 @@ struct RowBatch {
   size_t size() const noexcept { return words.size(); }
 };
 
+/// Fills a batch row by row. The views of the batch are valid after Finish.
+class RowBatchBuilder {
+ public:
+  /// Empties the batch, and keeps its memory.
+  RowBatchBuilder(const RowLayout& layout, RowBatch* batch) : batch_(batch) {
+    batch->layout = layout;
+    batch->words.clear();
+    batch->rows.clear();
+    batch->keys.clear();
+    batch->values.clear();
+    batch->bytes.clear();
+  }
+
+  /// Adds a row. The caller writes its bytes to the returned address before the next call, and
+  /// calls AddText for a string key, then for each string value.
+  char* Add(uint64_t word) {
+    const size_t stride = batch_->layout.stride();
+    batch_->words.push_back(word);
+    batch_->rows.resize(batch_->rows.size() + stride);
+    return batch_->rows.data() + batch_->rows.size() - stride;
+  }
+
+  void AddText(std::string_view text) {
+    lengths_.push_back(text.size());
+    batch_->bytes.append(text);
+  }
+
+  void Finish() {
+    const bool keys = batch_->layout.key_type() == KeyType::kString;
+    const size_t values = batch_->layout.value_dtype() == DType::kString ? batch_->layout.dim() : 0;
+    const char* next = batch_->bytes.data();
+    const size_t* length = lengths_.data();
+    const auto take = [&](std::vector<std::string_view>* views) {
+      views->emplace_back(next, *length);
+      next += *length++;
+    };
+    for (size_t row = 0; row < batch_->words.size(); ++row) {
+      if (keys) take(&batch_->keys);
+      for (size_t i = 0; i < values; ++i) take(&batch_->values);
+    }
+  }
+
+ private:
+  RowBatch* batch_;
+  std::vector<size_t> lengths_;  ///< of all texts, row by row
+};
+
 }  // namespace de::engine
 
 #endif  // DE_CORE_ENGINE_ROW_BATCH_H_

@@ -64,7 +64,7 @@ Status SaveSource::Begin(SaveSelection selection, uint64_t held_bytes, bool undi
       layout_ = table_->layout_;
       initializer_ = table_->initializer_->options();
     }
-    DE_RETURN_IF_ERROR(PlanKeep());
+    DE_RETURN_IF_ERROR(kept_.Plan(layout_, selection_.keep));
     by_bits_.assign(kShards, false);
     if (selection_.keys != nullptr) {
       PlanKeys();
@@ -84,18 +84,6 @@ Status SaveSource::Begin(SaveSelection selection, uint64_t held_bytes, bool undi
     for (uint32_t shard = 0; shard < kShards; ++shard) PlanUniform(shard);
     return Status::Ok();
   });
-}
-
-Status SaveSource::PlanKeep() {
-  for (const KeepRule& rule : selection_.keep) {
-    const RowSlot* slot = layout_.FindSlot(rule.owner, rule.slot);
-    if (slot == nullptr) {
-      return Status::NotFound("keep_slots must name slots of the table. Received: slot=" +
-                              rule.slot + " of owner=" + rule.owner);
-    }
-    keep_.push_back({slot->offset, slot->spec.dtype, rule.at_least});
-  }
-  return Status::Ok();
 }
 
 size_t SaveSource::RowsARange() const noexcept {

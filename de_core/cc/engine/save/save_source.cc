@@ -5,12 +5,10 @@
 #include <functional>
 #include <mutex>
 #include <shared_mutex>
-#include <type_traits>
 
 #include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/base/prefetch.h"
 #include "de_core/cc/engine/batch/bucket_sort.h"
-#include "de_core/cc/engine/rows/scalar_types.h"
 #include "de_core/cc/engine/rows/values.h"
 
 namespace de::engine {
@@ -20,26 +18,6 @@ namespace {
 constexpr size_t kMostListed = size_t{1} << 20;
 constexpr size_t kStringBytesPerHold = size_t{512} << 10;
 constexpr size_t kAhead = 16;  // number of index lines or rows to prefetch ahead
-
-double NumberAt(const char* at, DType dtype) {
-  if (dtype == DType::kInt64) {  // a metadata column, which readers may be writing at the same time
-    return static_cast<double>(
-        __atomic_load_n(reinterpret_cast<const int64_t*>(at), __ATOMIC_RELAXED));
-  }
-  if (dtype == DType::kBool) return static_cast<double>(static_cast<uint8_t>(*at));
-  const auto load = [at](auto tag) {
-    using T = typename decltype(tag)::type;
-    T value;
-    std::memcpy(&value, at, sizeof(value));
-    if constexpr (std::is_integral_v<T>) {
-      return static_cast<double>(value);
-    } else {
-      return static_cast<double>(Scalar<T>::Load(value));
-    }
-  };
-  return IsFloating(dtype) ? VisitFloating<double>(dtype, 0, load)
-                           : VisitInteger<double>(dtype, 0, load);
-}
 
 }  // namespace
 
@@ -154,13 +132,6 @@ Status SaveSource::Collect(Range* range, SavedRows* rows, uint64_t* last, bool* 
   });
 }
 
-bool SaveSource::IsKept(const char* row) const {
-  for (const Keep& keep : keep_) {
-    if (!(NumberAt(row + keep.offset, keep.dtype) >= keep.at_least)) return false;
-  }
-  return true;
-}
-
 std::string_view SaveSource::KeyOf(const Entry& entry) const {
   if (entry.texts != nullptr) return entry.texts[0];
   return StringArena::Get(StringArena::LoadRef(entry.row + layout_.key_offset()));
@@ -173,29 +144,21 @@ bool SaveSource::IsSelected(const Entry& entry) const {
 
 void SaveSource::Take(const Entry& entry, SavedRows* rows) const {
   const size_t stride = layout_.stride();
-  if (rows->row_bytes_ + stride > rows->rows_.size()) {
-    rows->rows_.resize(std::max(2 * rows->rows_.size(), rows->row_bytes_ + stride));
-  }
-  table_->policy_.CopyRow(rows->rows_.data() + rows->row_bytes_, entry.row, stride);
-  rows->row_bytes_ += stride;
-  rows->words_.push_back(entry.word);
-  const auto append = [rows](std::string_view text) {
-    rows->lengths_.push_back(text.size());
-    rows->bytes_.append(text);
-  };
+  table_->policy_.CopyRow(rows->AddRow(entry.word, stride), entry.row, stride);
   const bool string_keys = layout_.key_type() == KeyType::kString;
-  if (string_keys) append(KeyOf(entry));
+  if (string_keys) rows->AddText(KeyOf(entry));
   for (size_t i = 0; layout_.value_dtype() == DType::kString && i < layout_.dim(); ++i) {
     if (entry.texts != nullptr) {
-      append(entry.texts[i + (string_keys ? 1 : 0)]);
+      rows->AddText(entry.texts[i + (string_keys ? 1 : 0)]);
     } else {
-      append(StringArena::Get(StringArena::LoadRef(entry.row + i * sizeof(StringArena::Ref))));
+      rows->AddText(
+          StringArena::Get(StringArena::LoadRef(entry.row + i * sizeof(StringArena::Ref))));
     }
   }
 }
 
 void SaveSource::TakeKept(const Entry& entry, SavedRows* rows) const {
-  if (IsKept(entry.row)) {
+  if (kept_.Keeps(entry.row)) {
     Take(entry, rows);
   } else if (selection_.changes_only && !everything_) {  // an earlier file may contain the key
     const bool string_keys = layout_.key_type() == KeyType::kString;
@@ -209,10 +172,7 @@ void SaveSource::TakeGone(const Listed& erased, SavedRows* rows) const {
 }
 
 void SaveSource::TakeGone(uint64_t word, std::string_view text, SavedRows* rows) const {
-  rows->gone_.push_back(word);
-  if (layout_.key_type() != KeyType::kString) return;
-  rows->gone_bytes_.append(text);
-  rows->gone_lengths_.push_back(text.size());
+  rows->AddGone(word, layout_.key_type() == KeyType::kString ? &text : nullptr);
 }
 
 uint64_t SaveSource::TakeAll(std::vector<Entry>* entries, uint64_t last, SavedRows* rows) const {

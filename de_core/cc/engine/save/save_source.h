@@ -14,6 +14,7 @@
 
 #include "de_core/cc/engine/backend/row_source.h"
 #include "de_core/cc/engine/rows/pre_images.h"
+#include "de_core/cc/engine/save/kept_rows.h"
 #include "de_core/cc/engine/snapshot/snapshot_format.h"
 #include "de_core/cc/engine/table/table.h"
 
@@ -54,14 +55,8 @@ class SaveSource final : public RowSource {
     /// the bytes of an erased string key, in `erased_texts_`; otherwise nullptr
     const std::string* erased_text = nullptr;
   };
-  struct Keep {
-    size_t offset;
-    DType dtype;
-    double at_least;
-  };
   class Hold;
 
-  Status PlanKeep();
   void PlanKeys();
   void PlanChanges(uint32_t shard);
   void PlanUniform(uint32_t shard);
@@ -71,7 +66,6 @@ class SaveSource final : public RowSource {
   bool SameLayout() const;
   Status Lost() const;
   void LetGo(Shard& shard) noexcept;
-  bool IsKept(const char* row) const;
   bool IsSelected(const Entry& entry) const;
   std::string_view KeyOf(const Entry& entry) const;
   void Scan(Range* range, SavedRows* rows, uint64_t* last, bool* done) const;
@@ -93,7 +87,7 @@ class SaveSource final : public RowSource {
   RowLayout layout_{KeyType::kInt64, DType::kFloat32, 1};
   InitializerOptions initializer_;
   SaveSelection selection_;
-  std::vector<Keep> keep_;
+  KeptRows kept_;
   std::vector<Range> ranges_;
   std::vector<Listed> list_;  ///< ascending by hash
   std::deque<std::string> erased_texts_;

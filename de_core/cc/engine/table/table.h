@@ -82,6 +82,11 @@ class Table final : public TableBackend {
   Status EraseIf(const std::function<bool(uint64_t word, const char* row)>& predicate,
                  uint64_t* erased);
 
+  /// Copies at most `most` rows that are lowest in column `by`, among some thousand rows from hash
+  /// `*begin` on. Sets `*begin` to the hash where the next call should begin. `batch` receives the
+  /// rows ascending by hash.
+  Status CopyCool(RowColumn by, size_t most, uint64_t* begin, RowBatch* batch) const;
+
   Status Clear() override;
   Status Reserve(uint64_t rows) override;
   Status ShrinkToFit() override;
@@ -140,6 +145,11 @@ class Table final : public TableBackend {
   void AfterWrite(size_t keys);
   std::vector<RowRank> Choose(RowColumn by, const Candidates& wanted) const;
   void EvictFromPart(uint64_t too_many, uint64_t* begin);
+  template <typename RankRow>
+  std::vector<RowRank> RankPart(uint64_t* begin, const RankRow& rank_of) const;
+  template <typename Lock, typename Visit>
+  void VisitRanked(const std::vector<RowRank>& ranked, const Visit& visit) const;
+  void CopyTo(const Shard& shard, uint64_t word, uint32_t number, RowBatchBuilder* batch) const;
   template <typename Which>
   uint64_t EraseRanked(const std::vector<RowRank>& ranked, const Which& which);
   template <typename Which>

@@ -17,11 +17,18 @@ constexpr uint64_t kEvictedPart = 16;
 // Rows that are ranked at once. Enough for the order of all rows to show in a part: a smaller table
 // evicts in exactly this order. Few enough to be ranked in about a millisecond.
 constexpr size_t kRowsPerPart = 8192;
+// CopyCool copies at most 1 / 4 of the rows that it ranks: the other rows of a part are not cool.
+constexpr size_t kCoolPart = 4;
 
-/// Orders rows of equal rank. HashOfTie computes the hash from it. The hash itself determines a
-/// row's shard, so in its order the rows of the first shards would be evicted first.
-uint64_t TieOf(uint64_t word) noexcept { return Mix64(Mix64(word)); }
-uint64_t HashOfTie(uint64_t tie) noexcept { return UnMix64(tie); }
+/// Keeps the `count` lowest ranks. Returns the lowest rank that is not kept.
+RowRank KeepLowest(size_t count, std::vector<RowRank>* ranks) {
+  if (count >= ranks->size()) return kAboveAll;
+  const auto last = ranks->begin() + static_cast<std::ptrdiff_t>(count);
+  std::nth_element(ranks->begin(), last, ranks->end());
+  const RowRank kept = *last;
+  ranks->resize(count);
+  return kept;
+}
 
 uint64_t LastHashOf(size_t shard) noexcept {
   return static_cast<uint64_t>(shard) << (64 - kShardBits) | (~uint64_t{0} >> kShardBits);
@@ -115,9 +122,10 @@ std::vector<RowRank> Table::Choose(RowColumn by, const Candidates& wanted) const
   return selection.Take();
 }
 
-// Erases those of the ranked rows for which `which` is true. Returns the number of erased rows.
-template <typename Which>
-uint64_t Table::EraseRanked(const std::vector<RowRank>& ranked, const Which& which) {
+// Calls visit(shard, rows) for parts of the ranked rows, each (word, row number), ascending by hash
+// between the parts. Locks the shard meanwhile: Lock is a lock of writers or of readers.
+template <typename Lock, typename Visit>
+void Table::VisitRanked(const std::vector<RowRank>& ranked, const Visit& visit) const {
   std::vector<uint64_t> hashes;
   hashes.reserve(ranked.size());
   for (const RowRank& row : ranked) hashes.push_back(HashOfTie(row.hash));
@@ -125,23 +133,30 @@ uint64_t Table::EraseRanked(const std::vector<RowRank>& ranked, const Which& whi
   std::sort(hashes.begin(), hashes.end());
   // Remove duplicates: VisitWord below visits all string keys of one word.
   hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
-  uint64_t erased = 0;
   std::vector<std::pair<uint64_t, uint32_t>> rows;
   for (size_t begin = 0; begin < hashes.size();) {
     Shard& shard = *shards_[ShardOfHash(hashes[begin])];
     const auto behind = std::upper_bound(hashes.begin() + static_cast<std::ptrdiff_t>(begin),
                                          hashes.end(), LastHashOf(ShardOfHash(hashes[begin])));
     const size_t end = std::min(begin + kKeysPerLock, static_cast<size_t>(behind - hashes.begin()));
-    const std::lock_guard<ShardLock> guard(shard.lock);
+    const Lock guard(shard.lock);
     rows.clear();
     for (size_t i = begin; i < end; ++i) {
       if (i + kPrefetchAhead < end) shard.PrefetchLine(hashes[i + kPrefetchAhead]);
       const uint64_t word = UnMix64(hashes[i]);
       shard.VisitWord(word, hashes[i], [&](uint32_t row) { rows.emplace_back(word, row); });
     }
-    erased += EraseListed(shard, rows, which);
+    visit(shard, rows);
     begin = end;
   }
+}
+
+// Erases those of the ranked rows for which `which` is true. Returns the number of erased rows.
+template <typename Which>
+uint64_t Table::EraseRanked(const std::vector<RowRank>& ranked, const Which& which) {
+  uint64_t erased = 0;
+  VisitRanked<std::lock_guard<ShardLock>>(
+      ranked, [&](Shard& shard, const auto& rows) { erased += EraseListed(shard, rows, which); });
   return erased;
 }
 
@@ -204,17 +219,11 @@ uint64_t Table::RowsTooMany() const noexcept {
   return std::min(too_many, rows);
 }
 
-// Ranks the rows of the next part of the table, and evicts those of the lowest ranks: of `too_many`
-// rows as large a part as this part is of the table. Expired rows rank lowest. The parts follow one
+// Ranks the rows of the next part of the table by `rank_of(word, row)`. The parts follow one
 // another in the order of the hashes, so that each has the same turn. Takes the same time however
 // many rows the table has. Sets *begin to the hash where the next part begins.
-void Table::EvictFromPart(uint64_t too_many, uint64_t* begin) {
-  const RowColumn by = policy_.options().evict_by;
-  const Stamp now = policy_.Now();
-  const auto rank_of = [&](uint64_t word, const char* row) {
-    const bool expired = policy_.Expired(row, now);
-    return RowRank{expired ? 0 : RankOf(policy_.ReadShared(row, by)), TieOf(word)};
-  };
+template <typename RankRow>
+std::vector<RowRank> Table::RankPart(uint64_t* begin, const RankRow& rank_of) const {
   std::vector<RowRank> ranks;
   const uint64_t start = *begin;
   for (bool wrapped = false; ranks.size() < kRowsPerPart && !(wrapped && *begin >= start);) {
@@ -223,21 +232,45 @@ void Table::EvictFromPart(uint64_t too_many, uint64_t* begin) {
              1;
     wrapped = wrapped || *begin == 0;
   }
+  return ranks;
+}
+
+// Evicts rows of the lowest ranks from the next part of the table: of `too_many` rows as large a
+// part as this part is of the table. Expired rows rank lowest.
+void Table::EvictFromPart(uint64_t too_many, uint64_t* begin) {
+  const RowColumn by = policy_.options().evict_by;
+  const Stamp now = policy_.Now();
+  const auto rank_of = [&](uint64_t word, const char* row) {
+    const bool expired = policy_.Expired(row, now);
+    return RowRank{expired ? 0 : RankOf(policy_.ReadShared(row, by)), TieOf(word)};
+  };
+  std::vector<RowRank> ranks = RankPart(begin, rank_of);
   uint64_t rows = 0;
   for (const auto& shard : shards_) rows += shard->size();
   const auto part =
       static_cast<double>(ranks.size()) / static_cast<double>(std::max<uint64_t>(rows, 1));
   const auto victims = static_cast<size_t>(std::ceil(static_cast<double>(too_many) * part));
-  RowRank kept = kAboveAll;
-  if (victims < ranks.size()) {
-    const auto last = ranks.begin() + static_cast<std::ptrdiff_t>(victims);
-    std::nth_element(ranks.begin(), last, ranks.end());
-    kept = *last;
-    ranks.resize(victims);
-  }
+  const RowRank kept = KeepLowest(victims, &ranks);
   // Ranks a row again before it is erased: a row that was used since may stay.
   policy_.CountEvicted(EraseRanked(
       ranks, [&](uint64_t word, const char* row) { return rank_of(word, row) < kept; }));
+}
+
+Status Table::CopyCool(RowColumn by, size_t most, uint64_t* begin, RowBatch* batch) const {
+  return Guarded([&]() -> Status {
+    const std::shared_lock<ShardLock> hold(layout_lock_);
+    DE_RETURN_IF_ERROR(CheckColumn(by));
+    std::vector<RowRank> ranks = RankPart(begin, [&](uint64_t word, const char* row) {
+      return RowRank{RankOf(policy_.ReadShared(row, by)), TieOf(word)};
+    });
+    KeepLowest(std::min(most, ranks.size() / kCoolPart + 1), &ranks);
+    RowBatchBuilder builder(layout_, batch);
+    VisitRanked<std::shared_lock<ShardLock>>(ranks, [&](const Shard& shard, const auto& rows) {
+      for (const auto& [word, row] : rows) CopyTo(shard, word, row, &builder);
+    });
+    builder.Finish();
+    return Status::Ok();
+  });
 }
 
 // Evicts rows until the table is within its bounds.
