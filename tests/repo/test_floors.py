@@ -37,6 +37,7 @@ ENGINE = (
     ("backend",),
     ("table",),
     ("save",),
+    ("tier",),
     ("serving",),
 )
 #: The kernels' floors, lowest first: folders of de_core/cc/kernels.

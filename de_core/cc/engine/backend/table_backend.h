@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,17 @@ struct TableOptions {
 /// Greatest number of rows in a table: each shard numbers its rows with 32 bits.
 inline constexpr uint64_t kMaxRows = uint64_t{kShards} * 0xffff0000;
 
+/// Where the rows of a tiered table are.
+struct TierStats {
+  uint64_t hot_rows = 0;      ///< rows in memory
+  uint64_t cold_rows = 0;     ///< rows on disk only
+  uint64_t disk_bytes = 0;    ///< bytes of the files
+  uint64_t reads = 0;         ///< blocks read from the files
+  uint64_t filter_bytes = 0;  ///< memory of the filters and indexes of the files
+  uint64_t rows_in = 0;       ///< rows moved into memory since the table was created
+  uint64_t rows_out = 0;      ///< rows moved out of memory since the table was created
+};
+
 struct TableStats {
   uint64_t rows = 0;
   uint64_t index_bytes = 0;
@@ -69,6 +81,7 @@ struct TableStats {
   /// element i: number of rows whose key is in the (i + 1)-th index line that a lookup visits; the
   /// last element counts all later lines too. Estimated from a sample if there are many rows.
   std::vector<uint64_t> probes;
+  std::optional<TierStats> tier;  ///< if the table has a tier
 };
 
 class TableBackend {

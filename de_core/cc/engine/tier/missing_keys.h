@@ -1,0 +1,94 @@
+// The keys of a batch that have no row in memory, each once.
+#ifndef DE_CORE_ENGINE_MISSING_KEYS_H_
+#define DE_CORE_ENGINE_MISSING_KEYS_H_
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "de_core/cc/engine/base/types.h"
+#include "de_core/cc/engine/batch/unique_keys.h"
+#include "de_core/cc/engine/rows/row_batch.h"
+#include "de_core/cc/engine/rows/values.h"
+
+namespace de::engine {
+
+class MissingKeys {
+ public:
+  /// Selects the keys for which `found` (keys.size) is false.
+  MissingKeys(const Keys& keys, const bool* found) {
+    std::vector<uint64_t> words;
+    for (size_t i = 0; i < keys.size; ++i) {
+      if (found[i]) continue;
+      words.push_back(WordOf(keys, i));
+      positions_.push_back(static_cast<uint32_t>(i));
+    }
+    if (positions_.empty()) return;
+    unique_.Find(keys, {words.data(), positions_.data(), positions_.size()});
+    const ShardKeys distinct = unique_.keys();
+    for (size_t i = 0; i < distinct.count; ++i) {
+      if (keys.strings != nullptr) {
+        strings_.push_back(keys.strings[distinct.positions[i]]);
+      } else {
+        ints_.push_back(keys.ints[distinct.positions[i]]);
+      }
+    }
+  }
+
+  bool empty() const noexcept { return positions_.empty(); }
+  /// The distinct keys.
+  Keys keys() const noexcept {
+    const bool strings = !strings_.empty();
+    return {strings ? nullptr : ints_.data(), strings ? strings_.data() : nullptr, unique_.size()};
+  }
+
+  /// Calls visit(position in the batch, number of the distinct key) for each missing key.
+  template <typename Visit>
+  void ForEach(const Visit& visit) const {
+    const uint32_t* const unique_of = unique_.repeats().unique_of;
+    for (size_t j = 0; j < positions_.size(); ++j) visit(positions_[j], unique_of[j]);
+  }
+
+ private:
+  std::vector<uint32_t> positions_;  ///< of the missing keys, in the order of the batch
+  UniqueKeys unique_;
+  std::vector<int64_t> ints_;
+  std::vector<std::string_view> strings_;
+};
+
+/// Some keys of a batch, copied.
+class KeyList {
+ public:
+  void Add(const Keys& keys, size_t i) {
+    if (keys.strings != nullptr) {
+      strings_.push_back(keys.strings[i]);
+    } else {
+      ints_.push_back(keys.ints[i]);
+    }
+  }
+  Keys keys() const noexcept {
+    const bool strings = !strings_.empty();
+    return {strings ? nullptr : ints_.data(), strings ? strings_.data() : nullptr,
+            strings ? strings_.size() : ints_.size()};
+  }
+
+ private:
+  std::vector<int64_t> ints_;
+  std::vector<std::string_view> strings_;
+};
+
+/// Returns the keys of the rows of a batch.
+inline Keys KeysOf(const RowBatch& rows) noexcept {
+  Keys keys;
+  keys.size = rows.size();
+  if (rows.layout.key_type() == KeyType::kString) {
+    keys.strings = rows.keys.data();
+  } else {
+    keys.ints = reinterpret_cast<const int64_t*>(rows.words.data());
+  }
+  return keys;
+}
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_MISSING_KEYS_H_

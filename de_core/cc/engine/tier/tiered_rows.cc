@@ -1,0 +1,188 @@
+// The verbs of a tiered table on all rows.
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "de_core/cc/engine/base/guard.h"
+#include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/optimizer/row_average.h"
+#include "de_core/cc/engine/tier/missing_keys.h"
+#include "de_core/cc/engine/tier/tiered_table.h"
+
+namespace de::engine {
+namespace {
+
+constexpr size_t kRowsPerScan = 4096;  // cold rows that are read at once
+
+}  // namespace
+
+/// Copies the next rows from hash `begin` on, hot and cold. Requires lock_.
+Status TieredTable::ReadMerged(uint64_t begin, RowBatch* batch) const {
+  RowBatch hot, cold;
+  ExportCursor cursor{begin, false};
+  DE_RETURN_IF_ERROR(hot_->ExportBatch(&cursor, &hot));
+  if (cold_->empty()) {
+    *batch = std::move(hot);
+    return Status::Ok();
+  }
+  DE_RETURN_IF_ERROR(cold_->Scan(begin, hot.hash_last, kRowsPerScan, hot.layout, &cold));
+  std::unique_ptr<bool[]> is_hot = std::make_unique<bool[]>(cold.size());
+  DE_RETURN_IF_ERROR(hot_->Contains(KeysOf(cold), is_hot.get(), nullptr));
+  RowBatchBuilder builder(hot.layout, batch);
+  batch->hash_begin = begin;
+  batch->hash_last = cold.hash_last;
+  const size_t stride = hot.layout.stride();
+  const auto add = [&](const RowBatch& from, size_t i) {
+    CopyBytes(builder.Add(from.words[i]), from.rows.data() + i * stride, stride);
+    if (!from.keys.empty()) builder.AddText(from.keys[i]);
+  };
+  for (size_t i = 0; i < hot.size(); ++i) {
+    if (Mix64(hot.words[i]) <= cold.hash_last) add(hot, i);
+  }
+  for (size_t i = 0; i < cold.size(); ++i) {
+    if (!is_hot[i]) add(cold, i);
+  }
+  builder.Finish();
+  return Status::Ok();
+}
+
+Status TieredTable::ExportBatch(ExportCursor* cursor, RowBatch* batch) const {
+  return Guarded([&]() -> Status {
+    const std::shared_lock<std::shared_mutex> hold(lock_);
+    DE_RETURN_IF_ERROR(ReadMerged(cursor->next_hash, batch));
+    cursor->done = batch->hash_last == ~uint64_t{0};
+    cursor->next_hash = batch->hash_last + 1;
+    return Status::Ok();
+  });
+}
+
+Status TieredTable::Clear() {
+  return Guarded([&]() -> Status {
+    const std::lock_guard<std::mutex> replacing(replacing_lock_);
+    const std::lock_guard<std::shared_mutex> hold(lock_);
+    DE_RETURN_IF_ERROR(cold_->Clear());
+    DE_RETURN_IF_ERROR(hot_->Clear());
+    rows_ = 0;
+    return Status::Ok();
+  });
+}
+
+Status TieredTable::Reserve(uint64_t rows) {
+  return hot_->Reserve(rows > kMaxRows ? rows : std::min(rows, MostHotRows()));
+}
+
+Status TieredTable::ShrinkToFit() { return hot_->ShrinkToFit(); }
+
+Status TieredTable::EnsureSlots(const std::string& owner, const std::vector<SlotSpec>& specs) {
+  const std::lock_guard<std::mutex> replacing(replacing_lock_);
+  const std::lock_guard<std::shared_mutex> hold(lock_);
+  return hot_->EnsureSlots(owner, specs);
+}
+
+Status TieredTable::DropSlots(const std::string& owner) {
+  return Guarded([&]() -> Status {
+    const std::lock_guard<std::mutex> replacing(replacing_lock_);
+    const std::lock_guard<std::shared_mutex> hold(lock_);
+    DE_RETURN_IF_ERROR(hot_->DropSlots(owner));
+    cold_->DropSlots(owner);
+    return Status::Ok();
+  });
+}
+
+Status TieredTable::TakeAverages(const std::string& owner) {
+  return Guarded([&]() -> Status {
+    const std::lock_guard<std::shared_mutex> hold(lock_);
+    const RowLayout layout = hot_->layout();
+    const RowSlot* slot = layout.FindSlot(owner, AverageSlot(layout.value_dtype(), 1).name);
+    if (slot == nullptr) return Status::Ok();  // no row was trained yet
+    const AverageKernels average = AverageKernelsOf(layout.value_dtype());
+    RowBatch batch;
+    for (uint64_t begin = 0;; begin = batch.hash_last + 1) {
+      DE_RETURN_IF_ERROR(ReadMerged(begin, &batch));
+      for (size_t i = 0; i < batch.size(); ++i) {
+        char* const row = batch.rows.data() + i * layout.stride();
+        average.take(row, row + slot->offset, layout.dim());
+      }
+      DE_RETURN_IF_ERROR(BringIn(KeysOf(batch), nullptr));
+      DE_RETURN_IF_ERROR(
+          hot_->LoadRows(layout, KeysOf(batch), {batch.rows.data(), nullptr}, nullptr));
+      if (batch.hash_last == ~uint64_t{0}) return Status::Ok();
+    }
+  });
+}
+
+/// Calls visit(number of the row, its rank) for the rows of a batch.
+template <typename Visit>
+void TieredTable::ForEachRank(const RowBatch& batch, RowColumn by, const Visit& visit) const {
+  const RowSlot* slot = batch.layout.FindSlot(kMetadataOwner, NameOf(by));
+  const size_t stride = batch.layout.stride();
+  for (size_t i = 0; i < batch.size(); ++i) {
+    int64_t value = 0;
+    std::memcpy(&value, batch.rows.data() + i * stride + slot->offset, sizeof(value));
+    visit(i, RowRank{RankOf(value), TieOf(batch.words[i])});
+  }
+}
+
+Status TieredTable::RankCandidates(RowColumn by, const Candidates& wanted,
+                                   std::vector<RowRank>* rows) const {
+  return Guarded([&]() -> Status {
+    // Checks the column.
+    DE_RETURN_IF_ERROR(hot_->RankCandidates(by, Candidates(0, 0), rows));
+    Selection selection(wanted.count, wanted.highest);
+    RowBatch batch;
+    for (ExportCursor cursor; wanted.count > 0 && !cursor.done;) {
+      DE_RETURN_IF_ERROR(ExportBatch(&cursor, &batch));
+      ForEachRank(batch, by, [&](size_t, const RowRank& rank) { selection.Offer(rank); });
+    }
+    *rows = selection.Take();
+    return Status::Ok();
+  });
+}
+
+Status TieredTable::EvictBelow(RowColumn by, const RowRank& kept, uint64_t* evicted) {
+  return Guarded([&]() -> Status {
+    *evicted = 0;
+    std::vector<RowRank> none;
+    DE_RETURN_IF_ERROR(hot_->RankCandidates(by, Candidates(0, 0), &none));
+    RowBatch batch;
+    for (uint64_t begin = 0;; begin = batch.hash_last + 1) {
+      const std::lock_guard<std::shared_mutex> hold(lock_);
+      DE_RETURN_IF_ERROR(ReadMerged(begin, &batch));
+      KeyList victims;
+      ForEachRank(batch, by, [&](size_t i, const RowRank& rank) {
+        if (rank < kept) victims.Add(KeysOf(batch), i);
+      });
+      DE_RETURN_IF_ERROR(EraseRows(victims.keys(), nullptr));
+      *evicted += victims.keys().size;
+      evicted_.fetch_add(victims.keys().size, std::memory_order_relaxed);
+      if (batch.hash_last == ~uint64_t{0}) return Status::Ok();
+    }
+  });
+}
+
+Status TieredTable::EvictExpired(uint64_t* evicted) {
+  *evicted = 0;  // Create refuses policies that expire rows
+  return Status::Ok();
+}
+
+Status TieredTable::SetInitializer(const InitializerOptions& options) {
+  return hot_->SetInitializer(options);
+}
+
+TableStats TieredTable::Stats() const {
+  const std::shared_lock<std::shared_mutex> hold(lock_);
+  TableStats stats = hot_->Stats();
+  const uint64_t hot = stats.rows;
+  stats.rows = rows_;
+  stats.hits = hits_;
+  stats.misses = misses_;
+  stats.evicted = evicted_;
+  stats.tier = cold_->Stats();
+  stats.tier->hot_rows = hot;
+  stats.tier->cold_rows = stats.rows - hot;
+  stats.tier->rows_in = brought_in_;
+  stats.tier->rows_out = moved_out_;
+  return stats;
+}
+
+}  // namespace de::engine

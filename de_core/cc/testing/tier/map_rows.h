@@ -1,0 +1,113 @@
+// Cold rows in a std::map, for tests of tiered tables.
+#ifndef DE_CORE_TESTING_MAP_ROWS_H_
+#define DE_CORE_TESTING_MAP_ROWS_H_
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/rows/row_converter.h"
+#include "de_core/cc/engine/tier/cold_rows.h"
+
+namespace de::engine::testing {
+
+class MapRows final : public ColdRows {
+ public:
+  /// With `full`, Append fails as on a full disk.
+  bool full = false;
+
+  Status Append(const RowBatch& rows) override {
+    if (full) return Status::ResourceExhausted("the disk must have space. Received: a full disk");
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const char* const row = rows.rows.data() + i * rows.layout.stride();
+      rows_.insert_or_assign(KeyOf(rows.words[i], rows.keys.empty() ? nullptr : &rows.keys[i]),
+                             Row{rows.layout, std::string(row, rows.layout.stride())});
+    }
+    return Status::Ok();
+  }
+
+  Status Erase(const Keys& keys) override {
+    for (size_t i = 0; i < keys.size; ++i) rows_.erase(KeyOf(keys, i));
+    return Status::Ok();
+  }
+
+  Status Find(const Keys& keys, const RowLayout& layout, bool with_rows, Executor*,
+              FoundRows* found) const override {
+    for (size_t i = 0; i < keys.size; ++i) {
+      const auto at = rows_.find(KeyOf(keys, i));
+      if (at == rows_.end()) continue;
+      found->positions.push_back(static_cast<uint32_t>(i));
+      if (!with_rows) continue;
+      found->rows.resize(found->rows.size() + layout.stride());
+      DE_RETURN_IF_ERROR(
+          Convert(at->second, layout, found->rows.data() + found->rows.size() - layout.stride()));
+    }
+    return Status::Ok();
+  }
+
+  Status Scan(uint64_t begin, uint64_t last, size_t most, const RowLayout& layout,
+              RowBatch* batch) const override {
+    RowBatchBuilder builder(layout, batch);
+    batch->hash_begin = begin;
+    batch->hash_last = last;
+    size_t count = 0;
+    for (auto at = rows_.lower_bound({begin, ""}); at != rows_.end(); ++at, ++count) {
+      const auto& [hash, text] = at->first;
+      if (hash > last) break;
+      if (count >= most && Mix64(batch->words.back()) != hash) {
+        batch->hash_last = Mix64(batch->words.back());
+        break;
+      }
+      DE_RETURN_IF_ERROR(Convert(at->second, layout, builder.Add(UnMix64(hash))));
+      if (layout.key_type() == KeyType::kString) builder.AddText(text);
+    }
+    builder.Finish();
+    return Status::Ok();
+  }
+
+  Status Clear() override {
+    rows_.clear();
+    return Status::Ok();
+  }
+
+  void DropSlots(const std::string& owner) override {
+    for (auto& [key, row] : rows_) {
+      RowLayout narrower = row.layout;
+      narrower.Remove(owner);
+      std::string bytes(narrower.stride(), '\0');
+      if (Convert(row, narrower, bytes.data()).ok()) row = {narrower, bytes};
+    }
+  }
+
+  TierStats Stats() const override { return {}; }
+  bool empty() const noexcept override { return rows_.empty(); }
+  size_t size() const noexcept { return rows_.size(); }
+
+ private:
+  using Key = std::pair<uint64_t, std::string>;  // hash, and the bytes of a string key
+  struct Row {
+    RowLayout layout;
+    std::string bytes;
+  };
+
+  static Key KeyOf(uint64_t word, const std::string_view* text) {
+    return {Mix64(word), text == nullptr ? std::string() : std::string(*text)};
+  }
+  static Key KeyOf(const Keys& keys, size_t i) {
+    return KeyOf(WordOf(keys, i), keys.strings == nullptr ? nullptr : keys.strings + i);
+  }
+  static Status Convert(const Row& row, const RowLayout& layout, char* to) {
+    RowConverter converter;
+    DE_RETURN_IF_ERROR(RowConverter::Create(row.layout, layout, /*slots=*/true, &converter));
+    converter.Convert(row.bytes.data(), to);
+    return Status::Ok();
+  }
+
+  std::map<Key, Row> rows_;
+};
+
+}  // namespace de::engine::testing
+
+#endif  // DE_CORE_TESTING_MAP_ROWS_H_

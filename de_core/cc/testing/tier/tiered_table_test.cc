@@ -1,0 +1,291 @@
+// A tiered table behaves as a table in memory does, however few rows its memory holds.
+#include "de_core/cc/engine/tier/tiered_table.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <random>
+
+#include "de_core/cc/testing/saved_table.h"
+#include "de_core/cc/testing/tier/map_rows.h"
+
+namespace de::engine {
+namespace {
+
+using testing::MapRows;
+
+constexpr size_t kDim = 3;
+
+TableOptions Options(KeyType key_type) {
+  TableOptions options;
+  options.key_type = key_type;
+  options.dim = kDim;
+  options.initializer.kind = InitializerOptions::Kind::kUniform;
+  options.initializer.a = -1;
+  options.initializer.b = 1;
+  options.policy.columns[static_cast<size_t>(RowColumn::kScore)] = true;
+  return options;
+}
+
+/// A batch of keys with repetitions.
+struct Batch {
+  Batch(std::mt19937_64* random, KeyType key_type, size_t universe) {
+    const size_t size = (*random)() % 40;
+    for (size_t i = 0; i < size; ++i) {
+      ints.push_back(static_cast<int64_t>((*random)() % universe) * 7919);
+      texts.push_back("key " + std::to_string(ints.back()));
+      for (size_t c = 0; c < kDim; ++c) {
+        values.push_back(static_cast<float>((*random)() % 1000) / 8);
+      }
+    }
+    views.assign(texts.begin(), texts.end());
+    keys.size = size;
+    if (key_type == KeyType::kString) {
+      keys.strings = views.data();
+    } else {
+      keys.ints = ints.data();
+    }
+  }
+  Values rows() const { return {reinterpret_cast<const char*>(values.data()), nullptr}; }
+
+  std::vector<int64_t> ints;
+  std::vector<std::string> texts;
+  std::vector<std::string_view> views;
+  std::vector<float> values;
+  Keys keys;
+};
+
+class TieredTableTest : public ::testing::TestWithParam<KeyType> {
+ protected:
+  TieredTableTest() {
+    auto cold = std::make_unique<MapRows>();
+    cold_ = cold.get();
+    EXPECT_TRUE(TieredTable::Create(Options(GetParam()), 400, std::move(cold), &tiered_).ok());
+    EXPECT_TRUE(Table::Create(Options(GetParam()), &plain_).ok());
+  }
+
+  template <typename Verb>
+  void Both(const Verb& verb) {
+    for (TableBackend* table : {tiered_.get(), static_cast<TableBackend*>(plain_.get())}) {
+      const Status status = verb(table);
+      ASSERT_TRUE(status.ok()) << status.message;
+    }
+  }
+
+  void Compare(const Keys& keys) {
+    std::vector<float> rows[2];
+    std::vector<char> found[2];
+    size_t side = 0;
+    Both([&](TableBackend* table) {
+      rows[side].resize(keys.size * kDim);
+      found[side].resize(keys.size);
+      const Status status =
+          table->FindToTrain(keys, {reinterpret_cast<char*>(rows[side].data()), nullptr},
+                             reinterpret_cast<bool*>(found[side].data()), nullptr);
+      ++side;
+      return status;
+    });
+    EXPECT_EQ(rows[0], rows[1]);
+    EXPECT_EQ(found[0], found[1]);
+    EXPECT_EQ(tiered_->size(), plain_->size());
+  }
+
+  /// Returns all rows, with their slots but without the times of writes, by key.
+  static std::map<std::string, std::string> Contents(TableBackend* table) {
+    std::map<std::string, std::string> all;
+    RowBatch batch;
+    for (ExportCursor cursor; !cursor.done;) {
+      EXPECT_TRUE(table->ExportBatch(&cursor, &batch).ok());
+      for (size_t i = 0; i < batch.size(); ++i) {
+        const char* const row = batch.rows.data() + i * batch.layout.stride();
+        std::string bytes(row, batch.layout.value_bytes());
+        for (const RowSlot& slot : batch.layout.slots()) {
+          if (slot.spec.name == NameOf(RowColumn::kTime)) continue;
+          bytes.append(row + slot.offset, slot.bytes());
+        }
+        const std::string key =
+            batch.keys.empty() ? std::to_string(batch.words[i]) : std::string(batch.keys[i]);
+        EXPECT_TRUE(all.emplace(key, bytes).second) << "a row was exported twice";
+      }
+    }
+    return all;
+  }
+
+  void Step(std::mt19937_64* random) {
+    const Batch batch(random, GetParam(), 300);
+    const Keys& keys = batch.keys;
+    const OptimizerRule* const adagrad = FindRule("adagrad");
+    const std::vector<double> hyper = {0.1, 0.01, 0.1};
+    switch ((*random)() % 9) {
+      case 0:
+        Both([&](TableBackend* t) { return t->InsertOrAssign(keys, batch.rows(), nullptr); });
+        break;
+      case 1:
+        Both([&](TableBackend* t) {
+          return t->AccumOrAssign(keys, batch.values.data(), nullptr, nullptr);
+        });
+        break;
+      case 2:
+      case 3:
+        Both([&](TableBackend* t) {
+          return t->Apply(*adagrad, "o", hyper, keys, batch.values.data(), nullptr, nullptr);
+        });
+        break;
+      case 4:
+        Both([&](TableBackend* t) {
+          std::vector<float> rows(keys.size * kDim);
+          return t->FindOrInsert(keys, {reinterpret_cast<char*>(rows.data()), nullptr}, nullptr,
+                                 nullptr);
+        });
+        break;
+      case 5:
+        Both([&](TableBackend* t) { return t->Erase(keys, nullptr); });
+        break;
+      case 6:
+        Both([&](TableBackend* t) {
+          return t->WriteColumn(RowColumn::kScore, keys, batch.ints.data());
+        });
+        break;
+      case 7:
+        if ((*random)() % 20 == 0) Both([&](TableBackend* t) { return t->DropSlots("o"); });
+        if ((*random)() % 40 == 0) Both([&](TableBackend* t) { return t->Clear(); });
+        break;
+      default: {
+        std::vector<int64_t> scores[2];
+        size_t side = 0;
+        Both([&](TableBackend* t) {
+          scores[side].resize(keys.size);
+          return t->ReadColumn(RowColumn::kScore, keys, scores[side++].data(), nullptr);
+        });
+        EXPECT_EQ(scores[0], scores[1]);
+      }
+    }
+    Compare(keys);
+  }
+
+  MapRows* cold_ = nullptr;
+  std::unique_ptr<TableBackend> tiered_;
+  std::unique_ptr<Table> plain_;
+};
+
+TEST_P(TieredTableTest, AllVerbsAgreeWithATableInMemory) {
+  std::mt19937_64 random(7);
+  size_t cold = 0;
+  for (size_t i = 0; i < 1500 && !HasFailure(); ++i) {
+    Step(&random);
+    cold = std::max(cold, cold_->size());
+    if (i % 50 != 0) continue;
+    EXPECT_EQ(Contents(tiered_.get()), Contents(plain_.get()));
+  }
+  EXPECT_GT(cold, 100U) << "most rows were outside memory";
+}
+
+TEST_P(TieredTableTest, SavesAndDeltasHoldHotAndColdRows) {
+  std::mt19937_64 random(11);
+  std::vector<std::string> files;
+  for (uint8_t number = 1; number < 6; ++number) {
+    for (size_t i = 0; i < 60 && !HasFailure(); ++i) Step(&random);
+    files.push_back(testing::Save(tiered_.get(), testing::ChainOf("c", number > 1), number));
+    ASSERT_FALSE(files.back().empty());
+  }
+  const std::map<std::string, std::string> expected = Contents(plain_.get());
+  EXPECT_GT(expected.size(), 50U);
+  const testing::Readers readers(files);
+  Both([&](TableBackend* table) {
+    RestoreReport report;
+    return RestoreTable(table, readers.all, {}, nullptr, &report);
+  });
+  EXPECT_EQ(Contents(plain_.get()), expected);
+  EXPECT_EQ(Contents(tiered_.get()), expected);
+  EXPECT_EQ(tiered_->size(), plain_->size());
+}
+
+TEST_P(TieredTableTest, SavesChosenKeysAndKeptRows) {
+  std::mt19937_64 random(3);
+  for (size_t i = 0; i < 60; ++i) Step(&random);
+  const Batch chosen(&random, GetParam(), 300);
+  SaveOptions options;
+  options.keys = &chosen.keys;
+  options.keep = {{std::string(kMetadataOwner), std::string(NameOf(RowColumn::kScore)), 1}};
+  const testing::Readers readers(
+      {testing::Save(tiered_.get(), options, 1), testing::Save(plain_.get(), options, 2)});
+  ASSERT_GT(readers.all[0]->rows(), 0U);
+  EXPECT_EQ(readers.all[0]->rows(), readers.all[1]->rows());
+}
+
+TEST_P(TieredTableTest, RanksAndEvictsHotAndColdRows) {
+  std::mt19937_64 random(5);
+  for (size_t i = 0; i < 60; ++i) Step(&random);
+  std::vector<RowRank> rows[2];
+  const uint64_t kept = plain_->size() / 2;
+  const Candidates wanted(plain_->size(), kept);
+  size_t side = 0;
+  Both([&](TableBackend* table) {
+    return table->RankCandidates(RowColumn::kScore, wanted, &rows[side++]);
+  });
+  const RowRank least = FirstKept(wanted, rows[0], /*keep_none=*/false);
+  Both([&](TableBackend* table) {
+    uint64_t evicted = 0;
+    return table->EvictBelow(RowColumn::kScore, least, &evicted);
+  });
+  EXPECT_EQ(tiered_->size(), kept);
+  EXPECT_EQ(Contents(tiered_.get()), Contents(plain_.get()));
+}
+
+TEST_P(TieredTableTest, AFullDiskIsAnErrorThatChangesNothing) {
+  std::mt19937_64 random(9);
+  for (size_t i = 0; i < 60; ++i) Step(&random);
+  const std::map<std::string, std::string> before = Contents(tiered_.get());
+  cold_->full = true;
+  size_t failed = 0;
+  for (size_t i = 0; i < 20; ++i) {
+    const Batch batch(&random, GetParam(), 5000);
+    const Status status = tiered_->InsertOrAssign(batch.keys, batch.rows(), nullptr);
+    if (batch.keys.size == 0) continue;
+    EXPECT_EQ(status.code, Code::kResourceExhausted) << status.message;
+    ++failed;
+  }
+  EXPECT_GT(failed, 10U);
+  EXPECT_EQ(Contents(tiered_.get()), before);
+  cold_->full = false;
+  for (size_t i = 0; i < 20; ++i) Step(&random);
+}
+
+TEST_P(TieredTableTest, TakesAveragesOfColdRows) {
+  std::mt19937_64 random(2);
+  const OptimizerRule* const rule = FindRule("adagrad");
+  const std::vector<double> hyper = {0.1, 0.01, 0.1};
+  const double momentum = 0.9;
+  for (size_t i = 0; i < 20; ++i) {
+    const Batch batch(&random, GetParam(), 100);
+    Both([&](TableBackend* table) {
+      return table->Apply(*rule, "o", hyper, batch.keys, batch.values.data(), nullptr, &momentum);
+    });
+  }
+  Both([&](TableBackend* table) { return table->TakeAverages("o"); });
+  EXPECT_EQ(Contents(tiered_.get()), Contents(plain_.get()));
+}
+
+TEST(TieredTableOptionsTest, RefusesWhatATierCannotDo) {
+  std::unique_ptr<TableBackend> table;
+  const auto create = [&](const TableOptions& options) {
+    return TieredTable::Create(options, 1000, std::make_unique<MapRows>(), &table).code;
+  };
+  TableOptions strings;
+  strings.value_dtype = DType::kString;
+  EXPECT_EQ(create(strings), Code::kInvalidArgument);
+  TableOptions bounded;
+  EXPECT_TRUE(ParseRowPolicy("evict_by=1;max_rows=10", &bounded.policy).ok());
+  EXPECT_EQ(create(bounded), Code::kInvalidArgument);
+  TableOptions expiring;
+  expiring.policy.ttl_steps = 5;
+  EXPECT_EQ(create(expiring), Code::kInvalidArgument);
+  EXPECT_EQ(create({}), Code::kOk);
+}
+
+INSTANTIATE_TEST_SUITE_P(KeyTypes, TieredTableTest,
+                         ::testing::Values(KeyType::kInt64, KeyType::kString));
+
+}  // namespace
+}  // namespace de::engine
