@@ -1,0 +1,210 @@
+#include "de_core/cc/engine/tier/block_reader.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#if defined(__linux__) && __has_include(<linux/io_uring.h>)
+#include <linux/io_uring.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#endif
+#if defined(__NR_io_uring_setup) && defined(IORING_FEAT_RW_CUR_POS)
+#define DE_HAS_IO_URING 1
+#else
+#define DE_HAS_IO_URING 0
+#endif
+
+namespace de::engine {
+namespace {
+
+/// Reads what is left of a read, after its first `done` bytes.
+void ReadRest(BlockRead* read, size_t done) noexcept {
+  read->error = 0;
+  while (done < read->bytes) {
+    const ssize_t got = pread(read->file, read->to + done, read->bytes - done,
+                              static_cast<off_t>(read->offset + done));
+    if (got > 0) {
+      done += static_cast<size_t>(got);
+    } else if (got == 0 || errno != EINTR) {
+      read->error = got == 0 ? EIO : errno;
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+#if DE_HAS_IO_URING
+
+/// One io_uring (J. Axboe, "Efficient IO with io_uring", 2019), which one call uses at a time.
+class BlockReader::Ring {
+ public:
+  static std::unique_ptr<Ring> Open(uint32_t depth) {
+    auto ring = std::make_unique<Ring>();
+    return ring->Start(depth) ? std::move(ring) : nullptr;
+  }
+  Ring() = default;
+  ~Ring() {
+    Unmap(submissions_, submission_bytes_);
+    Unmap(completions_, completion_bytes_);
+    Unmap(entries_, entry_bytes_);
+    if (file_ >= 0) close(file_);
+  }
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
+
+  /// Returns false if the system refused the first reads. Then nothing was read.
+  bool Read(BlockRead* reads, size_t count) noexcept {
+    size_t next = 0;
+    uint32_t waiting = 0;  // put into the queue, but not taken by the system yet
+    uint32_t running = 0;
+    size_t done = 0;
+    while (done < count) {
+      while (next < count && running + waiting < depth_) {
+        Put(reads[next], next);
+        ++next;
+        ++waiting;
+      }
+      const long taken = syscall(__NR_io_uring_enter, file_, waiting, 1U, IORING_ENTER_GETEVENTS,
+                                 nullptr, size_t{0});
+      if (taken >= 0) {
+        waiting -= static_cast<uint32_t>(taken);
+        running += static_cast<uint32_t>(taken);
+      } else if (errno != EINTR && errno != EAGAIN && errno != EBUSY && done == 0 && running == 0) {
+        return false;
+      }
+      const size_t ended = Take(reads);
+      running -= static_cast<uint32_t>(ended);
+      done += ended;
+    }
+    return true;
+  }
+
+ private:
+  static void* Map(int file, size_t bytes, uint64_t offset) noexcept {
+    void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file,
+                          static_cast<off_t>(offset));
+    return at == MAP_FAILED ? nullptr : at;
+  }
+  static void Unmap(void* at, size_t bytes) noexcept {
+    if (at != nullptr) munmap(at, bytes);
+  }
+  static uint32_t* At(void* base, uint32_t offset) noexcept {
+    return reinterpret_cast<uint32_t*>(static_cast<char*>(base) + offset);
+  }
+
+  bool Start(uint32_t depth) noexcept {
+    io_uring_params settings{};
+    file_ = static_cast<int>(syscall(__NR_io_uring_setup, depth, &settings));
+    // IORING_OP_READ is as old as this feature.
+    if (file_ < 0 || (settings.features & IORING_FEAT_RW_CUR_POS) == 0) return false;
+    depth_ = std::min(depth, settings.sq_entries);
+    submission_bytes_ = settings.sq_off.array + settings.sq_entries * sizeof(uint32_t);
+    completion_bytes_ = settings.cq_off.cqes + settings.cq_entries * sizeof(io_uring_cqe);
+    entry_bytes_ = settings.sq_entries * sizeof(io_uring_sqe);
+    submissions_ = Map(file_, submission_bytes_, IORING_OFF_SQ_RING);
+    completions_ = Map(file_, completion_bytes_, IORING_OFF_CQ_RING);
+    entries_ = Map(file_, entry_bytes_, IORING_OFF_SQES);
+    if (submissions_ == nullptr || completions_ == nullptr || entries_ == nullptr) return false;
+    tail_ = At(submissions_, settings.sq_off.tail);
+    mask_ = *At(submissions_, settings.sq_off.ring_mask);
+    numbers_ = At(submissions_, settings.sq_off.array);
+    ended_head_ = At(completions_, settings.cq_off.head);
+    ended_tail_ = At(completions_, settings.cq_off.tail);
+    ended_mask_ = *At(completions_, settings.cq_off.ring_mask);
+    ended_ = reinterpret_cast<io_uring_cqe*>(At(completions_, settings.cq_off.cqes));
+    return true;
+  }
+
+  void Put(const BlockRead& read, uint64_t number) noexcept {
+    const uint32_t tail = *tail_;
+    io_uring_sqe& entry = static_cast<io_uring_sqe*>(entries_)[tail & mask_];
+    entry = io_uring_sqe{};
+    entry.opcode = IORING_OP_READ;
+    entry.fd = read.file;
+    entry.off = read.offset;
+    entry.addr = reinterpret_cast<uint64_t>(read.to);
+    entry.len = static_cast<uint32_t>(read.bytes);
+    entry.user_data = number;
+    numbers_[tail & mask_] = tail & mask_;
+    __atomic_store_n(tail_, tail + 1, __ATOMIC_RELEASE);
+  }
+
+  /// Takes the ended reads from the queue and returns their number.
+  size_t Take(BlockRead* reads) noexcept {
+    const uint32_t begin = *ended_head_;
+    const uint32_t end = __atomic_load_n(ended_tail_, __ATOMIC_ACQUIRE);
+    for (uint32_t at = begin; at != end; ++at) {
+      const io_uring_cqe& ended = ended_[at & ended_mask_];
+      // A short read and an interrupted one continue, and every error is asked for once more.
+      ReadRest(&reads[ended.user_data], ended.res < 0 ? 0 : static_cast<size_t>(ended.res));
+    }
+    __atomic_store_n(ended_head_, end, __ATOMIC_RELEASE);
+    return end - begin;
+  }
+
+  int file_ = -1;
+  uint32_t depth_ = 0;
+  void *submissions_ = nullptr, *completions_ = nullptr, *entries_ = nullptr;
+  size_t submission_bytes_ = 0, completion_bytes_ = 0, entry_bytes_ = 0;
+  uint32_t *tail_ = nullptr, *numbers_ = nullptr, *ended_head_ = nullptr, *ended_tail_ = nullptr;
+  uint32_t mask_ = 0, ended_mask_ = 0;
+  io_uring_cqe* ended_ = nullptr;
+};
+
+#else
+
+class BlockReader::Ring {
+ public:
+  static std::unique_ptr<Ring> Open(uint32_t) { return nullptr; }
+  bool Read(BlockRead*, size_t) noexcept { return false; }
+};
+
+#endif
+
+BlockReader::BlockReader(uint32_t depth, bool use_ring) : depth_(std::max(1U, depth)) {
+  if (!use_ring) return;
+  std::unique_ptr<Ring> first = Ring::Open(depth_);
+  has_ring_ = first != nullptr;
+  if (has_ring_) free_.push_back(std::move(first));
+}
+
+BlockReader::~BlockReader() = default;
+
+void BlockReader::Read(BlockRead* reads, size_t count, Executor* executor) noexcept {
+  std::unique_ptr<Ring> ring;
+  try {
+    if (has_ring_) {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      if (!free_.empty()) {
+        ring = std::move(free_.back());
+        free_.pop_back();
+      }
+    }
+    if (has_ring_ && ring == nullptr) ring = Ring::Open(depth_);
+  } catch (const std::bad_alloc&) {
+    ring = nullptr;  // `pread` needs no memory
+  }
+  const bool done = ring != nullptr && ring->Read(reads, count);
+  if (done) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    try {
+      free_.push_back(std::move(ring));
+    } catch (const std::bad_alloc&) {
+      ring = nullptr;
+    }
+    return;
+  }
+  const auto read = [reads](size_t at) { ReadRest(&reads[at], 0); };
+  try {
+    RunTasks(ThreadsFor(count > 1, executor), count, read);
+  } catch (const std::bad_alloc&) {
+    RunTasks(nullptr, count, read);
+  }
+}
+
+}  // namespace de::engine

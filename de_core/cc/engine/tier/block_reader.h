@@ -1,0 +1,53 @@
+// Reads many blocks of files at once.
+#ifndef DE_CORE_ENGINE_BLOCK_READER_H_
+#define DE_CORE_ENGINE_BLOCK_READER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "de_core/cc/engine/base/executor.h"
+
+namespace de::engine {
+
+/// Files opened with O_DIRECT are read and written in whole blocks, at multiples of this size.
+inline constexpr size_t kBlockBytes = 4096;
+
+struct BlockRead {
+  int file = -1;
+  uint64_t offset = 0;
+  size_t bytes = 0;
+  char* to = nullptr;
+  int error = 0;  ///< receives 0, or the `errno` of the read; EIO if the file ends before
+};
+
+/// Keeps up to `depth` reads of a batch in the disk's queue, by io_uring. Where the system has no
+/// io_uring or forbids it, reads by `pread` on the threads of an executor. Thread-safe.
+class BlockReader {
+ public:
+  /// With `use_ring` unset, always uses `pread`.
+  explicit BlockReader(uint32_t depth, bool use_ring = true);
+  ~BlockReader();
+  BlockReader(const BlockReader&) = delete;
+  BlockReader& operator=(const BlockReader&) = delete;
+
+  /// Reads all blocks and sets the error of each.
+  void Read(BlockRead* reads, size_t count, Executor* executor) noexcept;
+
+  /// True if reads go through io_uring.
+  bool has_ring() const noexcept { return has_ring_; }
+
+ private:
+  class Ring;
+
+  const uint32_t depth_;
+  bool has_ring_ = false;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Ring>> free_;  ///< rings that no call uses
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_BLOCK_READER_H_

@@ -1,0 +1,105 @@
+// Cold rows in files of one directory.
+//
+// Rows are appended to segment files. An index in memory, a table whose values are places on disk,
+// says where the newest row of each key is. So a key without a row needs no read, and a row needs
+// one. A row that is replaced or erased leaves a gap. When gaps take more than a third of the
+// files, later appends also copy the rows of the segment with the most gaps, a few for each
+// appended row, and the segment is removed (log cleaning: M. Rosenblum and J. Ousterhout, 1992).
+//
+//  - Memory: about 26 bytes per row with an integer key. String keys take their bytes too.
+//  - Disk: at most 1.5 times the bytes of the rows and their records, and two segments.
+//  - Writes: a segment that is removed has gaps for at least a third of its bytes on average, so
+//    rows are written at most three times, usually less than twice.
+//
+// The files are working memory: they belong to one process and end with it. Checkpoints keep rows.
+#ifndef DE_CORE_ENGINE_DISK_ROWS_H_
+#define DE_CORE_ENGINE_DISK_ROWS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "de_core/cc/engine/base/status.h"
+#include "de_core/cc/engine/table/table.h"
+#include "de_core/cc/engine/tier/block_reader.h"
+#include "de_core/cc/engine/tier/cold_rows.h"
+#include "de_core/cc/engine/tier/segment_file.h"
+
+namespace de::engine {
+
+struct DiskOptions {
+  std::string directory;  ///< created if it does not exist; one object at a time may use it
+  uint64_t segment_bytes = uint64_t{64} << 20;
+  uint32_t depth = 128;  ///< reads in the disk's queue
+  bool use_ring = true;  ///< io_uring, if the system has it
+};
+
+class DiskRows final : public ColdRows {
+ public:
+  /// Removes files that a killed process left in the directory. FailedPrecondition if another
+  /// object uses the directory.
+  static Status Create(const DiskOptions& options, KeyType key_type,
+                       std::unique_ptr<ColdRows>* rows);
+  ~DiskRows() override;
+
+  Status Append(const RowBatch& rows) override;
+  Status Erase(const Keys& keys) override;
+  Status Find(const Keys& keys, const RowLayout& layout, bool with_rows, Executor* executor,
+              FoundRows* found) const override;
+  Status Scan(uint64_t begin, uint64_t last, size_t most, const RowLayout& layout,
+              RowBatch* batch) const override;
+  Status Clear() override;
+  void DropSlots(const std::string& owner) override;
+  TierStats Stats() const override;
+  bool empty() const noexcept override { return index_->size() == 0; }
+
+  // For tests and benchmarks.
+  uint64_t written_bytes() const noexcept { return written_bytes_; }
+  uint64_t live_bytes() const noexcept;
+  bool has_ring() const noexcept { return reader_.has_ring(); }
+
+ private:
+  struct Place;
+  class Converters;
+  class BufferLease;
+  struct Unit;
+
+  DiskRows(DiskOptions options, int lock_file, std::unique_ptr<Table> index);
+
+  Status PrepareSegment(const RowLayout& layout);
+  Status Write(const RowBatch& rows);
+  bool ChooseCleaned() noexcept;
+  Status Clean(uint64_t budget);
+  Status CleanPart(uint64_t most);
+  /// Makes gaps of the records at `places`, where `found` is set.
+  void Forget(const int64_t* places, const bool* found, size_t count) noexcept;
+  uint64_t disk_bytes() const noexcept;
+  /// Reads the rows at `places` and calls visit(i, decoded row, its layout) for each, in any order.
+  template <typename Visit>
+  Status ReadRows(const std::vector<int64_t>& places, Executor* executor, const Visit& visit) const;
+
+  const DiskOptions options_;
+  const int lock_file_;
+  const std::unique_ptr<Table> index_;
+  mutable BlockReader reader_;
+  std::vector<std::unique_ptr<SegmentFile>> segments_;  ///< by number; nullptr for a free number
+  uint32_t active_ = 0;                                 ///< the segment that is appended to
+  std::shared_ptr<const RowLayout> layout_;             ///< of the rows that were appended last
+  uint64_t next_name_ = 0;
+  uint32_t cleaned_ = 0;  ///< the segment that is cleaned, if `is_cleaning_`
+  bool is_cleaning_ = false;
+  uint64_t clean_next_ = 0;  ///< offset in the cleaned segment
+  uint64_t written_bytes_ = 0;
+  BlockBuffer write_buffer_;
+  std::vector<uint64_t> begins_;
+  mutable std::atomic<uint64_t> reads_{0};
+  mutable std::mutex buffers_mutex_;
+  mutable std::vector<BlockBuffer> buffers_;  ///< that no call uses
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_DISK_ROWS_H_

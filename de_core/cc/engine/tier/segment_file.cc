@@ -1,0 +1,123 @@
+#include "de_core/cc/engine/tier/segment_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "de_core/cc/engine/base/crc32c.h"
+
+namespace de::engine {
+namespace {
+
+constexpr size_t RoundUp(size_t bytes, size_t to) noexcept { return (bytes + to - 1) / to * to; }
+
+Status FileError(const std::string& what, const std::string& path, int error) {
+  const std::string text = what + ". Received: " + path + ": " + std::strerror(error);
+  if (error == ENOSPC || error == EDQUOT) {
+    return Status::ResourceExhausted(text + ". Free space on the disk, or bound the table's size");
+  }
+  return error == ENOENT ? Status::NotFound(text) : Status::Internal(text);
+}
+
+void EncodeRow(const RowBatch& rows, size_t row, char* out) noexcept {
+  const size_t stride = rows.layout.stride();
+  const std::string_view key = rows.keys.empty() ? std::string_view() : rows.keys[row];
+  RowRecord record{0, static_cast<uint32_t>(sizeof(record) + stride + key.size()), rows.words[row]};
+  std::memcpy(out, &record, sizeof(record));
+  std::memcpy(out + sizeof(record), rows.rows.data() + row * stride, stride);
+  if (!key.empty()) std::memcpy(out + sizeof(record) + stride, key.data(), key.size());
+  record.crc = Crc32c(out + sizeof(record.crc), record.bytes - sizeof(record.crc));
+  std::memcpy(out, &record.crc, sizeof(record.crc));
+}
+
+}  // namespace
+
+void BlockBuffer::Reserve(size_t bytes) {
+  if (bytes <= size_) return;
+  bytes = RoundUp(bytes, kBlockBytes);
+  data_.reset(static_cast<char*>(std::aligned_alloc(kBlockBytes, bytes)));
+  size_ = data_ == nullptr ? 0 : bytes;
+  if (data_ == nullptr) throw std::bad_alloc();
+}
+
+size_t RecordBytes(const RowBatch& rows, size_t row) noexcept {
+  const size_t key = rows.keys.empty() ? 0 : rows.keys[row].size();
+  return RoundUp(sizeof(RowRecord) + rows.layout.stride() + key, 8);
+}
+
+size_t EncodeRows(const RowBatch& rows, size_t first, size_t most, BlockBuffer* out,
+                  std::vector<uint64_t>* begins, size_t* bytes) {
+  begins->clear();
+  size_t end = 0;
+  for (size_t row = first; row < rows.size(); ++row) {
+    const size_t size = RecordBytes(rows, row);
+    const size_t left = kBlockBytes - end % kBlockBytes;
+    const size_t begin = size > left && size <= kBlockBytes / 2 ? end + left : end;
+    if (row > first && begin + size > most) break;
+    begins->push_back(begin);
+    end = begin + size;
+  }
+  *bytes = RoundUp(end, kBlockBytes);
+  out->Reserve(*bytes);
+  std::memset(out->data(), 0, *bytes);
+  for (size_t i = 0; i < begins->size(); ++i) {
+    EncodeRow(rows, first + i, out->data() + (*begins)[i]);
+  }
+  return begins->size();
+}
+
+bool DecodeRow(const char* at, size_t available, const RowLayout& layout,
+               DecodedRow* row) noexcept {
+  RowRecord record;
+  const size_t least = sizeof(record) + layout.stride();
+  if (available < least) return false;
+  std::memcpy(&record, at, sizeof(record));
+  if (record.bytes < least || record.bytes > available) return false;
+  if (Crc32c(at + sizeof(record.crc), record.bytes - sizeof(record.crc)) != record.crc) {
+    return false;
+  }
+  row->word = record.word;
+  row->row = at + sizeof(record);
+  row->key = {at + least, record.bytes - least};
+  row->bytes = RoundUp(record.bytes, 8);
+  return true;
+}
+
+Status SegmentFile::Create(std::string path, std::shared_ptr<const RowLayout> layout,
+                           std::unique_ptr<SegmentFile>* file) {
+  const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
+  int descriptor = -1;
+#if defined(O_DIRECT)
+  descriptor = open(path.c_str(), flags | O_DIRECT, 0644);
+  if (descriptor < 0 && errno == EINVAL) unlink(path.c_str());  // created, but not opened
+#endif
+  if (descriptor < 0) descriptor = open(path.c_str(), flags, 0644);  // such as on tmpfs
+  if (descriptor < 0) return FileError("a file for rows must be created", path, errno);
+  file->reset(new SegmentFile(std::move(path), descriptor, std::move(layout)));
+  return Status::Ok();
+}
+
+SegmentFile::~SegmentFile() {
+  close(descriptor_);
+  unlink(path_.c_str());
+}
+
+Status SegmentFile::Append(const BlockBuffer& blocks, size_t bytes) {
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t wrote =
+        pwrite(descriptor_, blocks.data() + done, bytes - done, static_cast<off_t>(end_ + done));
+    if (wrote > 0) {
+      done += static_cast<size_t>(wrote);
+    } else if (wrote == 0 || errno != EINTR) {
+      return FileError("rows must be written to the disk", path_, wrote == 0 ? ENOSPC : errno);
+    }
+  }
+  end_ += bytes;
+  return Status::Ok();
+}
+
+}  // namespace de::engine

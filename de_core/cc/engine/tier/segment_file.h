@@ -1,0 +1,103 @@
+// A file of rows, which is only appended to.
+#ifndef DE_CORE_ENGINE_SEGMENT_FILE_H_
+#define DE_CORE_ENGINE_SEGMENT_FILE_H_
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "de_core/cc/engine/base/status.h"
+#include "de_core/cc/engine/rows/row_batch.h"
+#include "de_core/cc/engine/rows/row_layout.h"
+#include "de_core/cc/engine/tier/block_reader.h"
+
+namespace de::engine {
+
+/// Memory that begins at a multiple of kBlockBytes, as O_DIRECT needs.
+class BlockBuffer {
+ public:
+  /// Makes room for `bytes`. Keeps none of the contents. Throws std::bad_alloc.
+  void Reserve(size_t bytes);
+  char* data() const noexcept { return data_.get(); }
+  size_t size() const noexcept { return size_; }
+
+ private:
+  struct Free {
+    void operator()(char* at) const noexcept { std::free(at); }
+  };
+  std::unique_ptr<char, Free> data_;
+  size_t size_ = 0;
+};
+
+/// Begins each row in a file: the record, the row, the bytes of a string key.
+struct RowRecord {
+  uint32_t crc;    ///< of all later bytes
+  uint32_t bytes;  ///< size of this record, the row and its key
+  uint64_t word;
+};
+static_assert(sizeof(RowRecord) == 16, "part of the format");
+
+/// Greatest size of a row as a record.
+inline constexpr size_t kMaxRecordBytes = size_t{1} << 22;
+
+/// Size in a file of row `row` of a batch: records begin at multiples of 8.
+size_t RecordBytes(const RowBatch& rows, size_t row) noexcept;
+
+/// Encodes rows of a batch, from row `first` on, as whole blocks that are filled up with zeros.
+/// Encodes one row, and further rows while the blocks have at most `most` bytes. begins[i] receives
+/// where row first + i begins, `bytes` the size of the blocks. Returns the number of rows. A record
+/// of half a block or less lies in one block, so that one block is read for it. Throws
+/// std::bad_alloc.
+size_t EncodeRows(const RowBatch& rows, size_t first, size_t most, BlockBuffer* out,
+                  std::vector<uint64_t>* begins, size_t* bytes);
+
+/// A decoded record, which refers to the memory that was decoded.
+struct DecodedRow {
+  uint64_t word = 0;
+  const char* row = nullptr;  ///< the reference of its string key means nothing
+  std::string_view key;       ///< for string keys
+  size_t bytes = 0;           ///< size in the file
+};
+
+/// Decodes and checks the record at `at`, of which `available` bytes can be read. Returns false if
+/// the record is damaged.
+bool DecodeRow(const char* at, size_t available, const RowLayout& layout, DecodedRow* row) noexcept;
+
+class SegmentFile {
+ public:
+  /// Creates a file for rows of `layout`.
+  static Status Create(std::string path, std::shared_ptr<const RowLayout> layout,
+                       std::unique_ptr<SegmentFile>* file);
+  /// Closes and removes the file.
+  ~SegmentFile();
+  SegmentFile(const SegmentFile&) = delete;
+  SegmentFile& operator=(const SegmentFile&) = delete;
+
+  /// Appends whole blocks. If it fails, the file ends where it ended.
+  Status Append(const BlockBuffer& blocks, size_t bytes);
+
+  int descriptor() const noexcept { return descriptor_; }
+  const std::string& path() const noexcept { return path_; }
+  uint64_t end() const noexcept { return end_; }
+
+  std::shared_ptr<const RowLayout> layout;
+  uint64_t live_bytes = 0;  ///< bytes of records that are their keys' newest
+  bool is_damaged = false;  ///< a row that is still needed cannot be read
+
+ private:
+  SegmentFile(std::string path, int descriptor,
+              std::shared_ptr<const RowLayout> row_layout) noexcept
+      : layout(std::move(row_layout)), path_(std::move(path)), descriptor_(descriptor) {}
+
+  const std::string path_;
+  const int descriptor_;
+  uint64_t end_ = 0;
+};
+
+}  // namespace de::engine
+
+#endif  // DE_CORE_ENGINE_SEGMENT_FILE_H_

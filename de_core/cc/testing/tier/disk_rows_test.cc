@@ -1,0 +1,341 @@
+// Rows on disk beside a std::map with the same rows.
+#include "de_core/cc/engine/tier/disk_rows.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/testing/test_executor.h"
+
+namespace de::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+class DiskRowsTest : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "/disk_rows_XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    directory_ = name;
+  }
+  void TearDown() override {
+    rows_.reset();
+    fs::remove_all(directory_);
+  }
+  void Open(KeyType key_type = KeyType::kInt64, uint64_t segment_bytes = 1 << 16) {
+    key_type_ = key_type;
+    const DiskOptions options{directory_, segment_bytes, 16, GetParam()};
+    std::unique_ptr<ColdRows> made;
+    const Status status = DiskRows::Create(options, key_type, &made);
+    ASSERT_TRUE(status.ok()) << status.message;
+    rows_.reset(static_cast<DiskRows*>(made.release()));
+  }
+  std::vector<fs::path> Files() const {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(directory_)) {
+      if (entry.path().filename() != "lock") files.push_back(entry.path());
+    }
+    return files;
+  }
+  RowLayout Layout(size_t dim = 8) const { return {key_type_, DType::kFloat32, dim}; }
+
+  /// Keys of a batch, and the memory that they refer to.
+  struct KeyBatch {
+    std::vector<int64_t> ints;
+    std::vector<std::string> texts;
+    std::vector<std::string_view> views;
+    Keys keys() const {
+      return {texts.empty() ? ints.data() : nullptr, texts.empty() ? nullptr : views.data(),
+              ints.size()};
+    }
+  };
+  KeyBatch Batch(const std::vector<int64_t>& numbers) const {
+    KeyBatch batch;
+    batch.ints = numbers;
+    if (key_type_ == KeyType::kString) {
+      for (const int64_t number : numbers) batch.texts.push_back("key " + std::to_string(number));
+      for (const std::string& text : batch.texts) batch.views.push_back(text);
+    }
+    return batch;
+  }
+  /// Makes rows that are filled with `fills`, in any order.
+  RowBatch Rows(const RowLayout& layout, const KeyBatch& keys, const std::vector<char>& fills) {
+    RowBatch rows;
+    rows.layout = layout;
+    rows.keys = keys.views;
+    for (size_t i = 0; i < fills.size(); ++i) {
+      rows.words.push_back(keys.texts.empty() ? static_cast<uint64_t>(keys.ints[i])
+                                              : HashBytes(keys.views[i]));
+      rows.rows.insert(rows.rows.end(), layout.stride(), fills[i]);
+    }
+    return rows;
+  }
+  void Append(const RowLayout& layout, const std::vector<int64_t>& keys,
+              const std::vector<char>& fills) {
+    const KeyBatch batch = Batch(keys);
+    const Status status = rows_->Append(Rows(layout, batch, fills));
+    ASSERT_TRUE(status.ok()) << status.message;
+  }
+  /// Checks that exactly the rows of `expected` are found.
+  void ExpectRows(const RowLayout& layout, const std::map<int64_t, char>& expected,
+                  int64_t highest) {
+    std::vector<int64_t> numbers;
+    for (int64_t key = 0; key < highest; ++key) numbers.push_back(key);
+    const KeyBatch batch = Batch(numbers);
+    FoundRows found;
+    Threads executor(2);
+    const Status status = rows_->Find(batch.keys(), layout, true, &executor, &found);
+    ASSERT_TRUE(status.ok()) << status.message;
+    ASSERT_EQ(found.positions.size(), expected.size());
+    size_t at = 0;
+    for (const auto& [key, fill] : expected) {
+      ASSERT_EQ(found.positions[at], static_cast<uint32_t>(key));
+      const char* const row = found.rows.data() + at * layout.stride();
+      ASSERT_EQ(std::count(row, row + layout.value_bytes(), fill),
+                static_cast<std::ptrdiff_t>(layout.value_bytes()));
+      ++at;
+    }
+  }
+  /// Checks that scans visit exactly the rows of `expected`, ascending by hash.
+  void ExpectScan(const RowLayout& layout, const std::map<int64_t, char>& expected, size_t most) {
+    std::map<uint64_t, char> found;
+    uint64_t before = 0;
+    RowBatch batch;
+    for (uint64_t begin = 0;; begin = batch.hash_last + 1) {
+      const Status status = rows_->Scan(begin, ~uint64_t{0}, most, layout, &batch);
+      ASSERT_TRUE(status.ok()) << status.message;
+      ASSERT_EQ(batch.hash_begin, begin);
+      for (size_t i = 0; i < batch.size(); ++i) {
+        const uint64_t hash = Mix64(batch.words[i]);
+        ASSERT_GE(hash, std::max(before, begin));
+        ASSERT_LE(hash, batch.hash_last);
+        before = hash;
+        if (key_type_ == KeyType::kString) {
+          ASSERT_EQ(HashBytes(batch.keys[i]), batch.words[i]);
+        }
+        ASSERT_TRUE(found.emplace(batch.words[i], batch.rows[i * layout.stride()]).second);
+      }
+      if (batch.hash_last == ~uint64_t{0}) break;
+    }
+    ASSERT_EQ(found.size(), expected.size());
+    for (const auto& [key, fill] : expected) {
+      const KeyBatch one = Batch({key});
+      const uint64_t word =
+          one.texts.empty() ? static_cast<uint64_t>(key) : HashBytes(one.views[0]);
+      ASSERT_EQ(found.at(word), fill);
+    }
+  }
+
+  std::string directory_;
+  KeyType key_type_ = KeyType::kInt64;
+  std::unique_ptr<DiskRows> rows_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Reads, DiskRowsTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "ByRing" : "ByThreads"; });
+
+TEST_P(DiskRowsTest, ReadsAsTheParameterSays) {
+  Open();
+  if (!GetParam()) {
+    EXPECT_FALSE(rows_->has_ring());
+  }
+  EXPECT_TRUE(rows_->empty());
+}
+
+TEST_P(DiskRowsTest, HoldsTheNewestRowOfEachKey) {
+  for (const KeyType key_type : {KeyType::kInt64, KeyType::kString}) {
+    Open(key_type);
+    const RowLayout layout = Layout();
+    std::mt19937 random(1);
+    std::map<int64_t, char> expected;
+    for (int step = 0; step < 300; ++step) {
+      std::vector<int64_t> keys;
+      std::vector<char> fills;
+      for (int64_t key = 0; key < 2000; ++key) {
+        if (random() % 20 == 0) keys.push_back(key);
+      }
+      if (random() % 4 == 0) {
+        ASSERT_TRUE(rows_->Erase(Batch(keys).keys()).ok());
+        for (const int64_t key : keys) expected.erase(key);
+      } else {
+        for (const int64_t key : keys) {
+          fills.push_back(static_cast<char>(random() % 127 + 1));
+          expected[key] = fills.back();
+        }
+        Append(layout, keys, fills);
+      }
+      if (step % 30 == 0) {
+        ExpectRows(layout, expected, 2000);
+        ExpectScan(layout, expected, step % 60 == 0 ? 64 : 4096);
+      }
+    }
+    ExpectRows(layout, expected, 2000);
+    // Gaps were cleaned: 30,000 rows were appended.
+    const TierStats stats = rows_->Stats();
+    EXPECT_LE(stats.disk_bytes, rows_->live_bytes() * 3 / 2 + 3 * (uint64_t{1} << 16));
+    EXPECT_EQ(stats.disk_bytes > 0, !Files().empty());
+    ASSERT_TRUE(rows_->Clear().ok());
+    EXPECT_TRUE(rows_->empty());
+    EXPECT_TRUE(Files().empty());
+    ExpectRows(layout, {}, 2000);
+    rows_.reset();
+  }
+}
+
+TEST_P(DiskRowsTest, FindsPositionsWithoutReading) {
+  Open();
+  Append(Layout(), {3, 1}, {1, 2});
+  const KeyBatch batch = Batch({0, 1, 2, 3});
+  FoundRows found;
+  ASSERT_TRUE(rows_->Find(batch.keys(), Layout(), false, nullptr, &found).ok());
+  EXPECT_EQ(found.positions, (std::vector<uint32_t>{1, 3}));
+  EXPECT_EQ(rows_->Stats().reads, 0u);
+  const KeyBatch absent = Batch({7, 8});
+  ASSERT_TRUE(rows_->Find(absent.keys(), Layout(), true, nullptr, &found).ok());
+  EXPECT_EQ(rows_->Stats().reads, 0u);
+}
+
+TEST_P(DiskRowsTest, ConvertsRowsToTheLayoutOfToday) {
+  Open();
+  RowLayout with = Layout();
+  Append(Layout(), {1}, {5});
+  with.Append("adam", {{"m", DType::kFloat32, 8, 2.0}});
+  Append(with, {2}, {6});
+  const auto slot_of = [&](int64_t key, const RowLayout& layout) {
+    FoundRows found;
+    const KeyBatch batch = Batch({key});
+    EXPECT_TRUE(rows_->Find(batch.keys(), layout, true, nullptr, &found).ok());
+    float value = 0;
+    std::memcpy(&value, found.rows.data() + layout.slots()[0].offset, sizeof(value));
+    return value;
+  };
+  float six = 0;
+  std::memset(&six, 6, sizeof(six));
+  EXPECT_EQ(slot_of(1, with), 2.0F);
+  EXPECT_EQ(slot_of(2, with), six);
+  rows_->DropSlots("adam");
+  EXPECT_EQ(slot_of(2, with), 2.0F);
+  Append(Layout(), {3}, {7});
+  Append(with, {4}, {6});
+  EXPECT_EQ(slot_of(4, with), six);
+  EXPECT_EQ(slot_of(2, with), 2.0F);
+  ExpectRows(Layout(), {{1, 5}, {2, 6}, {3, 7}, {4, 6}}, 5);
+}
+
+TEST_P(DiskRowsTest, KeepsRowsGreaterThanABlock) {
+  Open(KeyType::kString, 1 << 20);
+  for (const size_t dim : {size_t{1}, size_t{500}, size_t{1100}, kMaxDim}) {
+    const RowLayout layout = Layout(dim);
+    Append(layout, {1, 2, 3}, {1, 2, 3});
+    ExpectRows(layout, {{1, 1}, {2, 2}, {3, 3}}, 5);
+    ASSERT_TRUE(rows_->Clear().ok());
+  }
+}
+
+TEST_P(DiskRowsTest, RefusesARowThatIsTooLarge) {
+  Open(KeyType::kString);
+  const std::string key(kMaxRecordBytes, 'k');
+  KeyBatch batch;
+  batch.ints = {0};
+  batch.texts = {key};
+  batch.views = {batch.texts[0]};
+  const Status status = rows_->Append(Rows(Layout(), batch, {1}));
+  EXPECT_EQ(status.code, Code::kInvalidArgument);
+  EXPECT_TRUE(rows_->empty());
+}
+
+TEST_P(DiskRowsTest, NamesADamagedRow) {
+  Open();
+  Append(Layout(), {1, 2}, {1, 2});
+  const std::vector<fs::path> files = Files();
+  ASSERT_EQ(files.size(), 1u);
+  {
+    std::fstream file(files[0], std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(20);
+    file.put('x');
+  }
+  const KeyBatch batch = Batch({1, 2});
+  FoundRows found;
+  const Status status = rows_->Find(batch.keys(), Layout(), true, nullptr, &found);
+  EXPECT_EQ(status.code, Code::kDataLoss);
+  EXPECT_NE(status.message.find(files[0].string()), std::string::npos) << status.message;
+  const KeyBatch other = Batch({2});
+  EXPECT_TRUE(rows_->Find(other.keys(), Layout(), true, nullptr, &found).ok());
+  fs::resize_file(files[0], 0);
+  EXPECT_EQ(rows_->Find(other.keys(), Layout(), true, nullptr, &found).code, Code::kInternal);
+}
+
+TEST_P(DiskRowsTest, ADamagedSegmentIsNotCleaned) {
+  Open();
+  std::vector<int64_t> keys(1000);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
+  Append(Layout(), keys, std::vector<char>(keys.size(), 1));
+  for (const fs::path& path : Files()) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(20);
+    file.put('x');
+  }
+  keys.erase(keys.begin(), keys.begin() + 10);
+  for (int i = 0; i < 30; ++i) Append(Layout(), keys, std::vector<char>(keys.size(), 2));
+  FoundRows found;
+  const KeyBatch batch = Batch(keys);
+  ASSERT_TRUE(rows_->Find(batch.keys(), Layout(), true, nullptr, &found).ok());
+  EXPECT_EQ(found.positions.size(), keys.size());
+  const KeyBatch damaged = Batch({0});
+  EXPECT_EQ(rows_->Find(damaged.keys(), Layout(), true, nullptr, &found).code, Code::kDataLoss);
+}
+
+TEST_P(DiskRowsTest, OneObjectUsesADirectoryAndRemovesWhatIsLeft) {
+  Open();
+  Append(Layout(), {1}, {1});
+  std::unique_ptr<ColdRows> other;
+  EXPECT_EQ(DiskRows::Create({directory_}, KeyType::kInt64, &other).code,
+            Code::kFailedPrecondition);
+  EXPECT_EQ(Files().size(), 1u);
+  rows_.reset();
+  EXPECT_TRUE(Files().empty());
+  std::ofstream(directory_ + "/rows-7") << "left by a killed process";
+  std::ofstream(directory_ + "/other") << "not ours";
+  Open();
+  ASSERT_EQ(Files().size(), 1u);
+  EXPECT_EQ(Files()[0].filename(), "other");
+  const std::string file = directory_ + "/other";
+  EXPECT_EQ(DiskRows::Create({file}, KeyType::kInt64, &other).code, Code::kInvalidArgument);
+  EXPECT_EQ(DiskRows::Create({directory_ + "/new", 1}, KeyType::kInt64, &other).code,
+            Code::kInvalidArgument);
+}
+
+TEST_P(DiskRowsTest, ReadsRunAtOnce) {
+  Open();
+  std::vector<int64_t> keys(5000);
+  std::map<int64_t, char> expected;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    keys[i] = static_cast<int64_t>(i);
+    expected[keys[i]] = static_cast<char>(i % 100 + 1);
+  }
+  std::vector<char> fills;
+  for (const auto& [key, fill] : expected) fills.push_back(fill);
+  Append(Layout(), keys, fills);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 5; ++j) ExpectRows(Layout(), expected, 5000);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace de::engine
