@@ -9,11 +9,10 @@
 #include <utility>
 
 #include "de_core/cc/engine/base/crc32c.h"
+#include "de_core/cc/engine/snapshot/snapshot_header.h"
 
 namespace de::engine {
 namespace {
-
-constexpr size_t RoundUp(size_t bytes, size_t to) noexcept { return (bytes + to - 1) / to * to; }
 
 Status FileError(const std::string& what, const std::string& path, int error) {
   const std::string text = what + ". Received: " + path + ": " + std::strerror(error);
@@ -38,7 +37,7 @@ void EncodeRow(const RowBatch& rows, size_t row, char* out) noexcept {
 
 void BlockBuffer::Reserve(size_t bytes) {
   if (bytes <= size_) return;
-  bytes = RoundUp(bytes, kBlockBytes);
+  bytes = RoundUpTo(bytes, kBlockBytes);
   data_.reset(static_cast<char*>(std::aligned_alloc(kBlockBytes, bytes)));
   size_ = data_ == nullptr ? 0 : bytes;
   if (data_ == nullptr) throw std::bad_alloc();
@@ -46,7 +45,7 @@ void BlockBuffer::Reserve(size_t bytes) {
 
 size_t RecordBytes(const RowBatch& rows, size_t row) noexcept {
   const size_t key = rows.keys.empty() ? 0 : rows.keys[row].size();
-  return RoundUp(sizeof(RowRecord) + rows.layout.stride() + key, 8);
+  return RoundUpTo(sizeof(RowRecord) + rows.layout.stride() + key, 8);
 }
 
 size_t EncodeRows(const RowBatch& rows, size_t first, size_t most, BlockBuffer* out,
@@ -61,7 +60,7 @@ size_t EncodeRows(const RowBatch& rows, size_t first, size_t most, BlockBuffer* 
     begins->push_back(begin);
     end = begin + size;
   }
-  *bytes = RoundUp(end, kBlockBytes);
+  *bytes = RoundUpTo(end, kBlockBytes);
   out->Reserve(*bytes);
   std::memset(out->data(), 0, *bytes);
   for (size_t i = 0; i < begins->size(); ++i) {
@@ -83,7 +82,7 @@ bool DecodeRow(const char* at, size_t available, const RowLayout& layout,
   row->word = record.word;
   row->row = at + sizeof(record);
   row->key = {at + least, record.bytes - least};
-  row->bytes = RoundUp(record.bytes, 8);
+  row->bytes = RoundUpTo(record.bytes, 8);
   return true;
 }
 
