@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.support.gateway_process import GatewayProcess, environment
+from tests.server.support.gateway_process import STUB, GatewayProcess, environment
 
 HERE = Path(__file__).parent
 
@@ -54,3 +54,11 @@ def gateway(
     with GatewayProcess(folder, log, "--max-body-bytes", "1000000", "--ui") as process:
         process.wait_ready()
         yield process
+
+
+@pytest.fixture(scope="session")
+def bystander(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A gateway that nobody attacks."""
+    with GatewayProcess(None, tmp_path_factory.mktemp("quiet") / "log", module=STUB) as gateway:
+        gateway.wait_ready()
+        yield gateway

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import functools
 import gzip
 import json
@@ -16,19 +15,11 @@ import pytest
 
 from server.protos.modules import load_protos
 from server.wire.media import RAW
+from tests.server.support.attack import MEMORY_KB, check_others_are_answered, peak_kb
 from tests.server.support.children import children_of
 from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import STUB, GatewayProcess
 from tests.server.support.light_upstream import LightUpstream
-from tests.server.support.livez_probe import LivezProbe
-
-CLIENTS = 4
-# Under attack, /livez may take RATIO times as long as on a gateway that nobody attacks. Both are
-# asked at the same time, because a busy machine delays both. The quiet delay counts as at least
-# QUIET_SECONDS.
-RATIO = 20
-QUIET_SECONDS = 0.005
-MEMORY_KB = 1_000_000
 
 
 @pytest.fixture
@@ -41,37 +32,8 @@ def stub(tmp_path: Path) -> Iterator[GatewayProcess]:
         assert gateway.ask("POST", "/v1/models/m:predict", {"instances": [1.0]}).status == 200
 
 
-@pytest.fixture(scope="module")
-def bystander(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """A gateway that nobody attacks."""
-    with GatewayProcess(None, tmp_path_factory.mktemp("quiet") / "log", module=STUB) as gateway:
-        gateway.wait_ready()
-        yield gateway
-
-
-def peak_kb(pid: int) -> int:
-    text = Path(f"/proc/{pid}/status").read_text()
-    return int(text.split("VmHWM:")[1].split()[0])
-
-
 def post(gateway: GatewayProcess, path: str, body: bytes, headers: dict[str, str]) -> int:
     return gateway.ask("POST", path, body, headers).status
-
-
-def check_others_are_answered(
-    gateway: GatewayProcess, bystander: GatewayProcess, attack
-) -> list[int]:
-    """Runs an attack from several clients; returns the answers."""
-    for _ in range(3):  # other processes of this machine may disturb one attack, but not each
-        pool = concurrent.futures.ThreadPoolExecutor(CLIENTS)
-        with LivezProbe(bystander.port) as quiet, LivezProbe(gateway.port) as probe, pool:
-            statuses = list(pool.map(attack, range(CLIENTS)))
-        print(f"/livez p99: {quiet.p99 * 1e3:.1f} ms quiet, {probe.p99 * 1e3:.1f} ms under attack")
-        if probe.p99 <= RATIO * max(quiet.p99, QUIET_SECONDS):
-            break
-    assert probe.p99 <= RATIO * max(quiet.p99, QUIET_SECONDS), (quiet.p99, probe.p99)
-    assert peak_kb(gateway.process.pid) < MEMORY_KB
-    return statuses
 
 
 def values(text: bytes, count: int) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import os
 import shutil
 import signal
@@ -18,7 +17,7 @@ from server.process.gateway import Gateway
 from server.process.workers import Worker, WorkerSupervisor
 from server.settings import load_settings
 from tests.server.support.eventually import eventually, wait_until
-from tests.server.support.gateway_process import STUB, GatewayProcess, free_port, make_key
+from tests.server.support.gateway_process import GatewayProcess, free_port, make_key
 from tests.server.support.light_upstream import LightUpstream
 from tests.server.support.numpy_engine import NumpyEngine
 
@@ -171,21 +170,6 @@ def test_sighup_reads_the_keys_and_ends_nobody(tmp_path, workers):
         assert child_processes(gateway.process.pid) == before
         assert gateway.process.poll() is None
         assert gateway.ask("POST", PREDICT, BODY, {"x-api-key": key}).status != 401
-
-
-def test_a_stop_asks_busy_connections_to_close_before_it_closes_them(tmp_path):
-    with GatewayProcess(None, tmp_path / "log", "--drain-seconds", "2", module=STUB) as gateway:
-        gateway.wait_ready()
-        connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=60)
-        connection.connect()
-        gateway.process.send_signal(signal.SIGTERM)
-        while connection.sock is not None:
-            connection.request("GET", "/livez")
-            response = connection.getresponse()
-            response.read()
-            assert response.status == 200
-        assert response.getheader("connection") == "close"
-        assert gateway.process.wait(60) == 0
 
 
 def test_workers_that_cannot_start_print_the_reason_once_and_end(tmp_path):

@@ -9,10 +9,8 @@ import sys
 import numpy as np
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from server.app import create_app
 from server.cli import _parser
-from server.dataplane.lifecycle import Lifecycle
-from server.process.server import GatewayServer, listening_socket, url_of
+from server.process.gateway import Gateway
 from server.settings import load_settings
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor
 
@@ -69,14 +67,18 @@ def make_engine() -> NumpyEngine:
     return engine
 
 
+class StubGateway(Gateway):
+    """The gateway of `python -m server`, with another engine."""
+
+    def _make_engine(self) -> NumpyEngine:
+        return make_engine()
+
+
 def main() -> None:
     flags = {k: v for k, v in vars(_parser().parse_args(sys.argv[1:])).items() if v is not None}
-    settings = load_settings(model_dir="unused", **flags)
-    lifecycle = Lifecycle()
-    listener = listening_socket(settings.host, settings.port)
-    server = GatewayServer(create_app(settings, make_engine(), lifecycle), settings, lifecycle)
-    print(f"Gateway listens on {url_of(listener, 'http')}", flush=True)
-    server.run([listener])
+    # With these settings the gateway does not load TensorFlow.
+    stub = {"engine": "tfserving", "models": "m", "upstreams": "127.0.0.1:1"}
+    sys.exit(StubGateway(load_settings(**stub, **flags)).run())
 
 
 if __name__ == "__main__":
