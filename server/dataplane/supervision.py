@@ -51,7 +51,7 @@ class Supervisor:
     and less than a generator-based context manager.
     """
 
-    __slots__ = ("_due", "_gone", "_late", "_loop", "_reason", "_task", "_watch", "_watcher")
+    __slots__ = ("_due", "_gone", "_late", "_loop", "_reason", "_watch", "_watcher", "task")
 
     def __init__(self, watch: Watch) -> None:
         """Creates the supervisor of one request; `watch` belongs to the event loop."""
@@ -61,7 +61,10 @@ class Supervisor:
 
     def __enter__(self) -> "Supervisor":
         self._loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task(self._loop)
+        #: The request's task; None until there is one.
+        self.task = asyncio.current_task(self._loop)
+        if self.task is None:
+            _UNTASKED.append(self)
         return self
 
     def bound(
@@ -93,11 +96,13 @@ class Supervisor:
         trace: TracebackType | None,
     ) -> None:
         self._watch.running.discard(self)
+        if self.task is None:
+            _UNTASKED.remove(self)
         if self._watcher is not None:
             self._watcher.cancel()
         if kind is asyncio.CancelledError and self._reason is not None:
-            if self._task is not None and hasattr(self._task, "uncancel"):
-                self._task.uncancel()
+            if self.task is not None and hasattr(self.task, "uncancel"):
+                self.task.uncancel()
             raise self._reason from None
 
     def look(self, now: float) -> float:
@@ -114,6 +119,17 @@ class Supervisor:
         self._cancel(ClientGoneError())
 
     def _cancel(self, reason: Exception) -> None:
-        if self._reason is None and self._task is not None:
+        if self._reason is None and self.task is not None:
             self._reason = reason
-            self._task.cancel()
+            self.task.cancel()
+
+
+# The supervisors in the part of a request that runs before the request has a task.
+_UNTASKED: list[Supervisor] = []
+
+
+def give_task(task: "asyncio.Task[None]") -> None:
+    """Gives a request's task to the supervisors that were entered before there was one."""
+    for supervisor in _UNTASKED:
+        supervisor.task = task
+    _UNTASKED.clear()

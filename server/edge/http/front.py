@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ...dataplane.answer import Answer
 from ...dataplane.lifecycle import Lifecycle
 from ...dataplane.plane import DataPlane, public_error
+from ...dataplane.start import ensure_task
 from ...dataplane.supervision import ClientGoneError
 from ...errors import ServingError
 from ...observability.accounts import Accounts, new_id
@@ -174,6 +175,7 @@ class Front:
             await send(message)
 
         assert self._others is not None
+        await ensure_task()
         await self._others(scope, receive, send_noted)
 
 

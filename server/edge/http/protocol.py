@@ -12,6 +12,8 @@ from typing import Any
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from ...dataplane.start import start_now
+
 # Gathered bytes that wait for the end of the event loop's turn. More bytes are written at once, so
 # that the transport notices a slow client. An answer's head and its first piece stay below.
 _GATHERED_BYTES = 320 << 10
@@ -110,11 +112,46 @@ class WholeMessages:
         ):
             return False
         cycle.response_started = cycle.response_complete = True
-        dated = [b"%b: %b\r\n" % header for header in cycle.default_headers]
-        cycle.transport.writelines([b"".join((head, *dated, b"\r\n")), *parts])
+        for header in cycle.default_headers:
+            head += b"%b: %b\r\n" % header
+        cycle.transport.writelines((head + b"\r\n", *parts))
         cycle.message_event.set()
         cycle.on_response()
         return True
+
+
+class PromptProtocol(HttpToolsProtocol):
+    """uvicorn's protocol, which answers a request that arrived whole at once, without a task."""
+
+    _reads = False
+    _waiting: tuple[RequestResponseCycle, Any] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Reads bytes, and starts the request that they complete."""
+        self._reads = True
+        super().data_received(data)
+        if self._waiting is not None:
+            self._start_waiting()
+        self._reads = False
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        # uvicorn calls this when the head is complete. The body may be in the same piece.
+        if self._reads:
+            self._waiting = (cycle, app)
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def _start_waiting(self) -> None:
+        # A request that is answered at once lets the next pipelined request wait here.
+        while self._waiting is not None:
+            (cycle, app), self._waiting = self._waiting, None
+            if cycle.more_body:
+                super()._start_asgi_task(cycle, app)
+            else:
+                task = start_now(self.loop, cycle.run_asgi(app))
+                if task is not None:
+                    task.add_done_callback(self.tasks.discard)
+                    self.tasks.add(task)
 
 
 def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
@@ -131,7 +168,7 @@ def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
         b"connection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
     )
 
-    class BoundedProtocol(HttpToolsProtocol):
+    class BoundedProtocol(PromptProtocol):
         """Closes connections that exceed a limit.
 
         Most heads arrive in one piece. Only other heads get a timer.
@@ -162,7 +199,8 @@ def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
                 if cycle is not self._begun:
                     self._begun = cycle
                     self._idle_bytes = 0
-                    self._stop_head_timer()
+                    if self._head_timer is not None:
+                        self._stop_head_timer()
             elif self._head_timer is None:
                 self._head_timer = self.loop.call_later(seconds, self._head_late)
             if self._idle_bytes > max_bytes and not self.transport.is_closing():

@@ -10,6 +10,7 @@ import orjson
 from starlette.types import Receive, Send
 
 from ...dataplane.answer import Answer, Headers
+from ...dataplane.start import ensure_task
 from ...errors import HTTP_STATUS, Code, ServingError
 from .protocol import WholeMessages
 
@@ -125,6 +126,7 @@ async def _discard(receive: Receive) -> None:
                 return
             left -= len(message.get("body", b""))
 
+    await ensure_task()
     try:
         await asyncio.wait_for(read(), _LINGER_SECONDS)
     except asyncio.TimeoutError:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import sys
 
 import numpy as np
 import pytest
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from server.app import create_app
@@ -201,6 +203,23 @@ def test_a_whole_answer_is_the_answer_that_messages_send(by_messages):
     assert np.frombuffer(body[:16], "<f4").tolist() == [1, 2, -1, -1]
     assert body[16:] == b"\1\0"
     assert len(written) == 1
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="each request has a task there")
+def test_only_a_request_that_waits_has_a_task(monkeypatch):
+    tasks = []
+
+    def start(protocol, cycle, app):
+        tasks.append(cycle)
+        started(protocol, cycle, app)
+
+    started = HttpToolsProtocol._start_asgi_task
+    monkeypatch.setattr(HttpToolsProtocol, "_start_asgi_task", start)
+    request = post()
+    assert answers(request, request + request)
+    assert not tasks
+    assert answers(request[:-9], request[-9:])
+    assert len(tasks) == 1
 
 
 def test_a_body_in_pieces_is_read_by_messages():
