@@ -95,7 +95,7 @@ class DataPlane:
             ClientGoneError: The client disconnected.
         """
         throttle = self.throttle
-        client = self._admit(request, scopes)
+        client = request.address if self.keys is None else self._admit(self.keys, request, scopes)
         throttle.client_rate.count(client)
         throttle.client_places.enter(client)
         try:
@@ -106,7 +106,10 @@ class DataPlane:
                     body = await body(supervisor)
                 throttle.places.enter()
                 try:
-                    seconds = self._seconds_of(request)
+                    most = self._seconds
+                    if request.timeout is not None:
+                        most = min(most, request.timeout)
+                    seconds = timeout_seconds(request.headers, most)
                     request.deadline = time.monotonic() + seconds
                     begin_request(request)
                     supervisor.bound(seconds, deadline_exceeded, gone)
@@ -126,19 +129,11 @@ class DataPlane:
         self.throttle.bytes.take(count)
         request.received_bytes += count
 
-    def _seconds_of(self, request: Request) -> float:
-        most = self._seconds
-        if request.timeout is not None:
-            most = min(most, request.timeout)
-        return timeout_seconds(request.headers, most)
-
-    def _admit(self, request: Request, scopes: Sequence[str]) -> str:
+    def _admit(self, keys: KeyRing, request: Request, scopes: Sequence[str]) -> str:
         """Checks the client's key. Returns the name by which the client's requests are counted."""
-        if self.keys is None:
-            return request.address
         headers = request.headers
         key = key_of_headers(headers.get(b"authorization"), headers.get(b"x-api-key"))
-        owner = self.keys.owner(key)
+        owner = keys.owner(key)
         request.client, request.scopes = owner.name, owner.scopes
         _permit(request, scopes)
         return f"key {owner.name}"

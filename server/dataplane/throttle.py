@@ -13,6 +13,8 @@ _REMEMBERED = 10_000
 _BODIES = 8
 # A client may send this many seconds' worth of requests in one burst.
 _BURST_SECONDS = 2.0
+# Sums of times are rounded.
+_ROUNDING = 1e-6
 
 
 class Places:
@@ -97,12 +99,13 @@ class Rate:
             clock: Returns the time in seconds.
         """
         self._rate = rate
-        self._burst = max(1.0, rate * _BURST_SECONDS)
+        self._gap = 1 / rate if rate else 0.0
+        # The requests of a burst are due at intervals of the gap, and come at most this early.
+        self._early = max(1.0, rate * _BURST_SECONDS) * self._gap
         self._whose = whose
         self._clock = clock
-        # Token buckets by name: how many requests may still come at once, and the time of the last
-        # call of `count`. The name that was unused longest is first.
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        # By name, the time when the next request is due. The name that was unused longest is first.
+        self._due: OrderedDict[str, float] = OrderedDict()
 
     def count(self, name: str) -> None:
         """Counts one request.
@@ -113,18 +116,22 @@ class Rate:
         if not self._rate:
             return
         now = self._clock()
-        tokens, then = self._buckets.pop(name, (self._burst, now))
-        tokens = min(self._burst, tokens + (now - then) * self._rate)
-        refused = tokens < 1
-        self._buckets[name] = (tokens if refused else tokens - 1, now)
-        if len(self._buckets) > _REMEMBERED:
-            self._buckets.popitem(last=False)
-        if refused:
+        due = self._due.get(name, now)
+        if due < now:
+            due = now
+        wait = due + self._gap - now - self._early
+        if wait <= _ROUNDING:
+            due += self._gap
+        self._due[name] = due
+        self._due.move_to_end(name)
+        if len(self._due) > _REMEMBERED:
+            self._due.popitem(last=False)
+        if wait > _ROUNDING:
             raise ServingError(
                 Code.RESOURCE_EXHAUSTED,
                 f"At most {self._rate:g} requests per second are allowed {self._whose}. "
                 "Try again later.",
-                retry_after=max(1.0, (1 - tokens) / self._rate),
+                retry_after=max(1.0, wait),
             )
 
 

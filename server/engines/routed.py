@@ -88,7 +88,9 @@ class RoutedEngine:
 
     def lease(self, spec: ModelSpec) -> Coroutine[Any, Any, LeasedServable]:
         """See `Engine.lease`."""
-        return self.inner.lease(self._resolved(spec))
+        if spec.label is not None or self.routes.traffic:
+            spec = self._resolved(spec)
+        return self.inner.lease(spec)
 
     async def set_label(self, model: str, label: str, version: int | None) -> None:
         """Points a label to a version, or removes it.

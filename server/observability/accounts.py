@@ -1,5 +1,6 @@
 """Reports each request: metrics, spans, the page's charts, one log line per failure."""
 
+import itertools
 import logging
 import random
 from collections.abc import Callable
@@ -13,6 +14,10 @@ from .metrics import Metrics
 
 if TYPE_CHECKING:
     from .tracing import Tracing
+
+# The ids of requests are no secrets, so they need no secure randomness.
+_PROCESS = f"{random.getrandbits(64):016x}"
+_NUMBERS = itertools.count(1)
 
 
 class Accounts:
@@ -38,6 +43,8 @@ class Accounts:
         self._metrics = metrics
         self.live = live
         self._known_models = known_models
+        # The names that were known once. Requests without a model have an empty name.
+        self._named = {""}
         self._log_sample = log_sample
         self._tracing = tracing
 
@@ -55,8 +62,12 @@ class Accounts:
         # The status is 0 if the client disconnected and the request was cancelled.
         status = request.status or 499
         # A client may send any name, and a metric keeps every label forever: use only known names.
-        known = not request.model or request.model in self._known_models()
-        model = request.model if known else None
+        model: str | None = request.model
+        if model not in self._named:
+            if model in self._known_models():
+                self._named.add(request.model)
+            else:
+                model = None
         self._metrics.observe(request, model, status, seconds)
         if self.live is not None and request.model:
             self.live.observe(
@@ -82,8 +93,8 @@ def accounts_of(
 
 
 def new_id() -> str:
-    """Returns an id for a request. The id is no secret, so it needs no secure randomness."""
-    return f"{random.getrandbits(128):032x}"
+    """Returns an id for a request: the process's random number, and a number in sequence."""
+    return f"{_PROCESS}{next(_NUMBERS):016x}"
 
 
 def _log(request: Request, status: int, seconds: float) -> None:

@@ -53,7 +53,8 @@ class Limits:
             if array.ndim > self.max_rank:
                 self.check_rank(array.ndim)
             values += array.size
-        self.check_count(values)
+        if values > self.max_elements:
+            self.check_count(values)
         return values
 
     def check_count(self, elements: int) -> None:

@@ -7,6 +7,7 @@ of the embeddings.
 """
 
 import functools
+import sys
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..tensors import Array, DType, Kind
 from .limits import Limits
 from .lookup import Ids
 from .pooling import Found
-from .tensor_bytes import array_of_bytes, octets
+from .tensor_bytes import octets
 
 
 def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
@@ -41,7 +42,9 @@ def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
     if rest:
         raise invalid(f"The body must hold ids of {size} bytes each. Received: {len(body)} bytes")
     limits.check_ids(count)
-    return Ids(array_of_bytes(memoryview(body), dtype, count), None)
+    # The memory of `bytes` is aligned.
+    ids = np.frombuffer(body, dtype.numpy)
+    return Ids(ids.byteswap() if sys.byteorder == "big" else ids, None)
 
 
 @functools.lru_cache(maxsize=256)
