@@ -34,6 +34,7 @@ ENGINE = (
     ("batch",),
     ("policy",),
     ("snapshot",),
+    ("runs",),
     ("backend",),
     ("table",),
     ("save",),
