@@ -124,6 +124,8 @@ Status LocalSink::Flush(size_t bytes) {
     if (put < 0) return FileError(path_, "write", errno);
     if (put == 0) return FileError(path_, "write", ENOSPC);
     done += static_cast<size_t>(put);
+    // The rest may begin where no direct write can, on a disk that is nearly full.
+    if (done < bytes && kDirectFlag != 0) fcntl(descriptor_, F_SETFL, 0);
   }
   written_ += used_;
   used_ = 0;
