@@ -121,11 +121,15 @@ Status LocalSink::Flush(size_t bytes) {
     const ssize_t put = pwrite(descriptor_, buffer_.data() + done, bytes - done,
                                static_cast<off_t>(written_ + done));
     if (put < 0 && errno == EINTR) continue;
+    if (put < 0 && errno == EINVAL && direct_) {
+      // On a disk that is nearly full, the part that fits may have a size that no direct write can
+      // have. The error of an ordinary write tells that the disk is full.
+      direct_ = false;
+      if (fcntl(descriptor_, F_SETFL, 0) == 0) continue;
+    }
     if (put < 0) return FileError(path_, "write", errno);
     if (put == 0) return FileError(path_, "write", ENOSPC);
     done += static_cast<size_t>(put);
-    // The rest may begin where no direct write can, on a disk that is nearly full.
-    if (done < bytes && kDirectFlag != 0) fcntl(descriptor_, F_SETFL, 0);
   }
   written_ += used_;
   used_ = 0;
@@ -134,13 +138,14 @@ Status LocalSink::Flush(size_t bytes) {
 
 Status LocalSink::Finish(bool sync) {
   const uint64_t size = bytes();
+  const bool padded_end = direct_;
   if (used_ > 0) {
     const size_t padded =
         (used_ + DirectBuffer::kAlign - 1) / DirectBuffer::kAlign * DirectBuffer::kAlign;
     if (direct_) std::memset(buffer_.data() + used_, 0, padded - used_);
     DE_RETURN_IF_ERROR(Flush(direct_ ? padded : used_));
   }
-  if (direct_ && ftruncate(descriptor_, static_cast<off_t>(size)) != 0) {
+  if (padded_end && ftruncate(descriptor_, static_cast<off_t>(size)) != 0) {
     return FileError(path_, "write", errno);
   }
   if (sync && fsync(descriptor_) != 0) return FileError(path_, "write", errno);
