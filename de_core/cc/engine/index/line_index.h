@@ -1,5 +1,6 @@
 // The hash index of tables in memory and of snapshot files: an array of 64-byte lines. A line has
 // five keys and their row numbers, so that a lookup touches one cache line before the row itself.
+// `hash` below places a key: in a file Mix64(word), in memory SeededHash(Mix64(word), seed).
 //
 // Probing is linear over lines, starting at the key's home line. A line counts the entries that did
 // not fit and went to a later line (`overflow`). A search stops at the first line with no overflow,
@@ -68,6 +69,11 @@ inline uint32_t MatchWord(const IndexLine& line, uint64_t word) noexcept {
   return MatchWordScalar(line, word);
 #endif
 }
+
+/// Computes the hash that places a key in the lines of its segment. `seed` is odd and random, so
+/// that nobody outside of the process can choose many keys of one line. The high bits of a product
+/// depend on all bits of its factors.
+constexpr uint64_t SeededHash(uint64_t hash, uint64_t seed) noexcept { return hash * seed >> 28; }
 
 /// The filter bit of a key: set in each full line that the key passed on its way to a later one.
 constexpr uint32_t PassBit(uint64_t hash) noexcept { return 1U << (hash >> 32 & 15); }

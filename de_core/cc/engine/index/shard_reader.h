@@ -24,11 +24,12 @@ struct ShardReader {
   uintptr_t directory;
   uint32_t shift;
   char* const* extents;
+  uint64_t seed;  ///< of SeededHash
 
   const IndexLine* HomeLine(uint64_t hash) const noexcept {
     const LinePlace& place =
         *reinterpret_cast<const LinePlace*>(directory + (hash >> shift) * sizeof(LinePlace));
-    return place.lines + ReduceLow32(hash, place.size);
+    return place.lines + ReduceLow32(SeededHash(hash, seed), place.size);
   }
 };
 

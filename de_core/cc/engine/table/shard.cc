@@ -31,8 +31,8 @@ constexpr size_t kPlacesPerSegment = 64;
 
 }  // namespace
 
-Shard::Shard(const RowLayout& layout, Arena* arena)
-    : Shard(arena, layout.stride(), layout.key_type(), layout.value_dtype(), layout.dim(),
+Shard::Shard(const RowLayout& layout, Arena* arena, uint64_t seed)
+    : Shard(arena, seed, layout.stride(), layout.key_type(), layout.value_dtype(), layout.dim(),
             layout.key_offset()) {
   MakeIndex(kFirstLines, 0);
 }
@@ -89,7 +89,7 @@ uint32_t Shard::Insert(const IndexKey& key) {
   const uint32_t row = slab_.Allocate();
   if (key.bytes != nullptr) StringArena::StoreRef(Row(row) + key_offset_, arena_.Put(*key.bytes));
   if (value_dtype_ == DType::kString) std::memset(Row(row), 0, dim_ * sizeof(StringArena::Ref));
-  LineIndex(place.lines, place.size).Insert(key.word, key.hash, row);
+  LineIndex(place.lines, place.size).Insert(key.word, SeededHash(key.hash, seed_), row);
   ++segments_[place.segment].count;
   SetSize(size() + 1);
   return row;
@@ -98,13 +98,14 @@ uint32_t Shard::Insert(const IndexKey& key) {
 bool Shard::Erase(const IndexKey& key) noexcept {
   const Place& place = PlaceOf(key.hash);
   LineIndex index(place.lines, place.size);
-  const auto at = index.Find(key.word, key.hash, [&](uint32_t row) { return IsRowOf(row, key); });
+  const uint64_t seeded = SeededHash(key.hash, seed_);
+  const auto at = index.Find(key.word, seeded, [&](uint32_t row) { return IsRowOf(row, key); });
   if (!at.found()) return false;
   const uint32_t row = place.lines[at.line].rows[at.entry];
   if (watch != nullptr) watch->BeforeErase(key.word, key.hash, row, Row(row), key.bytes);
   slab_.Free(row);
   ++renumbered_;
-  index.Erase(at, key.hash);
+  index.Erase(at, seeded);
   --segments_[place.segment].count;
   SetSize(size() - 1);
   FreeStrings(Row(row));
@@ -165,7 +166,7 @@ void Shard::Resize(uint32_t segment, uint32_t lines) {
   uint64_t any_hash = 0;
   LineIndex(old.lines, old.size).ForEach([&](uint64_t word, uint32_t row) {
     any_hash = Mix64(word);
-    index.Insert(word, any_hash, row);
+    index.Insert(word, SeededHash(any_hash, seed_), row);
   });
   segments_[segment].lines = cell;
   segments_[segment].size = lines;
@@ -189,7 +190,7 @@ void Shard::Split(uint32_t segment, uint64_t hash) {
   LineIndex(old.lines, old.size).ForEach([&](uint64_t word, uint32_t row) {
     const uint64_t entry_hash = Mix64(word);
     Segment& half = halves[(entry_hash & bit) != 0];
-    LineIndex(half.lines, half.size).Insert(word, entry_hash, row);
+    LineIndex(half.lines, half.size).Insert(word, SeededHash(entry_hash, seed_), row);
     ++half.count;
   });
   segments_.push_back(halves[1]);
@@ -234,7 +235,7 @@ void Shard::Rebuild(uint64_t rows, bool compact) {
   for (const auto& [word, row] : entries) {
     const uint64_t hash = Mix64(word);
     const Place& place = fresh.PlaceWithRoom(hash);
-    LineIndex(place.lines, place.size).Insert(word, hash, row);
+    LineIndex(place.lines, place.size).Insert(word, SeededHash(hash, seed_), row);
     ++fresh.segments_[place.segment].count;
   }
   SwapIndex(&fresh);
@@ -306,7 +307,7 @@ void Shard::CountProbes(std::vector<uint64_t>* probes) const {
     for (uint32_t at = 0; at < std::min(segment.size, kSegmentLines); ++at) {
       for (uint32_t mask = segment.lines[at].used; mask != 0; mask &= mask - 1) {
         const uint64_t hash = Mix64(segment.lines[at].words[LowestBit(mask)]);
-        const uint32_t home = ReduceLow32(hash, segment.size);
+        const uint32_t home = ReduceLow32(SeededHash(hash, seed_), segment.size);
         const uint32_t passed = at >= home ? at - home : at + segment.size - home;
         ++counts[std::min<size_t>(passed, counts.size() - 1)];
         ++counted;

@@ -31,8 +31,8 @@ class Shard {
   using Place = LinePlace;
   using Reader = ShardReader;
 
-  /// `arena` must outlive the shard.
-  Shard(const RowLayout& layout, Arena* arena);
+  /// `arena` must outlive the shard. `seed` places the keys in the index (SeededHash).
+  Shard(const RowLayout& layout, Arena* arena, uint64_t seed);
   ~Shard() { FreeIndex(); }
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
@@ -42,13 +42,13 @@ class Shard {
     const uint32_t depth = 63 - shift_;
     const uintptr_t before = (uintptr_t{shard} << depth) * sizeof(Place);
     return {reinterpret_cast<uintptr_t>(directory_.data()) - before, 64 - kShardBits - depth,
-            slab_.map().extents};
+            slab_.map().extents, seed_};
   }
 
   /// Prefetches the home line of `hash`: the index line in which a search starts.
   void PrefetchLine(uint64_t hash) const noexcept {
     const Place& place = PlaceOf(hash);
-    PrefetchFar(place.lines + ReduceLow32(hash, place.size));
+    PrefetchFar(place.lines + ReduceLow32(SeededHash(hash, seed_), place.size));
   }
 
   /// For a key that is not in its home line. Returns true if the key may be in a later line, or if
@@ -56,8 +56,9 @@ class Shard {
   /// next three lines.
   bool PrefetchBehind(uint64_t hash) const noexcept {
     const Place& place = PlaceOf(hash);
-    const IndexLine* const home = place.lines + ReduceLow32(hash, place.size);
-    const auto behind = static_cast<uint32_t>(HasPassed(*home, hash)) |
+    const uint64_t seeded = SeededHash(hash, seed_);
+    const IndexLine* const home = place.lines + ReduceLow32(seeded, place.size);
+    const auto behind = static_cast<uint32_t>(HasPassed(*home, seeded)) |
                         static_cast<uint32_t>(home->used == kFullLine);
     for (uint32_t i = 1; i <= 3; ++i) PrefetchFar(home + i * behind);
     return behind != 0;
@@ -73,7 +74,7 @@ class Shard {
   /// Returns the key's row number, or kNoRow.
   uint32_t Find(const IndexKey& key) const noexcept {
     const Place& place = PlaceOf(key.hash);
-    return FindRow(place.lines, place.size, key.word, key.hash,
+    return FindRow(place.lines, place.size, key.word, SeededHash(key.hash, seed_),
                    [&](uint32_t row) { return IsRowOf(row, key); });
   }
 
@@ -141,7 +142,7 @@ class Shard {
   template <typename Visit>
   void VisitWord(uint64_t word, uint64_t hash, const Visit& visit) const {
     const Place& place = PlaceOf(hash);
-    FindRow(place.lines, place.size, word, hash, [&](uint32_t row) {
+    FindRow(place.lines, place.size, word, SeededHash(hash, seed_), [&](uint32_t row) {
       visit(row);
       return false;
     });
@@ -176,9 +177,10 @@ class Shard {
   };
 
   /// Creates a shard without an index.
-  Shard(Arena* arena, size_t stride, KeyType key_type, DType value_dtype, size_t dim,
+  Shard(Arena* arena, uint64_t seed, size_t stride, KeyType key_type, DType value_dtype, size_t dim,
         size_t key_offset) noexcept
-      : memory_(arena),
+      : seed_(seed),
+        memory_(arena),
         slab_(stride, arena),
         key_type_(key_type),
         value_dtype_(value_dtype),
@@ -188,8 +190,8 @@ class Shard {
   /// Creates a shard without index and rows, with the row size and types of `like`. The caller
   /// fills it and swaps its contents with `like`.
   Shard(const Shard& like, Empty) noexcept
-      : Shard(like.memory_, like.slab_.stride(), like.key_type_, like.value_dtype_, like.dim_,
-              like.key_offset_) {}
+      : Shard(like.memory_, like.seed_, like.slab_.stride(), like.key_type_, like.value_dtype_,
+              like.dim_, like.key_offset_) {}
 
   const Place& PlaceOf(uint64_t hash) const noexcept {
     return directory_[((hash << kShardBits) >> 1) >> shift_];
@@ -213,6 +215,7 @@ class Shard {
   std::vector<Place> directory_;
   uint32_t shift_ = 63;  ///< 63 - d, where the directory has 2^d entries
   std::vector<Segment> segments_;
+  const uint64_t seed_;
   Arena* memory_;
   Slab slab_;
   StringArena arena_;

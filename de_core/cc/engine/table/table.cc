@@ -5,6 +5,7 @@
 
 #include "de_core/cc/engine/backend/save_chains.h"
 #include "de_core/cc/engine/base/guard.h"
+#include "de_core/cc/engine/base/random_word.h"
 #include "de_core/cc/engine/base/simd_level.h"
 #include "de_core/cc/engine/table/shard_changes.h"
 #include "de_core/cc/engine/table/table_scratch.h"
@@ -15,9 +16,10 @@ Table::Table(TableOptions options)
     : options_(std::move(options)),
       layout_(options_.key_type, options_.value_dtype, options_.dim),
       policy_(options_.policy, &layout_) {
+  const uint64_t seed = RandomWord() | 1;
   shards_.reserve(kShards);
   for (uint32_t i = 0; i < kShards; ++i)
-    shards_.push_back(std::make_unique<Shard>(layout_, &arena_));
+    shards_.push_back(std::make_unique<Shard>(layout_, &arena_, seed));
   chains_ = std::make_unique<SaveChains>(std::make_unique<ShardChanges>(&shards_));
 }
 

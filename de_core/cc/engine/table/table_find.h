@@ -34,6 +34,7 @@ size_t Table::FindLocked(const Width& width, const Batch& batch, const Keys& key
   }
   const Shard::Reader* const readers = all_readers;
   const Slab::Map map = batch.shards[batch.first()]->slab().map();
+  const uint64_t seed = readers[batch.first()].seed;  // the same in all shards
   return AtSimdLevel([=](auto compare) {
     constexpr bool kPlain = kKind == FindKind::kPlain, kStrings = kKind == FindKind::kStrings;
     // Local copies: writes of rows could change what a pointer reaches, so that the compiler would
@@ -115,7 +116,8 @@ size_t Table::FindLocked(const Width& width, const Batch& batch, const Keys& key
         for (; i < count && this_away[i] < done; ++i) {
           const uint16_t listed = this_away[i];
           const size_t j = begin + listed, position = of.position(j), at = listed % kPipelineRing;
-          const auto passed = static_cast<size_t>(HasPassed(*this_lines[at], this_hashes[at]));
+          const uint64_t seeded = SeededHash(this_hashes[at], seed);
+          const auto passed = static_cast<size_t>(HasPassed(*this_lines[at], seeded));
           absent_words[absent] = of.int_word(j);
           absent_rows[absent] = data + position * value_bytes;
           absent += passed ^ 1;

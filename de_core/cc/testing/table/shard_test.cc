@@ -43,8 +43,9 @@ class ShardTest : public ::testing::Test {
     return seen.size();
   }
 
+  static constexpr uint64_t kSeed = 0x9e3779b97f4a7c15ULL;
   Arena arena_;
-  Shard shard_{RowLayout(KeyType::kInt64, DType::kInt64, 1), &arena_};
+  Shard shard_{RowLayout(KeyType::kInt64, DType::kInt64, 1), &arena_, kSeed};
 };
 
 constexpr uint64_t kHashes = uint64_t{1} << (64 - kShardBits);  // hashes in the first shard
@@ -145,8 +146,21 @@ TEST_F(ShardTest, ClearGivesItsMemoryBackToTheArena) {
   EXPECT_TRUE(Has(0));
 }
 
+TEST_F(ShardTest, HashesThatAgreeInTheirLowBitsSpreadOverTheLines) {
+  for (uint64_t i = 0; i < 30000; ++i) Insert(Mix64(i) << 32 >> kShardBits);
+  std::vector<uint64_t> probes(4, 0);
+  shard_.CountProbes(&probes);
+  EXPECT_GT(probes[0], shard_.size() * 8 / 10);
+  EXPECT_LT(probes[3], shard_.size() / 20);
+}
+
 TEST_F(ShardTest, ProbesAreCountedByTheLineTheyEndAt) {
-  for (uint64_t i = 0; i < 6; ++i) Insert(i << 40);  // all have the home line 0
+  int inserted = 0;
+  for (uint64_t hash = 0; inserted < 6; ++hash) {
+    if (ReduceLow32(SeededHash(hash, kSeed), 2) != 0) continue;  // six keys of the home line 0
+    Insert(hash);
+    ++inserted;
+  }
   std::vector<uint64_t> probes(3, 0);
   shard_.CountProbes(&probes);
   EXPECT_EQ(probes, (std::vector<uint64_t>{5, 1, 0}));
