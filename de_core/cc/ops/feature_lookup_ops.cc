@@ -174,9 +174,8 @@ The gradient of DeLookupFeatures with respect to the rows of the tables.
 
 gradients: of each output of DeLookupFeatures.
 trained: the numbers of the tables whose gradient is wanted.
-unique_keys: of each of these tables, its keys [m]. If each example of all its features is one id
-  without a weight, these are the ids in their order, and otherwise the distinct ids.
-values: the gradient of each key's row, [m, dim].
+unique_keys: of each of these tables, the distinct ids of all its features, [m].
+values: the gradient of each key's row, summed over all its occurrences, [m, dim].
 )doc");
 
 REGISTER_OP("DeLookupFeaturesWeightGradient")

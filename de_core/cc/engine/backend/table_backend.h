@@ -100,6 +100,12 @@ class TableBackend {
   virtual Status FindToTrain(const Keys& keys, const ValuesOut& out, bool* found,
                              Executor* executor) const = 0;
 
+  /// Like FindToTrain, for keys whose Apply does not follow with exactly this batch.
+  virtual Status Find(const Keys& keys, const ValuesOut& out, bool* found,
+                      Executor* executor) const {
+    return FindToTrain(keys, out, found, executor);
+  }
+
   /// Like FindToTrain, but also stores the initial row of every key without a row.
   virtual Status FindOrInsert(const Keys& keys, const ValuesOut& out, bool* found,
                               Executor* executor) = 0;

@@ -18,14 +18,9 @@ constexpr size_t kColumns = 16;
 // Prefetch a key's sum this many keys before adding to it.
 constexpr size_t kSumsAhead = 8;
 
-/// Runs work(shard) for each shard of a batch of `keys`.
-template <typename Work>
-Status ForEachShard(size_t keys, Executor* executor, const Work& work) {
-  return RunGuarded(ThreadsFor(keys >= kKeysWorthThreads, executor), kShards, [&](size_t shard) {
-    work(static_cast<uint32_t>(shard));
-    return Status::Ok();
-  });
-}
+// On one thread, a batch with at most this many keys is not divided by shard: the hash map that
+// finds its distinct keys fits into a cache.
+constexpr size_t kKeysInOneGroup = 16384;
 
 /// sum[0, columns) += weight(i) * row(i)[0, columns) for i in [0, count). `columns` is a constant
 /// except for the last columns of a row.
@@ -108,37 +103,73 @@ DotRows RowProduct(DType dtype) noexcept {
       dtype, nullptr, [](auto tag) -> DotRows { return &DotRowsOf<typename decltype(tag)::type>; });
 }
 
-Status PooledGradient::Build(const Keys& keys, const Segments& segments, Executor* executor) {
+/// Runs work(group) for each group of keys.
+template <typename Work>
+Status PooledGradient::ForEachGroup(Executor* executor, const Work& work) const {
+  Executor* const threads = ThreadsFor(key_count_ >= kKeysWorthThreads, executor);
+  return RunGuarded(threads, group_count_, [&](size_t group) {
+    work(group);
+    return Status::Ok();
+  });
+}
+
+Status PooledGradient::Build(const Keys& keys, Executor* executor) {
   DE_RETURN_IF_ERROR(CheckBatch(keys.size));
-  if (segments.count > 0xffffffffULL) {
-    return Status::InvalidArgument("a batch must have at most 2^32 - 1 segments. Received: " +
-                                   std::to_string(segments.count) + " segments");
-  }
-  DE_RETURN_IF_ERROR(segments.Check(keys.size));
   return Guarded([&] {
-    partition_.Build(keys, executor);
-    segment_of_.resize(keys.size);
-    for (size_t segment = 0; segment < segments.count; ++segment) {
-      std::fill(segment_of_.begin() + segments.splits[segment],
-                segment_of_.begin() + segments.splits[segment + 1], static_cast<uint32_t>(segment));
+    key_count_ = keys.size;
+    const bool is_whole = ThreadsFor(keys.size >= kKeysWorthThreads, executor) == nullptr &&
+                          keys.size <= kKeysInOneGroup;
+    group_count_ = is_whole ? 1 : kShards;
+    if (is_whole) {
+      for (size_t i = positions_.size(); i < keys.size; ++i) {
+        positions_.push_back(static_cast<uint32_t>(i));
+      }
+      const auto* words = reinterpret_cast<const uint64_t*>(keys.ints);
+      if (keys.ints == nullptr) {
+        words_.resize(keys.size);
+        for (size_t i = 0; i < keys.size; ++i) words_[i] = WordOf(keys, i);
+        words = words_.data();
+      }
+      groups_[0] = {words, positions_.data(), keys.size};
+    } else {
+      partition_.Build(keys, executor);
+      for (uint32_t shard = 0; shard < kShards; ++shard) groups_[shard] = partition_.Of(shard);
     }
-    DE_RETURN_IF_ERROR(ForEachShard(keys.size, executor, [&](uint32_t shard) {
-      unique_[shard].Find(keys, partition_.Of(shard));
-    }));
-    for (uint32_t shard = 0; shard < kShards; ++shard) {
-      begins_[shard + 1] = begins_[shard] + unique_[shard].size();
+    DE_RETURN_IF_ERROR(
+        ForEachGroup(executor, [&](size_t group) { unique_[group].Find(keys, groups_[group]); }));
+    for (size_t group = 0; group < group_count_; ++group) {
+      begins_[group + 1] = begins_[group] + unique_[group].size();
     }
-    first_.resize(begins_[kShards]);
-    for (uint32_t shard = 0; shard < kShards; ++shard) {
-      const ShardKeys unique = unique_[shard].keys();
-      std::copy(unique.positions, unique.positions + unique.count, first_.data() + begins_[shard]);
+    first_.resize(begins_[group_count_]);
+    for (size_t group = 0; group < group_count_; ++group) {
+      const ShardKeys unique = unique_[group].keys();
+      std::copy(unique.positions, unique.positions + unique.count, first_.data() + begins_[group]);
     }
     return Status::Ok();
   });
 }
 
-Status PooledGradient::Sum(DType dtype, const void* weights, const void* gradients, size_t dim,
-                           void* sums, Executor* executor) const {
+Status PooledGradient::Build(const Keys& keys, const Segments& segments, Executor* executor) {
+  if (segments.count > 0xffffffffULL) {
+    return Status::InvalidArgument("a batch must have at most 2^32 - 1 segments. Received: " +
+                                   std::to_string(segments.count) + " segments");
+  }
+  DE_RETURN_IF_ERROR(segments.Check(keys.size));
+  DE_RETURN_IF_ERROR(Build(keys, executor));
+  return Guarded([&] {
+    segment_of_.resize(keys.size);
+    for (size_t segment = 0; segment < segments.count; ++segment) {
+      std::fill(segment_of_.begin() + segments.splits[segment],
+                segment_of_.begin() + segments.splits[segment + 1], static_cast<uint32_t>(segment));
+    }
+    return Status::Ok();
+  });
+}
+
+/// Runs Sum. `gradient_of(i)` points to the gradient of key i.
+template <typename GradientOf>
+Status PooledGradient::SumWith(DType dtype, const void* weights, const GradientOf& gradient_of,
+                               size_t dim, void* sums, Executor* executor) const {
   if (!IsFloating(dtype)) {
     return Status::InvalidArgument("pooling needs values of a floating-point type. Received: " +
                                    std::string(NameOf(dtype)));
@@ -148,39 +179,66 @@ Status PooledGradient::Sum(DType dtype, const void* weights, const void* gradien
     using T = typename decltype(tag)::type;
     using Real = typename Scalar<T>::Real;
     const Real* factors = static_cast<const Real*>(weights);
-    const Real* all = static_cast<const Real*>(gradients);
-    status = ForEachShard(segment_of_.size(), executor, [&](uint32_t shard) {
-      const UniqueKeys& unique = unique_[shard];
-      const uint32_t* const unique_of = unique.repeats().unique_of;
-      const ShardKeys group = partition_.Of(shard);
-      T* const out = static_cast<T*>(sums) + begins_[shard] * dim;
+    status = ForEachGroup(executor, [&](size_t group) {
+      const UniqueKeys& unique = unique_[group];
+      const ShardKeys keys = groups_[group];
+      T* const out = static_cast<T*>(sums) + begins_[group] * dim;
       // Sum 16-bit rows in a separate buffer of the arithmetic's type.
       constexpr bool kAside = !std::is_same_v<T, Real>;
       std::vector<Real> aside(kAside ? unique.size() * dim : 0);
       Real* const into = kAside ? aside.data() : reinterpret_cast<Real*>(out);
-      uint32_t seen = 0;
-      for (size_t j = 0; j < group.count; ++j) {
-        if (j + kSumsAhead < group.count) {
-          PrefetchBytes(reinterpret_cast<const char*>(into + unique_of[j + kSumsAhead] * dim),
-                        dim * sizeof(Real));
+      const auto ask_for = [&](uint32_t position, const Real* sum) {
+        PrefetchBytes(static_cast<const char*>(gradient_of(position)), dim * sizeof(Real));
+        PrefetchBytes(reinterpret_cast<const char*>(sum), dim * sizeof(Real));
+      };
+      const auto factor_of = [&](uint32_t position) {
+        return factors == nullptr ? Real{1} : factors[position];
+      };
+      // First the first occurrence of each key, then the repeated ones: whether a key is repeated
+      // is unpredictable, and so no branch decides it.
+      const ShardKeys first = unique.keys();
+      for (size_t key = 0; key < first.count; ++key) {
+        if (key + kSumsAhead < first.count) {
+          ask_for(first.positions[key + kSumsAhead], into + (key + kSumsAhead) * dim);
         }
-        const uint32_t position = group.positions[j];
-        const uint32_t key = unique_of[j];
-        const Real factor = factors == nullptr ? Real{1} : factors[position];
-        const Real* gradient = all + static_cast<size_t>(segment_of_[position]) * dim;
+        const uint32_t position = first.positions[key];
+        const Real factor = factor_of(position);
+        const Real* gradient = static_cast<const Real*>(gradient_of(position));
         Real* __restrict sum = into + key * dim;
-        if (key == seen) {  // distinct keys are numbered by first occurrence: this is it
-          ++seen;
-          for (size_t c = 0; c < dim; ++c) sum[c] = factor * gradient[c];
-        } else {
-          for (size_t c = 0; c < dim; ++c) sum[c] += factor * gradient[c];
+        for (size_t c = 0; c < dim; ++c) sum[c] = factor * gradient[c];
+      }
+      const UniqueKeys::Repeats again = unique.repeats();
+      for (size_t i = 0; i < again.count; ++i) {
+        if (i + kSumsAhead < again.count) {
+          const uint32_t next = again.keys[i + kSumsAhead];
+          ask_for(keys.positions[next], into + again.unique_of[next] * dim);
         }
+        const uint32_t j = again.keys[i], position = keys.positions[j];
+        const Real factor = factor_of(position);
+        const Real* gradient = static_cast<const Real*>(gradient_of(position));
+        Real* __restrict sum = into + again.unique_of[j] * dim;
+        for (size_t c = 0; c < dim; ++c) sum[c] += factor * gradient[c];
       }
       for (size_t i = 0; i < aside.size(); ++i) out[i] = Scalar<T>::Store(aside[i]);
     });
     return true;
   });
   return status;
+}
+
+Status PooledGradient::Sum(DType dtype, const void* weights, const void* gradients, size_t dim,
+                           void* sums, Executor* executor) const {
+  const auto* const all = static_cast<const char*>(gradients);
+  const size_t bytes = dim * SizeOf(RealOf(dtype));
+  return SumWith(
+      dtype, weights,
+      [=, of = segment_of_.data()](size_t i) -> const void* { return all + of[i] * bytes; }, dim,
+      sums, executor);
+}
+
+Status PooledGradient::Sum(DType dtype, const void* weights, const void* const* gradients,
+                           size_t dim, void* sums, Executor* executor) const {
+  return SumWith(dtype, weights, [=](size_t i) { return gradients[i]; }, dim, sums, executor);
 }
 
 }  // namespace de::engine

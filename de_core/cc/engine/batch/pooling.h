@@ -51,8 +51,10 @@ DotRows RowProduct(DType dtype) noexcept;
 /// for the distinct keys.
 class PooledGradient {
  public:
-  /// Finds the distinct keys of a batch, shard by shard. `executor` may be nullptr, here and in
-  /// Sum.
+  /// Finds the distinct keys of a batch. `executor` may be nullptr, here and in Sum. Call it again
+  /// for the next batch to reuse the memory.
+  Status Build(const Keys& keys, Executor* executor);
+  /// Like above, for Sum with one gradient per segment.
   Status Build(const Keys& keys, const Segments& segments, Executor* executor);
 
   /// Number of distinct keys.
@@ -68,11 +70,25 @@ class PooledGradient {
              size_t dim,
              void* sums,  // (size(), dim) of dtype
              Executor* executor) const;
+  /// Like above, with a pointer to the gradient of each key, (keys).
+  Status Sum(DType dtype, const void* weights, const void* const* gradients, size_t dim, void* sums,
+             Executor* executor) const;
 
  private:
+  template <typename Work>
+  Status ForEachGroup(Executor* executor, const Work& work) const;
+  template <typename GradientOf>
+  Status SumWith(DType dtype, const void* weights, const GradientOf& gradient_of, size_t dim,
+                 void* sums, Executor* executor) const;
+
+  /// The keys in groups: one per shard, or one with all keys of a small batch.
   Partition partition_;
+  ShardKeys groups_[kShards] = {};
+  size_t group_count_ = 0, key_count_ = 0;
+  std::vector<uint64_t> words_;      // (keys) of the strings of one group
+  std::vector<uint32_t> positions_;  // (keys) 0, 1, 2 … for one group
   UniqueKeys unique_[kShards];
-  size_t begins_[kShards + 1] = {};   ///< number of each shard's first distinct key
+  size_t begins_[kShards + 1] = {};   ///< number of each group's first distinct key
   std::vector<uint32_t> first_;       // (distinct)
   std::vector<uint32_t> segment_of_;  // (keys)
 };

@@ -27,8 +27,12 @@ struct Values {
 
 /// Output values of a batch.
 struct ValuesOut {
-  char* data = nullptr;          // (keys, dim) packed
+  char* data = nullptr;          // (keys, dim), one row every `stride` bytes
   ValueSink* strings = nullptr;  // set for string values
+  size_t stride = 0;             ///< bytes from one row in `data` to the next; 0 if they are packed
+
+  /// Bytes from one row in `data` to the next, for rows of `bytes`.
+  size_t StrideOf(size_t bytes) const noexcept { return stride == 0 ? bytes : stride; }
 };
 
 /// Copies `kBlock` bytes from the start and as many from the end.

@@ -45,7 +45,8 @@ class Table final : public TableBackend {
   ~Table() override;
 
   /// Like FindToTrain, but remembers nothing.
-  Status Find(const Keys& keys, const ValuesOut& out, bool* found, Executor* executor) const;
+  Status Find(const Keys& keys, const ValuesOut& out, bool* found,
+              Executor* executor) const override;
 
   /// If updates of the same keys have usually followed lookups, remembers where the rows are
   /// (LookupMemo), so that Apply need not find them again.

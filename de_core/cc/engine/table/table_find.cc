@@ -51,13 +51,14 @@ Status Table::Prepare(const Keys& keys) const {
 
 void Table::ReadRow(const char* row, size_t position, const ValuesOut& out) const {
   const size_t bytes = layout_.value_bytes();
-  if (out.data != nullptr) CopyBytes(out.data + position * bytes, row, bytes);
+  if (out.data != nullptr) CopyBytes(out.data + position * out.StrideOf(bytes), row, bytes);
   if (out.strings != nullptr) ReadStrings(row, position, out);
 }
 
 void Table::ReadInitial(const IndexKey& key, size_t position, const ValuesOut& out) const {
-  if (out.data != nullptr)
-    initializer_->Fill(key.word, out.data + position * layout_.value_bytes());
+  if (out.data != nullptr) {
+    initializer_->Fill(key.word, out.data + position * out.StrideOf(layout_.value_bytes()));
+  }
   if (out.strings != nullptr) ReadStrings(nullptr, position, out);
 }
 

@@ -41,7 +41,7 @@ size_t Table::FindLocked(const Width& width, const Batch& batch, const Keys& key
     // load it again for each key.
     const Batch of = batch;
     char* const data = out.data;
-    const size_t value_bytes = width.bytes();
+    const size_t value_bytes = width.bytes(), stride = out.StrideOf(value_bytes);
     const bool values_wanted = kPlain || data != nullptr || out.strings != nullptr;
     const bool watched = !kPlain && policy_.watches_reads();
     const size_t touched = watched ? std::max(value_bytes, policy_.end()) : value_bytes;
@@ -62,7 +62,7 @@ size_t Table::FindLocked(const Width& width, const Batch& batch, const Keys& key
       hits += exists;
       if (found != nullptr) found[position] = exists;
       if (kPlain || data != nullptr) {
-        char* const to = data + position * value_bytes;
+        char* const to = data + position * stride;
         if (exists) {
           width.Copy(to, row);
         } else {
@@ -88,7 +88,7 @@ size_t Table::FindLocked(const Width& width, const Batch& batch, const Keys& key
       lines[at] = readers[ShardOfHash(hash)].HomeLine(hash);
       PrefetchFar(lines[at]);
       if (!kPlain || !mixed) return;
-      const char* const to = data + of.position(j) * value_bytes;
+      const char* const to = data + of.position(j) * stride;
       for (size_t byte = 0; byte < value_bytes; byte += 64) PrefetchToWrite(to + byte);
     };
     const auto probe = [&](size_t j, size_t at) DE_ALWAYS_INLINE {
@@ -119,7 +119,7 @@ size_t Table::FindLocked(const Width& width, const Batch& batch, const Keys& key
           const uint64_t seeded = SeededHash(this_hashes[at], seed);
           const auto passed = static_cast<size_t>(HasPassed(*this_lines[at], seeded));
           absent_words[absent] = of.int_word(j);
-          absent_rows[absent] = data + position * value_bytes;
+          absent_rows[absent] = data + position * stride;
           absent += passed ^ 1;
           this_away[kept] = listed;
           kept += passed;
@@ -138,7 +138,7 @@ size_t Table::FindLocked(const Width& width, const Batch& batch, const Keys& key
           },
           hash_key, probe,
           [&](size_t j, size_t at)
-              DE_ALWAYS_INLINE { width.Copy(data + of.position(j) * value_bytes, rows[at]); });
+              DE_ALWAYS_INLINE { width.Copy(data + of.position(j) * stride, rows[at]); });
       hits = end - begin - away_count;
     } else {
       const auto prefetch_key = [&](size_t, size_t at) DE_ALWAYS_INLINE {

@@ -44,10 +44,11 @@ size_t Table::FindGroup(const Width& width, const Keys& keys, uint32_t number,
   const uint32_t* const positions = group.positions;
   const uint32_t* const first_positions = unique.positions;
   char* const data = out.data;
+  const size_t stride = out.StrideOf(bytes);
   for (size_t i = 0; i < repeats.count; ++i) {
     const uint32_t j = repeats.keys[i];
-    width.Copy(data + size_t{positions[j]} * bytes,
-               data + size_t{first_positions[repeats.unique_of[j]]} * bytes);
+    width.Copy(data + size_t{positions[j]} * stride,
+               data + size_t{first_positions[repeats.unique_of[j]]} * stride);
   }
   if (hits == unique.count) return group.count;
   size_t misses = 0;

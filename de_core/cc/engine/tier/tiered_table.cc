@@ -86,8 +86,8 @@ Status TieredTable::FindToTrain(const Keys& keys, const ValuesOut& out, bool* fo
         found[position] = true;
         --misses;
         if (out.data == nullptr) return;
-        CopyBytes(out.data + position * bytes, cold.rows.data() + row_of[number] * layout.stride(),
-                  bytes);
+        CopyBytes(out.data + position * out.StrideOf(bytes),
+                  cold.rows.data() + row_of[number] * layout.stride(), bytes);
       });
     }
     hits_.fetch_add(keys.size - misses, std::memory_order_relaxed);

@@ -283,9 +283,11 @@ void FeatureIds::DropUnkept(const Tensor* weights, size_t real_bytes) {
   }
 }
 
-JoinedKeys::JoinedKeys(const std::vector<FeatureIds>& ids, const std::vector<size_t>& features) {
+void JoinedKeys::Join(const std::vector<FeatureIds>& ids, const std::vector<size_t>& features) {
   keys_ = ids[features[0]].keys();
   if (features.size() == 1) return;
+  ints_.clear();
+  strings_.clear();
   const size_t count = CountKeys(ids, features);
   for (const size_t f : features) {
     const engine::Keys& keys = ids[f].keys();
@@ -359,11 +361,9 @@ absl::Status GradientsIn(const FeatureSpecs& specs, const std::vector<FeatureIds
   return RowsIn(specs, ids, tensors, rows);
 }
 
-bool IsPlain(const FeatureSpecs& specs, const std::vector<FeatureIds>& ids, size_t table) {
-  const engine::DType dtype = specs.dtypes[table];
-  const std::vector<size_t>& features = specs.of_table[table];
-  return engine::RealOf(dtype) == dtype &&
-         std::all_of(features.begin(), features.end(), [&](size_t f) { return ids[f].single(); });
+bool IsPlain(const FeatureSpecs& specs, const std::vector<FeatureIds>& ids, size_t feature) {
+  const engine::DType dtype = specs.dtypes[specs.features[feature].table];
+  return engine::RealOf(dtype) == dtype && ids[feature].single();
 }
 
 std::vector<FeaturePart> PartsOf(const std::vector<FeatureIds>& ids,

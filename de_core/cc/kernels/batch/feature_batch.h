@@ -135,7 +135,8 @@ auto WithReal(engine::DType dtype, const Use& use) {
 /// The keys of all features of one table, in the order of the features.
 class JoinedKeys {
  public:
-  JoinedKeys(const std::vector<FeatureIds>& ids, const std::vector<size_t>& features);
+  /// Joins the keys, which must outlive this object. Call it again to reuse the memory.
+  void Join(const std::vector<FeatureIds>& ids, const std::vector<size_t>& features);
   const engine::Keys& keys() const noexcept { return keys_; }
 
  private:
@@ -167,9 +168,9 @@ absl::Status RowsIn(const FeatureSpecs& specs, const std::vector<FeatureIds>& id
 absl::Status GradientsIn(const FeatureSpecs& specs, const std::vector<FeatureIds>& ids,
                          const tensorflow::OpInputList& gradients, std::vector<FeatureRows>* rows);
 
-/// True if each segment of a table's features is one id without a weight, and its rows have the
-/// type of arithmetic. Then a row of the output is a row of the table.
-bool IsPlain(const FeatureSpecs& specs, const std::vector<FeatureIds>& ids, size_t table);
+/// True if each segment of a feature is one id without a weight, and its rows have the type of
+/// arithmetic. Then a row of the output is a row of the table.
+bool IsPlain(const FeatureSpecs& specs, const std::vector<FeatureIds>& ids, size_t feature);
 
 /// Part of the work on a batch: some segments of one feature.
 struct FeaturePart {

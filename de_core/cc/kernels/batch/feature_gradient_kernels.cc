@@ -1,5 +1,8 @@
 // The gradient of a lookup of many features with respect to the rows: one per table.
-#include <cstring>
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
@@ -16,25 +19,114 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-/// Writes keys to a tensor. `position(j)` is the number of the key that becomes element j.
-template <typename Position>
-void WriteKeys(const engine::Keys& keys, const Position& position, Tensor* out) {
-  const int64_t count = out->NumElements();
-  const auto key = [&](int64_t j) { return position(static_cast<size_t>(j)); };
-  if (out->dtype() == tensorflow::DT_STRING) {
-    auto to = out->flat<tensorflow::tstring>();
-    for (int64_t j = 0; j < count; ++j) {
-      const std::string_view from = keys.strings[key(j)];
-      to(j).assign(from.data(), from.size());
-    }
-  } else if (out->dtype() == tensorflow::DT_INT32) {
-    auto to = out->flat<int32_t>();
-    for (int64_t j = 0; j < count; ++j) to(j) = static_cast<int32_t>(keys.ints[key(j)]);
-  } else {
-    auto to = out->flat<int64_t>();
-    for (int64_t j = 0; j < count; ++j) to(j) = keys.ints[key(j)];
+/// The gradient of one table.
+class TableGradient {
+ public:
+  size_t count() const noexcept { return pooled_.size(); }
+
+  /// Finds the distinct keys of table number `table`, and the gradient of each key. All arguments
+  /// must outlive Write. Call it again for the next batch to reuse the memory.
+  absl::Status Build(const FeatureSpecs& specs, size_t table, const std::vector<FeatureIds>& ids,
+                     const std::vector<FeatureRows>& gradients, engine::Executor* executor) {
+    dtype_ = specs.dtypes[table];
+    dim_ = specs.dims[table];
+    const std::vector<size_t>& features = specs.of_table[table];
+    keys_.Join(ids, features);
+    WithReal(engine::RealOf(dtype_), [&](auto real) {
+      using Real = decltype(real);
+      ListGradients<Real>(specs, features, ids, gradients);
+      ListWeights<Real>(features, ids);
+    });
+    return ToAbsl(pooled_.Build(keys_.keys(), executor));
   }
-}
+
+  absl::Status Write(Tensor* keys, Tensor* values, engine::Executor* executor) const {
+    WriteKeys(keys);
+    return ToAbsl(pooled_.Sum(dtype_, weighted_ ? weights_.data() : nullptr, gradients_.data(),
+                              dim_, const_cast<char*>(values->tensor_data().data()), executor));
+  }
+
+ private:
+  /// Points to the gradient of each key: in the input, or, if it must be divided by the norm of its
+  /// segment, to a copy.
+  template <typename Real>
+  void ListGradients(const FeatureSpecs& specs, const std::vector<size_t>& features,
+                     const std::vector<FeatureIds>& ids,
+                     const std::vector<FeatureRows>& gradients) {
+    size_t segments = 0;
+    for (const size_t f : features) {
+      const bool divides = specs.features[f].combiner >= FeatureSpec::Combiner::kMean;
+      if (divides && !ids[f].single()) segments += ids[f].count();
+    }
+    if (divided_.size() < segments * dim_ * sizeof(Real)) {
+      divided_.resize(segments * dim_ * sizeof(Real));
+    }
+    gradients_.resize(keys_.keys().size);
+    Real* copy = reinterpret_cast<Real*>(divided_.data());
+    const void** of_key = gradients_.data();
+    for (const size_t f : features) {
+      const FeatureIds& own = ids[f];
+      const FeatureRows& rows = gradients[f];
+      if (own.single()) {
+        for (size_t i = 0; i < own.count(); ++i) *of_key++ = rows.Row(i);
+        continue;
+      }
+      const int64_t* const splits = own.segments().splits;
+      for (size_t i = 0; i < own.count(); ++i) {
+        const void* gradient = rows.Row(i);
+        const Real norm = NormOf<Real>(specs.features[f], own, i);
+        if (norm != 1 && splits[i] != splits[i + 1]) {
+          Divide(static_cast<const Real*>(gradient), norm, dim_, copy);
+          gradient = copy;
+          copy += dim_;
+        }
+        for (int64_t key = splits[i]; key < splits[i + 1]; ++key) *of_key++ = gradient;
+      }
+    }
+  }
+
+  template <typename Real>
+  void ListWeights(const std::vector<size_t>& features, const std::vector<FeatureIds>& ids) {
+    weighted_ = std::any_of(features.begin(), features.end(),
+                            [&](size_t f) { return ids[f].weights() != nullptr; });
+    if (!weighted_) return;
+    weights_.resize(keys_.keys().size * sizeof(Real));
+    Real* weight = reinterpret_cast<Real*>(weights_.data());
+    for (const size_t f : features) {
+      const auto* const given = static_cast<const Real*>(ids[f].weights());
+      for (size_t i = 0; i < ids[f].keys().size; ++i) {
+        *weight++ = given == nullptr ? Real{1} : given[i];
+      }
+    }
+  }
+
+  void WriteKeys(Tensor* out) const {
+    const engine::Keys& keys = keys_.keys();
+    const int64_t count = out->NumElements();
+    const auto key = [&](int64_t j) { return pooled_.first(static_cast<size_t>(j)); };
+    if (out->dtype() == tensorflow::DT_STRING) {
+      auto to = out->flat<tensorflow::tstring>();
+      for (int64_t j = 0; j < count; ++j) {
+        const std::string_view from = keys.strings[key(j)];
+        to(j).assign(from.data(), from.size());
+      }
+    } else if (out->dtype() == tensorflow::DT_INT32) {
+      auto to = out->flat<int32_t>();
+      for (int64_t j = 0; j < count; ++j) to(j) = static_cast<int32_t>(keys.ints[key(j)]);
+    } else {
+      auto to = out->flat<int64_t>();
+      for (int64_t j = 0; j < count; ++j) to(j) = keys.ints[key(j)];
+    }
+  }
+
+  JoinedKeys keys_;
+  engine::DType dtype_ = engine::DType::kFloat32;
+  size_t dim_ = 0;
+  bool weighted_ = false;
+  std::vector<const void*> gradients_;   // (keys)
+  std::vector<char> weights_, divided_;  // reals
+  engine::PooledGradient pooled_;
+};
 
 class FeaturesGradientOp final : public GuardedOp {
  public:
@@ -84,136 +176,50 @@ class FeaturesGradientOp final : public GuardedOp {
 
     std::vector<size_t> counts;
     for (const size_t table : trained_) counts.push_back(CountKeys(ids, specs_.of_table[table]));
-    std::vector<std::unique_ptr<TableGradient>> tables(trained_.size());
+    const auto lent = Lend();
+    std::vector<TableGradient>& tables = *lent;
     TF_RETURN_IF_ERROR(RunPerTable(counts, &executor, [&](size_t i, engine::Executor* threads) {
-      tables[i] = std::make_unique<TableGradient>(specs_, trained_[i], ids, gradients);
-      return tables[i]->Build(threads);
+      return tables[i].Build(specs_, trained_[i], ids, gradients, threads);
     }));
     std::vector<std::pair<Tensor*, Tensor*>> outputs(trained_.size());
     tensorflow::OpOutputList keys, values;
     TF_RETURN_IF_ERROR(context->output_list("unique_keys", &keys));
     TF_RETURN_IF_ERROR(context->output_list("values", &values));
     for (size_t i = 0; i < trained_.size(); ++i) {
-      const std::vector<size_t>& features = specs_.of_table[trained_[i]];
       const auto dim = static_cast<int64_t>(specs_.dims[trained_[i]]);
-      const auto count = static_cast<int64_t>(tables[i]->count());
-      const int number = static_cast<int>(i), f = static_cast<int>(features[0]);
-      if (tables[i]->is_plain() && features.size() == 1 && !specs_.joined &&
-          given[f].dtype() == key_types_[i]) {
-        // The ids are the keys and the gradient is the values: copy neither.
-        Tensor same(key_types_[i]), rows(tensors[f].dtype());
-        if (!same.CopyFrom(given[f], TensorShape({count})) ||
-            !rows.CopyFrom(tensors[f], TensorShape({count, dim}))) {
-          return absl::InternalError("a tensor must have as many elements as its shape");
-        }
-        keys.set(number, same);
-        values.set(number, rows);
-        continue;
-      }
+      const auto count = static_cast<int64_t>(tables[i].count());
+      const int number = static_cast<int>(i);
       TF_RETURN_IF_ERROR(keys.allocate(number, TensorShape({count}), &outputs[i].first));
       TF_RETURN_IF_ERROR(values.allocate(number, TensorShape({count, dim}), &outputs[i].second));
     }
     return RunPerTable(counts, &executor, [&](size_t i, engine::Executor* threads) {
-      if (outputs[i].first == nullptr) return absl::OkStatus();
-      return tables[i]->Write(outputs[i].first, outputs[i].second, threads);
+      return tables[i].Write(outputs[i].first, outputs[i].second, threads);
     });
   }
 
  private:
-  /// The gradient of one table.
-  class TableGradient {
-   public:
-    TableGradient(const FeatureSpecs& specs, size_t table, const std::vector<FeatureIds>& ids,
-                  const std::vector<FeatureRows>& gradients)
-        : specs_(specs),
-          table_(table),
-          features_(specs.of_table[table]),
-          ids_(ids),
-          gradients_(gradients),
-          keys_(ids, features_),
-          plain_(IsPlain(specs, ids, table)) {}
+  using Tables = std::vector<TableGradient>;
 
-    /// True if the keys are the ids in their order, and not the distinct ids.
-    bool is_plain() const noexcept { return plain_; }
-    size_t count() const noexcept { return plain_ ? keys_.keys().size : pooled_.size(); }
-
-    /// Finds the distinct keys, unless is_plain().
-    absl::Status Build(engine::Executor* executor) {
-      if (plain_) return absl::OkStatus();
-      for (const size_t f : features_) weighted_ = weighted_ || ids_[f].weights() != nullptr;
-      WithReal(engine::RealOf(specs_.dtypes[table_]), [&](auto real) { Join<decltype(real)>(); });
-      const engine::Segments segments{splits_.data(), splits_.size() - 1};
-      return ToAbsl(pooled_.Build(keys_.keys(), segments, executor));
+  /// Lends working memory for one step. It comes back when the pointer is destroyed.
+  std::unique_ptr<Tables, std::function<void(Tables*)>> Lend() {
+    std::unique_ptr<Tables> tables;
+    {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      tables.swap(spare_);
     }
-
-    absl::Status Write(Tensor* keys, Tensor* values, engine::Executor* executor) const {
-      char* const out = const_cast<char*>(values->tensor_data().data());
-      const size_t dim = specs_.dims[table_];
-      if (!plain_) {
-        WriteKeys(keys_.keys(), [&](size_t j) { return pooled_.first(j); }, keys);
-        return ToAbsl(pooled_.Sum(specs_.dtypes[table_], weighted_ ? weights_.data() : nullptr,
-                                  scaled_.data(), dim, out, executor));
-      }
-      WriteKeys(keys_.keys(), [](size_t j) { return j; }, keys);
-      const size_t bytes = dim * engine::SizeOf(specs_.dtypes[table_]);
-      char* to = out;
-      for (const size_t f : features_) {
-        for (size_t i = 0; i < ids_[f].count(); ++i, to += bytes) {
-          engine::CopyBytes(to, gradients_[f].Row(i), bytes);
-        }
-      }
-      return absl::OkStatus();
-    }
-
-   private:
-    /// Joins the segments of all features: their splits, their weights, and their gradients divided
-    /// by the norms.
-    template <typename Real>
-    void Join() {
-      const size_t dim = specs_.dims[table_];
-      size_t segments = 0;
-      for (const size_t f : features_) segments += ids_[f].count();
-      splits_.reserve(segments + 1);
-      splits_.push_back(0);
-      scaled_.resize(segments * dim * sizeof(Real));
-      if (weighted_) weights_.resize(keys_.keys().size * sizeof(Real));
-      Real* to = reinterpret_cast<Real*>(scaled_.data());
-      Real* weight = reinterpret_cast<Real*>(weights_.data());
-      for (const size_t f : features_) {
-        const FeatureIds& own = ids_[f];
-        const FeatureSpec& spec = specs_.features[f];
-        const int64_t before = splits_.back();
-        for (size_t i = 0; i < own.count(); ++i, to += dim) {
-          const int64_t* const splits = own.segments().splits;
-          splits_.push_back(before + (own.single() ? static_cast<int64_t>(i) + 1 : splits[i + 1]));
-          const Real* const gradient = reinterpret_cast<const Real*>(gradients_[f].Row(i));
-          const Real norm = own.single() ? Real{1} : NormOf<Real>(spec, own, i);
-          Divide(gradient, norm, dim, to);
-        }
-        if (!weighted_) continue;
-        const auto* const given = static_cast<const Real*>(own.weights());
-        for (size_t i = 0; i < own.keys().size; ++i) {
-          *weight++ = given == nullptr ? Real{1} : given[i];
-        }
-      }
-    }
-
-    const FeatureSpecs& specs_;
-    const size_t table_;
-    const std::vector<size_t>& features_;
-    const std::vector<FeatureIds>& ids_;
-    const std::vector<FeatureRows>& gradients_;
-    const JoinedKeys keys_;
-    const bool plain_;
-    bool weighted_ = false;
-    std::vector<int64_t> splits_;
-    std::vector<char> weights_, scaled_;  // reals
-    engine::PooledGradient pooled_;
-  };
+    if (tables == nullptr) tables = std::make_unique<Tables>(trained_.size());
+    return {tables.release(), [this](Tables* used) {
+              std::unique_ptr<Tables> back(used);
+              const std::lock_guard<std::mutex> guard(mutex_);
+              spare_.swap(back);
+            }};
+  }
 
   FeatureSpecs specs_;
   std::vector<size_t> trained_;
   std::vector<DataType> key_types_;
+  std::mutex mutex_;
+  std::unique_ptr<Tables> spare_;  ///< memory of an earlier step; guarded by mutex_
 };
 
 DE_REGISTER_KERNEL("DeLookupFeaturesGradient", FeaturesGradientOp);

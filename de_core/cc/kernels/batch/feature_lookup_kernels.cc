@@ -60,8 +60,7 @@ class FeatureRowsOp : public GuardedOp {
     size_t segment = part.begin;
     for (size_t at = begin; at < end;) {
       const size_t count = std::min(at_once, end - at);
-      TF_RETURN_IF_ERROR(
-          table.Find(ids.keys().Slice(at, count), {data, nullptr}, nullptr, nullptr));
+      TF_RETURN_IF_ERROR(table.Read(ids.keys().Slice(at, count), {data, nullptr}, nullptr));
       for (size_t i = 0; i < count;) {
         while (begin_of(segment + 1) <= at + i) ++segment;
         const size_t last = std::min(count, begin_of(segment + 1) - at);
@@ -120,29 +119,23 @@ class LookupFeaturesOp final : public FeatureRowsOp {
                    const std::vector<FeatureIds>& ids, PoolExecutor* executor) final {
     std::vector<FeatureRows> rows;
     TF_RETURN_IF_ERROR(AllocateRows(context, ids, &rows));
-    // A table whose segments are single ids is read at once, which finds equal ids, and which the
-    // update of these ids uses. Other tables are read part by part.
+    // Features of single ids are read at once. Others are read part by part.
     std::vector<std::function<absl::Status()>> tasks;
-    std::vector<size_t> large;
     const size_t total = CountKeys(ids);
     const size_t threads = total < kIdsWorthThreads ? 1 : executor->threads();
-    for (size_t t = 0; t < tables.size(); ++t) {
-      const std::vector<size_t>& features = specs_.of_table[t];
-      if (features.empty()) continue;
-      if (IsPlain(specs_, ids, t)) {
-        if (threads > 1 && CountKeys(ids, features) > total / threads) {
-          large.push_back(t);
+    for (size_t f = 0; f < ids.size(); ++f) {
+      const size_t t = specs_.features[f].table;
+      if (IsPlain(specs_, ids, f)) {
+        if (threads > 1 && ids[f].count() > total / threads) {
+          TF_RETURN_IF_ERROR(FindRows(*tables[t], ids[f], rows[f], executor));
         } else {
-          tasks.push_back([&, t] { return FindTable(*tables[t], t, ids, rows, nullptr); });
+          tasks.push_back([&, f, t] { return FindRows(*tables[t], ids[f], rows[f], nullptr); });
         }
         continue;
       }
-      for (const FeaturePart& part : PartsOf(ids, features)) {
+      for (const FeaturePart& part : PartsOf(ids, {f})) {
         tasks.push_back([&, t, part] { return Pool(*tables[t], ids, rows, part); });
       }
-    }
-    for (const size_t t : large) {
-      TF_RETURN_IF_ERROR(FindTable(*tables[t], t, ids, rows, executor));
     }
     return RunAll(tasks, threads > 1 ? executor : nullptr);
   }
@@ -173,27 +166,11 @@ class LookupFeaturesOp final : public FeatureRowsOp {
     return RowsIn(specs_, ids, tensors, rows);
   }
 
-  /// Reads the rows of all features of a table whose segments are single ids.
-  absl::Status FindTable(const TableResource& table, size_t number,
-                         const std::vector<FeatureIds>& ids, const std::vector<FeatureRows>& rows,
-                         PoolExecutor* executor) const {
+  /// Reads the rows of a feature of single ids.
+  absl::Status FindRows(const TableResource& table, const FeatureIds& ids, const FeatureRows& rows,
+                        PoolExecutor* executor) const {
     const OpClock::Call call(&table.lookups);
-    const std::vector<size_t>& features = specs_.of_table[number];
-    const JoinedKeys joined(ids, features);
-    const size_t bytes = RowBytes(number), count = joined.keys().size;
-    if (features.size() == 1 && rows[features[0]].stride == bytes) {
-      return table.Find(joined.keys(), {rows[features[0]].data, nullptr}, nullptr, executor);
-    }
-    const std::unique_ptr<double[]> found(new double[count * bytes / sizeof(double) + 1]);
-    char* const data = reinterpret_cast<char*>(found.get());
-    TF_RETURN_IF_ERROR(table.Find(joined.keys(), {data, nullptr}, nullptr, executor));
-    const char* from = data;
-    for (const size_t f : features) {
-      for (size_t segment = 0; segment < ids[f].count(); ++segment, from += bytes) {
-        engine::CopyBytes(rows[f].Row(segment), from, bytes);
-      }
-    }
-    return absl::OkStatus();
+    return table.Read(ids.keys(), {rows.data, nullptr, rows.stride}, executor);
   }
 
   /// Pools the rows of some segments.

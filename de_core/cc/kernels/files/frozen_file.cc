@@ -139,8 +139,16 @@ absl::Status FrozenFile::Find(const engine::Keys& keys, engine::ValuesOut out, b
       return table_->FindStrings(part, nullptr, part_found);
     }
     if (out.strings == nullptr) {
-      char* const data = out.data == nullptr ? nullptr : out.data + begin * row_bytes;
-      return table_->Find(part, data, part_found);
+      const size_t stride = out.StrideOf(row_bytes);
+      char* const data = out.data == nullptr ? nullptr : out.data + begin * stride;
+      if (stride == row_bytes || data == nullptr) return table_->Find(part, data, part_found);
+      // A file's rows are read packed.
+      std::vector<char> rows(part.size * row_bytes);
+      DE_RETURN_IF_ERROR(table_->Find(part, rows.data(), part_found));
+      for (size_t i = 0; i < part.size; ++i) {
+        engine::CopyBytes(data + i * stride, rows.data() + i * row_bytes, row_bytes);
+      }
+      return engine::Status::Ok();
     }
     std::vector<std::string_view> views(part.size * dim);
     DE_RETURN_IF_ERROR(table_->FindStrings(part, views.data(), part_found));

@@ -76,6 +76,14 @@ absl::Status TableResource::Find(const engine::Keys& keys, engine::ValuesOut out
   return ToAbsl(reader.table->FindToTrain(keys, out, found, executor));
 }
 
+absl::Status TableResource::Read(const engine::Keys& keys, engine::ValuesOut out,
+                                 engine::Executor* executor) const {
+  FileBackedTable::Reader reader;
+  TF_RETURN_IF_ERROR(ForReading(&reader));
+  if (reader.file != nullptr) return reader.file->Find(keys, out, nullptr, executor);
+  return ToAbsl(reader.table->Find(keys, out, nullptr, executor));
+}
+
 absl::Status TableResource::Size(int64_t* rows) const {
   FileBackedTable::Reader reader;
   TF_RETURN_IF_ERROR(ForReading(&reader));

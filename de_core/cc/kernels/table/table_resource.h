@@ -62,6 +62,9 @@ class TableResource final : public tensorflow::ResourceBase {
 
   absl::Status Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
                     engine::Executor* executor) const;
+  /// Like Find, for keys whose update does not follow in exactly this batch.
+  absl::Status Read(const engine::Keys& keys, engine::ValuesOut out,
+                    engine::Executor* executor) const;
   absl::Status Size(int64_t* rows) const;
   absl::Status StatsJson(std::string* json) const;
 

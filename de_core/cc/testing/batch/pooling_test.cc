@@ -93,23 +93,6 @@ TEST_P(PooledGradientTest, SumsByKey) {
   } else {
     keys.ints = ids.data();
   }
-  Threads threads(3);
-  PooledGradient pooled, alone;
-  ASSERT_TRUE(pooled.Build(keys, {splits.data(), kSegments}, &threads).ok());
-  ASSERT_TRUE(alone.Build(keys, {splits.data(), kSegments}, nullptr).ok());
-  std::vector<float> sums(pooled.size() * kDim), sums_alone(sums.size());
-  const auto sum = [&](const PooledGradient& of, std::vector<float>* out, Executor* executor) {
-    return of.Sum(DType::kFloat32, weights.data(), gradients.data(), kDim, out->data(), executor)
-        .ok();
-  };
-  ASSERT_TRUE(sum(pooled, &sums, &threads));
-  ASSERT_TRUE(sum(alone, &sums_alone, nullptr));
-  EXPECT_EQ(sums, sums_alone) << "threads change nothing";
-  std::vector<Half> halves(sums.size());
-  ASSERT_TRUE(
-      pooled.Sum(DType::kHalf, weights.data(), gradients.data(), kDim, halves.data(), &threads)
-          .ok());
-  for (size_t i = 0; i < halves.size(); ++i) ASSERT_EQ(ToFloat(halves[i]), sums[i]);
   std::map<int64_t, std::vector<float>> wanted;
   for (size_t segment = 0; segment < kSegments; ++segment) {
     for (int64_t i = splits[segment]; i < splits[segment + 1]; ++i) {
@@ -120,12 +103,37 @@ TEST_P(PooledGradientTest, SumsByKey) {
       }
     }
   }
-  ASSERT_EQ(pooled.size(), wanted.size());
-  for (size_t j = 0; j < pooled.size(); ++j) {
-    const std::vector<float>& sum = wanted.at(ids[pooled.first(j)]);
-    for (size_t c = 0; c < kDim; ++c) EXPECT_EQ(sums[j * kDim + c], sum[c]);
+  std::vector<const void*> gradient_of;
+  for (size_t segment = 0; segment < kSegments; ++segment) {
+    gradient_of.resize(static_cast<size_t>(splits[segment + 1]), gradients.data() + segment * kDim);
   }
-  EXPECT_EQ(pooled.Sum(DType::kInt32, nullptr, gradients.data(), kDim, sums.data(), nullptr).code,
+  Threads threads(3);
+  PooledGradient pooled;
+  std::vector<float> sums(wanted.size() * kDim);
+  for (Executor* const executor :
+       {static_cast<Executor*>(&threads), static_cast<Executor*>(nullptr)}) {
+    ASSERT_TRUE(pooled.Build(keys, {splits.data(), kSegments}, executor).ok());
+    ASSERT_EQ(pooled.size(), wanted.size());
+    const auto check = [&](const Status& status) {
+      ASSERT_TRUE(status.ok());
+      for (size_t j = 0; j < pooled.size(); ++j) {
+        const std::vector<float>& sum = wanted.at(ids[pooled.first(j)]);
+        for (size_t c = 0; c < kDim; ++c) ASSERT_EQ(sums[j * kDim + c], sum[c]);
+      }
+    };
+    check(pooled.Sum(DType::kFloat32, weights.data(), static_cast<const void*>(gradients.data()),
+                     kDim, sums.data(), executor));
+    std::vector<Half> halves(sums.size());
+    ASSERT_TRUE(pooled
+                    .Sum(DType::kHalf, weights.data(), static_cast<const void*>(gradients.data()),
+                         kDim, halves.data(), executor)
+                    .ok());
+    for (size_t i = 0; i < halves.size(); ++i) ASSERT_EQ(ToFloat(halves[i]), sums[i]);
+    std::fill(sums.begin(), sums.end(), 0.0F);
+    check(pooled.Sum(DType::kFloat32, weights.data(), gradient_of.data(), kDim, sums.data(),
+                     executor));
+  }
+  EXPECT_EQ(pooled.Sum(DType::kInt32, nullptr, gradient_of.data(), kDim, sums.data(), nullptr).code,
             Code::kInvalidArgument);
 }
 
