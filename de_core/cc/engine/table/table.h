@@ -128,8 +128,9 @@ class Table final : public TableBackend {
     /// because it is still in the cache.
     class SumLease;
     Partition partition;
-    GradientSum gradients[kShards];  ///< one per running task, at most one per shard
-    std::atomic<uint32_t> lent{0};   ///< bit i: gradients[i] is lent
+    std::vector<uint32_t> positions;  ///< 0, 1, 2 …
+    GradientSum gradients[kShards];   ///< one per running task, at most one per shard
+    std::atomic<uint32_t> lent{0};    ///< bit i: gradients[i] is lent
   };
   class ScratchLease;
 
@@ -164,10 +165,11 @@ class Table final : public TableBackend {
   uint64_t VisitRows(uint64_t first, const Visit& visit) const;
   template <typename OnRow>
   Status ForEachFound(const Keys& keys, bool write, const OnRow& on_row) const;
-  template <typename Plain = PlainRows<void, false>, typename OnRow, typename OnRefused = Ignored>
+  template <typename Plain = PlainRows<void, false>, typename OnRow, typename OnRefused = Ignored,
+            typename OnRelease = Ignored>
   Status UpdateRows(const Keys& keys, Executor* executor, const WriteTouches& touch,
                     const TableGate& gate, const OnRow& on_row, const OnRefused& on_refused = {},
-                    const Plain& plain = {});
+                    const Plain& plain = {}, const OnRelease& on_release = {});
   template <typename PerShard>
   Status ForEachShard(const Keys& keys, Executor* executor, const PerShard& per_shard);
   template <FindKind kKind, typename Width>

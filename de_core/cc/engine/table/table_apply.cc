@@ -10,6 +10,9 @@
 namespace de::engine {
 namespace {
 
+// On one thread, a batch with at most this many keys is not divided by shard: its fixed costs per
+// shard would be more than its work.
+constexpr size_t kKeysSummedAtOnce = 16384;
 // Rows that one call of an optimizer's kernel updates: few enough to stay in the first-level cache.
 constexpr size_t kRowsPerKernel = 8;
 
@@ -142,14 +145,16 @@ Status Table::Step(const OptimizerRule& rule, const std::string& owner,
     if (keys.size == 0) return Status::Ok();
     ScratchLease scratch(*this);
     Partition* const partition = known == nullptr ? &scratch->partition : &known->partition;
-    const auto one = [&](uint32_t shard_number, const ShardKeys& group) {
+    // Sums the gradients of `group`, and calls write(distinct keys, sum, on_row, on_release), which
+    // finds the rows of the distinct keys.
+    const auto step = [&](const ShardKeys& group, const UniqueKeys* unique, const auto& write) {
       const Scratch::SumLease lease(scratch.get());
       GradientSum& sum = *lease;
       const auto build = [&](const auto* typed) {
-        if (known == nullptr) {
+        if (unique == nullptr) {
           sum.Build(keys, group, typed, options_.dim);
         } else {
-          sum.Build(known->of[shard_number].unique, group, typed, options_.dim);
+          sum.Build(*unique, group, typed, options_.dim);
         }
       };
       if (doubles) {
@@ -157,7 +162,6 @@ Status Table::Step(const OptimizerRule& rule, const std::string& owner,
       } else {
         build(static_cast<const float*>(grads));
       }
-      const ShardKeys unique = sum.unique();
       char* rows[kRowsPerKernel];
       const void* gradients[kRowsPerKernel];
       size_t waiting = 0;
@@ -177,16 +181,40 @@ Status Table::Step(const OptimizerRule& rule, const std::string& owner,
         gradients[waiting] = sum.gradient(j);
         if (++waiting == kRowsPerKernel) update();
       };
-      const OneShardsKeys batch{shards_.data(), shard_number, unique};
-      if (known != nullptr && gate.active() == nullptr) {
-        UpdateKnown(
-            batch, keys, known->of[shard_number], touched, gradient_bytes,
-            [&sum](size_t j) { return sum.gradient(j); }, on_row, update);
-      } else {
-        UpdateShard(batch, keys,
-                    WriteTouches(touched, static_cast<const char*>(grads), gradient_bytes),
-                    gate.active(), on_row, Ignored{}, update);
+      return write(sum, on_row, update);
+    };
+    if (known == nullptr && gate.active() == nullptr && keys.ints != nullptr &&
+        keys.size <= kKeysSummedAtOnce &&
+        ThreadsFor(keys.size >= kKeysWorthThreads, executor) == nullptr) {
+      std::vector<uint32_t>& positions = scratch->positions;
+      for (size_t i = positions.size(); i < keys.size; ++i) {
+        positions.push_back(static_cast<uint32_t>(i));
       }
+      const ShardKeys all{reinterpret_cast<const uint64_t*>(keys.ints), positions.data(),
+                          keys.size};
+      return step(all, nullptr,
+                  [&](const GradientSum& sum, const auto& on_row, const auto& update) {
+                    const ShardKeys unique = sum.unique();
+                    const auto* ints = reinterpret_cast<const int64_t*>(unique.words);
+                    return UpdateRows({ints, nullptr, unique.count}, nullptr, touched, gate, on_row,
+                                      Ignored{}, PlainRows<void>{}, update);
+                  });
+    }
+    const auto one = [&](uint32_t shard_number, const ShardKeys& group) {
+      const KnownKeys::OfShard* const of = known == nullptr ? nullptr : &known->of[shard_number];
+      step(group, of == nullptr ? nullptr : &of->unique,
+           [&](const GradientSum& sum, const auto& on_row, const auto& update) {
+             const OneShardsKeys batch{shards_.data(), shard_number, sum.unique()};
+             if (of != nullptr && gate.active() == nullptr) {
+               UpdateKnown(
+                   batch, keys, *of, touched, gradient_bytes,
+                   [&sum](size_t j) { return sum.gradient(j); }, on_row, update);
+             } else {
+               UpdateShard(batch, keys,
+                           WriteTouches(touched, static_cast<const char*>(grads), gradient_bytes),
+                           gate.active(), on_row, Ignored{}, update);
+             }
+           });
     };
     DE_RETURN_IF_ERROR(ForEachGroup(keys, partition, known != nullptr, executor, one));
     AfterWrite(keys.size);

@@ -66,11 +66,12 @@ Status Table::ForEachShard(const Keys& keys, Executor* executor, const PerShard&
 // kMostReaders threads: sorts the keys by shard, and updates shard by shard. (2) Otherwise:
 // processes keys in the order of the batch, on one thread, or on a few threads with some shards
 // each. A thread holds the locks of all its shards. If another verb holds one of these locks, the
-// thread sorts the keys by shard after all, which costs some time.
-template <typename Plain, typename OnRow, typename OnRefused>
+// thread sorts the keys by shard after all, which costs some time. Each thread calls on_release
+// before it releases locks.
+template <typename Plain, typename OnRow, typename OnRefused, typename OnRelease>
 Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouches& touch,
                          const TableGate& gate, const OnRow& on_row, const OnRefused& on_refused,
-                         const Plain& plain) {
+                         const Plain& plain, const OnRelease& on_release) {
   DE_RETURN_IF_ERROR(Prepare(keys));
   const auto one_shard = [&](const OneShardsKeys& batch) {
     UpdateShard(
@@ -78,7 +79,7 @@ Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouche
         [&](Shard& shard, const IndexKey& key, char* row, size_t j, bool inserted) {
           on_row(shard, key, row, batch.position(j), inserted);
         },
-        [&](const IndexKey& key, size_t j) { on_refused(key, batch.position(j)); }, Ignored{},
+        [&](const IndexKey& key, size_t j) { on_refused(key, batch.position(j)); }, on_release,
         plain);
   };
   // Each key touches its index line and some more memory, about two lines in total, besides its
@@ -101,6 +102,7 @@ Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouche
       on_row(shard, key, row, batch.position(j), inserted);
     };
     UpdateLocked(batch, keys, begin, end, touch, gate.active(), row_at, Ignored{}, plain);
+    on_release();
     return true;
   };
   const auto one_by_one = [&](const PickedKeys& picked) {
