@@ -43,6 +43,9 @@ class OwnOptimizer(Protocol):
     def step(self, gradient: tf.IndexedSlices) -> None:
         """Does one step by a gradient that has no loss scale any more."""
 
+    def is_like(self, optimizer: OptimizerLike) -> bool:
+        """Returns whether a user's argument has the same class and settings as this optimizer."""
+
     def get_config(self) -> dict[str, Any]:
         """Returns the configuration. Its entry "optimizer" makes another optimizer like this."""
 

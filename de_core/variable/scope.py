@@ -19,6 +19,7 @@ from de_core.tables.restrict import RestrictPolicy
 from de_core.tables.router import Partitioner, default_partition_fn
 from de_core.tables.spec import TableSpec
 from de_core.variable.graph import graph_mode, scope_defaults
+from de_core.variable.own_optimizer import OptimizerLike
 from de_core.variable.variable import Variable
 
 # In eager mode a Variable is shared while a caller or a traced function holds a reference to it. A
@@ -52,6 +53,7 @@ def get_variable(
     custom_getter: Callable[..., Variable] | None = None,
     admission: Admission | None = None,
     eviction: Eviction | Sequence[Eviction] | None = None,
+    optimizer: OptimizerLike | None = None,
 ) -> Variable:
     """Returns the Variable with this name. Creates the Variable if it does not exist.
 
@@ -94,12 +96,14 @@ def get_variable(
             arguments of its choice.
         admission: Decides which keys get a row.
         eviction: Decides which rows the table removes.
+        optimizer: The table's own optimizer.
 
     Raises:
         TypeError: `name` is not a string, or an argument has a wrong type.
-        ValueError: The Variable exists with another dtype, dim, device list or policy; or the
-            scope's `reuse` forbids to create or to share it; or an argument is out of range.
-        NotImplementedError: The scope has a `constraint`.
+        ValueError: The Variable exists with another dtype, dim, device list, policy or optimizer;
+            or the scope's `reuse` forbids to create or to share it; or an argument is out of range.
+        NotImplementedError: The scope has a `constraint`; or `optimizer` is given under tf_keras
+            or in a TensorFlow 1 graph.
 
     Example:
     >>> import de_core as de
@@ -234,4 +238,17 @@ def _check_same(existing: Variable, name: str, arguments: dict[str, Any]) -> Non
             f"Variable {name} exists and must be requested with the same policies, without "
             f"policies, or under another name; it has {existing._retention.policies()}. "
             f"{received(**policies)}"
+        )
+    optimizer, own = arguments.get("optimizer"), existing.optimizer
+    if optimizer is None:
+        return
+    if own is None:
+        raise ValueError(
+            f"Variable {name} exists without an optimizer and must be requested without one, or "
+            f"under another name. {received(optimizer=optimizer)}"
+        )
+    if not own.is_like(optimizer):
+        raise ValueError(
+            f"Variable {name} exists and must be requested with an optimizer of the same class and "
+            f"settings, without one, or under another name. {received(optimizer=optimizer)}"
         )

@@ -4,9 +4,31 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from de_core.base.keras import LEGACY, keras
 from tests.support import execution_modes
 
 v1 = tf.compat.v1
+
+
+@pytest.mark.skipif(LEGACY, reason="tf_keras has no optimizer per table")
+def test_a_variable_with_its_own_optimizer_is_shared_by_requests_for_the_same():
+    table = de.get_variable("own_rule", dim=1, initializer=1.0, optimizer=keras.optimizers.SGD(0.5))
+    assert de.get_variable("own_rule", dim=1) is table
+    assert de.get_variable("own_rule", dim=1, optimizer="sgd") is table
+    for wrong in ("adam", keras.optimizers.SGD(0.5, momentum=0.9)):
+        with pytest.raises(ValueError, match=r"own_rule exists .* same class and settings"):
+            de.get_variable("own_rule", dim=1, optimizer=wrong)
+    without = de.get_variable("no_rule", dim=1)
+    with pytest.raises(ValueError, match="no_rule exists without an optimizer"):
+        de.get_variable("no_rule", dim=1, optimizer="sgd")
+    assert without.optimizer is None
+    optimizer = keras.optimizers.Adam()
+    [anchor] = table.trainable_variables
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(table.lookup([3]))
+    gradient = tape.gradient(loss, anchor.value)
+    optimizer.apply([gradient], [anchor])
+    assert float(table.lookup([3])[0, 0]) == 0.5
 
 
 def test_a_name_is_shared():

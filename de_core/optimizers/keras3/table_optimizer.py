@@ -84,6 +84,21 @@ class TableOptimizer(KerasOptimizer):
             )
         return cls(optimizer, table)
 
+    def is_like(self, optimizer: OptimizerLike) -> bool:
+        """Returns whether a user's argument has the same class and settings as this optimizer.
+
+        Names and learning rates may differ, because a rate changes while a model trains.
+
+        Args:
+            optimizer: An optimizer of Keras 3, its name or its configuration.
+        """
+        if isinstance(optimizer, (str, dict)):
+            optimizer = keras.optimizers.get(optimizer)
+        inner = self._wrapped()
+        if optimizer is inner:
+            return True
+        return type(optimizer) is type(inner) and _settings(optimizer) == _settings(inner)
+
     @property
     def slots_owner(self) -> tf.Tensor:
         """The name of the slots in the table. No other optimizer of the table has this name."""
@@ -136,6 +151,11 @@ class TableOptimizer(KerasOptimizer):
         step = targets.Targets([(gradient, self._tables[0])], [], [])
         self._prepare(inner, step, [])
         self._step(inner, step)
+
+
+def _settings(optimizer: Any) -> dict[str, Any]:
+    config: dict[str, Any] = optimizer.get_config()
+    return {name: each for name, each in config.items() if name not in ("name", "learning_rate")}
 
 
 def _tuple(kinds: Any) -> tuple[type, ...]:
