@@ -18,13 +18,10 @@ constexpr size_t kRowsPerScan = 4096;  // cold rows that are read at once
 
 /// Copies the next rows from hash `begin` on, hot and cold. Requires lock_.
 Status TieredTable::ReadMerged(uint64_t begin, RowBatch* batch) const {
-  RowBatch hot, cold;
   ExportCursor cursor{begin, false};
+  if (cold_->empty()) return hot_->ExportBatch(&cursor, batch);
+  RowBatch hot, cold;
   DE_RETURN_IF_ERROR(hot_->ExportBatch(&cursor, &hot));
-  if (cold_->empty()) {
-    *batch = std::move(hot);
-    return Status::Ok();
-  }
   DE_RETURN_IF_ERROR(cold_->Scan(begin, hot.hash_last, kRowsPerScan, hot.layout, &cold));
   std::unique_ptr<bool[]> is_hot = std::make_unique<bool[]>(cold.size());
   DE_RETURN_IF_ERROR(hot_->Contains(KeysOf(cold), is_hot.get(), nullptr));
@@ -59,7 +56,7 @@ Status TieredTable::ExportBatch(ExportCursor* cursor, RowBatch* batch) const {
 Status TieredTable::Clear() {
   return Guarded([&]() -> Status {
     const std::lock_guard<std::mutex> replacing(replacing_lock_);
-    const std::lock_guard<std::shared_mutex> hold(lock_);
+    const WriteHold hold(*this);
     DE_RETURN_IF_ERROR(cold_->Clear());
     DE_RETURN_IF_ERROR(hot_->Clear());
     rows_ = 0;
@@ -75,14 +72,14 @@ Status TieredTable::ShrinkToFit() { return hot_->ShrinkToFit(); }
 
 Status TieredTable::EnsureSlots(const std::string& owner, const std::vector<SlotSpec>& specs) {
   const std::lock_guard<std::mutex> replacing(replacing_lock_);
-  const std::lock_guard<std::shared_mutex> hold(lock_);
+  const WriteHold hold(*this);
   return hot_->EnsureSlots(owner, specs);
 }
 
 Status TieredTable::DropSlots(const std::string& owner) {
   return Guarded([&]() -> Status {
     const std::lock_guard<std::mutex> replacing(replacing_lock_);
-    const std::lock_guard<std::shared_mutex> hold(lock_);
+    const WriteHold hold(*this);
     DE_RETURN_IF_ERROR(hot_->DropSlots(owner));
     cold_->DropSlots(owner);
     return Status::Ok();
@@ -91,7 +88,7 @@ Status TieredTable::DropSlots(const std::string& owner) {
 
 Status TieredTable::TakeAverages(const std::string& owner) {
   return Guarded([&]() -> Status {
-    const std::lock_guard<std::shared_mutex> hold(lock_);
+    const WriteHold hold(*this);
     const RowLayout layout = hot_->layout();
     const RowSlot* slot = layout.FindSlot(owner, AverageSlot(layout.value_dtype(), 1).name);
     if (slot == nullptr) return Status::Ok();  // no row was trained yet
@@ -146,7 +143,7 @@ Status TieredTable::EvictBelow(RowColumn by, const RowRank& kept, uint64_t* evic
     DE_RETURN_IF_ERROR(hot_->RankCandidates(by, Candidates(0, 0), &none));
     RowBatch batch;
     for (uint64_t begin = 0;; begin = batch.hash_last + 1) {
-      const std::lock_guard<std::shared_mutex> hold(lock_);
+      const WriteHold hold(*this);
       DE_RETURN_IF_ERROR(ReadMerged(begin, &batch));
       KeyList victims;
       ForEachRank(batch, by, [&](size_t i, const RowRank& rank) {

@@ -80,6 +80,7 @@ Status TieredTable::FindToTrain(const Keys& keys, const ValuesOut& out, bool* fo
       for (size_t i = 0; i < cold.positions.size(); ++i) {
         row_of[cold.positions[i]] = static_cast<uint32_t>(i);
       }
+      if (out.data != nullptr) recent_.Add(missing.keys(), cold, layout.stride());
       const size_t bytes = layout.value_bytes();
       missing.ForEach([&](uint32_t position, uint32_t number) {
         if (row_of[number] == kNone) return;
@@ -124,7 +125,10 @@ Status TieredTable::BringIn(const Keys& keys, Executor* executor) const {
     found_ = std::make_unique<bool[]>(keys.size);
     found_size_ = keys.size;
   }
-  for (bool moved = true; moved;) {
+  bool moved = false;
+  DE_RETURN_IF_ERROR(
+      MakeRoom(0, executor, &moved));  // an earlier batch may have exceeded the bound
+  do {
     moved = false;
     DE_RETURN_IF_ERROR(hot_->Contains(keys, found_.get(), executor));
     const MissingKeys missing(keys, found_.get());
@@ -133,15 +137,29 @@ Status TieredTable::BringIn(const Keys& keys, Executor* executor) const {
     // The rows that moved out may be rows of `keys`.
     if (moved || cold_->empty()) continue;
     const RowLayout layout = hot_->layout();
+    const size_t stride = layout.stride();
+    const Keys all = missing.keys();
+    KeyList chosen, unread;
+    std::vector<char> rows;
+    for (size_t i = 0; i < all.size; ++i) {
+      const char* const row = recent_.Find(all, i);
+      if (row == nullptr) {
+        unread.Add(all, i);
+      } else {
+        chosen.Add(all, i);
+        rows.insert(rows.end(), row, row + stride);
+      }
+    }
     FoundRows cold;
-    DE_RETURN_IF_ERROR(cold_->Find(missing.keys(), layout, /*with_rows=*/true, executor, &cold));
-    if (cold.positions.empty()) return Status::Ok();
-    KeyList chosen;
-    for (const uint32_t position : cold.positions) chosen.Add(missing.keys(), position);
-    DE_RETURN_IF_ERROR(
-        hot_->LoadRows(layout, chosen.keys(), {cold.rows.data(), nullptr}, executor));
-    brought_in_.fetch_add(cold.positions.size(), std::memory_order_relaxed);
-  }
+    if (unread.keys().size > 0) {
+      DE_RETURN_IF_ERROR(cold_->Find(unread.keys(), layout, /*with_rows=*/true, executor, &cold));
+    }
+    for (const uint32_t position : cold.positions) chosen.Add(unread.keys(), position);
+    rows.insert(rows.end(), cold.rows.begin(), cold.rows.end());
+    if (rows.empty()) return Status::Ok();
+    DE_RETURN_IF_ERROR(hot_->LoadRows(layout, chosen.keys(), {rows.data(), nullptr}, executor));
+    brought_in_.fetch_add(chosen.keys().size, std::memory_order_relaxed);
+  } while (moved);
   return Status::Ok();
 }
 
@@ -150,7 +168,7 @@ Status TieredTable::Write(const Keys& keys, Executor* executor,
                           const std::function<Status()>& verb) const {
   DE_RETURN_IF_ERROR(CheckBatch(keys.size));
   return Guarded([&]() -> Status {
-    const std::lock_guard<std::shared_mutex> hold(lock_);
+    const WriteHold hold(*this);
     DE_RETURN_IF_ERROR(BringIn(keys, executor));
     const uint64_t before = hot_->size();
     const Status status = verb();
@@ -220,34 +238,30 @@ Status TieredTable::Touch(const Keys& keys) {
 Status TieredTable::Erase(const Keys& keys, Executor* executor) {
   DE_RETURN_IF_ERROR(CheckBatch(keys.size));
   return Guarded([&]() -> Status {
-    const std::lock_guard<std::shared_mutex> hold(lock_);
+    const WriteHold hold(*this);
     return EraseRows(keys, executor);
   });
 }
 
 /// Requires lock_ as the writer.
 Status TieredTable::EraseRows(const Keys& keys, Executor* executor) {
-  const std::unique_ptr<bool[]> none = std::make_unique<bool[]>(keys.size);
-  const MissingKeys distinct(keys, none.get());
-  if (distinct.empty()) return Status::Ok();
-  const Keys all = distinct.keys();
-  const std::unique_ptr<bool[]> hot = std::make_unique<bool[]>(all.size);
-  DE_RETURN_IF_ERROR(hot_->Contains(all, hot.get(), executor));
-  uint64_t erased = static_cast<uint64_t>(std::count(hot.get(), hot.get() + all.size, true));
-  if (!cold_->empty()) {
-    // A hot row may have an older cold copy, which must not come back.
+  if (keys.size == 0) return Status::Ok();
+  // The hot table records changes for deltas. So it must have the rows that it erases.
+  DE_RETURN_IF_ERROR(BringIn(keys, executor));
+  if (!cold_->empty()) {  // an older cold copy of a hot row must not come back
+    std::fill_n(found_.get(), keys.size, false);
+    const MissingKeys distinct(keys, found_.get());
     FoundRows cold;
-    DE_RETURN_IF_ERROR(cold_->Find(all, hot_->layout(), /*with_rows=*/false, executor, &cold));
-    KeyList gone;
-    for (const uint32_t position : cold.positions) {
-      gone.Add(all, position);
-      erased += hot[position] ? 0 : 1;
-    }
-    if (!cold.positions.empty()) DE_RETURN_IF_ERROR(cold_->Erase(gone.keys()));
+    DE_RETURN_IF_ERROR(
+        cold_->Find(distinct.keys(), hot_->layout(), /*with_rows=*/false, executor, &cold));
+    KeyList copies;
+    for (const uint32_t position : cold.positions) copies.Add(distinct.keys(), position);
+    if (!cold.positions.empty()) DE_RETURN_IF_ERROR(cold_->Erase(copies.keys()));
   }
-  DE_RETURN_IF_ERROR(hot_->Erase(all, executor));
-  rows_.fetch_sub(erased, std::memory_order_relaxed);
-  return Status::Ok();
+  const uint64_t before = hot_->size();
+  const Status status = hot_->Erase(keys, executor);
+  rows_.fetch_add(hot_->size() - before, std::memory_order_relaxed);
+  return status;
 }
 
 }  // namespace de::engine

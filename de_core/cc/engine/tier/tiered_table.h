@@ -26,6 +26,7 @@
 #include "de_core/cc/engine/backend/table_backend.h"
 #include "de_core/cc/engine/table/table.h"
 #include "de_core/cc/engine/tier/cold_rows.h"
+#include "de_core/cc/engine/tier/recent_reads.h"
 
 namespace de::engine {
 
@@ -94,8 +95,24 @@ class TieredTable final : public TableBackend {
  private:
   friend class TierSource;
 
+  /// Holds lock_ as a verb that may move rows. Forgets the rows that lookups have read.
+  class WriteHold {
+   public:
+    explicit WriteHold(const TieredTable& table) : table_(table), hold_(table.lock_) {}
+    ~WriteHold() { table_.recent_.Clear(); }
+    WriteHold(const WriteHold&) = delete;
+    WriteHold& operator=(const WriteHold&) = delete;
+
+   private:
+    const TieredTable& table_;
+    std::lock_guard<std::shared_mutex> hold_;
+  };
+
   TieredTable(std::unique_ptr<Table> hot, uint64_t memory_bytes, std::unique_ptr<ColdRows> cold)
-      : hot_(std::move(hot)), cold_(std::move(cold)), memory_bytes_(memory_bytes) {}
+      : hot_(std::move(hot)),
+        cold_(std::move(cold)),
+        memory_bytes_(memory_bytes),
+        recent_(memory_bytes / kRecentPart) {}
 
   Status Write(const Keys& keys, Executor* executor, const std::function<Status()>& verb) const;
   Status BringIn(const Keys& keys, Executor* executor) const;
@@ -105,6 +122,9 @@ class TieredTable final : public TableBackend {
   uint64_t MostHotRows() const;
   template <typename Visit>
   void ForEachRank(const RowBatch& batch, RowColumn by, const Visit& visit) const;
+
+  /// The rows that lookups have read take at most this fraction of the memory.
+  static constexpr uint64_t kRecentPart = 16;
 
   // A verb that only reads a slot or a column moves rows too, so it must be able to change the
   // members that tell where rows are.
@@ -116,6 +136,7 @@ class TieredTable final : public TableBackend {
   std::mutex replacing_lock_;
   mutable std::shared_mutex lock_;
   mutable std::atomic<uint64_t> rows_{0};  ///< keys with a hot or a cold row
+  mutable RecentReads recent_;
   mutable uint64_t next_part_ = 0;         ///< hash where the search for cool rows goes on
   mutable std::unique_ptr<bool[]> found_;  // (found_size_), reused
   mutable size_t found_size_ = 0;

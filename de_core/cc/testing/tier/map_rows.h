@@ -17,6 +17,7 @@ class MapRows final : public ColdRows {
  public:
   /// With `full`, Append fails as on a full disk.
   bool full = false;
+  mutable size_t rows_read = 0;  ///< rows that Find copied
 
   Status Append(const RowBatch& rows) override {
     if (full) return Status::ResourceExhausted("the disk must have space. Received: a full disk");
@@ -40,6 +41,7 @@ class MapRows final : public ColdRows {
       if (at == rows_.end()) continue;
       found->positions.push_back(static_cast<uint32_t>(i));
       if (!with_rows) continue;
+      ++rows_read;
       found->rows.resize(found->rows.size() + layout.stride());
       DE_RETURN_IF_ERROR(
           Convert(at->second, layout, found->rows.data() + found->rows.size() - layout.stride()));

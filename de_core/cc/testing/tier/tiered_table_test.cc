@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <random>
 
@@ -181,11 +182,31 @@ TEST_P(TieredTableTest, AllVerbsAgreeWithATableInMemory) {
   EXPECT_GT(cold, 100U) << "most rows were outside memory";
 }
 
+TEST_P(TieredTableTest, ExportsShortKeysWithoutColdRows) {
+  const std::vector<int64_t> ints = {7};
+  const std::vector<std::string_view> texts = {"k"};
+  Keys keys;
+  keys.size = 1;
+  if (GetParam() == KeyType::kString) {
+    keys.strings = texts.data();
+  } else {
+    keys.ints = ints.data();
+  }
+  const std::vector<float> row(kDim, 2.0F);
+  Both([&](TableBackend* table) {
+    return table->InsertOrAssign(keys, {reinterpret_cast<const char*>(row.data()), nullptr},
+                                 nullptr);
+  });
+  EXPECT_TRUE(cold_->empty());
+  EXPECT_EQ(Contents(tiered_.get()), Contents(plain_.get()));
+}
+
 TEST_P(TieredTableTest, SavesAndDeltasHoldHotAndColdRows) {
   std::mt19937_64 random(11);
   std::vector<std::string> files;
-  for (uint8_t number = 1; number < 6; ++number) {
-    for (size_t i = 0; i < 60 && !HasFailure(); ++i) Step(&random);
+  for (uint8_t number = 1; number < 16; ++number) {
+    // Few steps between saves: most keys of a step were cold at the save before.
+    for (size_t i = 0; i < (number == 1 ? 60U : 4U) && !HasFailure(); ++i) Step(&random);
     files.push_back(testing::Save(tiered_.get(), testing::ChainOf("c", number > 1), number));
     ASSERT_FALSE(files.back().empty());
   }
@@ -265,6 +286,38 @@ TEST_P(TieredTableTest, TakesAveragesOfColdRows) {
   }
   Both([&](TableBackend* table) { return table->TakeAverages("o"); });
   EXPECT_EQ(Contents(tiered_.get()), Contents(plain_.get()));
+}
+
+TEST_P(TieredTableTest, AStepHardlyReadsAgainWhatItsLookupHasRead) {
+  auto own = std::make_unique<MapRows>();
+  const MapRows& cold = *own;
+  std::unique_ptr<TableBackend> table;
+  ASSERT_TRUE(TieredTable::Create(Options(GetParam()), 40000, std::move(own), &table).ok());
+  std::mt19937_64 random(4);
+  for (size_t i = 0; i < 400; ++i) {
+    const Batch batch(&random, GetParam(), 5000);
+    ASSERT_TRUE(table->InsertOrAssign(batch.keys, batch.rows(), nullptr).ok());
+  }
+  const auto read_by = [&](const std::function<Status()>& verb) {
+    const size_t before = cold.rows_read;
+    EXPECT_TRUE(verb().ok());
+    return cold.rows_read - before;
+  };
+  size_t looked_up = 0, again = 0;
+  for (size_t i = 0; i < 20; ++i) {
+    const Batch batch(&random, GetParam(), 5000);
+    std::vector<float> rows(batch.keys.size * kDim);
+    const ValuesOut out{reinterpret_cast<char*>(rows.data()), nullptr};
+    looked_up += read_by([&] { return table->FindToTrain(batch.keys, out, nullptr, nullptr); });
+    const auto add = [&] {
+      return table->AccumOrAssign(batch.keys, batch.values.data(), nullptr, nullptr);
+    };
+    again += read_by(add);  // a row of the batch that had to make room for others
+    const Batch other(&random, GetParam(), 5000);  // moves rows of the batch out
+    ASSERT_TRUE(table->InsertOrAssign(other.keys, other.rows(), nullptr).ok());
+  }
+  EXPECT_GT(looked_up, 100U);
+  EXPECT_LT(again, looked_up / 4);
 }
 
 TEST(TieredTableOptionsTest, RefusesWhatATierCannotDo) {
