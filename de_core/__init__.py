@@ -42,6 +42,7 @@ from de_core.tables.eviction import (
 )
 from de_core.tables.restrict import FrequencyRestrictPolicy, RestrictPolicy, TimestampRestrictPolicy
 from de_core.tables.router import default_partition_fn
+from de_core.tables.tier import DiskTier
 from de_core.variable import gradients as _gradients  # noqa: F401
 from de_core.variable.scope import get_local_variable, get_variable
 from de_core.variable.slots import get_slot_variables
@@ -64,6 +65,7 @@ __all__ = [
     "AdmissionBloom",
     "AdmissionCount",
     "AdmissionProbability",
+    "DiskTier",
     "DynamicEmbeddingOptimizer",
     "EvictionLFU",
     "EvictionLRU",

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.types import DTypeLike
+from de_core.tables.tier import DiskTier
 
 #: Dtypes a table's keys may have.
 KEY_DTYPES = (tf.int64, tf.int32, tf.string)
@@ -42,29 +43,56 @@ class TableSpec:
         value_dtype: Dtype of the values.
         dim: Values per row, 1 to `MAX_DIM`.
         devices: The device of each shard.
+        tier: Where rows are that are not in memory. None if all rows are in memory.
     """
 
     key_dtype: tf.DType
     value_dtype: tf.DType
     dim: int
     devices: tuple[str, ...]
+    tier: DiskTier | None = None
 
     @classmethod
     def checked(
-        cls, key_dtype: DTypeLike, value_dtype: DTypeLike, dim: int, devices: Sequence[str] | None
+        cls,
+        key_dtype: DTypeLike,
+        value_dtype: DTypeLike,
+        dim: int,
+        devices: Sequence[str] | None,
+        tier: DiskTier | None = None,
     ) -> TableSpec:
         """Makes a spec from a user's arguments.
 
         Raises:
-            TypeError: A dtype is not supported, or `dim` or `devices` has a wrong type.
-            ValueError: `dim` is not in [1, 4096], or `devices` is empty or names a GPU.
+            TypeError: A dtype is not supported, or `dim`, `devices` or `tier` has a wrong type.
+            ValueError: `dim` is not in [1, 4096], or `devices` is empty or names a GPU, or the
+                table has a `tier` and other devices than CPUs of this process.
+            NotImplementedError: The values are strings, which a `tier` does not support.
         """
         return cls(
             _dtype("key_dtype", key_dtype, KEY_DTYPES),
             _dtype("value_dtype", value_dtype, VALUE_DTYPES),
             _dim(dim),
             _devices(devices),
-        )
+            tier,
+        )._with_checked_tier()
+
+    def _with_checked_tier(self) -> TableSpec:
+        if self.tier is None:
+            return self
+        if not isinstance(self.tier, DiskTier):
+            raise TypeError(f"`tier` must be a de.DiskTier or None. {received(tier=self.tier)}")
+        if any("/job:" in device for device in self.devices):
+            raise ValueError(
+                "A table with a `tier` must be on CPUs of this process. "
+                f"{received(devices=list(self.devices))} Leave out `devices` or `tier`."
+            )
+        if self.value_dtype == tf.string:
+            raise NotImplementedError(
+                "A table with a `tier` must have values of fixed width. "
+                f"{received(value_dtype=self.value_dtype.name)} Leave out `tier`."
+            )
+        return self
 
     def difference(self, other: TableSpec) -> str:
         """Describes the first property that differs, with both values. "" if none differs."""

@@ -140,6 +140,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
         return self._frozen_table
 
     def _create_resource(self) -> tf.Tensor:
+        tier = self.spec.tier
         with tf.device(self.device):
             return library.de_table(
                 shared_name=self.name,
@@ -149,6 +150,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
                 dim=self.spec.dim,
                 init_size=self._init_size,
                 policy=self._policy,
+                **({} if tier is None else tier.attributes(self.name, len(self.spec.devices))),
                 **self._initial.attributes(),
             )
 

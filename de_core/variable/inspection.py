@@ -260,7 +260,9 @@ class Inspection:
             optimizer steps of the shards, with their wall time `lookup_seconds` and
             `update_seconds`; `gradients_read` and `gradient_norms`, the number of gradients whose
             norms were computed (every 16th, if finite) and the sum of these norms; `memory`, see
-            `memory_usage`.
+            `memory_usage`. With a `tier` also `tier`, a dict: `hot_rows` in memory and `cold_rows`
+            on disk; `disk_bytes` of the files; `reads`, blocks read from them; `filter_bytes`, the
+            memory of their index; `rows_in` and `rows_out`, rows moved into and out of memory.
 
         Raises:
             RuntimeError: Called in a graph, for example in a `tf.function`.
@@ -291,9 +293,15 @@ class Inspection:
             "load_factor": load / sum(weights),
             "probe_lengths": [sum(each) for each in probes],
             "memory": _memory(tables),
+            **_tier(tables),
         }
 
 
 def _memory(tables: list[dict[str, Any]]) -> dict[str, int]:
     parts = {part: sum(table["bytes"][part] for table in tables) for part in _PARTS}
     return {**parts, "total": sum(parts.values())}
+
+
+def _tier(tables: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    tiers = [table["tier"] for table in tables if "tier" in table]
+    return {"tier": {part: sum(tier[part] for tier in tiers) for part in tiers[0]}} if tiers else {}

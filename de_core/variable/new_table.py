@@ -16,6 +16,7 @@ from de_core.tables.policy import TablePolicy
 from de_core.tables.router import Partitioner, Router
 from de_core.tables.sharded import ShardedTable, in_memory
 from de_core.tables.spec import TableSpec
+from de_core.tables.tier import DiskTier
 from de_core.variable.graph import graph_mode
 
 DEFAULT_NAME = "DynamicEmbedding_Variable"
@@ -46,7 +47,11 @@ def numbered(name: str) -> str:
 
 
 def checked_spec(
-    key_dtype: DTypeLike, value_dtype: DTypeLike, dim: int, devices: Sequence[str] | None
+    key_dtype: DTypeLike,
+    value_dtype: DTypeLike,
+    dim: int,
+    devices: Sequence[str] | None,
+    tier: DiskTier | None,
 ) -> TableSpec:
     """Makes the table's spec from the user's arguments.
 
@@ -55,6 +60,7 @@ def checked_spec(
         value_dtype: See `Variable`.
         dim: See `Variable`.
         devices: See `Variable`. None for the devices of the current distribution strategy.
+        tier: See `Variable`.
 
     Raises:
         TypeError: An argument has a wrong type, or a dtype is not supported.
@@ -62,7 +68,7 @@ def checked_spec(
     """
     if devices is None:
         devices = strategy.devices_of_the_scope()
-    return TableSpec.checked(key_dtype, value_dtype, dim, devices)
+    return TableSpec.checked(key_dtype, value_dtype, dim, devices, tier)
 
 
 def new_table(
@@ -94,6 +100,8 @@ def new_table(
     init_size = checked_init_size(init_size)
     creator = storage_creator(kv_creator)
     workers = strategy.workers_of_the_scope()
+    if spec.tier is not None:
+        _check_tier(spec.tier, policy, creator, divided=workers is not None)
     if workers is None:
         router = Router(partitioner, len(spec.devices))
     else:
@@ -105,3 +113,24 @@ def new_table(
     tables_of = in_memory if creator is None else creator.tables
     tables = tables_of(name, spec, row, init_size, policy, router)
     return ShardedTable(name, spec, tables, router, policy)
+
+
+def _check_tier(
+    tier: DiskTier, policy: TablePolicy, creator: KVCreator | None, *, divided: bool
+) -> None:
+    """Raises if a tier does not support another argument."""
+    if creator is not None:
+        raise NotImplementedError(
+            "`tier` needs rows in main memory. "
+            f"{received(tier=tier, kv_creator=creator)} Leave out `kv_creator` or `tier`."
+        )
+    if policy.evictions:
+        raise NotImplementedError(
+            "A table with a `tier` keeps all rows, so it has no `eviction`. "
+            f"{received(tier=tier, eviction=policy.evictions)} Leave out `eviction` or `tier`."
+        )
+    if divided or graph_mode.current() is not None:
+        raise NotImplementedError(
+            "`tier` needs eager mode, and no MultiWorkerMirroredStrategy. "
+            f"{received(tier=tier)} Leave out `tier`."
+        )

@@ -18,6 +18,7 @@ from de_core.tables.eviction import Eviction
 from de_core.tables.restrict import RestrictPolicy
 from de_core.tables.router import Partitioner, default_partition_fn
 from de_core.tables.spec import TableSpec
+from de_core.tables.tier import DiskTier
 from de_core.variable.graph import graph_mode, scope_defaults
 from de_core.variable.own_optimizer import OptimizerLike
 from de_core.variable.variable import Variable
@@ -54,6 +55,7 @@ def get_variable(
     admission: Admission | None = None,
     eviction: Eviction | Sequence[Eviction] | None = None,
     optimizer: OptimizerLike | None = None,
+    tier: DiskTier | None = None,
 ) -> Variable:
     """Returns the Variable with this name. Creates the Variable if it does not exist.
 
@@ -97,6 +99,7 @@ def get_variable(
         admission: Decides which keys get a row.
         eviction: Decides which rows the table removes.
         optimizer: The table's own optimizer.
+        tier: Where rows are that are not in memory.
 
     Raises:
         TypeError: `name` is not a string, or an argument has a wrong type.
@@ -222,7 +225,7 @@ def _found_or_created(
 
 def _check_same(existing: Variable, name: str, arguments: dict[str, Any]) -> None:
     spec = TableSpec.checked(
-        *(arguments[field] for field in ("key_dtype", "value_dtype", "dim", "devices"))
+        *(arguments[field] for field in ("key_dtype", "value_dtype", "dim", "devices", "tier"))
     )
     difference = existing._table.spec.difference(spec)
     if difference:

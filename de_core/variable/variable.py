@@ -23,6 +23,7 @@ from de_core.tables.eviction import Eviction
 from de_core.tables.restrict import RestrictPolicy
 from de_core.tables.router import Partitioner, default_partition_fn
 from de_core.tables.table import Table
+from de_core.tables.tier import DiskTier
 from de_core.variable import own_optimizer
 from de_core.variable.anchor import new_anchor
 from de_core.variable.graph import graph_mode, savers
@@ -70,12 +71,11 @@ class Variable(keras.layers.Layer, tf.Module):
         trainable: Whether lookups record gradients.
         checkpoint: Whether checkpoints include the rows.
         init_size: Number of rows to reserve memory for, divided among the shards.
-        kv_creator: The storage: None for main memory, a
-            `RedisTableCreator`, or your own `KVCreator`. A storage finds its rows by `name`.
+        kv_creator: The storage: None for main memory, a `RedisTableCreator`, or your own
+            `KVCreator`. A storage finds its rows by `name`.
         restrict_policy: A subclass of `de.RestrictPolicy`, such as `de.TimestampRestrictPolicy`.
             It chooses the rows that `restrict` keeps.
-        bp_v2: Ignored, for compatibility. Concurrent updates of a row always add up, because an
-            optimizer step updates each row atomically.
+        bp_v2: Ignored, for compatibility. Concurrent updates of a row always add up.
         regularizer: `f(rows [n, dim])` that returns a penalty or None. In graphs, each lookup adds
             the penalty on its distinct rows to the collection REGULARIZATION_LOSSES, except in a
             branch or a loop; see `regularization_loss`.
@@ -88,6 +88,7 @@ class Variable(keras.layers.Layer, tf.Module):
         optimizer: The table's own Keras 3 optimizer, its name or its configuration: any optimizer
             that trains the model hands it the table's gradient. None to train the table by a
             `de.DynamicEmbeddingOptimizer`.
+        tier: Where rows are that do not fit into memory: a `de.DiskTier`. None for memory alone.
 
     In a TensorFlow 1 graph, the session creates the table and a Saver saves it. The anchor's
     initializer, which `tf.compat.v1.global_variables_initializer` runs, empties the table.
@@ -129,8 +130,9 @@ class Variable(keras.layers.Layer, tf.Module):
         admission: Admission | None = None,
         eviction: Eviction | Sequence[Eviction] | None = None,
         optimizer: OptimizerLike | None = None,
+        tier: DiskTier | None = None,
     ) -> None:
-        spec = checked_spec(key_dtype, value_dtype, dim, devices)
+        spec = checked_spec(key_dtype, value_dtype, dim, devices, tier)
         policy = checked_policy(restrict_policy, admission, eviction)
         _check_regularizer(regularizer)
         graph = graph_mode.current()

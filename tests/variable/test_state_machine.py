@@ -57,6 +57,7 @@ class Model:
 class VariableMachine(RuleBasedStateMachine):
     key_dtype: tf.DType
     keys: st.SearchStrategy
+    tiered = False  # True: memory for a few rows; the others are on disk
 
     @initialize(shards=SHARDS, initializer=INITIALIZERS)
     def make(self, shards, initializer):
@@ -67,7 +68,11 @@ class VariableMachine(RuleBasedStateMachine):
 
     def variable(self, shards, initializer):
         return de.Variable(
-            key_dtype=self.key_dtype, dim=DIM, devices=["/CPU:0"] * shards, initializer=initializer
+            key_dtype=self.key_dtype,
+            dim=DIM,
+            devices=["/CPU:0"] * shards,
+            initializer=initializer,
+            tier=de.DiskTier(self.folder.name, memory_bytes=256) if self.tiered else None,
         )
 
     def teardown(self):
@@ -186,15 +191,15 @@ class VariableMachine(RuleBasedStateMachine):
         assert self.table.stats()["rows"] == len(keys)
 
 
+@pytest.mark.parametrize("tiered", [False, True], ids=["in memory", "tiered"])
 @pytest.mark.parametrize("key_dtype", [tf.int64, tf.int32, tf.string], ids=lambda d: d.name)
-def test_a_variable_is_a_dict_through_any_sequence_of_verbs(key_dtype):
-    machine = type(
-        "Machine", (VariableMachine,), {"key_dtype": key_dtype, "keys": keys_of(key_dtype)}
-    )
+def test_a_variable_is_a_dict_through_any_sequence_of_verbs(key_dtype, tiered):
+    own = {"key_dtype": key_dtype, "keys": keys_of(key_dtype), "tiered": tiered}
+    machine = type("Machine", (VariableMachine,), own)
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=40,
+            max_examples=15 if tiered else 40,
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],

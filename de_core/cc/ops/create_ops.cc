@@ -20,6 +20,8 @@ REGISTER_OP("DeTable")
     .Attr("init_seed: int = 0")
     .Attr("init_table: list(float) = []")
     .Attr("policy: string = ''")
+    .Attr("tier_path: string = ''")
+    .Attr("tier_bytes: int >= 0 = 0")
     .Output("handle: resource")
     .SetIsStateful()
     .SetShapeFn(Guarded(ScalarShape))
@@ -34,6 +36,8 @@ initializer: the initial row of a key: 'zeros', 'constant' [v], 'uniform' [low, 
   'quantile' (init_table: q rows of dim values, columns ascending). A function of (init_seed, key).
 policy: metadata, admission and eviction, as text 'name=number;name=number'. row_policy.h lists the
   fields.
+tier_path: a local folder for the rows that are not in memory. Empty: all rows are in memory.
+tier_bytes: with `tier_path`, the memory for rows and their index.
 handle: the table.
 )doc");
 

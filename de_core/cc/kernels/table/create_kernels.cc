@@ -3,6 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "de_core/cc/engine/table/table.h"
+#include "de_core/cc/engine/tier/disk_rows.h"
+#include "de_core/cc/engine/tier/tiered_table.h"
 #include "de_core/cc/kernels/table/live_tables.h"
 #include "de_core/cc/kernels/table/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -128,19 +130,38 @@ class LiveHandleOp final : public HandleOp {
     options_.key_type = KeyTypeOf(key_dtype_);
     options_.dim = static_cast<size_t>(dim_);
     options_.init_size = static_cast<uint64_t>(init_size);
+    OP_REQUIRES_OK(context, context->GetAttr("tier_path", &tier_path_));
+    OP_REQUIRES_OK(context, context->GetAttr("tier_bytes", &tier_bytes_));
   }
 
  protected:
   absl::Status Make(Owned* made) override {
-    std::unique_ptr<engine::Table> table;
-    TF_RETURN_IF_ERROR(ToAbsl(engine::Table::Create(options_, &table)));
+    std::unique_ptr<engine::TableBackend> table;
+    TF_RETURN_IF_ERROR(ToAbsl(Create(&table)));
     made->reset(new TableResource(key_dtype_, value_dtype_, dim_, shared_name_, std::move(table)));
     NoteLiveTable(shared_name_, made->get());
     return absl::OkStatus();
   }
 
  private:
+  engine::Status Create(std::unique_ptr<engine::TableBackend>* table) const {
+    if (tier_path_.empty()) {
+      std::unique_ptr<engine::Table> in_memory;
+      DE_RETURN_IF_ERROR(engine::Table::Create(options_, &in_memory));
+      *table = std::move(in_memory);
+      return engine::Status::Ok();
+    }
+    std::unique_ptr<engine::ColdRows> cold;
+    engine::DiskOptions disk;
+    disk.directory = tier_path_;
+    DE_RETURN_IF_ERROR(engine::DiskRows::Create(disk, options_.key_type, &cold));
+    return engine::TieredTable::Create(options_, static_cast<uint64_t>(tier_bytes_),
+                                       std::move(cold), table);
+  }
+
   engine::TableOptions options_;
+  std::string tier_path_;
+  int64_t tier_bytes_ = 0;
 };
 
 class FrozenHandleOp final : public HandleOp {

@@ -109,6 +109,14 @@ absl::Status TableResource::StatsJson(std::string* json) const {
     return absl::OkStatus();
   }
   const engine::TableStats stats = reader.table->Stats();
+  std::string tier;
+  if (stats.tier.has_value()) {
+    tier = absl::StrCat(
+        ", \"tier\": {\"hot_rows\": ", stats.tier->hot_rows,
+        ", \"cold_rows\": ", stats.tier->cold_rows, ", \"disk_bytes\": ", stats.tier->disk_bytes,
+        ", \"reads\": ", stats.tier->reads, ", \"filter_bytes\": ", stats.tier->filter_bytes,
+        ", \"rows_in\": ", stats.tier->rows_in, ", \"rows_out\": ", stats.tier->rows_out, "}");
+  }
   *json =
       absl::StrCat("{\"rows\": ", stats.rows, ", ", own,
                    ", \"bytes\": {\"index\": ", stats.index_bytes, ", \"rows\": ", stats.row_bytes,
@@ -117,7 +125,7 @@ absl::Status TableResource::StatsJson(std::string* json) const {
                    "}, \"evicted\": ", stats.evicted, ", \"expired\": ", stats.expired,
                    ", \"refused\": ", stats.refused, ", \"load_factor\": ", stats.load_factor,
                    ", \"hits\": ", stats.hits, ", \"misses\": ", stats.misses,
-                   ", \"probe_lengths\": [", absl::StrJoin(stats.probes, ", "), "]}");
+                   ", \"probe_lengths\": [", absl::StrJoin(stats.probes, ", "), "]", tier, "}");
   return absl::OkStatus();
 }
 
