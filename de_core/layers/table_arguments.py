@@ -45,6 +45,8 @@ def serialized(value: Any) -> Any:
     """Returns an argument, such as an initializer, function or policy, as a JSON value."""
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
+    if isinstance(value, tf.DType):
+        return value.name
     if value is default_partition_fn:
         return None
     if isinstance(value, (list, tuple)) and any(isinstance(each, Eviction) for each in value):

@@ -13,7 +13,12 @@ from de_core.optimizers.wrap import DynamicEmbeddingOptimizer
 if LEGACY:
     from de_core.optimizers.keras2 import optimizer as _optimizer  # noqa: F401
 else:
-    from de_core.optimizers.keras3 import loss_scale, optimizer, rowwise_adagrad  # noqa: F401
+    from de_core.optimizers.keras3 import (  # noqa: F401
+        loss_scale,
+        optimizer,
+        rowwise_adagrad,
+        rowwise_adam,
+    )
     from de_core.optimizers.keras3.table_optimizer import TableOptimizer
     from de_core.variable import own_optimizer
 
@@ -23,9 +28,14 @@ __all__ = [
     "DynamicEmbeddingOptimizer",
     "LossScaleOptimizer",
     "RowwiseAdagrad",
+    "RowwiseAdam",
     "SyncReplicasOptimizer",
 ]
-_BUILT_ON_KERAS_3 = {"LossScaleOptimizer": "loss_scale", "RowwiseAdagrad": "rowwise_adagrad"}
+_BUILT_ON_KERAS_3 = {
+    "LossScaleOptimizer": "loss_scale",
+    "RowwiseAdagrad": "rowwise_adagrad",
+    "RowwiseAdam": "rowwise_adam",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
+from de_core.base.checks import received
 from de_core.base.ops import library
 from de_core.base.types import Optimizer
 from de_core.optimizers.accumulation import Trained
@@ -77,8 +78,12 @@ class RowUpdates:
             trained: Pairs of a gradient and its table.
             owner: Scalar string, the name under which the tables keep the slots.
             is_decayed: Returns whether the weight decay applies to a table.
+
+        Raises:
+            NotImplementedError: A table has bfloat16 slots.
         """
         for _, table in trained:
+            _check_slots(table)
             self.copies.rows_of(table)
         self.copies.begin()
         done = [
@@ -160,3 +165,13 @@ class RowUpdates:
             unlocked = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
         with tf.control_dependencies([unlocked]):
             return [tf.identity(each) for each in outputs]
+
+
+def _check_slots(table: ShardedTable) -> None:
+    if table.spec.slot_dtype == tf.bfloat16:
+        raise NotImplementedError(
+            "A table with bfloat16 slots needs an optimizer with a rule inside the tables, because "
+            "only a rule rounds stochastically. "
+            + received(table=table.name, slot_dtype=table.spec.slot_dtype.name)
+            + " Use such an optimizer, or make the table without `slot_dtype`."
+        )

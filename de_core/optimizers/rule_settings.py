@@ -140,7 +140,7 @@ class NadamSettings(NamedTuple):
 
 
 class LambSettings(NamedTuple):
-    """Settings of `lamb`."""
+    """Settings of `lamb` and `rowwise_adam`."""
 
     lr: Number
     beta1: Number

@@ -31,9 +31,9 @@ def DynamicEmbeddingOptimizer(  # noqa: N802  the name that the reference API gi
     Families: Keras 3 (`keras.optimizers`), tf_keras with its legacy optimizers if it is installed,
     and `tf.compat.v1.train`. These optimizers run inside the tables: SGD with momentum and
     nesterov, Adagrad, Adadelta, RMSprop, Adam, AdamW, Adamax, Nadam, Ftrl, Lion, Lamb,
-    `de.optimizers.RowwiseAdagrad`, and from TensorFlow 1 also AdagradDA, ProximalGradientDescent
-    and ProximalAdagrad. Any other optimizer, for example a user's own, works on gathered rows by
-    its formula for dense gradients. It warns once that this is slower.
+    `de.optimizers.RowwiseAdagrad` and `RowwiseAdam`, and from TensorFlow 1 also AdagradDA,
+    ProximalGradientDescent and ProximalAdagrad. Any other optimizer, for example a user's own,
+    works on gathered rows by its formula for dense gradients. It warns once that this is slower.
 
     Under the policy "mixed_float16", or if `opt` is a `keras.optimizers.LossScaleOptimizer`, the
     result is a `de.LossScaleOptimizer`, which scales the loss dynamically.

@@ -86,7 +86,7 @@ class KVCreator:
         Raises:
             TypeError: `create` did not return a `RowStore`.
             ValueError: There is more than one device.
-            NotImplementedError: A policy is set.
+            NotImplementedError: A policy is set, or slots are bfloat16.
         """
         if len(spec.devices) > 1:
             raise ValueError(
@@ -99,6 +99,12 @@ class KVCreator:
                 "main memory. "
                 + received(policy=policy.text(0, 1), kv_creator=self)
                 + " Leave out the policy or `kv_creator`."
+            )
+        if spec.slot_dtype == tf.bfloat16:
+            raise NotImplementedError(
+                "`slot_dtype` of tables in a storage must be None. "
+                + received(slot_dtype=spec.slot_dtype.name, kv_creator=self)
+                + " Leave out `slot_dtype` or `kv_creator`."
             )
         store = self.create(
             key_dtype=spec.key_dtype,

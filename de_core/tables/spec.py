@@ -44,6 +44,7 @@ class TableSpec:
         dim: Values per row, 1 to `MAX_DIM`.
         devices: The device of each shard.
         tier: Where rows are that are not in memory. None if all rows are in memory.
+        slot_dtype: Dtype of optimizer slots with an element per value.
     """
 
     key_dtype: tf.DType
@@ -51,6 +52,7 @@ class TableSpec:
     dim: int
     devices: tuple[str, ...]
     tier: DiskTier | None = None
+    slot_dtype: tf.DType = tf.float32
 
     @classmethod
     def checked(
@@ -60,6 +62,7 @@ class TableSpec:
         dim: int,
         devices: Sequence[str] | None,
         tier: DiskTier | None = None,
+        slot_dtype: DTypeLike | None = None,
     ) -> TableSpec:
         """Makes a spec from a user's arguments.
 
@@ -69,12 +72,14 @@ class TableSpec:
                 table has a `tier` and other devices than CPUs of this process.
             NotImplementedError: The values are strings, which a `tier` does not support.
         """
+        values = _dtype("value_dtype", value_dtype, VALUE_DTYPES)
         return cls(
             _dtype("key_dtype", key_dtype, KEY_DTYPES),
-            _dtype("value_dtype", value_dtype, VALUE_DTYPES),
+            values,
             _dim(dim),
             _devices(devices),
             tier,
+            _slot_dtype(slot_dtype, values),
         )._with_checked_tier()
 
     def _with_checked_tier(self) -> TableSpec:
@@ -118,6 +123,20 @@ def _dtype(name: str, value: Any, allowed: tuple[tf.DType, ...]) -> tf.DType:
         names = ", ".join(each.name for each in allowed)
         raise TypeError(f"`{name}` must be one of {names}. {received(**{name: value})}")
     return dtype
+
+
+def _slot_dtype(slot_dtype: DTypeLike | None, value_dtype: tf.DType) -> tf.DType:
+    full = tf.float64 if value_dtype == tf.float64 else tf.float32
+    if slot_dtype is None:
+        return full
+    halves = value_dtype.is_floating and full == tf.float32
+    allowed = (full, tf.bfloat16) if halves else (full,)
+    try:
+        return _dtype("slot_dtype", slot_dtype, allowed)
+    except TypeError as error:
+        raise TypeError(
+            f"{error} The table has value_dtype={value_dtype.name}. Leave out `slot_dtype`."
+        ) from None
 
 
 def _dim(dim: Any) -> int:

@@ -20,6 +20,11 @@ def is_remote(device: str) -> bool:
     return "/job:" in device
 
 
+def _half_or_full(slot_dtype: tf.DType) -> tf.DType:
+    # The op makes float64 slots for float64 values by itself.
+    return tf.bfloat16 if slot_dtype == tf.bfloat16 else tf.float32
+
+
 class Table(tf.saved_model.experimental.TrackableResource):
     """One shard of a table: a hash map from keys to rows, in the memory of the op library.
 
@@ -151,6 +156,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
                 init_size=self._init_size,
                 policy=self._policy,
                 **({} if tier is None else tier.attributes(self.name, len(self.spec.devices))),
+                slot_dtype=_half_or_full(self.spec.slot_dtype),
                 **self._initial.attributes(),
             )
 

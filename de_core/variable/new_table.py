@@ -51,7 +51,8 @@ def checked_spec(
     value_dtype: DTypeLike,
     dim: int,
     devices: Sequence[str] | None,
-    tier: DiskTier | None,
+    tier: DiskTier | None = None,
+    slot_dtype: DTypeLike | None = None,
 ) -> TableSpec:
     """Makes the table's spec from the user's arguments.
 
@@ -61,6 +62,7 @@ def checked_spec(
         dim: See `Variable`.
         devices: See `Variable`. None for the devices of the current distribution strategy.
         tier: See `Variable`.
+        slot_dtype: See `Variable`.
 
     Raises:
         TypeError: An argument has a wrong type, or a dtype is not supported.
@@ -68,7 +70,7 @@ def checked_spec(
     """
     if devices is None:
         devices = strategy.devices_of_the_scope()
-    return TableSpec.checked(key_dtype, value_dtype, dim, devices, tier)
+    return TableSpec.checked(key_dtype, value_dtype, dim, devices, tier, slot_dtype)
 
 
 def new_table(

@@ -56,6 +56,7 @@ def get_variable(
     eviction: Eviction | Sequence[Eviction] | None = None,
     optimizer: OptimizerLike | None = None,
     tier: DiskTier | None = None,
+    slot_dtype: DTypeLike | None = None,
 ) -> Variable:
     """Returns the Variable with this name. Creates the Variable if it does not exist.
 
@@ -100,6 +101,7 @@ def get_variable(
         eviction: Decides which rows the table removes.
         optimizer: The table's own optimizer.
         tier: Where rows are that are not in memory.
+        slot_dtype: Dtype of the optimizer slots.
 
     Raises:
         TypeError: `name` is not a string, or an argument has a wrong type.
@@ -224,9 +226,9 @@ def _found_or_created(
 
 
 def _check_same(existing: Variable, name: str, arguments: dict[str, Any]) -> None:
-    spec = TableSpec.checked(
-        *(arguments[field] for field in ("key_dtype", "value_dtype", "dim", "devices", "tier"))
-    )
+    fields = ("key_dtype", "value_dtype", "dim", "devices", "tier", "slot_dtype")
+    wanted: dict[str, Any] = {name: arguments.get(name) for name in fields}
+    spec = TableSpec.checked(**wanted)
     difference = existing._table.spec.difference(spec)
     if difference:
         raise ValueError(

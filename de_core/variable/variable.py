@@ -89,6 +89,7 @@ class Variable(keras.layers.Layer, tf.Module):
             that trains the model hands it the table's gradient. None to train the table by a
             `de.DynamicEmbeddingOptimizer`.
         tier: Where rows are that do not fit into memory: a `de.DiskTier`. None for memory alone.
+        slot_dtype: `tf.bfloat16` for optimizer slots of half the size; None for full precision.
 
     In a TensorFlow 1 graph, the session creates the table and a Saver saves it. The anchor's
     initializer, which `tf.compat.v1.global_variables_initializer` runs, empties the table.
@@ -131,8 +132,9 @@ class Variable(keras.layers.Layer, tf.Module):
         eviction: Eviction | Sequence[Eviction] | None = None,
         optimizer: OptimizerLike | None = None,
         tier: DiskTier | None = None,
+        slot_dtype: DTypeLike | None = None,
     ) -> None:
-        spec = checked_spec(key_dtype, value_dtype, dim, devices, tier)
+        spec = checked_spec(key_dtype, value_dtype, dim, devices, tier, slot_dtype)
         policy = checked_policy(restrict_policy, admission, eviction)
         _check_regularizer(regularizer)
         graph = graph_mode.current()

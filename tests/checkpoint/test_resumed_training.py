@@ -17,11 +17,13 @@ def run(begin, end, start, target, shards):
     keras.utils.set_random_seed(1)
     model = keras.Sequential([
         keras.Input([2], dtype="int64"),
-        de.layers.Embedding(3, initializer="normal", name="ids", devices=["/CPU:0"] * shards),
+        de.layers.Embedding(3, initializer="normal", name="ids", devices=["/CPU:0"] * shards,
+                            slot_dtype="bfloat16" if sys.argv[2] == "half adam" else None),
         keras.layers.Flatten(),
         keras.layers.Dense(1),
     ])
-    inner = {"adam": keras.optimizers.Adam(0.1), "adagrad": keras.optimizers.Adagrad(0.1),
+    inner = {"adam": keras.optimizers.Adam(0.1), "half adam": keras.optimizers.Adam(0.1),
+             "adagrad": keras.optimizers.Adagrad(0.1),
              "momentum": keras.optimizers.SGD(0.01, momentum=0.9)}[sys.argv[2]]
     model.compile(de.DynamicEmbeddingOptimizer(inner), "mse")
     checkpoint = tf.train.Checkpoint(model=model, optimizer=model.optimizer)
@@ -65,6 +67,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
     ("kind", "inner", "shards", "resumed_shards"),
     [
         ("checkpoint", "momentum", 1, 3),
+        ("checkpoint", "half adam", 3, 1),
         pytest.param("weights", "adagrad", 3, 2, marks=pytest.mark.slow),
         ("keras", "adam", 2, 2),
         pytest.param("checkpoint", "adam", 1, 1, marks=pytest.mark.slow),

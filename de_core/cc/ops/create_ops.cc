@@ -22,6 +22,7 @@ REGISTER_OP("DeTable")
     .Attr("policy: string = ''")
     .Attr("tier_path: string = ''")
     .Attr("tier_bytes: int >= 0 = 0")
+    .Attr("slot_dtype: {float, bfloat16} = DT_FLOAT")
     .Output("handle: resource")
     .SetIsStateful()
     .SetShapeFn(Guarded(ScalarShape))
@@ -38,6 +39,8 @@ policy: metadata, admission and eviction, as text 'name=number;name=number'. row
   fields.
 tier_path: a local folder for the rows that are not in memory. Empty: all rows are in memory.
 tier_bytes: with `tier_path`, the memory for rows and their index.
+slot_dtype: dtype of optimizer slots with `dim` elements. bfloat16 slots are rounded stochastically.
+  Tables of float64 have float64 slots.
 handle: the table.
 )doc");
 

@@ -18,6 +18,7 @@ from de_core.optimizers.accumulation import Accumulation, Trained
 from de_core.optimizers.keras3 import callers, rules, saved_state
 from de_core.optimizers.keras3.copies import KerasCopies
 from de_core.optimizers.keras3.rowwise_adagrad import RowwiseAdagrad
+from de_core.optimizers.keras3.rowwise_adam import RowwiseAdam
 from de_core.optimizers.row_updates import RowUpdates
 from de_core.optimizers.rule_settings import Settings, SgdSettings
 from de_core.optimizers.targets import Targets, anchor_of
@@ -29,6 +30,7 @@ class Native:
     """The namespace in which `rules.rule_of` finds this library's own optimizer classes."""
 
     RowwiseAdagrad = RowwiseAdagrad
+    RowwiseAdam = RowwiseAdam
 
 
 @keras.saving.register_keras_serializable(package="de_core", name="DynamicEmbeddingOptimizer")

@@ -160,6 +160,7 @@ RULES = {
     "Lion": Rule(lambda _: "lion", _lion),
     "Lamb": Rule(lambda _: "lamb", _lamb),
     "RowwiseAdagrad": Rule(lambda _: "rowwise_adagrad", _adagrad),
+    "RowwiseAdam": Rule(lambda _: "rowwise_adam", _lamb),
 }
 
 

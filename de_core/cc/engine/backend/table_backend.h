@@ -42,8 +42,16 @@
 namespace de::engine {
 
 struct TableOptions {
+  /// The dtype of slots with an element per value.
+  DType real_slot_dtype() const noexcept {
+    return value_dtype == DType::kFloat64 ? DType::kFloat64 : slot_dtype;
+  }
+
   KeyType key_type = KeyType::kInt64;
   DType value_dtype = DType::kFloat32;
+  /// dtype of optimizer slots with `dim` elements: kFloat32, or kBFloat16 with stochastic rounding;
+  /// float64 rows have float64 slots
+  DType slot_dtype = DType::kFloat32;
   size_t dim = 1;          ///< values per row, 1 to kMaxDim
   uint64_t init_size = 0;  ///< number of rows to reserve memory for when the table is created
   InitializerOptions initializer;  ///< computes what a lookup returns for a key without a row
@@ -167,7 +175,8 @@ class TableBackend {
   virtual Status Reserve(uint64_t rows) = 0;
   virtual Status ShrinkToFit() = 0;
 
-  /// Adds those of an optimizer's slots that do not exist yet. Existing rows get the slots' initial
+  /// Adds those of an optimizer's slots that do not exist yet, and converts slots of another
+  /// floating-point dtype. Existing rows get the slots' initial
   /// values.
   virtual Status EnsureSlots(const std::string& owner, const std::vector<SlotSpec>& specs) = 0;
   /// Removes an optimizer's slots from all rows and frees their memory.

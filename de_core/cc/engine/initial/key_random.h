@@ -36,12 +36,24 @@ class KeyRandom {
   /// Source of the hash: C. Wellons, hash-prospector, without its last step, which improves only
   /// the lower bits.
   void Fill(size_t first, size_t count, uint32_t* words) const noexcept {
-    const auto step = static_cast<uint32_t>(state_.row) | 1U, key = state_.key();
-    const uint32_t start = Start(state_.DistinctWord(), key) + static_cast<uint32_t>(first) * step;
-    for (uint32_t i = 0; i < count; ++i) {
+    const Words32 word = From(static_cast<uint32_t>(first));
+    for (uint32_t i = 0; i < count; ++i) words[i] = word(i);
+  }
+
+  /// Computes the 32-bit words of one row, one at a time.
+  struct Words32 {
+    uint32_t start, step, key;
+
+    uint32_t operator()(uint32_t i) const noexcept {
       const uint32_t x = ((start + i * step) ^ key) * kFirstFactor;
-      words[i] = (x ^ (x >> 15)) * kSecondFactor;
+      return (x ^ (x >> 15)) * kSecondFactor;
     }
+  };
+
+  /// Returns the words of the elements from `first` on: word(i) is that of element first + i.
+  Words32 From(uint32_t first) const noexcept {
+    const auto step = static_cast<uint32_t>(state_.row) | 1U, key = state_.key();
+    return {Start(state_.DistinctWord(), key) + first * step, step, key};
   }
 
   static constexpr uint32_t kFirstFactor = 0x21f0aaadU;

@@ -11,6 +11,7 @@
 //   momentum, tf1_momentum, lion            momentum
 //   adagrad, adagrad_v2, proximal_adagrad   accumulator
 //   rowwise_adagrad                         accumulator (1 wide)
+//   rowwise_adam                            m, v (1 wide)
 //   adagrad_da                              gradient_accumulator, gradient_squared_accumulator
 //   ftrl                                    accumulator, linear
 //   adadelta                                accum_grad, accum_var
@@ -24,6 +25,7 @@
 #define DE_CORE_ENGINE_OPTIMIZER_RULES_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,27 +36,36 @@
 
 namespace de::engine {
 
-/// Updates distinct rows. Allocates nothing and takes no lock. The gradients are float, or double
-/// for float64 rows. Each gradient is the sum over all occurrences of its row in the batch, and
-/// must not overlap a row in memory.
-using RuleKernel = void (*)(const double* hyper,  // (n_hyper)
-                            size_t n_hyper, size_t dim,
-                            char* const* rows,             // (count), the value (dim) at the start
-                            const size_t* slot_offsets,    // (slots), bytes from a row's start
-                            const void* const* gradients,  // (count), each (dim)
-                            size_t count) noexcept;
+/// Distinct rows to update, with their gradients. A gradient is float, or double for float64 rows.
+/// It is the sum over all occurrences of its row in the batch, and must not overlap a row in
+/// memory.
+struct RowsUpdate {
+  const double* hyper;  ///< (n_hyper)
+  size_t n_hyper;
+  size_t dim;
+  char* const* rows;             ///< (count), the value (dim) at the start
+  const size_t* slot_offsets;    ///< (slots), bytes from a row's start
+  const void* const* gradients;  ///< (count), each (dim)
+  const uint64_t* key_words;     ///< (count), see IndexKey; with the seed they round bfloat16 slots
+  uint64_t rounding_seed;        ///< see RoundingSeed
+  size_t count;
+};
+
+/// Updates rows. Allocates nothing and takes no lock.
+using RuleKernel = void (*)(const RowsUpdate& updates) noexcept;
 
 /// One update rule. All rules are constants of the library.
 struct OptimizerRule {
   std::string_view name;
   size_t min_hyper;
   size_t max_hyper;
-  /// Returns the slots, in the order of the kernels' `slot_offsets`. `hyper` must have passed
-  /// CheckHyper.
-  std::vector<SlotSpec> (*slots)(size_t dim, DType value, const double* hyper, size_t n_hyper);
-  /// Returns the kernel for rows of dtype `value`, or nullptr if `value` is not floating-point.
-  /// Called once per batch.
-  RuleKernel (*kernel)(DType value);
+  /// Returns the slots, in the order of the kernels' `slot_offsets`. `slot` is the dtype of
+  /// slots with an element per value, float32, float64 or bfloat16. Slots with one element per row
+  /// are float32 if `slot` is bfloat16. `hyper` must have passed CheckHyper.
+  std::vector<SlotSpec> (*slots)(size_t dim, DType slot, const double* hyper, size_t n_hyper);
+  /// Returns the kernel for rows of dtype `value` with slots of `slot`, or nullptr if `value` is
+  /// not floating-point. Called once per batch.
+  RuleKernel (*kernel)(DType value, DType slot);
 };
 
 /// Returns the rule of this name, or nullptr. The pointer stays valid until the process ends.

@@ -5,32 +5,30 @@
 namespace de::engine {
 namespace {
 
-std::vector<SlotSpec> AdagradSlots(size_t dim, DType value, const double* hyper, size_t) {
-  return {
-      {"accumulator", RealOf(value), dim, SettingsOf<AdagradSettings>(hyper).initial_accumulator}};
+std::vector<SlotSpec> AdagradSlots(size_t dim, DType slot, const double* hyper, size_t) {
+  return {{"accumulator", slot, dim, SettingsOf<AdagradSettings>(hyper).initial_accumulator}};
 }
 
-std::vector<SlotSpec> RowwiseSlots(size_t, DType value, const double* hyper, size_t) {
-  return {
-      {"accumulator", RealOf(value), 1, SettingsOf<AdagradSettings>(hyper).initial_accumulator}};
+std::vector<SlotSpec> RowwiseSlots(size_t, DType slot, const double* hyper, size_t) {
+  return {{"accumulator", RealOf(slot), 1, SettingsOf<AdagradSettings>(hyper).initial_accumulator}};
 }
 
-std::vector<SlotSpec> AdadeltaSlots(size_t dim, DType value, const double*, size_t) {
-  return {{"accum_grad", RealOf(value), dim, 0}, {"accum_var", RealOf(value), dim, 0}};
+std::vector<SlotSpec> AdadeltaSlots(size_t dim, DType slot, const double*, size_t) {
+  return {{"accum_grad", slot, dim, 0}, {"accum_var", slot, dim, 0}};
 }
 
-std::vector<SlotSpec> RmspropSlots(size_t dim, DType value, const double* hyper, size_t) {
+std::vector<SlotSpec> RmspropSlots(size_t dim, DType slot, const double* hyper, size_t) {
   const auto settings = SettingsOf<RmspropSettings>(hyper);
-  std::vector<SlotSpec> slots = {{"rms", RealOf(value), dim, settings.initial_rms}};
-  if (settings.momentum > 0) slots.push_back({"momentum", RealOf(value), dim, 0});
-  if (settings.centered != 0) slots.push_back({"mg", RealOf(value), dim, 0});
+  std::vector<SlotSpec> slots = {{"rms", slot, dim, settings.initial_rms}};
+  if (settings.momentum > 0) slots.push_back({"momentum", slot, dim, 0});
+  if (settings.centered != 0) slots.push_back({"mg", slot, dim, 0});
   return slots;
 }
 
-std::vector<SlotSpec> RmspropV2Slots(size_t dim, DType value, const double* hyper, size_t) {
+std::vector<SlotSpec> RmspropV2Slots(size_t dim, DType slot, const double* hyper, size_t) {
   const auto settings = SettingsOf<RmspropV2Settings>(hyper);
-  std::vector<SlotSpec> slots = {{"rms", RealOf(value), dim, settings.initial_rms}};
-  if (settings.centered != 0) slots.push_back({"mg", RealOf(value), dim, 0});
+  std::vector<SlotSpec> slots = {{"rms", slot, dim, settings.initial_rms}};
+  if (settings.centered != 0) slots.push_back({"mg", slot, dim, 0});
   return slots;
 }
 
@@ -58,21 +56,20 @@ struct AdagradV2 : Adagrad<Real> {
 
 /// One accumulator per row: the sum, over all updates, of the mean square of the row's gradient. As
 /// in FBGEMM, epsilon is outside the root.
-template <typename T>
+template <typename Types>
 struct RowwiseAdagrad {
-  static void Update(const RowsUpdate& updates) noexcept { updates.ForEach(UpdateRow); }
+  static void Update(const RowsUpdate& updates) noexcept { ForEachRow(updates, UpdateRow); }
   static void UpdateRow(const RowUpdate& update) noexcept {
-    using Real = typename Scalar<T>::Real;
+    using Real = typename Types::Real;
     const Real* gradient = static_cast<const Real*>(update.gradient);
     Real& sum = *update.slot<Real>(0);
-    sum += SumOfSquares<Real>(update.dim, [gradient](size_t i) { return gradient[i]; }) /
-           static_cast<Real>(update.dim);
-    DecayRow<T, AdagradSettings>(update);
+    sum += MeanSquare(gradient, update.dim);
+    DecayRow<Types, AdagradSettings>(update);
     const auto settings = SettingsOf<AdagradSettings>(update.hyper);
     const Real rate =
         static_cast<Real>(settings.lr) / (std::sqrt(sum) + static_cast<Real>(settings.eps));
-    ForElements([rate](Real g, Real& w) { w -= rate * g; }, update.dim, update.value<T>(),
-                gradient);
+    ForElements([rate](Real g, Real& w) { w -= rate * g; }, update.random, update.dim,
+                update.value<typename Types::Value>(), gradient);
   }
 };
 
@@ -141,17 +138,17 @@ struct RmspropCenteredMomentum : Rmsprop<Real> {
   }
 };
 
-template <typename T>
+template <typename Types>
 struct RmspropRow {
   static void Update(const RowsUpdate& updates) noexcept {
     const auto settings = SettingsOf<RmspropSettings>(updates.hyper);
     const bool centered = settings.centered != 0;
     if (settings.momentum > 0) {
-      centered ? UpdateElements<T, RmspropCenteredMomentum, 3>(updates)
-               : UpdateElements<T, RmspropMomentum, 2>(updates);
+      centered ? UpdateElements<Types, RmspropCenteredMomentum, 3>(updates)
+               : UpdateElements<Types, RmspropMomentum, 2>(updates);
     } else {
-      centered ? UpdateElements<T, RmspropCentered, 2>(updates)
-               : UpdateElements<T, Rmsprop, 1>(updates);
+      centered ? UpdateElements<Types, RmspropCentered, 2>(updates)
+               : UpdateElements<Types, Rmsprop, 1>(updates);
     }
   }
 };
@@ -182,12 +179,12 @@ struct RmspropV2Centered : RmspropV2<Real> {
   }
 };
 
-template <typename T>
+template <typename Types>
 struct RmspropV2Row {
   static void Update(const RowsUpdate& updates) noexcept {
     SettingsOf<RmspropV2Settings>(updates.hyper).centered != 0
-        ? UpdateElements<T, RmspropV2Centered, 2>(updates)
-        : UpdateElements<T, RmspropV2, 1>(updates);
+        ? UpdateElements<Types, RmspropV2Centered, 2>(updates)
+        : UpdateElements<Types, RmspropV2, 1>(updates);
   }
 };
 

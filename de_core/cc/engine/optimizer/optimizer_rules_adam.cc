@@ -1,17 +1,17 @@
-// Rules with moving averages of the gradient and of its size: Adam, Adamax, Nadam, Lamb.
+// Rules with moving averages of the gradient and of its size: Adam, its row-wise form, Adamax,
+// Nadam, Lamb.
 #include "de_core/cc/engine/optimizer/rule_kernel.h"
 
 namespace de::engine {
 namespace {
 
-std::vector<SlotSpec> MomentSlots(size_t dim, DType value, const double*, size_t) {
-  return {{"m", RealOf(value), dim, 0}, {"v", RealOf(value), dim, 0}};
+std::vector<SlotSpec> MomentSlots(size_t dim, DType slot, const double*, size_t) {
+  return {{"m", slot, dim, 0}, {"v", slot, dim, 0}};
 }
 
-std::vector<SlotSpec> AdamSlots(size_t dim, DType value, const double* hyper, size_t n) {
-  std::vector<SlotSpec> slots = MomentSlots(dim, value, hyper, n);
-  if (SettingsOf<AdamSettings>(hyper).amsgrad != 0)
-    slots.push_back({"vhat", RealOf(value), dim, 0});
+std::vector<SlotSpec> AdamSlots(size_t dim, DType slot, const double* hyper, size_t n) {
+  std::vector<SlotSpec> slots = MomentSlots(dim, slot, hyper, n);
+  if (SettingsOf<AdamSettings>(hyper).amsgrad != 0) slots.push_back({"vhat", slot, dim, 0});
   return slots;
 }
 
@@ -56,11 +56,44 @@ struct Amsgrad : Adam<Real> {
   }
 };
 
-template <typename T>
+template <typename Types>
 struct AdamRow {
   static void Update(const RowsUpdate& updates) noexcept {
-    SettingsOf<AdamSettings>(updates.hyper).amsgrad != 0 ? UpdateElements<T, Amsgrad, 3>(updates)
-                                                         : UpdateElements<T, Adam, 2>(updates);
+    SettingsOf<AdamSettings>(updates.hyper).amsgrad != 0
+        ? UpdateElements<Types, Amsgrad, 3>(updates)
+        : UpdateElements<Types, Adam, 2>(updates);
+  }
+};
+
+std::vector<SlotSpec> RowwiseSlots(size_t dim, DType slot, const double*, size_t) {
+  return {{"m", slot, dim, 0}, {"v", RealOf(slot), 1, 0}};
+}
+
+/// Adam with one second moment per row: the moving average of the mean square of the row's
+/// gradient. As in FBGEMM's PARTIAL_ROWWISE_ADAM, epsilon is added to the root of the unbiased
+/// moment.
+template <typename Types>
+struct RowwiseAdam {
+  static void Update(const RowsUpdate& updates) noexcept { ForEachRow(updates, UpdateRow); }
+  static void UpdateRow(const RowUpdate& update) noexcept {
+    using Real = typename Types::Real;
+    DecayRow<Types, LambSettings>(update);
+    const auto settings = SettingsOf<LambSettings>(update.hyper);
+    const Moments<Real> moments(settings);
+    const Real* gradient = static_cast<const Real*>(update.gradient);
+    Real& v = *update.slot<Real>(1);
+    v += (MeanSquare(gradient, update.dim) - v) * moments.rest2;
+    const Real root = std::sqrt(v / (1 - static_cast<Real>(settings.beta2_power)));
+    const Real rate =
+        moments.lr / (1 - static_cast<Real>(settings.beta1_power)) / (root + moments.eps);
+    const Real rest1 = moments.rest1;
+    ForElements(
+        [rate, rest1](Real g, Real& w, Real& m) {
+          m += (g - m) * rest1;
+          w -= m * rate;
+        },
+        update.random, update.dim, update.value<typename Types::Value>(), gradient,
+        update.slot<typename Types::Slot>(0));
   }
 };
 
@@ -104,40 +137,45 @@ struct Nadam : Moments<Real> {
 };
 
 /// Lamb's trust ratio uses the norm of the row. The norm of the whole variable is not available.
-template <typename T>
+/// With bfloat16 slots, the step uses the rounded moments.
+template <typename Types>
 struct LambRow {
-  static void Update(const RowsUpdate& updates) noexcept { updates.ForEach(UpdateRow); }
+  static void Update(const RowsUpdate& updates) noexcept { ForEachRow(updates, UpdateRow); }
   static void UpdateRow(const RowUpdate& update) noexcept {
-    using Real = typename Scalar<T>::Real;
-    DecayRow<T, LambSettings>(update);
+    using T = typename Types::Value;
+    using Slot = typename Types::Slot;
+    using Real = typename Types::Real;
+    DecayRow<Types, LambSettings>(update);
     const auto settings = SettingsOf<LambSettings>(update.hyper);
     const Moments<Real> moments(settings);
     const Real unbias1 = 1 - static_cast<Real>(settings.beta1_power);
     const Real unbias2 = 1 - static_cast<Real>(settings.beta2_power);
     const Real eps = moments.eps;
     const Real* gradient = static_cast<const Real*>(update.gradient);
-    Real* m = update.slot<Real>(0);
-    Real* v = update.slot<Real>(1);
+    Slot* m = update.slot<Slot>(0);
+    Slot* v = update.slot<Slot>(1);
     T* value = update.value<T>();
     const auto step = [unbias1, unbias2, eps](Real first, Real second) {
       return first / unbias1 / (std::sqrt(second / unbias2) + eps);
     };
     ForElements(
         [&moments](Real g, Real&, Real& first, Real& second) { moments.Advance(g, first, second); },
-        update.dim, value, gradient, m, v);
+        update.random, update.dim, value, gradient, m, v);
     const Real row_norm = std::sqrt(
         SumOfSquares<Real>(update.dim, [value](size_t i) { return Scalar<T>::Load(value[i]); }));
-    const Real step_norm =
-        std::sqrt(SumOfSquares<Real>(update.dim, [&](size_t i) { return step(m[i], v[i]); }));
+    const Real step_norm = std::sqrt(SumOfSquares<Real>(update.dim, [&](size_t i) {
+      return step(Scalar<Slot>::Load(m[i]), Scalar<Slot>::Load(v[i]));
+    }));
     const Real rate = (row_norm > 0 && step_norm > 0 ? row_norm / step_norm : 1) * moments.lr;
     ForElements([rate, &step](Real, Real& w, Real& first,
                               Real& second) { w -= rate * step(first, second); },
-                update.dim, value, gradient, m, v);
+                update.random, update.dim, value, gradient, m, v);
   }
 };
 
 constexpr OptimizerRule kRules[] = {
     RuleOf<AdamSettings>("adam", AdamSlots, KernelOf<AdamRow>),
+    RuleOf<LambSettings>("rowwise_adam", RowwiseSlots, KernelOf<RowwiseAdam>),
     RuleOf<AdamaxSettings>("adamax", MomentSlots, KernelOf<ElementRow<Adamax, 2>::Of>),
     RuleOf<NadamSettings>("nadam", MomentSlots, KernelOf<ElementRow<Nadam, 2>::Of>),
     RuleOf<LambSettings>("lamb", MomentSlots, KernelOf<LambRow>),

@@ -4,8 +4,8 @@
 namespace de::engine {
 namespace {
 
-std::vector<SlotSpec> MomentumSlot(size_t dim, DType value, const double*, size_t) {
-  return {{"momentum", RealOf(value), dim, 0}};
+std::vector<SlotSpec> MomentumSlot(size_t dim, DType slot, const double*, size_t) {
+  return {{"momentum", slot, dim, 0}};
 }
 
 template <typename Real>
@@ -59,11 +59,12 @@ struct Tf1Nesterov : Momentum<Real> {
 
 template <template <typename> class Plain, template <typename> class Ahead>
 struct MomentumRow {
-  template <typename T>
+  template <typename Types>
   struct Of {
     static void Update(const RowsUpdate& updates) noexcept {
       const bool nesterov = SettingsOf<MomentumSettings>(updates.hyper).nesterov != 0;
-      nesterov ? UpdateElements<T, Ahead, 1>(updates) : UpdateElements<T, Plain, 1>(updates);
+      nesterov ? UpdateElements<Types, Ahead, 1>(updates)
+               : UpdateElements<Types, Plain, 1>(updates);
     }
   };
 };

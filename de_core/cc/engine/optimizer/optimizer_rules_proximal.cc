@@ -5,20 +5,20 @@
 namespace de::engine {
 namespace {
 
-std::vector<SlotSpec> AccumulatorSlot(size_t dim, DType value, const double* hyper, size_t) {
-  return {{"accumulator", RealOf(value), dim,
-           SettingsOf<ProximalAdagradSettings>(hyper).initial_accumulator}};
+std::vector<SlotSpec> AccumulatorSlot(size_t dim, DType slot, const double* hyper, size_t) {
+  return {
+      {"accumulator", slot, dim, SettingsOf<ProximalAdagradSettings>(hyper).initial_accumulator}};
 }
 
-std::vector<SlotSpec> DualSlots(size_t dim, DType value, const double* hyper, size_t) {
-  return {{"gradient_accumulator", RealOf(value), dim, 0},
-          {"gradient_squared_accumulator", RealOf(value), dim,
+std::vector<SlotSpec> DualSlots(size_t dim, DType slot, const double* hyper, size_t) {
+  return {{"gradient_accumulator", slot, dim, 0},
+          {"gradient_squared_accumulator", slot, dim,
            SettingsOf<AdagradDaSettings>(hyper).initial_accumulator}};
 }
 
-std::vector<SlotSpec> FtrlSlots(size_t dim, DType value, const double* hyper, size_t) {
-  return {{"accumulator", RealOf(value), dim, SettingsOf<FtrlSettings>(hyper).initial_accumulator},
-          {"linear", RealOf(value), dim, 0}};
+std::vector<SlotSpec> FtrlSlots(size_t dim, DType slot, const double* hyper, size_t) {
+  return {{"accumulator", slot, dim, SettingsOf<FtrlSettings>(hyper).initial_accumulator},
+          {"linear", slot, dim, 0}};
 }
 
 /// Moves x towards 0 by `by`, but not beyond 0.
@@ -110,12 +110,12 @@ using Ftrl = FtrlStep<Real, RootPower<Real>>;
 template <typename Real>
 using FtrlAnyPower = FtrlStep<Real, AnyPower<Real>>;
 
-template <typename T>
+template <typename Types>
 struct FtrlRow {
   static void Update(const RowsUpdate& updates) noexcept {
     SettingsOf<FtrlSettings>(updates.hyper).lr_power == -0.5
-        ? UpdateElements<T, Ftrl, 2>(updates)
-        : UpdateElements<T, FtrlAnyPower, 2>(updates);
+        ? UpdateElements<Types, Ftrl, 2>(updates)
+        : UpdateElements<Types, FtrlAnyPower, 2>(updates);
   }
 };
 

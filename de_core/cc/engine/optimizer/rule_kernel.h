@@ -5,18 +5,20 @@
 //   using Settings = …;                        // of rule_settings.h
 //   explicit Rule(const Settings& settings);   // stores the terms for the elements
 //   void operator()(Real g, Real& w, Real& slot...) const;   // updates the element
-// A rule does not handle weight decay, loading and storing.
+// A rule does not handle weight decay, loading, rounding and storing.
 #ifndef DE_CORE_ENGINE_RULE_KERNEL_H_
 #define DE_CORE_ENGINE_RULE_KERNEL_H_
 
 #include <cmath>
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "de_core/cc/engine/base/simd_targets.h"
 #include "de_core/cc/engine/optimizer/optimizer_rules.h"
 #include "de_core/cc/engine/optimizer/rule_settings.h"
+#include "de_core/cc/engine/optimizer/slot_rounding.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
 
 namespace de::engine {
@@ -34,6 +36,14 @@ RuleFamily ProximalRules();
 /// The slots of a rule that has none.
 inline std::vector<SlotSpec> NoSlots(size_t, DType, const double*, size_t) { return {}; }
 
+/// The element types of a row's value and of its slots.
+template <typename ValueType, typename SlotType>
+struct RowTypes {
+  using Value = ValueType;
+  using Slot = SlotType;
+  using Real = typename Scalar<Value>::Real;
+};
+
 /// One of the rows that a kernel receives.
 struct RowUpdate {
   const double* hyper;
@@ -42,40 +52,34 @@ struct RowUpdate {
   char* row;
   const size_t* slot_offsets;
   const void* gradient;
+  KeyRandom random;  ///< rounds bfloat16 slots
 
   template <typename T>
   T* value() const noexcept {
     return reinterpret_cast<T*>(row);
   }
-  template <typename Real>
-  Real* slot(size_t i) const noexcept {
-    return reinterpret_cast<Real*>(row + slot_offsets[i]);
+  template <typename S>
+  S* slot(size_t i) const noexcept {
+    return reinterpret_cast<S*>(row + slot_offsets[i]);
   }
 };
 
-/// The rows that a kernel receives.
-struct RowsUpdate {
-  const double* hyper;
-  size_t n_hyper;
-  size_t dim;
-  char* const* rows;
-  const size_t* slot_offsets;
-  const void* const* gradients;
-  size_t count;
-
-  /// Calls update(RowUpdate) for each row.
-  template <typename Update>
-  void ForEach(const Update& update) const noexcept {
-    for (size_t i = 0; i < count; ++i) {
-      update(RowUpdate{hyper, n_hyper, dim, rows[i], slot_offsets, gradients[i]});
-    }
+/// Calls update(RowUpdate) for each row.
+template <typename Update>
+void ForEachRow(const RowsUpdate& updates, const Update& update) noexcept {
+  const RandomSeed seed(updates.rounding_seed);
+  for (size_t i = 0; i < updates.count; ++i) {
+    update(RowUpdate{updates.hyper, updates.n_hyper, updates.dim, updates.rows[i],
+                     updates.slot_offsets, updates.gradients[i],
+                     KeyRandom(seed, updates.key_words[i])});
   }
-};
+}
 
 /// Computes w -= w * decay * lr for each element w, if `hyper` has a decay after the settings.
-template <typename T, typename Settings>
+template <typename Types, typename Settings>
 void DecayRow(const RowUpdate& update) noexcept {
-  using Real = typename Scalar<T>::Real;
+  using T = typename Types::Value;
+  using Real = typename Types::Real;
   constexpr size_t kDecay = kSettings<Settings>;
   if (update.n_hyper <= kDecay || update.hyper[kDecay] == 0) return;
   const Real decay = static_cast<Real>(update.hyper[kDecay]);
@@ -87,37 +91,45 @@ void DecayRow(const RowUpdate& update) noexcept {
   }
 }
 
+/// Runs step(g, w, slot...) for each element, with the slots loaded as Real. Rounds what it stores.
 template <typename T, typename Step, typename Real, typename... Slots>
-void ForElements(const Step& step, size_t dim, T* __restrict value, const Real* __restrict gradient,
-                 Slots* __restrict... slots) noexcept {
+void ForElements(const Step& step, const KeyRandom& random, size_t dim, T* __restrict value,
+                 const Real* __restrict gradient, Slots* __restrict... slots) noexcept {
+  const SlotRounding rounding(random);
   for (size_t i = 0; i < dim; ++i) {
     Real w = Scalar<T>::Load(value[i]);
-    step(gradient[i], w, slots[i]...);
+    [&](auto... loaded) {
+      step(gradient[i], w, loaded...);
+      [[maybe_unused]] auto bits = rounding.BitsOf(i);
+      ((slots[i] = bits.template Store<Slots>(loaded)), ...);
+    }(Scalar<Slots>::Load(slots[i])...);
     value[i] = Scalar<T>::Store(w);
   }
 }
 
 /// Runs an element rule with `kSlots` slots over rows. The rule computes terms that depend only on
 /// its settings once per call: per row, they would cost as much as a short row's arithmetic.
-template <typename T, template <typename> class Rule, size_t kSlots>
+template <typename Types, template <typename> class Rule, size_t kSlots>
 void UpdateElements(const RowsUpdate& updates) noexcept {
-  using Real = typename Scalar<T>::Real;
+  using Real = typename Types::Real;
+  using Slot = typename Types::Slot;
   using Settings = typename Rule<Real>::Settings;
   const Rule<Real> step(SettingsOf<Settings>(updates.hyper));
-  updates.ForEach([&step](const RowUpdate& update) {
-    DecayRow<T, Settings>(update);
-    const Real* gradient = static_cast<const Real*>(update.gradient);
-    T* value = update.value<T>();
+  ForEachRow(updates, [&step](const RowUpdate& update) {
+    DecayRow<Types, Settings>(update);
+    const auto run = [&](auto*... slots) {
+      ForElements(step, update.random, update.dim, update.value<typename Types::Value>(),
+                  static_cast<const Real*>(update.gradient), slots...);
+    };
     if constexpr (kSlots == 0) {
-      ForElements(step, update.dim, value, gradient);
+      run();
     } else if constexpr (kSlots == 1) {
-      ForElements(step, update.dim, value, gradient, update.slot<Real>(0));
+      run(update.slot<Slot>(0));
     } else if constexpr (kSlots == 2) {
-      ForElements(step, update.dim, value, gradient, update.slot<Real>(0), update.slot<Real>(1));
+      run(update.slot<Slot>(0), update.slot<Slot>(1));
     } else {
       static_assert(kSlots == 3, "no rule has more slots");
-      ForElements(step, update.dim, value, gradient, update.slot<Real>(0), update.slot<Real>(1),
-                  update.slot<Real>(2));
+      run(update.slot<Slot>(0), update.slot<Slot>(1), update.slot<Slot>(2));
     }
   });
 }
@@ -126,16 +138,8 @@ void UpdateElements(const RowsUpdate& updates) noexcept {
 /// compiled for the baseline, Wide for AVX2.
 template <typename Row>
 struct RowKernels {
-  static void Narrow(const double* hyper, size_t n_hyper, size_t dim, char* const* rows,
-                     const size_t* slot_offsets, const void* const* gradients,
-                     size_t count) noexcept {
-    Row::Update({hyper, n_hyper, dim, rows, slot_offsets, gradients, count});
-  }
-  DE_AVX2_FUNCTION static void Wide(const double* hyper, size_t n_hyper, size_t dim,
-                                    char* const* rows, const size_t* slot_offsets,
-                                    const void* const* gradients, size_t count) noexcept {
-    Row::Update({hyper, n_hyper, dim, rows, slot_offsets, gradients, count});
-  }
+  static void Narrow(const RowsUpdate& updates) noexcept { Row::Update(updates); }
+  DE_AVX2_FUNCTION static void Wide(const RowsUpdate& updates) noexcept { Row::Update(updates); }
 };
 
 /// Returns an entry of the library's list of rules. A weight decay may follow the rule's settings.
@@ -145,22 +149,32 @@ constexpr OptimizerRule RuleOf(std::string_view name, decltype(OptimizerRule::sl
   return {name, kSettings<Settings>, kSettings<Settings> + 1, slots, kernel};
 }
 
-/// Returns the kernel of a `Row<T>` for rows of `value`, compiled for the processor's vectors.
+template <typename Row>
+RuleKernel WidestOf() noexcept {
+  return HasAvx2() ? RowKernels<Row>::Wide : RowKernels<Row>::Narrow;
+}
+
+/// Returns the kernel of a `Row<RowTypes>` for rows of `value` with slots of `slot`, compiled for
+/// the processor's vectors.
 template <template <typename> class Row>
-RuleKernel KernelOf(DType value) noexcept {
-  return VisitFloating<RuleKernel>(value, nullptr, [](auto tag) -> RuleKernel {
-    using Kernels = RowKernels<Row<typename decltype(tag)::type>>;
-    return HasAvx2() ? Kernels::Wide : Kernels::Narrow;
+RuleKernel KernelOf(DType value, DType slot) noexcept {
+  return VisitFloating<RuleKernel>(value, nullptr, [slot](auto tag) -> RuleKernel {
+    using Value = typename decltype(tag)::type;
+    using Real = typename Scalar<Value>::Real;
+    if constexpr (std::is_same_v<Real, float>) {
+      if (slot == DType::kBFloat16) return WidestOf<Row<RowTypes<Value, BFloat16>>>();
+    }
+    return WidestOf<Row<RowTypes<Value, Real>>>();
   });
 }
 
 /// Updates rows by an element rule that always has kSlots slots.
 template <template <typename> class Rule, size_t kSlots>
 struct ElementRow {
-  template <typename T>
+  template <typename Types>
   struct Of {
     static void Update(const RowsUpdate& updates) noexcept {
-      UpdateElements<T, Rule, kSlots>(updates);
+      UpdateElements<Types, Rule, kSlots>(updates);
     }
   };
 };
@@ -179,6 +193,13 @@ Real SumOfSquares(size_t count, const At& at) noexcept {
   Real sum = 0;
   for (const Real lane : lanes) sum += lane;
   return sum;
+}
+
+/// Returns the mean of the squares of a row's gradient.
+template <typename Real>
+Real MeanSquare(const Real* gradient, size_t dim) noexcept {
+  return SumOfSquares<Real>(dim, [gradient](size_t i) { return gradient[i]; }) /
+         static_cast<Real>(dim);
 }
 
 }  // namespace de::engine

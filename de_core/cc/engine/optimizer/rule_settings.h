@@ -53,6 +53,7 @@ struct NadamSettings {
   double lr, beta1, beta2, eps, beta2_power, u, next_u, u_product;
 };
 
+/// Settings of `lamb` and `rowwise_adam`.
 struct LambSettings {
   double lr, beta1, beta2, eps, beta1_power, beta2_power;
 };

@@ -155,6 +155,9 @@ class RowPolicy {
     weights[shard].store(0, std::memory_order_relaxed);
   }
 
+  /// Counts optimizer steps from 0 again, after all rows were removed.
+  void ForgetSteps() noexcept { step_.store(0, std::memory_order_relaxed); }
+
   int64_t steps() const noexcept { return step_.load(std::memory_order_relaxed); }
   /// Raises the step counter to at least `steps`, read from a snapshot.
   void WitnessSteps(int64_t steps) noexcept;

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include "de_core/cc/engine/rows/slot_copy.h"
+
 namespace de::engine {
 namespace {
 
@@ -52,15 +54,14 @@ Status RowConverter::Create(const RowLayout& from, const RowLayout& to, bool slo
   }
   made.identity_ =
       from.value_dtype() == to.value_dtype() && slots && from.slots().size() == to.slots().size();
-  for (size_t i = 0; i < to.slots().size(); ++i) {
-    const RowSlot& slot = to.slots()[i];
-    const RowSlot* source = from.FindSlot(slot.owner, slot.spec.name);
-    const bool shared = source != nullptr && source->spec.dtype == slot.spec.dtype &&
-                        source->spec.width == slot.spec.width &&
-                        (slots || slot.owner == kScaleOwner);
-    made.identity_ = made.identity_ && shared && source->offset == slot.offset;
-    if (shared) made.slots_.push_back({source->offset, slot.offset, slot.bytes()});
+  for (const SlotCopy& copy : SharedSlots(from, to)) {
+    if (!slots && copy.to->owner != kScaleOwner) continue;
+    made.identity_ = made.identity_ && copy.from->offset == copy.to->offset &&
+                     copy.from->spec.dtype == copy.to->spec.dtype;
+    made.slots_.push_back(
+        {copy.from->offset, copy.to->offset, copy.to->spec.width, copy.read.values});
   }
+  made.identity_ = made.identity_ && made.slots_.size() == to.slots().size();
   *converter = std::move(made);
   return Status::Ok();
 }
@@ -71,7 +72,9 @@ void RowConverter::Convert(const char* from, char* to) const noexcept {
     return;
   }
   to_.FillSlots(to, 0);
-  for (const Copy& slot : slots_) std::memcpy(to + slot.to, from + slot.from, slot.bytes);
+  for (const Copy& slot : slots_) {
+    slot.read(from + slot.from, 1.0F, slot.width, to + slot.to);
+  }
   if (quantize_) {
     WriteScaled(from, to);
   } else {

@@ -31,9 +31,9 @@ struct ConversionError {
 class RowConverter {
  public:
   /// Creates a converter from rows of `from` to rows of `to`. If `slots` is set, copies the slots
-  /// that both layouts have (same owner, name, dtype and width). Other slots get their initial
-  /// values. Returns InvalidArgument if the values cannot be converted, or if the key types or dims
-  /// differ.
+  /// that both layouts have (same owner, name and width), and converts those of another
+  /// floating-point dtype. Other slots get their initial values. Returns InvalidArgument if the
+  /// values cannot be converted, or if the key types or dims differ.
   static Status Create(const RowLayout& from, const RowLayout& to, bool slots,
                        RowConverter* converter);
 
@@ -57,7 +57,8 @@ class RowConverter {
   size_t to_scale_ = 0;
   ValueReader read_;
   struct Copy {
-    size_t from, to, bytes;
+    size_t from, to, width;
+    ValueReader::Values read;
   };
   std::vector<Copy> slots_;
 };

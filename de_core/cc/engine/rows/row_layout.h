@@ -2,7 +2,7 @@
 //
 // The layout is run-time data: one code path serves every dtype, dim and optimizer. Slots are
 // appended when an optimizer first uses the table. They move only when another optimizer's slots
-// are removed.
+// are removed, or when slots get another dtype.
 #ifndef DE_CORE_ENGINE_ROW_LAYOUT_H_
 #define DE_CORE_ENGINE_ROW_LAYOUT_H_
 
@@ -54,22 +54,44 @@ class RowLayout {
   size_t stride() const noexcept { return stride_; }
   size_t key_offset() const noexcept { return key_offset_; }
 
-  /// Adds the slots of one owner that do not exist yet to `missing`. Returns an error if a slot
-  /// exists with another width or dtype.
-  Status FindMissing(const std::string& owner, const std::vector<SlotSpec>& specs,
-                     std::vector<SlotSpec>* missing) const {
+  /// Adds the slots of one owner that do not exist yet, or exist with another floating-point dtype,
+  /// to `changes`. Returns an error if a slot exists with another width or kind of dtype.
+  Status FindChanges(const std::string& owner, const std::vector<SlotSpec>& specs,
+                     std::vector<SlotSpec>* changes) const {
     for (const SlotSpec& spec : specs) {
       const RowSlot* slot = FindSlot(owner, spec.name);
       if (slot == nullptr) {
-        missing->push_back(spec);
-      } else if (slot->spec.width != spec.width || slot->spec.dtype != spec.dtype) {
-        return Status::InvalidArgument(
-            "slot '" + spec.name + "' of optimizer '" + owner +
-            "' must keep its width and dtype. Received: width=" + std::to_string(spec.width) +
-            " where the table holds width=" + std::to_string(slot->spec.width));
+        changes->push_back(spec);
+        continue;
       }
+      const SlotSpec& held = slot->spec;
+      const bool same = held.dtype == spec.dtype;
+      if (held.width != spec.width ||
+          (!same && !(IsFloating(held.dtype) && IsFloating(spec.dtype)))) {
+        return Status::InvalidArgument("slot '" + spec.name + "' of optimizer '" + owner +
+                                       "' must keep its width and kind of dtype. Received: " +
+                                       Describe(spec) + " where the table holds " + Describe(held));
+      }
+      if (!same) changes->push_back(spec);
     }
     return Status::Ok();
+  }
+
+  /// Appends the slots that FindChanges found missing, and changes the dtype of the others.
+  void Change(std::string_view owner, const std::vector<SlotSpec>& changes) {
+    for (const SlotSpec& spec : changes) {
+      const auto is_it = [&](const RowSlot& slot) {
+        return slot.owner == owner && slot.spec.name == spec.name;
+      };
+      const auto slot = std::find_if(slots_.begin(), slots_.end(), is_it);
+      if (slot == slots_.end()) {
+        slots_.push_back({std::string(owner), spec, 0});
+      } else {
+        slot->spec.dtype = spec.dtype;
+      }
+    }
+    ++generation_;
+    Place();
   }
 
   /// Appends the slots of one owner. Existing slots keep their offsets.
@@ -113,6 +135,10 @@ class RowLayout {
   }
 
  private:
+  static std::string Describe(const SlotSpec& spec) {
+    return "width=" + std::to_string(spec.width) + ", dtype=" + std::string(NameOf(spec.dtype));
+  }
+
   static constexpr size_t RoundUp(size_t bytes, size_t to) noexcept {
     return (bytes + to - 1) / to * to;
   }

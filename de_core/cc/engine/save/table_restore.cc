@@ -92,8 +92,9 @@ Status MissingSlots(RowLayout layout, const std::vector<const SnapshotReader*>& 
     for (const RowSlot& slot : file->header().layout.slots()) {
       if (slot.owner == kScaleOwner) continue;
       std::vector<SlotSpec> specs;
-      DE_RETURN_IF_ERROR(layout.FindMissing(slot.owner, {slot.spec}, &specs));
-      if (specs.empty()) continue;
+      DE_RETURN_IF_ERROR(layout.FindChanges(slot.owner, {slot.spec}, &specs));
+      // Slots of another dtype are converted to the table's.
+      if (layout.FindSlot(slot.owner, slot.spec.name) != nullptr) continue;
       layout.Append(slot.owner, specs);
       const auto is_owners = [&](const OwnedSlots& each) { return each.owner == slot.owner; };
       auto at = std::find_if(missing->begin(), missing->end(), is_owners);

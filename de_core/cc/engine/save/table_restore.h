@@ -44,7 +44,7 @@ struct OwnedSlots {
 };
 
 /// Returns the slots in `files` that a table of `layout` does not have, grouped by optimizer.
-/// InvalidArgument if the table has a slot of the same name with another width or dtype.
+/// InvalidArgument if the table has a slot of the same name with another width or kind of dtype.
 Status MissingSlots(RowLayout layout, const std::vector<const SnapshotReader*>& files,
                     std::vector<OwnedSlots>* missing);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "de_core/cc/engine/rows/slot_copy.h"
+
 namespace de::engine {
 namespace {
 
@@ -270,20 +272,19 @@ void Shard::CopyPacked(const Shard& from, std::vector<std::pair<uint64_t, uint32
 Slab Shard::Relaid(const RowLayout& from, const RowLayout& to) const {
   Slab moved(to.stride(), memory_);
   moved.ResizeLike(slab_);
-  const bool appended = to.slots().size() >= from.slots().size();
-  const size_t kept = from.key_type() == KeyType::kString ? from.key_offset() : from.stride();
-  std::vector<std::pair<const RowSlot*, const RowSlot*>> shared;  // (to, from)
-  for (const RowSlot& slot : to.slots()) {
-    if (!appended) shared.emplace_back(&slot, from.FindSlot(slot.owner, slot.spec.name));
+  bool appended = to.slots().size() >= from.slots().size();
+  for (size_t i = 0; appended && i < from.slots().size(); ++i) {
+    appended = to.slots()[i].spec.dtype == from.slots()[i].spec.dtype;
   }
+  const size_t kept = from.key_type() == KeyType::kString ? from.key_offset() : from.stride();
+  std::vector<SlotCopy> shared;
+  if (!appended) shared = SharedSlots(from, to);
   for (uint32_t row = 0; row < slab_.used(); ++row) {
     char* target = moved.Row(row);
     const char* source = slab_.Row(row);
     std::memcpy(target, source, appended ? kept : from.value_bytes());
     to.FillSlots(target, appended ? from.slots().size() : 0);
-    for (const auto& [slot, old] : shared) {
-      std::memcpy(target + slot->offset, source + old->offset, slot->bytes());
-    }
+    for (const SlotCopy& slot : shared) slot.Run(source, target);
     if (to.key_type() == KeyType::kString) {
       std::memcpy(target + to.key_offset(), slab_.Row(row) + from.key_offset(),
                   sizeof(StringArena::Ref));

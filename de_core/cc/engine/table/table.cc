@@ -30,6 +30,15 @@ Status Table::Create(TableOptions options, std::unique_ptr<Table>* table) {
     return Status::InvalidArgument("dim must be from 1 to " + std::to_string(kMaxDim) +
                                    ". Received: dim=" + std::to_string(options.dim));
   }
+  if (options.slot_dtype != DType::kFloat32 &&
+      (options.slot_dtype != DType::kBFloat16 || RealOf(options.value_dtype) != DType::kFloat32 ||
+       !IsFloating(options.value_dtype))) {
+    return Status::InvalidArgument(
+        "slots must be float32, or bfloat16 if the values are float32, half or bfloat16. "
+        "Received: slot_dtype=" +
+        std::string(NameOf(options.slot_dtype)) +
+        ", value_dtype=" + std::string(NameOf(options.value_dtype)));
+  }
   DE_RETURN_IF_ERROR(options.policy.Check());
   DE_RETURN_IF_ERROR(SimdLevelStatus());
   return Guarded([&]() -> Status {
@@ -110,6 +119,7 @@ Status Table::Clear() {
       shards_[i]->Clear();
       policy_.Forget(i);
     }
+    policy_.ForgetSteps();  // a restore sets the number of the saved rows
     arena_.Trim();
     return Status::Ok();
   });
@@ -145,20 +155,20 @@ Status Table::ShrinkToFit() {
 
 Status Table::EnsureSlots(const std::string& owner, const std::vector<SlotSpec>& specs) {
   return Guarded([&]() -> Status {
-    std::vector<SlotSpec> missing;
+    std::vector<SlotSpec> changes;
     {
       const std::shared_lock<ShardLock> hold(layout_lock_);
-      DE_RETURN_IF_ERROR(layout_.FindMissing(owner, specs, &missing));
-      if (missing.empty()) return Status::Ok();
+      DE_RETURN_IF_ERROR(layout_.FindChanges(owner, specs, &changes));
+      if (changes.empty()) return Status::Ok();
     }
     const std::lock_guard<std::mutex> replacing(replacing_lock_);
     const std::lock_guard<ShardLock> hold(layout_lock_);
-    missing.clear();
-    DE_RETURN_IF_ERROR(layout_.FindMissing(owner, specs, &missing));
-    if (missing.empty()) return Status::Ok();
-    RowLayout wider = layout_;
-    wider.Append(owner, missing);
-    Relayout(std::move(wider));
+    changes.clear();
+    DE_RETURN_IF_ERROR(layout_.FindChanges(owner, specs, &changes));
+    if (changes.empty()) return Status::Ok();
+    RowLayout changed = layout_;
+    changed.Change(owner, changes);
+    Relayout(std::move(changed));
     return Status::Ok();
   });
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "de_core/cc/engine/optimizer/row_average.h"
+#include "de_core/cc/engine/optimizer/slot_rounding.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
 #include "de_core/cc/engine/table/lookup_memo.h"
 #include "de_core/cc/engine/table/table_gate.h"
@@ -103,7 +104,7 @@ Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
     DE_RETURN_IF_ERROR(CheckHyper(rule, hyper.data(), hyper.size()));
     DE_RETURN_IF_ERROR(Prepare(keys));
     std::vector<SlotSpec> specs =
-        rule.slots(options_.dim, options_.value_dtype, hyper.data(), hyper.size());
+        rule.slots(options_.dim, options_.real_slot_dtype(), hyper.data(), hyper.size());
     if (average_momentum != nullptr) {
       specs.push_back(AverageSlot(options_.value_dtype, options_.dim));
     }
@@ -119,7 +120,7 @@ Status Table::Step(const OptimizerRule& rule, const std::string& owner,
                    const Keys& keys, const void* grads, Executor* executor,
                    const double* average_momentum) {
   const bool averaged = average_momentum != nullptr;
-  const RuleKernel kernel = rule.kernel(options_.value_dtype);
+  const RuleKernel kernel = rule.kernel(options_.value_dtype, options_.real_slot_dtype());
   const AverageKernels average = AverageKernelsOf(options_.value_dtype);
   const std::shared_lock<ShardLock> hold(layout_lock_);
   std::vector<size_t> offsets;
@@ -127,6 +128,7 @@ Status Table::Step(const OptimizerRule& rule, const std::string& owner,
   const size_t gradient_bytes = options_.dim * (doubles ? sizeof(double) : sizeof(float));
   size_t touched = layout_.value_bytes();
   const Stamp stamp = policy_.BeginStep();
+  const uint64_t rounding_seed = RoundingSeed(initializer_->options().seed, stamp.step);
   const TableGate gate(this, stamp, /*admits_all=*/false);
   touched = std::max(touched, policy_.end());
   for (const SlotSpec& spec : specs) {
@@ -163,10 +165,12 @@ Status Table::Step(const OptimizerRule& rule, const std::string& owner,
         build(static_cast<const float*>(grads));
       }
       char* rows[kRowsPerKernel];
+      uint64_t words[kRowsPerKernel];
       const void* gradients[kRowsPerKernel];
       size_t waiting = 0;
       const auto update = [&] {
-        kernel(hyper.data(), hyper.size(), options_.dim, rows, offsets.data(), gradients, waiting);
+        kernel({hyper.data(), hyper.size(), options_.dim, rows, offsets.data(), gradients, words,
+                rounding_seed, waiting});
         for (size_t i = 0; averaged && i < waiting; ++i) {
           average.blend(rows[i], rows[i] + offsets.back(), options_.dim, *average_momentum);
         }
@@ -178,6 +182,7 @@ Status Table::Step(const OptimizerRule& rule, const std::string& owner,
         if (averaged) average.begin(row, row + offsets.back(), options_.dim);
         policy_.Touch(row, stamp);
         rows[waiting] = row;
+        words[waiting] = key.word;
         gradients[waiting] = sum.gradient(j);
         if (++waiting == kRowsPerKernel) update();
       };

@@ -98,7 +98,9 @@ Status Table::WriteColumn(RowColumn column, const Keys& keys, const int64_t* val
 }
 
 void Table::SaveState(std::map<std::string, std::string>* metadata) const {
-  if (!policy_.tracks() && !policy_.has_filters()) return;
+  // The number of the step decides how bfloat16 slots are rounded.
+  const bool rounds = options_.slot_dtype == DType::kBFloat16;
+  if (!policy_.tracks() && !policy_.has_filters() && !rounds) return;
   (*metadata)[kStepsKey] = std::to_string(policy_.steps());
   if (!policy_.has_filters()) return;
   std::string parts;

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "de_core/cc/engine/rows/scalar_types.h"
+#include "de_core/cc/engine/rows/slot_copy.h"
 #include "de_core/cc/engine/table/shard_update.h"
 #include "de_core/cc/engine/table/table_gate.h"
 #include "de_core/cc/engine/table/table_spread.h"
@@ -170,11 +171,7 @@ Status Table::LoadRows(const RowLayout& from, const Keys& keys, const Values& ro
   }
   return Guarded([&]() -> Status {
     const std::shared_lock<ShardLock> hold(layout_lock_);
-    std::vector<std::pair<const RowSlot*, const RowSlot*>> shared;  // (to, from)
-    for (const RowSlot& slot : layout_.slots()) {
-      const RowSlot* source = from.FindSlot(slot.owner, slot.spec.name);
-      if (source != nullptr && source->bytes() == slot.bytes()) shared.emplace_back(&slot, source);
-    }
+    const std::vector<SlotCopy> shared = SharedSlots(from, layout_);
     const size_t stride = from.stride();
     const Stamp stamp = policy_.BeginWrite();
     const TableGate gate(this, stamp, /*admits_all=*/true);
@@ -189,9 +186,7 @@ Status Table::LoadRows(const RowLayout& from, const Keys& keys, const Values& ro
           }
           layout_.FillSlots(row, 0);
           policy_.Touch(row, stamp);  // the incoming rows have no metadata
-          for (const auto& [to, slot] : shared) {
-            CopyBytes(row + to->offset, source + slot->offset, slot->bytes());
-          }
+          for (const SlotCopy& slot : shared) slot.Run(source, row);
         });
   });
 }

@@ -124,6 +124,9 @@ class LiveHandleOp final : public HandleOp {
     OP_REQUIRES_OK(context, context->GetAttr("init_size", &init_size));
     OP_REQUIRES_OK(context, ReadInitializer(context, &options_.initializer));
     OP_REQUIRES_OK(context, ToEngine(value_dtype_, &options_.value_dtype));
+    DataType slot_dtype;
+    OP_REQUIRES_OK(context, context->GetAttr("slot_dtype", &slot_dtype));
+    OP_REQUIRES_OK(context, ToEngine(slot_dtype, &options_.slot_dtype));
     std::string policy;
     OP_REQUIRES_OK(context, context->GetAttr("policy", &policy));
     DE_OP_REQUIRES_OK(context, engine::ParseRowPolicy(policy, &options_.policy));

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "de_core/cc/kernels/table/slot_values.h"
 #include "de_core/cc/kernels/table/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -141,10 +142,12 @@ class ExportOp final : public TableOp {
     TF_RETURN_IF_ERROR(table->CheckKeys(key_dtype_));
     RowPart part;
     TF_RETURN_IF_ERROR(PartOf(live->layout(), &part));
-    if (ToTensorFlow(part.dtype) != value_dtype_) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "Tvalues must be the dtype of the exported values, ", engine::NameOf(part.dtype),
-          ". Received: ", tensorflow::DataTypeString(value_dtype_)));
+    const DataType exported = slot_.empty() ? ToTensorFlow(part.dtype) : SlotsReadAs(part.dtype);
+    if (exported != value_dtype_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("Tvalues must be the dtype of the exported values, ",
+                       tensorflow::DataTypeString(exported),
+                       ". Received: ", tensorflow::DataTypeString(value_dtype_)));
     }
     std::vector<int64_t> words;
     std::vector<tensorflow::tstring> names, strings;
@@ -197,7 +200,7 @@ class ExportOp final : public TableOp {
     if (value_dtype_ == tensorflow::DT_STRING) {
       std::move(strings.begin(), strings.end(), values->flat<tensorflow::tstring>().data());
     } else if (count > 0) {
-      std::memcpy(const_cast<char*>(values->tensor_data().data()), rows.data(), rows.size());
+      return ReadSlots(part.dtype, rows, values);
     }
     return absl::OkStatus();
   }

@@ -1,6 +1,7 @@
 // Kernels on optimizer slots.
 #include "absl/strings/str_cat.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
+#include "de_core/cc/kernels/table/slot_values.h"
 #include "de_core/cc/kernels/table/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -21,10 +22,11 @@ absl::Status ScalarString(OpKernelContext* context, int index, const char* name,
   return absl::OkStatus();
 }
 
-/// A slot's owner and name, its width, and its bytes per row in the table.
+/// A slot's owner and name, its width and dtype, and its bytes per row in the table.
 struct SlotName {
   std::string owner, name;
   int64_t width = 0;
+  engine::DType dtype = engine::DType::kFloat32;
   size_t bytes = 0;
 
   absl::Status Read(OpKernelContext* context, int index, const engine::TableBackend& table) {
@@ -44,6 +46,7 @@ struct SlotName {
           "slot must name a slot of this table as 'owner/slot'. Received: '", text, "'"));
     }
     width = static_cast<int64_t>(slot->spec.width);
+    dtype = slot->spec.dtype;
     bytes = slot->bytes();
     return absl::OkStatus();
   }
@@ -127,9 +130,10 @@ class FindSlotOp final : public LiveTableOp {
     TF_RETURN_IF_ERROR(context->allocate_output(0, shape, &values));
     TF_RETURN_IF_ERROR(context->allocate_output(1, keys.shape(), &found));
     const KeyBatch batch(keys);
-    return ToAbsl(live->FindSlot(slot.owner, slot.name, slot.bytes, batch.keys(),
-                                 const_cast<char*>(values->tensor_data().data()),
-                                 found->flat<bool>().data()));
+    std::string stored(batch.keys().size * slot.bytes, '\0');
+    TF_RETURN_IF_ERROR(ToAbsl(live->FindSlot(slot.owner, slot.name, slot.bytes, batch.keys(),
+                                             stored.data(), found->flat<bool>().data())));
+    return ReadSlots(slot.dtype, stored, values);
   }
 
  private:
@@ -158,8 +162,9 @@ class AssignSlotOp final : public LiveTableOp {
           ". Received: values.shape=", values.shape().DebugString()));
     }
     const KeyBatch batch(keys);
-    return ToAbsl(live->AssignSlot(slot.owner, slot.name, slot.bytes, batch.keys(),
-                                   values.tensor_data().data()));
+    std::string stored;
+    TF_RETURN_IF_ERROR(WriteSlots(values, slot.dtype, &stored));
+    return ToAbsl(live->AssignSlot(slot.owner, slot.name, slot.bytes, batch.keys(), stored.data()));
   }
 };
 

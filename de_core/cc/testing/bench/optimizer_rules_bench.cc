@@ -1,7 +1,9 @@
 // Nanoseconds per row for each update rule. All rows fit into the CPU cache.
 #include <chrono>
 #include <cstdio>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "de_core/cc/engine/optimizer/optimizer_rules.h"
@@ -22,10 +24,10 @@ std::vector<double> HyperOf(const OptimizerRule& rule) {
   return hyper;
 }
 
-double NanosecondsPerRow(const OptimizerRule& rule, DType dtype, size_t dim) {
+double NanosecondsPerRow(const OptimizerRule& rule, DType dtype, DType slot, size_t dim) {
   constexpr size_t kRows = 64;
   const std::vector<double> hyper = HyperOf(rule);
-  const auto specs = rule.slots(dim, dtype, hyper.data(), hyper.size());
+  const auto specs = rule.slots(dim, slot, hyper.data(), hyper.size());
   RowLayout layout(de::engine::KeyType::kInt64, dtype, dim);
   layout.Append("bench", specs);
   std::vector<size_t> offsets;
@@ -33,14 +35,17 @@ double NanosecondsPerRow(const OptimizerRule& rule, DType dtype, size_t dim) {
   std::vector<char> rows(layout.stride() * kRows);
   for (size_t i = 0; i < kRows; ++i) layout.FillSlots(rows.data() + i * layout.stride(), 0);
   const std::vector<float> gradient(2 * dim, 0.01F);  // wide enough for a float64 row
-  const auto kernel = rule.kernel(dtype);
+  const auto kernel = rule.kernel(dtype, slot);
   std::vector<char*> each;
   for (size_t i = 0; i < kRows; ++i) each.push_back(rows.data() + i * layout.stride());
   const std::vector<const void*> gradients(kRows, gradient.data());
+  std::vector<uint64_t> words(kRows);
+  std::iota(words.begin(), words.end(), 0);
   double best = 1e9;
   for (int round = 0; round < 300; ++round) {
     const auto start = std::chrono::steady_clock::now();
-    kernel(hyper.data(), hyper.size(), dim, each.data(), offsets.data(), gradients.data(), kRows);
+    kernel({hyper.data(), hyper.size(), dim, each.data(), offsets.data(), gradients.data(),
+            words.data(), static_cast<uint64_t>(round), kRows});
     const std::chrono::duration<double, std::nano> spent = std::chrono::steady_clock::now() - start;
     best = spent.count() / kRows < best ? spent.count() / kRows : best;
   }
@@ -52,10 +57,15 @@ double NanosecondsPerRow(const OptimizerRule& rule, DType dtype, size_t dim) {
 int main() {
   for (const std::string_view name : de::engine::RuleNames()) {
     const OptimizerRule& rule = *de::engine::FindRule(name);
-    for (const DType dtype : {DType::kFloat32, DType::kHalf, DType::kBFloat16}) {
-      std::printf("%-17s%-9s", std::string(name).c_str(), NameOf(dtype).data());
+    constexpr std::pair<DType, DType> kDTypes[] = {{DType::kFloat32, DType::kFloat32},
+                                                   {DType::kFloat32, DType::kBFloat16},
+                                                   {DType::kHalf, DType::kFloat32},
+                                                   {DType::kBFloat16, DType::kFloat32}};
+    for (const auto& [dtype, slot] : kDTypes) {
+      std::printf("%-17s%-9s, slots %-9s", std::string(name).c_str(), NameOf(dtype).data(),
+                  NameOf(slot).data());
       for (const size_t dim : {1, 8, 16, 32, 64}) {
-        std::printf("  dim %zu %6.1f ns", dim, NanosecondsPerRow(rule, dtype, dim));
+        std::printf("  dim %zu %6.1f ns", dim, NanosecondsPerRow(rule, dtype, slot, dim));
       }
       std::printf("\n");
     }

@@ -236,6 +236,22 @@ std::vector<Formula> Formulas() {
                  },
                  {"m", "v"},
                  0});
+  all.push_back({"rowwise_adam",
+                 [](int t) {
+                   const Row adam = AdamHyper(t, 0);
+                   return Row(adam.begin(), adam.end() - 1);
+                 },
+                 [](const Row& g, Row& w, std::vector<Row>& s, const Row& h) {
+                   const double mean_square = Norm(g) * Norm(g) / static_cast<double>(g.size());
+                   s[1][0] = h[2] * s[1][0] + (1 - h[2]) * mean_square;
+                   const double root = std::sqrt(s[1][0] / (1 - h[5]));
+                   for (size_t i = 0; i < w.size(); ++i) {
+                     s[0][i] = h[1] * s[0][i] + (1 - h[1]) * g[i];
+                     w[i] -= h[0] * s[0][i] / (1 - h[4]) / (root + h[3]);
+                   }
+                 },
+                 {"m", "v"},
+                 0});
   all.push_back({"proximal_sgd",
                  Always({0.1, 0.3, 0.2}),
                  Each([](double g, double& w, double*, const Row& h) {
@@ -293,7 +309,7 @@ void Compare(const Formula& formula, DType dtype, size_t dim, double decay, doub
   const OptimizerRule* rule = FindRule(formula.rule);
   ASSERT_NE(rule, nullptr);
   Row hyper = formula.hyper(1);
-  const auto specs = rule->slots(dim, dtype, hyper.data(), hyper.size());
+  const auto specs = rule->slots(dim, RealOf(dtype), hyper.data(), hyper.size());
   ASSERT_EQ(specs.size(), formula.slots.size());
   RowLayout layout(KeyType::kInt64, dtype, dim);
   layout.Append("other", {{"slot", DType::kFloat32, 3, 8.0}});  // slots need not follow the value
@@ -318,7 +334,7 @@ void Compare(const Formula& formula, DType dtype, size_t dim, double decay, doub
   for (double& value : w) value = normal(random);
   StoreRow<T>(w, row);
   w = LoadRow<T>(row, dim);
-  const RuleKernel kernel = rule->kernel(dtype);
+  const RuleKernel kernel = rule->kernel(dtype, RealOf(dtype));
   for (int step = 1; step <= 6; ++step) {
     hyper = formula.hyper(step);
     if (decay != 0) hyper.push_back(decay);
@@ -331,7 +347,8 @@ void Compare(const Formula& formula, DType dtype, size_t dim, double decay, doub
     for (double& value : w) value -= value * decay * hyper[0];
     formula.update(g, w, slots, hyper);
     const void* const gradients[] = {gradient.data()};
-    kernel(hyper.data(), hyper.size(), dim, &row, offsets.data(), gradients, 1);
+    const uint64_t word = 7;
+    kernel({hyper.data(), hyper.size(), dim, &row, offsets.data(), gradients, &word, 0, 1});
     const Row got = LoadRow<T>(row, dim);
     for (size_t i = 0; i < dim; ++i) {
       ASSERT_NEAR(got[i], w[i], tolerance * std::max(1.0, std::fabs(w[i])))
@@ -398,9 +415,9 @@ TEST(OptimizerRules, IntegerRowsHaveNoKernel) {
   for (const std::string_view name : RuleNames()) {
     for (const DType dtype :
          {DType::kInt8, DType::kInt32, DType::kInt64, DType::kBool, DType::kString}) {
-      EXPECT_EQ(FindRule(name)->kernel(dtype), nullptr);
+      EXPECT_EQ(FindRule(name)->kernel(dtype, DType::kFloat32), nullptr);
     }
-    EXPECT_NE(FindRule(name)->kernel(DType::kBFloat16), nullptr);
+    EXPECT_NE(FindRule(name)->kernel(DType::kBFloat16, DType::kBFloat16), nullptr);
   }
 }
 

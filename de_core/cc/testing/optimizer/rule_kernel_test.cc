@@ -25,10 +25,11 @@ std::vector<double> HyperOf(const OptimizerRule& rule) {
 }
 
 /// Returns rows after three steps of a rule, with the AVX2 kernel if `wide`.
-std::vector<char> Trained(const OptimizerRule& rule, DType dtype, size_t dim, bool wide) {
+std::vector<char> Trained(const OptimizerRule& rule, DType dtype, DType slot, size_t dim,
+                          bool wide) {
   constexpr size_t kRows = 5;
   const std::vector<double> hyper = HyperOf(rule);
-  const auto specs = rule.slots(dim, dtype, hyper.data(), hyper.size());
+  const auto specs = rule.slots(dim, slot, hyper.data(), hyper.size());
   RowLayout layout(KeyType::kInt64, dtype, dim);
   if (!specs.empty()) layout.Append("test", specs);
   std::vector<size_t> offsets;
@@ -44,7 +45,7 @@ std::vector<char> Trained(const OptimizerRule& rule, DType dtype, size_t dim, bo
   }
   const RuleKernel kernel = [&] {
     const ForcedLevel forced(wide ? SimdLevel::kAvx2 : SimdLevel::kScalar);
-    return rule.kernel(dtype);
+    return rule.kernel(dtype, slot);
   }();
   for (int step = 0; step < 3; ++step) {
     std::vector<double> doubles(kRows * dim);
@@ -58,7 +59,9 @@ std::vector<char> Trained(const OptimizerRule& rule, DType dtype, size_t dim, bo
         gradients.push_back(floats.data() + i * dim);
       }
     }
-    kernel(hyper.data(), hyper.size(), dim, each.data(), offsets.data(), gradients.data(), kRows);
+    const uint64_t words[kRows] = {1, 2, 3, 1ULL << 40, ~0ULL};
+    kernel({hyper.data(), hyper.size(), dim, each.data(), offsets.data(), gradients.data(), words,
+            RoundingSeed(7, step), kRows});
   }
   return rows;
 }
@@ -68,10 +71,13 @@ TEST(RuleKernel, WideVectorsGiveTheSameBits) {
   for (const std::string_view name : RuleNames()) {
     const OptimizerRule& rule = *FindRule(name);
     for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kHalf, DType::kBFloat16}) {
-      EXPECT_NE(rule.kernel(dtype), nullptr);
-      for (const size_t dim : {1, 7, 8, 16, 35}) {
-        EXPECT_EQ(Trained(rule, dtype, dim, true), Trained(rule, dtype, dim, false))
-            << name << " of " << NameOf(dtype) << ", dim " << dim;
+      for (const DType slot : {RealOf(dtype), DType::kBFloat16}) {
+        if (dtype == DType::kFloat64 && slot != dtype) continue;
+        EXPECT_NE(rule.kernel(dtype, slot), nullptr);
+        for (const size_t dim : {1, 7, 8, 16, 35}) {
+          EXPECT_EQ(Trained(rule, dtype, slot, dim, true), Trained(rule, dtype, slot, dim, false))
+              << name << " of " << NameOf(dtype) << " with " << NameOf(slot) << ", dim " << dim;
+        }
       }
     }
   }
@@ -79,9 +85,9 @@ TEST(RuleKernel, WideVectorsGiveTheSameBits) {
 
 TEST(RuleKernel, IsChosenByWhatTheProcessorHas) {
   if (!HasAvx2()) GTEST_SKIP() << "this processor has no AVX2";
-  const RuleKernel wide = FindRule("adam")->kernel(DType::kFloat32);
+  const RuleKernel wide = FindRule("adam")->kernel(DType::kFloat32, DType::kFloat32);
   const ForcedLevel forced(SimdLevel::kScalar);
-  const RuleKernel narrow = FindRule("adam")->kernel(DType::kFloat32);
+  const RuleKernel narrow = FindRule("adam")->kernel(DType::kFloat32, DType::kFloat32);
   EXPECT_NE(wide, narrow);
 }
 

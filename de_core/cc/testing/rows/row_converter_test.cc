@@ -106,22 +106,25 @@ TEST(RowConverter, is_the_identity_exactly_where_the_bytes_are_the_same) {
   EXPECT_TRUE(Converter(Scaled(), Scaled()).identity());
 }
 
-TEST(RowConverter, slots_go_over_by_owner_name_dtype_and_width) {
+TEST(RowConverter, slots_go_over_by_owner_name_and_width_and_are_converted) {
   RowLayout from = Plain(DType::kFloat32);
   from.Append("a", {{"same", DType::kFloat32, 3, 9},
                     {"wider", DType::kFloat32, 1, 9},
-                    {"type", DType::kFloat32, 1, 9}});
+                    {"type", DType::kFloat32, 1, 9},
+                    {"whole", DType::kFloat32, 1, 9}});
   from.Append("b", {{"owner", DType::kFloat32, 1, 9}});
   RowLayout to = Plain(DType::kFloat64);
   to.Append("a", {{"type", DType::kFloat64, 1, 0.25},
                   {"owner", DType::kFloat32, 1, 0.5},
                   {"wider", DType::kFloat32, 3, 0.75},
-                  {"same", DType::kFloat32, 3, 0.125}});
-  const std::string row = BytesOf<float>({1, 2, 3, 4, 5, 6, 7, 8, 9});
+                  {"same", DType::kFloat32, 3, 0.125},
+                  {"whole", DType::kInt64, 1, 0}});
+  const std::string row = BytesOf<float>({1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
   for (const bool slots : {true, false}) {
     const std::string made = Convert(Converter(from, to, slots), to, row);
     EXPECT_EQ(made.substr(0, 24), BytesOf<double>({1, 2, 3}));
-    EXPECT_EQ(At<double>(made, to.FindSlot("a", "type")->offset), 0.25);
+    EXPECT_EQ(At<double>(made, to.FindSlot("a", "type")->offset), slots ? 8 : 0.25);
+    EXPECT_EQ(At<int64_t>(made, to.FindSlot("a", "whole")->offset), 0);
     EXPECT_EQ(At<float>(made, to.FindSlot("a", "owner")->offset), 0.5F);
     const size_t wider = to.FindSlot("a", "wider")->offset;
     EXPECT_EQ(made.substr(wider, 12), BytesOf<float>({0.75F, 0.75F, 0.75F}));

@@ -1,0 +1,44 @@
+// Converts optimizer slots between their dtype in a table and the dtype of tensors.
+#ifndef DE_CORE_KERNELS_SLOT_VALUES_H_
+#define DE_CORE_KERNELS_SLOT_VALUES_H_
+
+#include <string>
+
+#include "de_core/cc/engine/rows/scalar_types.h"
+#include "de_core/cc/engine/rows/value_reader.h"
+#include "de_core/cc/kernels/base/engine_bridge.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace de::kernels {
+
+/// Returns the dtype of tensors for slots of dtype `stored`: float32 for bfloat16.
+inline tensorflow::DataType SlotsReadAs(engine::DType stored) {
+  return ToTensorFlow(engine::IsFloating(stored) ? engine::RealOf(stored) : stored);
+}
+
+/// Converts `stored`, which has the elements of `values`, to the dtype of `values`.
+inline absl::Status ReadSlots(engine::DType dtype, const std::string& stored,
+                              tensorflow::Tensor* values) {
+  engine::DType wanted;
+  TF_RETURN_IF_ERROR(ToEngine(values->dtype(), &wanted));
+  engine::ReaderOf(dtype, wanted)
+      .values(stored.data(), 1.0F, static_cast<size_t>(values->NumElements()),
+              const_cast<char*>(values->tensor_data().data()));
+  return absl::OkStatus();
+}
+
+/// Converts `values` to slots of `dtype`, rounded to nearest even.
+inline absl::Status WriteSlots(const tensorflow::Tensor& values, engine::DType dtype,
+                               std::string* stored) {
+  engine::DType given;
+  TF_RETURN_IF_ERROR(ToEngine(values.dtype(), &given));
+  const auto elements = static_cast<size_t>(values.NumElements());
+  stored->resize(elements * engine::SizeOf(dtype));
+  engine::ReaderOf(given, dtype)
+      .values(values.tensor_data().data(), 1.0F, elements, stored->data());
+  return absl::OkStatus();
+}
+
+}  // namespace de::kernels
+
+#endif  // DE_CORE_KERNELS_SLOT_VALUES_H_
