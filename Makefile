@@ -33,11 +33,10 @@ test-all: python  ## run every test, and the engine's tests under the sanitizers
 	@for preset in default engine-asan engine-tsan; do \
 	  $(VENV)/bin/python scripts/engine_tests.py --preset $$preset || exit 1; done
 
-bench: python  ## compare speed with libcuckoo, TensorFlow and plain memory; minutes, on a quiet machine
-	@$(ENVIRONMENT) server,test
+bench: python  ## write docs/reference/benchmark-record.md [TFRA=python FBGEMM=python]; half an hour, on a quiet machine
+	@$(ENVIRONMENT) server,test,docs
 	@cd de_core && cmake --preset default && cmake --build --preset default --target table_bench
-	@build/engine/cc/testing/table_bench
-	@$(PYTEST) tests/benchmarks -m benchmark
+	@$(VENV)/bin/python -m tests.benchmarks.record $(if $(TFRA),--tfra $(TFRA)) $(if $(FBGEMM),--fbgemm $(FBGEMM))
 
 ops: python  ## compile de_core/_de_ops.so into the checkout for the TensorFlow of $(PYTHON)
 	@$(PYTHON) scripts/build_ops.py

@@ -1,9 +1,10 @@
-"""Measurements of the ops. Run `make bench`, or `pytest tests/benchmarks -m benchmark`.
+"""Measurements of the ops: `pytest tests/benchmarks -m benchmark`. `record.py` runs some of them.
 
-DE_BENCH_ROWS sets the rows of a table (default 10^6), DE_BENCH_ROUNDS the rounds, and
-DE_BENCH_REPORT the file for the result tables.
+DE_BENCH_ROWS sets the rows of a table (default 10^6), DE_BENCH_ROUNDS the rounds, DE_BENCH_REPORT
+the file for the result tables, and DE_BENCH_ROUNDS_FILE the file for the times of all rounds.
 """
 
+import json
 import os
 import platform
 import subprocess
@@ -64,6 +65,8 @@ def machine() -> str:
 
 def pytest_terminal_summary(terminalreporter, config):
     report = config.stash[REPORT]
+    if path := os.environ.get("DE_BENCH_ROUNDS_FILE"):
+        Path(path).write_text(json.dumps(report.rounds), "utf-8")
     if not report.tables:
         return
     report.notes.insert(0, machine())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 
 @dataclass
@@ -88,6 +89,12 @@ class Report:
         self.tables: dict[str, list[list[str]]] = {}
         self.bars: list[Bar] = []
         self.notes: list[str] = []
+        self.rounds: list[dict[str, Any]] = []
+
+    def keep(self, operation: str, case: str, measures: Rounds) -> None:
+        """Keeps the rounds of one case for `record.py`."""
+        rounds = {name: asdict(each) for name, each in measures.measured.items()}
+        self.rounds.append({"operation": operation, "case": case, "rounds": rounds})
 
     def row(self, title: str, cells: dict[str, object]) -> None:
         table = self.tables.setdefault(title, [list(cells)])

@@ -65,6 +65,7 @@ def test_insert_op_reaches_its_goals(dim, rows, rounds, report):
         measures.add(fill.kind.name, count, fill.run, before=fill.prepare)
     measures.run(max(rounds // 3, 1), warm_up=0)
     cells = {"dim": dim, "rows": count, "batch": BATCH}
+    report.keep("insert op, new keys", f"dim {dim}, batch {BATCH}, rows {count}", measures)
     cells |= {kind.name: measures.measured[kind.name].rate() for kind in peers.HASH_TABLES}
     for name, (bar, stretch) in BARS.items():
         ratio = measures.ratio("de_core", name)

@@ -42,6 +42,7 @@ def test_lookup_op_reaches_its_goals(tables, batch, rounds, report):
         measures.add(table.name, times * batch, lambda run=run, inputs=inputs: run(inputs))
     measures.run(rounds)
     cells = {"dim": dim, "rows": len(keys), "batch": batch}
+    report.keep("lookup op", f"dim {dim}, batch {batch}, rows {len(keys)}", measures)
     cells |= {table.name: measures.measured[table.name].rate() for table in all_tables}
     for name, (bar, stretch) in BARS.items():
         ratio = measures.ratio("de_core", name)

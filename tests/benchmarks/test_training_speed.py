@@ -157,6 +157,7 @@ def test_a_training_step_reaches_its_goals(dim, rows, rounds, report):
         np.testing.assert_allclose(values, results["dense"], rtol=1e-4, atol=1e-6, err_msg=name)
     measures.run(rounds)
     cells = {"dim": dim, "rows": len(keys), "ids": BATCH}
+    report.keep("step with Adam", f"dim {dim}, batch {BATCH}, rows {len(keys)}", measures)
     cells |= {
         f"{name} (ms)": 1e3 * BATCH / measures.measured[name].rate() / 1e6 for name in results
     }

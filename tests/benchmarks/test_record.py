@@ -1,0 +1,60 @@
+"""The record of the benchmarks: its numbers, its files, and a run with small sizes."""
+
+import json
+
+import pytest
+
+from tests.benchmarks import record
+
+TABLES = """
+a machine
+
+### W3, uniform hits
+
+| dim | batch | lookup | libcuckoo | absl |
+| --- | --- | --- | --- | --- |
+| 16 | 4096 | 60.0 | 6.0 | - |
+
+### Bars
+
+| case | measured |
+| --- | --- |
+| lookup | 10 |
+"""
+
+
+def test_ratios_are_taken_round_by_round():
+    rounds = {
+        "de_core": {"items": 10_000_000, "wall": [1.0, 2.0, 4.0], "cpu": [1.0, 1.0, 1.0]},
+        "other": {"items": 10_000_000, "wall": [2.0, 4.0, 8.0], "cpu": [4.0, 2.0, 1.0]},
+    }
+    ours, other = record.measures_of("ops", "lookup", "dim 4", rounds)
+    assert ours.wall == (3.75, 5.0, 7.5)
+    assert ours.ours is None
+    assert other.cpu == (3.75, 5.0, 7.5)
+    assert other.ours == (2.0, 2.0, 2.0)
+
+
+def test_numbers_of_the_engine_come_from_several_runs_of_its_benchmark(tmp_path):
+    program = tmp_path / "table_bench"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{TABLES}\nEND\n", "utf-8")
+    program.chmod(0o755)
+    ours, cuckoo = record.engine(program, [], runs=3)
+    assert ours.operation == "lookup: W3, uniform hits"
+    assert (ours.case, ours.library, ours.wall) == ("dim 16, batch 4096", "de_core", None)
+    assert ours.cpu == pytest.approx((60.0,) * 3)
+    assert cuckoo.ours == pytest.approx((10.0,) * 3)
+
+
+def test_a_small_run_writes_the_record(tmp_path):
+    record.main(["--quick", "--docs", str(tmp_path), "--table-bench", str(tmp_path / "none")])
+    written = json.loads((tmp_path / "reference/benchmark-record.json").read_text("utf-8"))
+    assert written["machine"]["cores"] >= 1
+    measures = {each["library"]: each for each in written["measures"]}
+    assert set(measures) == {"de_core", "tf.gather", "DenseHashTable", "MutableHashTable"}
+    low, middle, high = measures["tf.gather"]["ours"]
+    assert 0 < low <= middle <= high
+    page = (tmp_path / "reference/benchmark-record.md").read_text("utf-8")
+    assert "| lookup op | dim 16, batch 16384, rows 2000 | tf.gather |" in page
+    plot = tmp_path / "images/record-ops.svg"
+    assert plot.exists() == ("record-ops.svg" in page)
