@@ -34,7 +34,6 @@ ENGINE = (
     ("batch",),
     ("policy",),
     ("snapshot",),
-    ("runs",),
     ("backend",),
     ("table",),
     ("save",),
