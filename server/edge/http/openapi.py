@@ -265,6 +265,7 @@ def _operation_paths() -> dict[str, Any]:
                     "description": "HTML",
                     "content": {"text/html": {"schema": {"type": "string"}}},
                 },
+                "404": error("The gateway was started without --ui."),
                 "429": error(ERRORS["429"]),
             },
         }
