@@ -73,8 +73,7 @@ class Variable(keras.layers.Layer, tf.Module):
         init_size: Number of rows to reserve memory for, divided among the shards.
         kv_creator: The storage: None for main memory, a `RedisTableCreator`, or your own
             `KVCreator`. A storage finds its rows by `name`.
-        restrict_policy: A subclass of `de.RestrictPolicy`, such as `de.TimestampRestrictPolicy`.
-            It chooses the rows that `restrict` keeps.
+        restrict_policy: The subclass of `de.RestrictPolicy` that chooses what `restrict` keeps.
         bp_v2: Ignored, for compatibility. Concurrent updates of a row always add up.
         regularizer: `f(rows [n, dim])` that returns a penalty or None. In graphs, each lookup adds
             the penalty on its distinct rows to the collection REGULARIZATION_LOSSES, except in a
@@ -85,9 +84,8 @@ class Variable(keras.layers.Layer, tf.Module):
             keys that are written.
         eviction: Decides which rows the table removes, for example
             `de.EvictionLRU(max_rows=10**6)`. One policy, or a list of a bound and a time to live.
-        optimizer: The table's own Keras 3 optimizer, its name or its configuration: any optimizer
-            that trains the model hands it the table's gradient. None to train the table by a
-            `de.DynamicEmbeddingOptimizer`.
+        optimizer: The table's own Keras 3 optimizer, its name or its configuration. None to train
+            the table by a `de.DynamicEmbeddingOptimizer`.
         tier: Where rows are that do not fit into memory: a `de.DiskTier`. None for memory alone.
         slot_dtype: `tf.bfloat16` for optimizer slots of half the size; None for full precision.
 
