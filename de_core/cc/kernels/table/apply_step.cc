@@ -81,7 +81,7 @@ absl::Status ApplyStep::Init(OpKernelConstruction* context) {
 }
 
 absl::Status ApplyStep::Run(const TableResource& table, engine::TableBackend* live,
-                            const RowGradients& gradients, const Tensor& owner_tensor,
+                            const StepGradients& gradients, const Tensor& owner_tensor,
                             engine::Executor* executor) const {
   const OpClock::Call call(&table.updates);
   const Tensor &grads = gradients.grads, &hyper = gradients.hyper;

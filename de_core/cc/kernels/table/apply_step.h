@@ -13,7 +13,7 @@ absl::Status CheckRows(const tensorflow::Tensor& keys, const tensorflow::Tensor&
                        const char* name);
 
 /// The gradients of a table's rows, and how to apply them.
-struct RowGradients {
+struct StepGradients {
   const tensorflow::Tensor& key_tensor;
   const engine::Keys& keys;         ///< of key_tensor
   const tensorflow::Tensor& grads;  ///< keys.shape + [dim]
@@ -28,7 +28,7 @@ class ApplyStep {
 
   /// Updates the rows of a table. `owner`, a scalar string, names the owner of the slots.
   absl::Status Run(const TableResource& table, engine::TableBackend* live,
-                   const RowGradients& gradients, const tensorflow::Tensor& owner,
+                   const StepGradients& gradients, const tensorflow::Tensor& owner,
                    engine::Executor* executor) const;
 
  private:
