@@ -39,7 +39,7 @@ Status TierSource::Begin(SaveSelection selection, uint64_t held_bytes, bool undi
     }
     SaveSelection of_hot = selection_;
     of_hot.keys = nullptr;
-    const std::shared_lock<std::shared_mutex> hold(table_->lock_);
+    const std::shared_lock<ShardLock> hold(table_->lock_);
     DE_RETURN_IF_ERROR(hot_.Begin(std::move(of_hot), 0));
     DE_RETURN_IF_ERROR(kept_.Plan(hot_.layout(), selection_.keep));
     if (selection_.changes_only && !hot_.everything()) {
@@ -63,7 +63,7 @@ void TierSource::PlanAll() {
 
 Status TierSource::Collect(Range* range, SavedRows* rows, uint64_t* last, bool* done) {
   return Guarded([&]() -> Status {
-    const std::shared_lock<std::shared_mutex> hold(table_->lock_);
+    const std::shared_lock<ShardLock> hold(table_->lock_);
     if (selection_.changes_only && !hot_.everything())
       return CollectChanges(range, rows, last, done);
     if (table_->layout().generation() != layout().generation()) {

@@ -45,7 +45,7 @@ Status TieredTable::ReadMerged(uint64_t begin, RowBatch* batch) const {
 
 Status TieredTable::ExportBatch(ExportCursor* cursor, RowBatch* batch) const {
   return Guarded([&]() -> Status {
-    const std::shared_lock<std::shared_mutex> hold(lock_);
+    const std::shared_lock<ShardLock> hold(lock_);
     DE_RETURN_IF_ERROR(ReadMerged(cursor->next_hash, batch));
     cursor->done = batch->hash_last == ~uint64_t{0};
     cursor->next_hash = batch->hash_last + 1;
@@ -167,7 +167,7 @@ Status TieredTable::SetInitializer(const InitializerOptions& options) {
 }
 
 TableStats TieredTable::Stats() const {
-  const std::shared_lock<std::shared_mutex> hold(lock_);
+  const std::shared_lock<ShardLock> hold(lock_);
   TableStats stats = hot_->Stats();
   const uint64_t hot = stats.rows;
   stats.rows = rows_;

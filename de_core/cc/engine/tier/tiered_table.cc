@@ -62,7 +62,7 @@ Status TieredTable::FindToTrain(const Keys& keys, const ValuesOut& out, bool* fo
                                 Executor* executor) const {
   DE_RETURN_IF_ERROR(CheckBatch(keys.size));
   return Guarded([&]() -> Status {
-    const std::shared_lock<std::shared_mutex> hold(lock_);
+    const std::shared_lock<ShardLock> hold(lock_);
     std::unique_ptr<bool[]> own;
     if (found == nullptr) {
       own = std::make_unique<bool[]>(keys.size);

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "de_core/cc/engine/backend/table_backend.h"
+#include "de_core/cc/engine/table/shard_lock.h"
 #include "de_core/cc/engine/table/table.h"
 #include "de_core/cc/engine/tier/cold_rows.h"
 #include "de_core/cc/engine/tier/recent_reads.h"
@@ -105,7 +106,7 @@ class TieredTable final : public TableBackend {
 
    private:
     const TieredTable& table_;
-    std::lock_guard<std::shared_mutex> hold_;
+    std::lock_guard<ShardLock> hold_;
   };
 
   TieredTable(std::unique_ptr<Table> hot, uint64_t memory_bytes, std::unique_ptr<ColdRows> cold)
@@ -134,7 +135,7 @@ class TieredTable final : public TableBackend {
   /// Held while Clear removes all rows or while slots are added or dropped. A save with
   /// `undisturbed` holds it. Taken before lock_.
   std::mutex replacing_lock_;
-  mutable std::shared_mutex lock_;
+  mutable ShardLock lock_;                 // lets a writer in before later readers
   mutable std::atomic<uint64_t> rows_{0};  ///< keys with a hot or a cold row
   mutable RecentReads recent_;
   mutable uint64_t next_part_ = 0;         ///< hash where the search for cool rows goes on
