@@ -140,7 +140,7 @@ class BlockReader::Ring {
     const uint32_t end = __atomic_load_n(ended_tail_, __ATOMIC_ACQUIRE);
     for (uint32_t at = begin; at != end; ++at) {
       const io_uring_cqe& ended = ended_[at & ended_mask_];
-      // A short read and an interrupted one continue, and every error is asked for once more.
+      // Reads the rest of a short read, and once more what failed.
       ReadRest(&reads[ended.user_data], ended.res < 0 ? 0 : static_cast<size_t>(ended.res));
     }
     __atomic_store_n(ended_head_, end, __ATOMIC_RELEASE);

@@ -31,11 +31,11 @@ class ColdRows {
   /// keys. If it fails, all keys have their old rows.
   virtual Status Append(const RowBatch& rows) = 0;
 
-  /// Removes the rows of keys, none of which repeats.
+  /// Removes the rows of distinct keys.
   virtual Status Erase(const Keys& keys) = 0;
 
-  /// Finds the rows of keys, none of which repeats. Converts them to `layout`: slots that were
-  /// added since get their initial values. With `with_rows` unset, finds only the positions.
+  /// Finds the rows of distinct keys. Converts them to `layout`: slots that were added since get
+  /// their initial values. With `with_rows` unset, finds only the positions.
   virtual Status Find(const Keys& keys, const RowLayout& layout, bool with_rows, Executor* executor,
                       FoundRows* found) const = 0;
 

@@ -1,4 +1,4 @@
-// What the files of DiskRows share: places of records, converters of rows, buffers.
+// Shared by the files of DiskRows: places of records, converters of rows, buffers.
 #ifndef DE_CORE_ENGINE_DISK_PLACES_H_
 #define DE_CORE_ENGINE_DISK_PLACES_H_
 

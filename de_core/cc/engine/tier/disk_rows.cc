@@ -139,10 +139,17 @@ Status DiskRows::PrepareSegment(const RowLayout& layout) {
   return Status::Ok();
 }
 
-void DiskRows::Forget(const int64_t* places, const bool* found, size_t count) noexcept {
-  for (size_t i = 0; i < count; ++i) {
-    if (!found[i]) continue;
-    const Place place = Place::Of(places[i]);
+Status DiskRows::FindPlaces(const Keys& keys, Executor* executor, Places* places) const {
+  places->packed.resize(keys.size);
+  places->found = std::make_unique<bool[]>(keys.size);
+  return index_->Find(keys, {reinterpret_cast<char*>(places->packed.data()), nullptr},
+                      places->found.get(), executor);
+}
+
+void DiskRows::Forget(const Places& places) noexcept {
+  for (size_t i = 0; i < places.packed.size(); ++i) {
+    if (!places.found[i]) continue;
+    const Place place = Place::Of(places.packed[i]);
     segments_[place.segment]->live_bytes -= place.bytes;
   }
 }
@@ -150,7 +157,7 @@ void DiskRows::Forget(const int64_t* places, const bool* found, size_t count) no
 /// Writes rows without cleaning.
 Status DiskRows::Write(const RowBatch& rows) {
   const size_t count = rows.size();
-  std::vector<int64_t> places(count), old_places(count);
+  std::vector<int64_t> places(count);
   for (size_t row = 0; row < count; ++row) {
     if (RecordBytes(rows, row) > kMaxRecordBytes) {
       return Status::InvalidArgument(
@@ -172,12 +179,11 @@ Status DiskRows::Write(const RowBatch& rows) {
     first += wrote;
   }
   const Keys keys = KeysOf(rows);
-  const auto found = std::make_unique<bool[]>(count);
-  const auto data = reinterpret_cast<char*>(old_places.data());
-  DE_RETURN_IF_ERROR(index_->Find(keys, {data, nullptr}, found.get(), nullptr));
+  Places old_places;
+  DE_RETURN_IF_ERROR(FindPlaces(keys, nullptr, &old_places));
   DE_RETURN_IF_ERROR(
       index_->InsertOrAssign(keys, {reinterpret_cast<char*>(places.data()), nullptr}, nullptr));
-  Forget(old_places.data(), found.get(), count);
+  Forget(old_places);
   for (const int64_t packed : places) {
     const Place place = Place::Of(packed);
     segments_[place.segment]->live_bytes += place.bytes;
@@ -197,12 +203,10 @@ Status DiskRows::Append(const RowBatch& rows) {
 
 Status DiskRows::Erase(const Keys& keys) {
   return Guarded([&]() -> Status {
-    std::vector<int64_t> places(keys.size);
-    const auto found = std::make_unique<bool[]>(keys.size);
-    const auto data = reinterpret_cast<char*>(places.data());
-    DE_RETURN_IF_ERROR(index_->Find(keys, {data, nullptr}, found.get(), nullptr));
+    Places places;
+    DE_RETURN_IF_ERROR(FindPlaces(keys, nullptr, &places));
     DE_RETURN_IF_ERROR(index_->Erase(keys, nullptr));
-    Forget(places.data(), found.get(), keys.size);
+    Forget(places);
     return Status::Ok();
   });
 }
@@ -225,7 +229,7 @@ void DiskRows::DropSlots(const std::string& owner) {
     const RowLayout& old = *segment->layout;
     std::shared_ptr<const RowLayout>& made = without[&old];
     if (made != nullptr) continue;
-    // The bytes stay in the rows, under a name that no table asks for.
+    // The bytes stay in the rows, under a name that no table uses.
     auto masked = std::make_shared<RowLayout>(old.key_type(), old.value_dtype(), old.dim());
     for (const RowSlot& slot : old.slots()) {
       masked->Append(slot.owner == owner ? kDropped : slot.owner, {slot.spec});

@@ -74,8 +74,14 @@ class DiskRows final : public ColdRows {
   bool ChooseCleaned() noexcept;
   Status Clean(uint64_t budget);
   Status CleanPart(uint64_t most);
-  /// Makes gaps of the records at `places`, where `found` is set.
-  void Forget(const int64_t* places, const bool* found, size_t count) noexcept;
+  /// Places of the newest rows of keys, where `found` is set.
+  struct Places {
+    std::vector<int64_t> packed;    // (keys)
+    std::unique_ptr<bool[]> found;  // (keys)
+  };
+  Status FindPlaces(const Keys& keys, Executor* executor, Places* places) const;
+  /// Makes gaps of the records at `places`.
+  void Forget(const Places& places) noexcept;
   uint64_t disk_bytes() const noexcept;
   /// Reads the rows at `places` and calls visit(i, decoded row, its layout) for each, in any order.
   template <typename Visit>

@@ -92,15 +92,13 @@ Status DiskRows::CleanPart(uint64_t most) {
     if (at % kBlockBytes + sizeof(RowRecord) > kBlockBytes) at = RoundUpTo(at, kBlockBytes);
   }
   builder.Finish();
-  std::vector<int64_t> newest(all.size());
-  const auto found = std::make_unique<bool[]>(all.size());
-  const auto data = reinterpret_cast<char*>(newest.data());
-  DE_RETURN_IF_ERROR(index_->Find(KeysOf(all), {data, nullptr}, found.get(), nullptr));
+  Places newest;
+  DE_RETURN_IF_ERROR(FindPlaces(KeysOf(all), nullptr, &newest));
   RowBatch live;
   RowBatchBuilder kept(*layout_, &live);
   const size_t stride = layout_->stride();
   for (size_t i = 0; i < all.size(); ++i) {
-    if (!found[i] || newest[i] != places[i]) continue;
+    if (!newest.found[i] || newest.packed[i] != places[i]) continue;
     std::memcpy(kept.Add(all.words[i]), all.rows.data() + i * stride, stride);
     if (has_texts) kept.AddText(all.keys[i]);
   }

@@ -92,14 +92,13 @@ Status DiskRows::ReadRows(const std::vector<int64_t>& places, Executor* executor
 Status DiskRows::Find(const Keys& keys, const RowLayout& layout, bool with_rows, Executor* executor,
                       FoundRows* found) const {
   return Guarded([&]() -> Status {
-    std::vector<int64_t> places(keys.size);
-    const auto is_found = std::make_unique<bool[]>(keys.size);
-    const auto data = reinterpret_cast<char*>(places.data());
-    DE_RETURN_IF_ERROR(index_->Find(keys, {data, nullptr}, is_found.get(), executor));
+    Places all;
+    DE_RETURN_IF_ERROR(FindPlaces(keys, executor, &all));
+    std::vector<int64_t>& places = all.packed;
     found->positions.clear();
     found->rows.clear();
     for (size_t i = 0; i < keys.size; ++i) {
-      if (!is_found[i]) continue;
+      if (!all.found[i]) continue;
       places[found->positions.size()] = places[i];
       found->positions.push_back(static_cast<uint32_t>(i));
     }

@@ -63,8 +63,8 @@ struct DecodedRow {
   size_t bytes = 0;           ///< size in the file
 };
 
-/// Decodes and checks the record at `at`, of which `available` bytes can be read. Returns false if
-/// the record is damaged.
+/// Decodes and checks the record at `at`. `available` bytes can be read there. Returns false if the
+/// record is damaged.
 bool DecodeRow(const char* at, size_t available, const RowLayout& layout, DecodedRow* row) noexcept;
 
 class SegmentFile {

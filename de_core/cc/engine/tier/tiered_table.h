@@ -2,11 +2,10 @@
 // (cold).
 //
 //  - A lookup reads hot rows as in a table in memory, and cold rows into its output. It moves no
-//  row.
+//    row.
 //  - Another verb on keys first moves their cold rows into memory, in one batch. A key without a
-//  hot
-//    row is looked for among the cold rows before it is taken for new. If there is no memory for
-//    the rows, other rows become cold first: those written longest ago in the next parts of the
+//    hot row is looked for among the cold rows before it is taken for new. If there is no memory
+//    for the rows, other rows become cold first: those written longest ago in the next parts of the
 //    table.
 //  - A hot row may have an older cold copy. The hot row counts.
 //

@@ -68,8 +68,7 @@ void AppendKeys(ColdRows* rows, const RowLayout& layout, std::vector<uint64_t> k
 /// A file that is read in random blocks.
 class PlainFile {
  public:
-  PlainFile(const std::string& path, uint64_t bytes) : path_(path) {
-    std::unique_ptr<SegmentFile> file;
+  PlainFile(const std::string& path, uint64_t bytes) {
     BlockBuffer buffer;
     constexpr size_t kPart = size_t{1} << 20;
     buffer.Reserve(kPart);
@@ -93,7 +92,6 @@ class PlainFile {
   }
 
  private:
-  std::string path_;
   std::unique_ptr<SegmentFile> file_;
   BlockBuffer buffer_;
 };
