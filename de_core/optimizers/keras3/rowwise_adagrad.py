@@ -7,6 +7,8 @@ from typing import Any
 
 import keras
 
+from de_core.optimizers.keras3.row_state import mean_square, row_state
+
 
 @keras.saving.register_keras_serializable(package="de_core")
 class RowwiseAdagrad(keras.optimizers.Optimizer):
@@ -57,16 +59,8 @@ class RowwiseAdagrad(keras.optimizers.Optimizer):
         if self.built:
             return
         super().build(variables)
-        initial = keras.initializers.Constant(self.initial_accumulator_value)
-        self._accumulators = [
-            self.add_variable(
-                (*variable.shape[:-1], 1) if len(variable.shape) else (),
-                initializer=initial,
-                dtype=variable.dtype,
-                name="accumulator",
-            )
-            for variable in variables
-        ]
+        initial = self.initial_accumulator_value
+        self._accumulators = [row_state(self, each, "accumulator", initial) for each in variables]
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         """Updates one ordinary variable.
@@ -80,8 +74,7 @@ class RowwiseAdagrad(keras.optimizers.Optimizer):
         rate = ops.cast(learning_rate, variable.dtype)
         gradient = ops.cast(gradient, variable.dtype)
         accumulator = self._accumulators[self._get_variable_index(variable)]
-        axis = -1 if len(variable.shape) else None
-        self.assign_add(accumulator, ops.mean(ops.square(gradient), axis=axis, keepdims=True))
+        self.assign_add(accumulator, mean_square(gradient))
         self.assign_sub(variable, rate * gradient / (ops.sqrt(accumulator) + self.epsilon))
 
     def get_config(self) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import Any
 
 import keras
 
+from de_core.optimizers.keras3.row_state import mean_square, row_state
+
 
 @keras.saving.register_keras_serializable(package="de_core")
 class RowwiseAdam(keras.optimizers.Optimizer):
@@ -64,15 +66,7 @@ class RowwiseAdam(keras.optimizers.Optimizer):
         self._momentums = [
             self.add_variable_from_reference(each, name="momentum") for each in variables
         ]
-        self._velocities = [
-            self.add_variable(
-                (*each.shape[:-1], 1) if len(each.shape) else (),
-                initializer="zeros",
-                dtype=each.dtype,
-                name="velocity",
-            )
-            for each in variables
-        ]
+        self._velocities = [row_state(self, each, "velocity", 0.0) for each in variables]
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         """Updates one ordinary variable.
@@ -92,10 +86,8 @@ class RowwiseAdam(keras.optimizers.Optimizer):
         )
         number = self._get_variable_index(variable)
         first, second = self._momentums[number], self._velocities[number]
-        axis = -1 if len(variable.shape) else None
-        square = ops.mean(ops.square(gradient), axis=axis, keepdims=axis is not None)
         self.assign_add(first, (gradient - first) * (1 - self.beta_1))
-        self.assign_add(second, (square - second) * (1 - self.beta_2))
+        self.assign_add(second, (mean_square(gradient) - second) * (1 - self.beta_2))
         root = ops.sqrt(second / unbias_2) + self.epsilon
         self.assign_sub(variable, rate * (first / unbias_1) / root)
 
