@@ -77,6 +77,7 @@ def interleaved(
     operation: str,
     turns: int,
     middle: Callable[[Iterable[float]], float] = statistics.median,
+    prepare: Callable[[], None] = lambda: None,
 ) -> list[tuple[float, float]]:
     """Returns each child's wall and CPU time per call of an operation, in ms.
 
@@ -85,10 +86,12 @@ def interleaved(
         operation: What they measure.
         turns: Turns per process.
         middle: `statistics.median`, or `statistics.fmean` if rare slow calls are part of the work.
+        prepare: Runs in this process before each turn.
     """
     results = [[] for _ in children]
     for turn in range(turns):
         for number in range(len(children))[:: 1 if turn % 2 == 0 else -1]:
+            prepare()
             results[number].append(children[number].turn(operation))
     return [
         (middle(time for wall, _ in own for time in wall), middle(cpu for _, cpu in own))
