@@ -64,7 +64,10 @@ class Admin:
         #: Headers of every answer.
         self.headers: RawHeaders = []
 
-    async def respond(self, request: Request, ask: Ask) -> Answer:
+    def read(self, request: Request) -> None:
+        """Reads nothing: few requests repeat."""
+
+    async def respond(self, request: Request, asked: None, ask: Ask) -> Answer:  # noqa: ARG002
         """Answers one request."""
         request.verb = "admin"
         if self._keys is None:

@@ -33,7 +33,6 @@ from .responses import (
     write_answer,
 )
 
-_KEY = "gateway.request"
 _CLOSE = (b"connection", b"close")
 _ALLOWED_ID = re.compile(rb"[A-Za-z0-9-]{1,64}")
 
@@ -54,8 +53,12 @@ class Api(Protocol):
     #: Headers of every answer.
     headers: RawHeaders
 
-    async def respond(self, request: Request, ask: Ask) -> Answer:
-        """Answers one request, or raises `ServingError`."""
+    def read(self, request: Request) -> Any:
+        """Reads a head, or raises `ServingError`. The result serves all requests with this head."""
+        ...
+
+    async def respond(self, request: Request, asked: Any, ask: Ask) -> Answer:
+        """Answers one request, or raises `ServingError`; `asked` is what `read` returned."""
         ...
 
 
@@ -94,11 +97,16 @@ class Front:
         if scope["type"] != "http":
             return
         begun = time.perf_counter()
-        request = scope[_KEY] = _record(scope)
+        messages: WholeMessages | None = scope.pop(WHOLE, None)
+        head = None if messages is None else messages.head
+        known: _Known | None = None if head is None else head.entry
+        if known is None:
+            known = _Known(scope)
+        request = known.request(scope)
         accounts = self._accounts
         accounts.begin(request)
         try:
-            await self._respond(scope, request, receive, send)
+            await self._respond(scope, known, request, messages, receive, send)
         except ClientGoneError:
             request.status = 499
         except asyncio.CancelledError:
@@ -117,20 +125,29 @@ class Front:
         finally:
             accounts.end(request, time.perf_counter() - begun)
 
-    async def _respond(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
-        bounds = self._bounds
-        messages: WholeMessages | None = scope.pop(WHOLE, None)
+    async def _respond(
+        self,
+        scope: Scope,
+        known: "_Known",
+        request: Request,
+        messages: WholeMessages | None,
+        receive: Receive,
+        send: Send,
+    ) -> None:
         added: RawHeaders = []
         lingering: Receive | None = None
         try:
-            encoding = _check_head(scope, request, bounds)
-            api = self._api_of(request.path)
+            if not known.read:
+                self._read(scope, known, request, messages)
+            api = known.api
             if api is None:
                 await self._pass_on(scope, request, receive, send)
                 return
             added = api.headers
-            exchange = Exchange(self._plane, bounds, request, encoding, receive, messages)
-            answer = await api.respond(request, exchange.ask)
+            exchange = Exchange(
+                self._plane, self._bounds, request, known.encoding, receive, messages
+            )
+            answer = await api.respond(request, known.asked, exchange.ask)
             if messages is not None and not (added or self._lifecycle.draining):
                 sent = write_answer(answer, request.id, messages)
                 if sent is not None:
@@ -142,6 +159,18 @@ class Front:
             answer = error_answer(error.status, error.message, (CLOSE,) if error.close else ())
             lingering = receive if error.linger else None
         await self._send(request, answer, added, send, lingering)
+
+    def _read(
+        self, scope: Scope, known: "_Known", request: Request, messages: WholeMessages | None
+    ) -> None:
+        """Checks and reads a head, and keeps the result for the requests that repeat the head."""
+        known.encoding = _check_head(scope, request, self._bounds)
+        known.api = self._api_of(request.path)
+        if known.api is not None:
+            known.asked = known.api.read(request)
+        known.read = True
+        if messages is not None and messages.head is not None:
+            messages.head.entry = known
 
     def _api_of(self, path: bytes) -> Api | None:
         path = path.lower()
@@ -179,30 +208,54 @@ class Front:
         await self._others(scope, receive, send_noted)
 
 
-def request_of(scope: Scope) -> Request:
-    """Returns the record of the request in `scope`."""
-    request: Request = scope[_KEY]
-    return request
+class _Known:
+    """All that depends on the head of a request alone.
 
+    Attributes:
+        read: True if the head was checked and read. The other attributes are set then.
+        encoding: The body's compression; empty for none.
+        api: The API that answers; None for other applications.
+        asked: The result of the API's `read`.
+    """
 
-def raw_path(scope: Scope) -> bytes:
-    """Returns the path as the client sent it, without the query."""
-    path: bytes = scope.get("raw_path") or scope["path"].encode()
-    return path.split(b"?", 1)[0]
-
-
-def _record(scope: Scope) -> Request:
-    headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
-    sent_id = headers.get(b"x-request-id")
-    client = scope.get("client")
-    return Request(
-        sent_id.decode() if sent_id and _ALLOWED_ID.fullmatch(sent_id) else new_id(),
-        scope["method"],
-        raw_path(scope),
-        scope["query_string"],
-        headers,
-        client[0] if client else "",
+    __slots__ = (
+        "_headers",
+        "_id",
+        "_method",
+        "_path",
+        "_query",
+        "api",
+        "asked",
+        "encoding",
+        "read",
     )
+
+    def __init__(self, scope: Scope) -> None:
+        """Creates the record of a head that was not checked yet."""
+        headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+        sent_id = headers.get(b"x-request-id")
+        self._id = sent_id.decode() if sent_id and _ALLOWED_ID.fullmatch(sent_id) else ""
+        self._method: str = scope["method"]
+        path: bytes = scope.get("raw_path") or scope["path"].encode()
+        self._path = path.split(b"?", 1)[0]
+        self._query: bytes = scope["query_string"]
+        self._headers = headers
+        self.read = False
+        self.encoding = b""
+        self.api: Api | None = None
+        self.asked: Any = None
+
+    def request(self, scope: Scope) -> Request:
+        """Returns the record of a new request with this head."""
+        client = scope.get("client")
+        return Request(
+            self._id or new_id(),
+            self._method,
+            self._path,
+            self._query,
+            self._headers,
+            client[0] if client else "",
+        )
 
 
 def _check_head(scope: Scope, request: Request, bounds: HttpBounds) -> bytes:

@@ -41,7 +41,10 @@ class Page:
         #: Headers of every answer.
         self.headers: RawHeaders = []
 
-    async def respond(self, request: Request, ask: Ask) -> Answer:
+    def read(self, request: Request) -> None:
+        """Reads nothing: few requests repeat."""
+
+    async def respond(self, request: Request, asked: None, ask: Ask) -> Answer:  # noqa: ARG002
         """Answers one request."""
         request.verb = "page"
         if request.method == "GET":

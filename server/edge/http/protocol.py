@@ -13,6 +13,8 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ...dataplane.start import start_now
+from .head import Head, head_of
+from .idle_timer import IdleTimer
 
 # Gathered bytes that wait for the end of the event loop's turn. More bytes are written at once, so
 # that the transport notices a slow client. An answer's head and its first piece stay below.
@@ -77,11 +79,17 @@ class WholeMessages:
     That was a fifth of the CPU time that a lookup in bytes took in Python.
     """
 
-    __slots__ = ("_cycle",)
+    __slots__ = ("_cycle", "head")
 
-    def __init__(self, cycle: RequestResponseCycle) -> None:
-        """Creates the messages of uvicorn's record of one request."""
+    def __init__(self, cycle: RequestResponseCycle, head: Head | None) -> None:
+        """Creates the messages of uvicorn's record of one request.
+
+        Args:
+            cycle: The record.
+            head: The kept head of the request; None if it is not kept.
+        """
         self._cycle = cycle
+        self.head = head
 
     def body(self, max_bytes: int) -> bytes | None:
         """Returns the body; None if it is larger, or not all of it has arrived."""
@@ -121,18 +129,135 @@ class WholeMessages:
 
 
 class PromptProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, which answers a request that arrived whole at once, without a task."""
+    """uvicorn's protocol, with less work for each request.
+
+    A request that arrived whole is answered at once, without a task. The parser does not run for a
+    request that repeats the head of the request before.
+    """
 
     _reads = False
     _waiting: tuple[RequestResponseCycle, Any] | None = None
+    # True if the parser is between two requests.
+    _rests = True
+    # The last head that could be kept.
+    _head: Head | None = None
+    # Bytes to come of the body of a request that the parser does not see.
+    _left = 0
+    _idle: IdleTimer
+
+    def connection_made(self, transport: Any) -> None:
+        """Begins a connection."""
+        super().connection_made(transport)
+        self._idle = IdleTimer(self.loop, self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Ends a connection."""
+        super().connection_lost(exc)
+        self._idle.cancel()
 
     def data_received(self, data: bytes) -> None:
         """Reads bytes, and starts the request that they complete."""
-        self._reads = True
+        rested, self._reads = self._rests, True
         super().data_received(data)
+        cycle = self.cycle
+        is_last = cycle is not None and cycle.scope is self.scope
+        self._rests = is_last and not cycle.more_body
         if self._waiting is not None:
+            # If this is the last request, it is also the first one in `data`: it does not wait for
+            # others.
+            if rested and is_last and cycle is self._waiting[0]:
+                self._keep_head(cycle, data)
             self._start_waiting()
         self._reads = False
+
+    def repeat(self, data: bytes) -> bool:
+        """Reads bytes without the parser, if they belong to a request that repeats the kept head.
+
+        Returns:
+            False, and does nothing, for other bytes.
+        """
+        if self._left:
+            self._read_body(data)
+            return True
+        head = self._head
+        if (
+            head is None
+            or not self._rests
+            or not self.cycle.response_complete
+            or not head.begins(data)
+        ):
+            return False
+        self._idle.stop()
+        scope: Any = head.scope()
+        scope["state"] = self.app_state.copy()
+        self.scope = scope
+        self.cycle = cycle = RequestResponseCycle(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=True,
+            on_response=self.on_response_complete,
+        )
+        scope[WHOLE] = WholeMessages(cycle, head)
+        body, self._left = head.split(data)
+        if self._left:
+            self._rests = False
+            self.on_body(body)
+            super()._start_asgi_task(cycle, self.app)
+        else:
+            cycle.body = body  # type: ignore[assignment]
+            cycle.more_body = False
+            cycle.message_event.set()
+            self._start_whole(cycle, self.app)
+        return True
+
+    def _read_body(self, data: bytes) -> None:
+        self._idle.stop()
+        piece, rest = data[: self._left], data[self._left :]
+        self._left -= len(piece)
+        self.on_body(piece)
+        if not self._left:
+            self._rests = True
+            self.on_message_complete()
+        if rest:
+            self.data_received(rest)
+
+    def on_headers_complete(self) -> None:
+        """Creates the record of a request."""
+        super().on_headers_complete()
+        scope: Any = self.scope
+        scope[WHOLE] = WholeMessages(self.cycle, None)
+
+    def on_response_complete(self) -> None:
+        """Starts the next pipelined request, or waits for another one."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._idle.start()
+
+    def _unset_keepalive_if_required(self) -> None:
+        # uvicorn calls this when bytes arrive.
+        self._idle.stop()
+
+    def _keep_head(self, cycle: RequestResponseCycle, data: bytes) -> None:
+        """Keeps the head of a request that begins with `data`."""
+        if cycle.keep_alive and self.limit_concurrency is None:
+            scope: Any = cycle.scope.copy()
+            del scope[WHOLE]
+            head = head_of(data, len(cycle.body), scope)
+            if head is not None:
+                self._head = head
+                cycle.scope[WHOLE].head = head  # type: ignore[typeddict-item]
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         # uvicorn calls this when the head is complete. The body may be in the same piece.
@@ -148,10 +273,13 @@ class PromptProtocol(HttpToolsProtocol):
             if cycle.more_body:
                 super()._start_asgi_task(cycle, app)
             else:
-                task = start_now(self.loop, cycle.run_asgi(app))
-                if task is not None:
-                    task.add_done_callback(self.tasks.discard)
-                    self.tasks.add(task)
+                self._start_whole(cycle, app)
+
+    def _start_whole(self, cycle: RequestResponseCycle, app: Any) -> None:
+        task = start_now(self.loop, cycle.run_asgi(app))
+        if task is not None:
+            task.add_done_callback(self.tasks.discard)
+            self.tasks.add(task)
 
 
 def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
@@ -186,11 +314,11 @@ def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_head_timer()
             super().connection_lost(exc)
-            # uvicorn 0.54 lets the keep-alive timer run on if the client reset the connection. The
-            # timer would keep the connection and its last request in memory.
-            self._unset_keepalive_if_required()
 
         def data_received(self, data: bytes) -> None:
+            if self.repeat(data):
+                self._begun, self._idle_bytes = self.cycle, 0
+                return
             self._idle_bytes += len(data)
             super().data_received(data)
             cycle = self.cycle
@@ -207,11 +335,6 @@ def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
                 if cycle is None or cycle.response_complete:
                     self.transport.write(too_large)
                 self.transport.close()
-
-        def on_headers_complete(self) -> None:
-            super().on_headers_complete()
-            scope: Any = self.scope
-            scope[WHOLE] = WholeMessages(self.cycle)
 
         def on_body(self, body: bytes) -> None:
             self._idle_bytes = 0

@@ -40,16 +40,22 @@ class V1:
         if cors_origin:
             self.headers.append((b"access-control-allow-origin", cors_origin.encode()))
 
-    async def respond(self, request: Request, ask: Ask) -> Answer:
-        """Answers one request."""
+    def read(self, request: Request) -> "_Asked | None":
+        """Reads a head; returns None for a preflight request."""
         if request.method == "OPTIONS":
-            return self._options(request)
+            return None
         headers = request.headers
         path, query = request.path, request.query
         kind, accept = headers.get(b"content-type", b""), headers.get(b"accept", b"")
         is_short = len(path) + len(query) + len(kind) + len(accept) <= _REMEMBERED_BYTES
         parse = _parse if is_short else _parse.__wrapped__
-        route, spec, layout, scopes, run = parse(request.method, path, query, kind, accept)
+        return parse(request.method, path, query, kind, accept)
+
+    async def respond(self, request: Request, asked: "_Asked | None", ask: Ask) -> Answer:
+        """Answers one request."""
+        if asked is None:
+            return self._options(request)
+        route, spec, layout, scopes, run = asked
         request.verb, request.model = route.verb, route.model
         answer: Answer
         if run is None:
@@ -92,7 +98,7 @@ class V1:
         raise ServingError(refusal.code, refusal.message.replace("GET", "OPTIONS", 1))
 
 
-class _Head(NamedTuple):
+class _Asked(NamedTuple):
     """The parsed head of a request.
 
     Attributes:
@@ -111,7 +117,7 @@ class _Head(NamedTuple):
 
 
 @functools.lru_cache(maxsize=512)
-def _parse(method: str, path: bytes, query: bytes, content_type: bytes, accept: bytes) -> _Head:
+def _parse(method: str, path: bytes, query: bytes, content_type: bytes, accept: bytes) -> _Asked:
     """Parses the head of a request; raises as `parse_path`.
 
     TensorFlow Serving has no query parameters. The query is part of the path there, and here too
@@ -126,4 +132,4 @@ def _parse(method: str, path: bytes, query: bytes, content_type: bytes, accept: 
     scopes = RUN_SCOPES if run else ("predict",)
     if route.verb in ("lookup", "tables"):
         scopes = ("lookup",)
-    return _Head(route, ModelSpec(route.model, route.version, route.label), layout, scopes, run)
+    return _Asked(route, ModelSpec(route.model, route.version, route.label), layout, scopes, run)

@@ -1,6 +1,7 @@
 """Everything under /v2: the Open Inference Protocol."""
 
 import functools
+from collections.abc import Callable, Mapping
 
 import orjson
 
@@ -17,6 +18,7 @@ from .front import Ask
 from .responses import RawHeaders
 
 _SERVER = orjson.dumps(infer.SERVER)
+_LIVE = orjson.dumps({"live": True})
 _HEADER = HEADER.encode()
 # The result of parsing a path is cached if the path has at most this many bytes. Longer paths are
 # parsed each time, because they would fill the memory of the cache.
@@ -32,14 +34,29 @@ class V2:
         self._lifecycle = lifecycle
         #: Headers of every answer.
         self.headers: RawHeaders = []
+        # Requests without a model, by their path.
+        self._about_server: Mapping[bytes, Callable[[], Answer]] = {
+            b"/v2": lambda: Answer(_SERVER),
+            b"/v2/": lambda: Answer(_SERVER),
+            b"/v2/health/live": lambda: Answer(_LIVE),
+            b"/v2/health/ready": self._ready,
+        }
 
-    async def respond(self, request: Request, ask: Ask) -> Answer:
-        """Answers one request."""
-        if request.method == "GET" and (known := self._server(request.path)):
-            return known
+    def read(self, request: Request) -> tuple[Route, ModelSpec] | None:
+        """Reads a head; returns None for a request about the server."""
+        if request.method == "GET" and request.path in self._about_server:
+            return None
         is_short = len(request.path) <= _REMEMBERED_BYTES
         parse = _parse if is_short else _parse.__wrapped__
-        route, spec = parse(request.method, request.path)
+        return parse(request.method, request.path)
+
+    async def respond(
+        self, request: Request, asked: tuple[Route, ModelSpec] | None, ask: Ask
+    ) -> Answer:
+        """Answers one request."""
+        if asked is None:
+            return self._about_server[request.path]()
+        route, spec = asked
         request.verb, request.model = route.verb, route.model
         answer: Answer
         if route.verb == "infer":
@@ -65,15 +82,9 @@ class V2:
         listed = await infer.repository_index(self._plane, ready=wanted.get("ready") is True)
         return Answer(orjson.dumps(listed))
 
-    def _server(self, path: bytes) -> Answer | None:
-        if path in (b"/v2", b"/v2/"):
-            return Answer(_SERVER)
-        if path == b"/v2/health/live":
-            return Answer(orjson.dumps({"live": True}))
-        if path == b"/v2/health/ready":
-            ready = self._plane.engine.ready() and not self._lifecycle.draining
-            return Answer(orjson.dumps({"ready": ready}), status=200 if ready else 503)
-        return None
+    def _ready(self) -> Answer:
+        ready = self._plane.engine.ready() and not self._lifecycle.draining
+        return Answer(orjson.dumps({"ready": ready}), status=200 if ready else 503)
 
 
 @functools.lru_cache(maxsize=512)
