@@ -1,10 +1,13 @@
 """A minimal ASGI application: the baseline for the gateway's CPU time and latency.
 
-It reads the body and sends it back. `/send/N` reads the body and sends N bytes. It runs under the
-gateway's uvicorn, with the gateway's configuration of it: same event loop, parser and limits.
+It reads the body and sends it back. `/send/N` reads the body and sends N bytes. It runs under
+uvicorn with uvicorn's own settings and protocol, without access log. With `--gateway` it runs under
+the gateway's settings and protocol.
 """
 
-from uvicorn import Server
+import sys
+
+from uvicorn import Config, Server
 
 from server.edge.http.protocol import WHOLE
 from server.process.server import _config, listening_socket, url_of
@@ -32,4 +35,8 @@ async def app(scope, receive, send):
 if __name__ == "__main__":
     listener = listening_socket("127.0.0.1", 0)
     print(f"Gateway listens on {url_of(listener, 'http')}", flush=True)
-    Server(_config(app, load_settings(model_dir="unused"), "off")).run([listener])
+    if "--gateway" in sys.argv:
+        config = _config(app, load_settings(model_dir="unused"), "off")
+    else:
+        config = Config(app, lifespan="off", ws="none", log_config=None, access_log=False)
+    Server(config).run([listener])

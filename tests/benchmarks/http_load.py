@@ -52,6 +52,22 @@ def script(folder: Path, name: str, body: bytes, headers: dict[str, str] | None 
     return file
 
 
+def with_ids(lua: Path) -> Path:
+    """Writes a script that gives each request of another script its own X-Request-Id."""
+    file = lua.with_stem(f"{lua.stem}_ids")
+    lines = [
+        lua.read_text(),
+        "local number = 0",
+        "request = function()",
+        "  number = number + 1",
+        '  wrk.headers["X-Request-Id"] = number',
+        "  return wrk.format()",
+        "end",
+    ]
+    file.write_text("\n".join(lines))
+    return file
+
+
 def wrk(
     port: int,
     pid: int,

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.benchmarks.http_load import TOOLS, latencies, script, wrk
+from tests.benchmarks.http_load import TOOLS, latencies, script, with_ids, wrk
 from tests.benchmarks.rounds import Bar
 from tests.server.support.gateway_process import STUB, GatewayProcess
 
@@ -23,6 +23,7 @@ ROUNDS = int(os.environ.get("DE_BENCH_ROUNDS", "3"))
 PREDICT = "/v1/models/m:predict"
 # Requests per second.
 RATES = (250, 1000)
+ECHO = "tests.benchmarks.echo_asgi"
 FREE = ("--rate-per-second", "0")
 
 
@@ -44,7 +45,7 @@ def test_cpu_of_a_predict_beside_a_bare_echo(report, tmp_path):
     body = json.dumps({"signature_name": "rows", "instances": rows}).encode()
     lua = script(tmp_path, "predict", body)
     stub = GatewayProcess(None, tmp_path / "stub", *FREE, module=STUB)
-    echo = GatewayProcess(None, tmp_path / "echo", module="tests.benchmarks.echo_asgi")
+    echo = GatewayProcess(None, tmp_path / "echo", module=ECHO)
     with stub, echo:
         stub.wait_ready()
         measured = {"gateway": [], "echo": []}
@@ -72,7 +73,7 @@ def test_latency_beside_a_bare_echo_at_equal_load(report, tmp_path):
     body = tmp_path / "predict.body"
     body.write_bytes(json.dumps({"signature_name": "rows", "instances": rows}).encode())
     stub = GatewayProcess(None, tmp_path / "stub", *FREE, module=STUB)
-    echo = GatewayProcess(None, tmp_path / "echo", module="tests.benchmarks.echo_asgi")
+    echo = GatewayProcess(None, tmp_path / "echo", module=ECHO)
     runs = {(rate, name): [] for rate in RATES for name in ("gateway", "echo")}
     with stub, echo:
         stub.wait_ready()
@@ -118,19 +119,23 @@ def test_cpu_of_a_binary_lookup_beside_a_bare_send(report, tmp_path):
         "parameters": {"signature_name": "de_lookup/wide", "binary_data_output": True},
     }).encode()  # fmt: skip
     length = {"Inference-Header-Content-Length": str(len(header))}
-    asked = {
-        "bare send": ("/send/257000", script(tmp_path, "bare", ids, kind)),
-        ":lookup": ("/v1/models/m:lookup?table=wide", script(tmp_path, "raw", ids, kind)),
-        "/v2 infer": ("/v2/models/m/infer", script(tmp_path, "infer", header + ids, length)),
-    }
+    raw = script(tmp_path, "raw", ids, kind)
     stub = GatewayProcess(None, tmp_path / "stub", *FREE, module=STUB)
-    echo = GatewayProcess(None, tmp_path / "echo", module="tests.benchmarks.echo_asgi")
+    echo = GatewayProcess(None, tmp_path / "echo", module=ECHO)
+    ours = GatewayProcess(None, tmp_path / "ours", "--gateway", module=ECHO)
+    send, lookup = "/send/257000", "/v1/models/m:lookup?table=wide"
+    asked = {
+        "bare send": (echo, send, raw),
+        "bare send, the gateway's protocol": (ours, send, raw),
+        ":lookup": (stub, lookup, raw),
+        ":lookup, a header changes": (stub, lookup, with_ids(raw)),
+        "/v2 infer": (stub, "/v2/models/m/infer", script(tmp_path, "infer", header + ids, length)),
+    }
     measured = {name: [] for name in asked}
-    with stub, echo:
+    with stub, echo, ours:
         stub.wait_ready()
         for _ in range(ROUNDS + 1):
-            for name, (path, lua) in asked.items():
-                server = echo if name == "bare send" else stub
+            for name, (server, path, lua) in asked.items():
                 run = wrk(server.port, server.process.pid, path, lua, 4, SECONDS)
                 measured[name].append(run)
     for name, runs in measured.items():

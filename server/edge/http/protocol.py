@@ -208,7 +208,8 @@ class PromptProtocol(HttpToolsProtocol):
         body, self._left = head.split(data)
         if self._left:
             self._rests = False
-            self.on_body(body)
+            if body:
+                self.on_body(body)
             super()._start_asgi_task(cycle, self.app)
         else:
             cycle.body = body  # type: ignore[assignment]
@@ -253,11 +254,10 @@ class PromptProtocol(HttpToolsProtocol):
         """Keeps the head of a request that begins with `data`."""
         if cycle.keep_alive and self.limit_concurrency is None:
             scope: Any = cycle.scope.copy()
-            del scope[WHOLE]
+            messages: WholeMessages = scope.pop(WHOLE)
             head = head_of(data, len(cycle.body), scope)
             if head is not None:
-                self._head = head
-                cycle.scope[WHOLE].head = head  # type: ignore[typeddict-item]
+                self._head = messages.head = head
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         # uvicorn calls this when the head is complete. The body may be in the same piece.
