@@ -8,7 +8,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 # Longer heads are parsed each time, because each open connection keeps one.
-_KEPT_BYTES = 4096
+KEPT_BYTES = 4096
 _END = b"\r\n\r\n"
 # Requests with these headers are parsed each time.
 _UNKEPT = frozenset((b"transfer-encoding", b"expect", b"upgrade"))
@@ -47,32 +47,27 @@ class Head:
         return scope
 
 
-def head_of(data: bytes, received: int, scope: MutableMapping[str, Any]) -> Head | None:
+def head_of(head: bytes, scope: MutableMapping[str, Any]) -> Head | None:
     r"""Returns the head of a request.
 
     Args:
-        data: Bytes that began between two requests. They hold one head.
-        received: The size of the part of the body that they hold.
+        head: Bytes that began between two requests and ended before the first byte of a body, or
+            at the end of a request without a body.
         scope: The ASGI scope that the parser made. The head keeps it.
 
     Returns:
-        The head. None if it cannot be kept: other bytes follow the body, the head is long, it does
-        not declare the body's size, or its headers concern the connection.
+        The head. None if it cannot be kept: other bytes follow it, it does not declare the body's
+        size, or its headers concern the connection.
 
     Example:
         >>> data = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n"
-        >>> scope = {"headers": [(b"host", b"a"), (b"content-length", b"2")]}
-        >>> head = head_of(data + b"ab", 2, scope)
+        >>> head = head_of(data, {"headers": [(b"host", b"a"), (b"content-length", b"2")]})
         >>> head.begins(data + b"cd"), head.begins(data + b"cdP"), head.split(data + b"c")
         (True, False, (b'c', 1))
     """
-    size = len(data) - received
-    if size > _KEPT_BYTES or data.find(_END) != size - len(_END):
+    if head.find(_END) != len(head) - len(_END):
         return None
-    body_bytes = 0
-    for name, value in scope["headers"]:
-        if name == b"content-length":
-            body_bytes = int(value)
-        elif name in _UNKEPT:
-            return None
-    return Head(data[:size], body_bytes, scope)
+    headers = dict(scope["headers"])
+    if not _UNKEPT.isdisjoint(headers):
+        return None
+    return Head(head, int(headers.get(b"content-length", 0)), scope)

@@ -13,7 +13,7 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ...dataplane.start import start_now
-from .head import Head, head_of
+from .head import KEPT_BYTES, Head, head_of
 from .idle_timer import IdleTimer
 
 # Gathered bytes that wait for the end of the event loop's turn. More bytes are written at once, so
@@ -139,7 +139,9 @@ class PromptProtocol(HttpToolsProtocol):
     _waiting: tuple[RequestResponseCycle, Any] | None = None
     # True if the parser is between two requests.
     _rests = True
-    # The last head that could be kept.
+    # The bytes of the last head that the parser read.
+    _seen = b""
+    # The last head that came twice in a row.
     _head: Head | None = None
     # Bytes to come of the body of a request that the parser does not see.
     _left = 0
@@ -160,12 +162,10 @@ class PromptProtocol(HttpToolsProtocol):
         rested, self._reads = self._rests, True
         super().data_received(data)
         cycle = self.cycle
-        is_last = cycle is not None and cycle.scope is self.scope
-        self._rests = is_last and not cycle.more_body
+        self._rests = cycle is not None and cycle.scope is self.scope and not cycle.more_body
         if self._waiting is not None:
-            # If this is the last request, it is also the first one in `data`: it does not wait for
-            # others.
-            if rested and is_last and cycle is self._waiting[0]:
+            # If the last request waits for no others, it is the first one in `data`.
+            if rested and cycle is self._waiting[0]:
                 self._keep_head(cycle, data)
             self._start_waiting()
         self._reads = False
@@ -251,11 +251,15 @@ class PromptProtocol(HttpToolsProtocol):
         self._idle.stop()
 
     def _keep_head(self, cycle: RequestResponseCycle, data: bytes) -> None:
-        """Keeps the head of a request that begins with `data`."""
-        if cycle.keep_alive and self.limit_concurrency is None:
+        """Keeps the head of a request that begins with `data`, when the head comes again."""
+        size = len(data) - len(cycle.body)
+        if size > KEPT_BYTES or not cycle.keep_alive or self.limit_concurrency is not None:
+            return
+        seen, self._seen = self._seen, data[:size]
+        if self._seen == seen:
             scope: Any = cycle.scope.copy()
             messages: WholeMessages = scope.pop(WHOLE)
-            head = head_of(data, len(cycle.body), scope)
+            head = head_of(seen, scope)
             if head is not None:
                 self._head = messages.head = head
 
