@@ -84,7 +84,8 @@ COPY --from=training-libraries /training /opt/app
 COPY examples examples
 # A number, because Kubernetes' runAsNonRoot does not resolve names.
 USER 1000
-# The kernel drops unhandled signals to a container's first process. Python always handles this one.
+# The kernel drops unhandled signals to a container's first process. Python handles this one, unless the process that starts
+# the container ignores it.
 STOPSIGNAL SIGINT
 CMD ["python", "examples/train_ranking.py", "--out", "/models/ranking"]
 

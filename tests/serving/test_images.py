@@ -35,6 +35,17 @@ def builder():
     return builder
 
 
+@pytest.fixture(autouse=True)
+def handled_sigint():
+    """Lets containers handle SIGINT.
+
+    They inherit ignored signals, and a shell without job control ignores SIGINT in the background.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def settings(builder, target):
     """Returns the image's configuration."""
     said = json.loads(run([*builder.command, "inspect", f"localhost/de-core/{target}"]))
@@ -177,6 +188,12 @@ def test_the_gateway_in_front_of_model_servers_starts_without_tensorflow(builder
         code, said = stop(builder, "gateway-front", process)
         assert code == 0, said[-4000:]
     assert "tensorflow" not in packages(builder, "gateway-front")
+    assert megabytes(builder, "gateway-front") <= megabytes(builder, "python") + 150
+
+
+def megabytes(builder, target):
+    number, unit = builder.size(target).split()
+    return float(number) * {"MB": 1, "GB": 1000}[unit]
 
 
 def test_the_trainer_stops_when_it_is_told_to(builder, tmp_path):

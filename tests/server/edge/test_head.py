@@ -227,18 +227,14 @@ def test_the_answers_are_those_of_the_parser(gateway, sent):
 
 
 A, SLOW = lookup(7, 9), post(PREDICT, ROW)
-# It is refused before its body arrives. The body looks like a request with the same head.
+# It is refused before its body arrives.
 EARLY = request("POST /nowhere HTTP/1.1", "Content-Length: 120")
 CASES = {
     "bytes after the body": [[A + b"\r\n"], [A + b"\r\n"], [A], [A]],
     "bytes after a repeated head": [[A], [A], [A], [b"\r\n"]],
     "bytes before a repeated head": [[A], [A], [b"\r\n"], [A]],
     "a head in two pieces": [[A[:9]], [A[9:]], [A[:9]], [A[9:]], [A[9:]]],
-    "a body that looks like a head": [
-        *([[EARLY + bytes(9)], [bytes(111)]] * 2),
-        *([[EARLY + bytes(9)]] * 2),
-        [bytes(240)],
-    ],
+    "a body that looks like a request": [[A], [A], [EARLY + bytes(9)], [A], [bytes(240)]],
     "the rest of a body, and a request": [[A], [A[:-4]], *([[A[-4:] + A]] * 3)],
     "a request that waits for another": [[SLOW], [SLOW], [SLOW, SLOW], [SLOW, A, A], [A], [A]],
     "a body that does not end": [[A], [A], [A[:-4]]],
