@@ -36,6 +36,11 @@ class FrozenChain {
   Status Find(const Keys& keys, void* values, bool* found) const noexcept;
   Status FindStrings(const Keys& keys, std::string_view* values, bool* found) const noexcept;
 
+  /// Requests the pages of the mapped files that a lookup of the keys reads, all together, so that
+  /// Find does not wait for the disk once for each row. Takes about 2 us per key even if all pages
+  /// are in memory.
+  Status ReadAhead(const Keys& keys) const noexcept;
+
   /// Returns the number of keys that have a row in the chain. The first call reads the deltas'
   /// keys.
   Status Size(uint64_t* rows) const noexcept;

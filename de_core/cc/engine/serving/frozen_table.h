@@ -20,6 +20,7 @@
 #include "de_core/cc/engine/initial/initializer.h"
 #include "de_core/cc/engine/policy/oov_policy.h"
 #include "de_core/cc/engine/rows/value_reader.h"
+#include "de_core/cc/engine/serving/page_batch.h"
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"
 
 namespace de::engine {
@@ -41,6 +42,9 @@ struct FrozenStats {
   uint64_t string_bytes = 0;  ///< bytes of the file's string keys and values
   uint64_t heap_bytes = 0;    ///< heap memory in addition to the mapping
 };
+
+/// The parts of a file that a lookup reads, in this order.
+enum class FrozenPart { kLines, kRows, kTexts };
 
 /// Immutable once opened, and thread-safe.
 class FrozenTable {
@@ -77,6 +81,11 @@ class FrozenTable {
                   bool* found) const noexcept;
   Status OverrideStrings(const Keys& keys, uint32_t* positions, size_t* count,
                          std::string_view* values, bool* found) const noexcept;
+
+  /// Adds the pages of a part that lookups of the keys at `positions` read. Reads the earlier
+  /// parts. The keys must have the table's type. Throws std::bad_alloc.
+  void AddPages(FrozenPart part, const Keys& keys, const std::vector<uint32_t>& positions,
+                PageBatch* pages) const;
 
   /// Calls visit(hash) for every key of the file, including tombstones. In a corrupt file also for
   /// other hashes.

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "de_core/cc/engine/base/cpu_quota.h"
+#include "de_core/cc/engine/base/container_limits.h"
 #include "de_core/cc/kernels/background/work_clock.h"
 
 namespace de::kernels {

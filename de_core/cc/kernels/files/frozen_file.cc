@@ -1,6 +1,7 @@
 #include "de_core/cc/kernels/files/frozen_file.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "de_core/cc/engine/base/container_limits.h"
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"
 #include "de_core/cc/kernels/files/chain_file.h"
 #include "de_core/cc/kernels/files/env_stream.h"
@@ -22,26 +24,54 @@ namespace {
 // With fewer keys per thread, waking a thread takes longer than it saves.
 constexpr size_t kKeysPerFind = 4096;
 
-[[maybe_unused]] uint64_t MemoryBytes() {
-  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::getpagesize());
+// Keys whose pages are requested together. More would be evicted before they are read.
+constexpr size_t kKeysPerReadAhead = 4096;
+// Reading ahead pays if one of so many keys reads the disk.
+constexpr uint64_t kKeysPerDiskRead = 64;
+
+// All files that this process maps to serve them.
+std::atomic<uint64_t> total_mapped_bytes{0};
+
+uint64_t MemoryBytes() {
+  const auto bytes = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * ::getpagesize();
+  return static_cast<uint64_t>(std::min(bytes, engine::MemoryLimit()));
+}
+
+/// Returns how many pages the calling thread has read from disks so far.
+uint64_t PagesRead() {
+#ifdef RUSAGE_THREAD
+  rusage usage{};
+  (void)::getrusage(RUSAGE_THREAD, &usage);
+  // Linux counts blocks of 512 bytes. Some systems count only page faults.
+  return static_cast<uint64_t>(std::max(usage.ru_majflt, usage.ru_inblock / 8));
+#else
+  return 0;
+#endif
 }
 
 /// Requests huge pages. On file systems with large folios, the rest of the file is then read in
-/// pieces of 2 MiB, and a lookup needs one TLB entry instead of two. Do not call it for files
-/// larger than memory: each such read would evict other rows from memory. It is a hint: failures
-/// are harmless.
-void AskForHugePages(const void* data, uint64_t size) {
+/// pieces of 2 MiB, and a lookup needs one TLB entry instead of two. It is a hint: failures are
+/// harmless.
+void AskForHugePages(tensorflow::ReadOnlyMemoryRegion* region) {
 #ifdef MADV_HUGEPAGE
-  if (size <= MemoryBytes() / 4) (void)::madvise(const_cast<void*>(data), size, MADV_HUGEPAGE);
+  (void)::madvise(const_cast<void*>(region->data()), region->length(), MADV_HUGEPAGE);
+#endif
+}
+
+/// Makes a page fault read one page. Otherwise the system reads up to the disk's read_ahead_kb,
+/// often MiB, and evicts as many other rows from memory.
+void AskForSinglePages(tensorflow::ReadOnlyMemoryRegion* region) {
+#ifdef MADV_RANDOM
+  (void)::madvise(const_cast<void*>(region->data()), region->length(), MADV_RANDOM);
 #endif
 }
 
 /// Reads a whole file into memory. Deltas bypass the page cache when they are written, so otherwise
 /// the first lookups in a new version would wait for the disk. It is a hint: failures are harmless.
-void ReadNow(const void* data, uint64_t size) {
+void ReadNow(tensorflow::ReadOnlyMemoryRegion* region) {
 #ifdef __linux__
   constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, missing in older headers
-  if (size <= MemoryBytes() / 4) (void)::madvise(const_cast<void*>(data), size, kPopulateRead);
+  (void)::madvise(const_cast<void*>(region->data()), region->length(), kPopulateRead);
 #endif
 }
 
@@ -66,11 +96,8 @@ absl::Status FrozenFile::Open(tensorflow::Env* env, const std::vector<std::strin
       return absl::Status(mapped.code(),
                           absl::StrCat(path, ": cannot be mapped: ", mapped.message()));
     }
-    const void* const data = opened->regions_.back()->data();
-    const uint64_t size = opened->regions_.back()->length();
-    AskForHugePages(data, size);
-    if (!files.empty()) ReadNow(data, size);  // a delta
-    files.push_back({static_cast<const char*>(data), size});
+    tensorflow::ReadOnlyMemoryRegion* const region = opened->regions_.back().get();
+    files.push_back({static_cast<const char*>(region->data()), region->length()});
     std::unique_ptr<engine::SnapshotReader> reader;
     TF_RETURN_IF_ERROR(InFile(
         path,
@@ -83,6 +110,7 @@ absl::Status FrozenFile::Open(tensorflow::Env* env, const std::vector<std::strin
                        engine::HexOf(*id), ". Received: id=", engine::HexOf(reader->header().id)));
     }
   }
+  opened->Advise();
   TF_RETURN_IF_ERROR(InFile(absl::StrJoin(opened->paths_, ", "),
                             engine::FrozenChain::Open(files, {}, &opened->table_)));
   if (full) {
@@ -92,6 +120,26 @@ absl::Status FrozenFile::Open(tensorflow::Env* env, const std::vector<std::strin
   }
   *file = std::move(opened);
   return absl::OkStatus();
+}
+
+FrozenFile::~FrozenFile() { total_mapped_bytes -= mapped_bytes_; }
+
+/// Tells the system how the files will be read: from memory, or, if they or all served files
+/// together are too large for it, from the disk.
+void FrozenFile::Advise() {
+  for (const auto& region : regions_) mapped_bytes_ += region->length();
+  const uint64_t total = total_mapped_bytes += mapped_bytes_;
+  const uint64_t memory = MemoryBytes();
+  exceeds_memory_ = mapped_bytes_ > memory / 4 || total > memory / 2;
+  for (size_t i = 0; i < regions_.size(); ++i) {
+    tensorflow::ReadOnlyMemoryRegion* const region = regions_[i].get();
+    if (exceeds_memory_) {
+      AskForSinglePages(region);
+    } else {
+      AskForHugePages(region);
+    }
+    if (i > 0 && region->length() <= memory / 4) ReadNow(region);  // a delta
+  }
 }
 
 std::vector<std::string> FrozenFile::names() const {
@@ -130,30 +178,9 @@ absl::Status FrozenFile::damage() const {
 absl::Status FrozenFile::Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
                               engine::Executor* executor) const {
   TF_RETURN_IF_ERROR(damage());
-  const size_t row_bytes = table_->value_bytes();
-  const size_t dim = table_->dim();
-  const auto range = [&](size_t begin, size_t end) -> engine::Status {
-    const engine::Keys part = keys.Slice(begin, end - begin);
-    bool* part_found = found == nullptr ? nullptr : found + begin;
-    if (out.strings == nullptr && table_->value_dtype() == engine::DType::kString) {
-      return table_->FindStrings(part, nullptr, part_found);
-    }
-    if (out.strings == nullptr) {
-      const size_t stride = out.StrideOf(row_bytes);
-      char* const data = out.data == nullptr ? nullptr : out.data + begin * stride;
-      if (stride == row_bytes || data == nullptr) return table_->Find(part, data, part_found);
-      // A file's rows are read packed.
-      std::vector<char> rows(part.size * row_bytes);
-      DE_RETURN_IF_ERROR(table_->Find(part, rows.data(), part_found));
-      for (size_t i = 0; i < part.size; ++i) {
-        engine::CopyBytes(data + i * stride, rows.data() + i * row_bytes, row_bytes);
-      }
-      return engine::Status::Ok();
-    }
-    std::vector<std::string_view> views(part.size * dim);
-    DE_RETURN_IF_ERROR(table_->FindStrings(part, views.data(), part_found));
-    for (size_t i = 0; i < views.size(); ++i) out.strings->Set(begin * dim + i, views[i]);
-    return engine::Status::Ok();
+  const auto range = [&](size_t begin, size_t end) {
+    return exceeds_memory_ ? FindRangeOnDisk(keys, begin, end, out, found)
+                           : FindRange(keys, begin, end, out, found);
   };
   const size_t threads = executor == nullptr ? 1 : executor->threads();
   const size_t tasks = std::min(threads, keys.size / kKeysPerFind);
@@ -168,6 +195,51 @@ absl::Status FrozenFile::Find(const engine::Keys& keys, engine::ValuesOut out, b
     if (!part.ok()) return Answer(std::move(part));
   }
   return absl::OkStatus();
+}
+
+/// Looks up keys `begin` to `end` - 1 of a batch.
+engine::Status FrozenFile::FindRange(const engine::Keys& keys, size_t begin, size_t end,
+                                     engine::ValuesOut out, bool* found) const {
+  const size_t row_bytes = table_->value_bytes();
+  const size_t dim = table_->dim();
+  const engine::Keys part = keys.Slice(begin, end - begin);
+  bool* part_found = found == nullptr ? nullptr : found + begin;
+  if (out.strings == nullptr && table_->value_dtype() == engine::DType::kString) {
+    return table_->FindStrings(part, nullptr, part_found);
+  }
+  if (out.strings == nullptr) {
+    const size_t stride = out.StrideOf(row_bytes);
+    char* const data = out.data == nullptr ? nullptr : out.data + begin * stride;
+    if (stride == row_bytes || data == nullptr) return table_->Find(part, data, part_found);
+    // A file's rows are read packed.
+    std::vector<char> rows(part.size * row_bytes);
+    DE_RETURN_IF_ERROR(table_->Find(part, rows.data(), part_found));
+    for (size_t i = 0; i < part.size; ++i) {
+      engine::CopyBytes(data + i * stride, rows.data() + i * row_bytes, row_bytes);
+    }
+    return engine::Status::Ok();
+  }
+  std::vector<std::string_view> views(part.size * dim);
+  DE_RETURN_IF_ERROR(table_->FindStrings(part, views.data(), part_found));
+  for (size_t i = 0; i < views.size(); ++i) out.strings->Set(begin * dim + i, views[i]);
+  return engine::Status::Ok();
+}
+
+/// Like FindRange, for files that may not stay in memory. If the lookups before read the disk,
+/// first requests all pages that the keys need.
+engine::Status FrozenFile::FindRangeOnDisk(const engine::Keys& keys, size_t begin, size_t end,
+                                           engine::ValuesOut out, bool* found) const {
+  for (; begin < end; begin += kKeysPerReadAhead) {
+    const size_t count = std::min(kKeysPerReadAhead, end - begin);
+    const uint64_t before = PagesRead();
+    if (reads_disk_.load(std::memory_order_relaxed) && count > 1) {
+      DE_RETURN_IF_ERROR(table_->ReadAhead(keys.Slice(begin, count)));
+    }
+    DE_RETURN_IF_ERROR(FindRange(keys, begin, begin + count, out, found));
+    reads_disk_.store((PagesRead() - before) * kKeysPerDiskRead >= count,
+                      std::memory_order_relaxed);
+  }
+  return engine::Status::Ok();
 }
 
 absl::Status FrozenFile::Rows(int64_t* rows) const {

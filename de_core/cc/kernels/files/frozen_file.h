@@ -26,6 +26,7 @@ class FrozenFile {
   /// damaged file.
   static absl::Status Open(tensorflow::Env* env, const std::vector<std::string>& paths,
                            std::shared_ptr<const FrozenFile>* file);
+  ~FrozenFile();
 
   /// Looks up rows. out.data may be nullptr if only `found` is needed. Errors reach clients, so
   /// they name files without folders. Returns DataLoss once a damaged section was found.
@@ -63,6 +64,11 @@ class FrozenFile {
   /// Converts the status of a lookup, which clients read. The error for a missing key names no
   /// file. Other errors name files without folders.
   absl::Status Answer(engine::Status status) const;
+  void Advise();
+  engine::Status FindRange(const engine::Keys& keys, size_t begin, size_t end,
+                           engine::ValuesOut out, bool* found) const;
+  engine::Status FindRangeOnDisk(const engine::Keys& keys, size_t begin, size_t end,
+                                 engine::ValuesOut out, bool* found) const;
 
   std::vector<std::string> paths_;
   std::vector<std::unique_ptr<tensorflow::ReadOnlyMemoryRegion>> regions_;
@@ -70,6 +76,10 @@ class FrozenFile {
   std::atomic<Health> health_{Health::kUnchecked};
   std::atomic<uint64_t> checked_bytes_{0};
   std::string damage_;  ///< written before health becomes kDamaged
+  uint64_t mapped_bytes_ = 0;
+  bool exceeds_memory_ = false;  ///< the served files may not stay in memory
+  /// with exceeds_memory_: true if the last lookup read the disk, so the next one reads ahead
+  mutable std::atomic<bool> reads_disk_{true};
 };
 
 }  // namespace de::kernels

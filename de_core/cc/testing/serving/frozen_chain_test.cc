@@ -1,8 +1,13 @@
 // A base and its deltas, looked up as one table.
 #include "de_core/cc/engine/serving/frozen_chain.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <thread>
 
@@ -283,6 +288,97 @@ INSTANTIATE_TEST_SUITE_P(Tables, Layers,
                                            std::pair(KeyType::kString, DType::kInt64),
                                            std::pair(KeyType::kInt64, DType::kString),
                                            std::pair(KeyType::kString, DType::kString)));
+
+/// Files on a disk, mapped as a server maps files that are larger than memory.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& bytes)
+      : path_(::testing::TempDir() + "frozen_chain_mapped"), size_(bytes.size()) {
+    file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
+    EXPECT_EQ(::write(file_, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+    EXPECT_EQ(::fsync(file_), 0);
+    data_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file_, 0);
+    EXPECT_EQ(::madvise(data_, size_, MADV_RANDOM), 0);
+  }
+  ~MappedFile() {
+    ::munmap(data_, size_);
+    ::close(file_);
+    ::unlink(path_.c_str());
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  FrozenChain::File file() const { return {static_cast<const char*>(data_), size_}; }
+
+  /// Removes the file from the page cache. Returns false if it stays there, as in a tmpfs.
+  bool Drop() {
+    EXPECT_EQ(::madvise(data_, size_, MADV_DONTNEED), 0);
+    EXPECT_EQ(::posix_fadvise(file_, 0, 0, POSIX_FADV_DONTNEED), 0);
+    std::vector<unsigned char> pages(size_ / 4096 + 1);
+    EXPECT_EQ(::mincore(data_, size_, pages.data()), 0);
+    return std::count_if(pages.begin(), pages.end(), [](auto page) { return page & 1; }) == 0;
+  }
+
+ private:
+  std::string path_;
+  size_t size_;
+  int file_ = -1;
+  void* data_ = nullptr;
+};
+
+int64_t PageFaults() {
+  rusage usage{};
+  (void)::getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_majflt;
+}
+
+TEST(FrozenChain, a_lookup_waits_for_no_page_that_was_read_ahead) {
+  for (const DType dtype : {DType::kFloat32, DType::kString}) {
+    const bool strings = dtype == DType::kString;
+    SCOPED_TRACE(NameOf(dtype));
+    const RowLayout layout(strings ? KeyType::kString : KeyType::kInt64, dtype, strings ? 1 : 200);
+    const SampleTable base(layout, strings ? 60000 : 8000, 1);
+    const SampleTable newer(layout, strings ? 60000 : 8000, 1);
+    const SnapshotHeader header = HeaderOfZeros();
+    const size_t offset = RoundUpTo(base.Bytes(header, 4).size(), 4096);
+    std::string bytes = base.Bytes(header, 4);
+    const size_t base_size = bytes.size();
+    bytes.resize(offset);
+    bytes += newer.Bytes(SampleDeltaHeader(header), 4);
+    MappedFile file(bytes);
+    const FrozenChain::File both = file.file();
+    std::unique_ptr<FrozenChain> chain;
+    ASSERT_TRUE(
+        FrozenChain::Open({{both.data, base_size}, {both.data + offset, bytes.size() - offset}}, {},
+                          &chain)
+            .ok());
+    std::vector<int64_t> ints;
+    std::vector<std::string_view> texts;
+    for (size_t i = 0; i < base.size(); i += base.size() / 200) {
+      ints.push_back(base.keys()[i].number);
+      texts.push_back(base.keys()[i].text);
+    }
+    const Keys keys = strings ? Keys{nullptr, texts.data(), texts.size()}
+                              : Keys{ints.data(), nullptr, ints.size()};
+    const auto faults_of_lookup = [&] {
+      const int64_t before = PageFaults();
+      std::vector<float> rows(keys.size * 200);
+      std::vector<std::string_view> values(keys.size);
+      const Status status = strings ? chain->FindStrings(keys, values.data(), nullptr)
+                                    : chain->Find(keys, rows.data(), nullptr);
+      EXPECT_TRUE(status.ok()) << status.message;
+      size_t sum = 0;  // reads the strings
+      for (const std::string_view value : values) sum += std::string(value).size();
+      EXPECT_GE(sum, size_t{0});
+      return PageFaults() - before;
+    };
+    if (!file.Drop()) GTEST_SKIP() << "the folder for tests has no page cache";
+    EXPECT_GT(faults_of_lookup(), 100);
+    ASSERT_TRUE(file.Drop());
+    ASSERT_TRUE(chain->ReadAhead(keys).ok());
+    EXPECT_LE(faults_of_lookup(), 2);  // the system may evict a page at any time
+  }
+}
 
 }  // namespace
 }  // namespace de::engine

@@ -1,6 +1,6 @@
-// Number of cores that a container allows. The process may see more cores than that.
-#ifndef DE_CORE_ENGINE_CPU_QUOTA_H_
-#define DE_CORE_ENGINE_CPU_QUOTA_H_
+// Cores and memory that a container allows. The process may see more of both.
+#ifndef DE_CORE_ENGINE_CONTAINER_LIMITS_H_
+#define DE_CORE_ENGINE_CONTAINER_LIMITS_H_
 
 #include <string>
 
@@ -11,6 +11,9 @@ namespace de::engine {
 /// which is prepended to the paths of /proc and /sys.
 double CpuQuota(const std::string& root = "") noexcept;
 
+/// Like CpuQuota, for the limit of memory in bytes, which includes the page cache.
+double MemoryLimit(const std::string& root = "") noexcept;
+
 }  // namespace de::engine
 
-#endif  // DE_CORE_ENGINE_CPU_QUOTA_H_
+#endif  // DE_CORE_ENGINE_CONTAINER_LIMITS_H_
