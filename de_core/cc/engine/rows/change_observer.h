@@ -37,10 +37,12 @@ struct ChangeObserver {
     if (held != nullptr) held->Prefetch(number);
   }
 
-  /// Call before a row is erased. `text` is a string key's bytes, otherwise nullptr.
+  /// Call before a row is erased. `text` is a string key's bytes, otherwise nullptr. With `moved`,
+  /// a tier keeps the row.
   void BeforeErase(uint64_t word, uint64_t hash, uint32_t number, const char* row,
-                   const std::string_view* text) noexcept {
-    if (dirty != nullptr) dirty->MarkErased(word, number, text);
+                   const std::string_view* text, bool moved) noexcept {
+    if (dirty != nullptr && moved) dirty->MarkMoved(word, number, text);
+    if (dirty != nullptr && !moved) dirty->MarkErased(word, number, text);
     if (held != nullptr) held->BeforeChange(word, hash, number, row);
   }
 

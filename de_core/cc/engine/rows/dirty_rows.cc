@@ -61,17 +61,34 @@ void DirtyRows::MarkErased(uint64_t word, uint32_t row, const std::string_view* 
   for (Generation& each : generations_) {
     if (HasBit(each.bits, row)) each.bits[row / 64] &= ~(uint64_t{1} << (row % 64));
   }
-  Generation& now = generations_.back();
-  if (now.everything) return;
+  List(word, text, &generations_.back());
+}
+
+void DirtyRows::MarkMoved(uint64_t word, uint32_t row, const std::string_view* text) noexcept {
+  bool listed = false;
+  for (auto each = generations_.rbegin(); each != generations_.rend(); ++each) {
+    if (!HasBit(each->bits, row)) continue;
+    each->bits[row / 64] &= ~(uint64_t{1} << (row % 64));
+    // Deltas of earlier generations contain the changes of this one.
+    if (listed) continue;
+    listed = true;
+    each->has_moved = true;
+    List(word, text, &*each);
+  }
+}
+
+/// Adds a key to a generation's erased keys.
+void DirtyRows::List(uint64_t word, const std::string_view* text, Generation* generation) noexcept {
+  if (generation->everything) return;
   try {
     if (text == nullptr) {
-      now.erased.push_back(word);
+      generation->erased.push_back(word);
     } else {
-      now.erased_texts.emplace_back(*text);
+      generation->erased_texts.emplace_back(*text);
     }
-    Shrink(&now);
+    Shrink(generation);
   } catch (const std::exception&) {
-    now.GiveUp();
+    generation->GiveUp();
   }
 }
 
@@ -83,7 +100,9 @@ void DirtyRows::Shrink(Generation* generation) {
   SortUnique(&generation->erased_texts);
   generation->erased_limit = std::max(kLeastLog, 2 * size());
   // A table with high turnover may erase more keys than it holds. Then saving all rows is cheaper.
-  if (size() > std::max(16 * kLeastLog, 16 * generation->bits.size())) generation->GiveUp();
+  // A tier may hold many times the rows of the table.
+  if (!generation->has_moved && size() > std::max(16 * kLeastLog, 16 * generation->bits.size()))
+    generation->GiveUp();
 }
 
 void DirtyRows::MarkCleared() noexcept {
@@ -152,6 +171,7 @@ void DirtyRows::Generation::Merge(Generation* later) {
   if (overflow) words = {};
   AppendTo(&erased, later->erased);
   AppendTo(&erased_texts, later->erased_texts);
+  has_moved = has_moved || later->has_moved;
   Shrink(this);
 }
 

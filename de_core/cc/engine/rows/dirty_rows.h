@@ -57,6 +57,10 @@ class DirtyRows {
   /// otherwise nullptr.
   void MarkErased(uint64_t word, uint32_t row, const std::string_view* text) noexcept;
 
+  /// Records that a row left the table, which a tier keeps elsewhere with the same contents. If the
+  /// row changed since an earlier save, its key is listed among the erased keys.
+  void MarkMoved(uint64_t word, uint32_t row, const std::string_view* text) noexcept;
+
   /// Records that all rows were removed. Row numbers start again at 0.
   void MarkCleared() noexcept;
 
@@ -87,6 +91,7 @@ class DirtyRows {
     uint64_t number;
     bool everything = false;
     bool overflow = false;        ///< the log was dropped
+    bool has_moved = false;       ///< `erased` has keys whose rows a tier keeps
     std::vector<uint64_t> bits;   ///< by row number
     std::vector<uint64_t> words;  ///< changed keys, in the order of their first change
     std::vector<uint64_t> erased;
@@ -101,6 +106,7 @@ class DirtyRows {
   static constexpr size_t kLeastLog = 4096;
 
   void MarkFirst(uint64_t word, uint32_t row) noexcept;
+  static void List(uint64_t word, const std::string_view* text, Generation* generation) noexcept;
   static void Shrink(Generation* generation);
 
   std::vector<Generation> generations_;  ///< ascending; the last is the current one

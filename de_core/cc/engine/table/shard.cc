@@ -97,14 +97,14 @@ uint32_t Shard::Insert(const IndexKey& key) {
   return row;
 }
 
-bool Shard::Erase(const IndexKey& key) noexcept {
+bool Shard::Erase(const IndexKey& key, bool moved) noexcept {
   const Place& place = PlaceOf(key.hash);
   LineIndex index(place.lines, place.size);
   const uint64_t seeded = SeededHash(key.hash, seed_);
   const auto at = index.Find(key.word, seeded, [&](uint32_t row) { return IsRowOf(row, key); });
   if (!at.found()) return false;
   const uint32_t row = place.lines[at.line].rows[at.entry];
-  if (watch != nullptr) watch->BeforeErase(key.word, key.hash, row, Row(row), key.bytes);
+  if (watch != nullptr) watch->BeforeErase(key.word, key.hash, row, Row(row), key.bytes, moved);
   slab_.Free(row);
   ++renumbered_;
   index.Erase(at, seeded);

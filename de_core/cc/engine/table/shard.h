@@ -99,8 +99,8 @@ class Shard {
   /// Inserts an absent key and returns its row. The caller must write the row's value and slots.
   uint32_t Insert(const IndexKey& key);
 
-  /// Erases the key. Returns true if it existed.
-  bool Erase(const IndexKey& key) noexcept;
+  /// Erases the key. Returns true if it existed. With `moved`, a tier keeps the row.
+  bool Erase(const IndexKey& key, bool moved = false) noexcept;
 
   /// Replaces the strings of a row's value (dim): all, or none if it throws.
   void ReplaceStrings(char* row, const std::string_view* values);

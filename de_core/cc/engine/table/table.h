@@ -64,6 +64,8 @@ class Table final : public TableBackend {
                const std::vector<double>& hyper, const Keys& keys, const void* grads,
                Executor* executor, const double* average_momentum = nullptr) override;
   Status Erase(const Keys& keys, Executor* executor) override;
+  /// Erases rows that a tier keeps. A delta lists only those keys whose rows changed.
+  Status MoveOut(const Keys& keys, Executor* executor);
   Status LoadRows(const RowLayout& from, const Keys& keys, const Values& rows,
                   Executor* executor) override;
   Status FindSlot(const std::string& owner, const std::string& name, size_t bytes, const Keys& keys,
@@ -139,6 +141,7 @@ class Table final : public TableBackend {
               const std::vector<SlotSpec>& specs, const std::vector<double>& hyper,
               const Keys& keys, const void* grads, Executor* executor,
               const double* average_momentum);
+  Status EraseKeys(const Keys& keys, bool moved, Executor* executor);
   Status CheckColumn(RowColumn column) const;
   uint64_t RowsTooMany() const noexcept;
   void Relayout(RowLayout layout);

@@ -192,6 +192,14 @@ Status Table::LoadRows(const RowLayout& from, const Keys& keys, const Values& ro
 }
 
 Status Table::Erase(const Keys& keys, Executor* executor) {
+  return EraseKeys(keys, /*moved=*/false, executor);
+}
+
+Status Table::MoveOut(const Keys& keys, Executor* executor) {
+  return EraseKeys(keys, /*moved=*/true, executor);
+}
+
+Status Table::EraseKeys(const Keys& keys, bool moved, Executor* executor) {
   const std::shared_lock<ShardLock> hold(layout_lock_);
   return ForEachShard(keys, executor, [&](const OneShardsKeys& batch) {
     Shard& shard = *batch.shards[batch.shard];
@@ -203,7 +211,8 @@ Status Table::Erase(const Keys& keys, Executor* executor) {
       for (size_t j = begin; j < end; ++j) {
         if (j + kPrefetchAhead < end) shard.PrefetchLine(Mix64(group.words[j + kPrefetchAhead]));
         shard.Erase({group.words[j], Mix64(group.words[j]),
-                     keys.strings == nullptr ? nullptr : keys.strings + group.positions[j]});
+                     keys.strings == nullptr ? nullptr : keys.strings + group.positions[j]},
+                    moved);
       }
     }
   });

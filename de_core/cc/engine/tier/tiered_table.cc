@@ -110,7 +110,7 @@ Status TieredTable::MakeRoom(uint64_t incoming, Executor* executor, bool* moved)
     if (batch.size() == 0) break;
     // If the rows cannot be stored, they stay in memory.
     DE_RETURN_IF_ERROR(cold_->Append(batch));
-    DE_RETURN_IF_ERROR(hot_->Erase(KeysOf(batch), executor));
+    DE_RETURN_IF_ERROR(hot_->MoveOut(KeysOf(batch), executor));
     moved_out_.fetch_add(batch.size(), std::memory_order_relaxed);
     *moved = true;
     left -= std::min<uint64_t>(left, batch.size());

@@ -41,6 +41,19 @@ class Log {
     erased_[word] = now_;
   }
 
+  /// A tier takes the row. Only a changed row is reported, as erased.
+  void Move(uint64_t word) {
+    const auto at = row_of_.find(word);
+    if (at == row_of_.end()) return;
+    dirty_.MarkMoved(word, at->second, nullptr);
+    free_.push_back(at->second);
+    row_of_.erase(at);
+    const auto changed = changed_.find(word);
+    if (changed == changed_.end()) return;
+    erased_[word] = std::max(erased_[word], changed->second);
+    changed_.erase(changed);
+  }
+
   void Cut() { dirty_.Cut(++now_); }
 
   /// Moves rows to new places in another order.
@@ -84,8 +97,11 @@ class Log {
 
   void ChangeSome(int count, std::mt19937_64* random) {
     for (int i = 0; i < count; ++i) {
-      if ((*random)() % 4 == 0) {
+      const uint64_t choice = (*random)() % 8;
+      if (choice == 0) {
         Erase((*random)() % 900);
+      } else if (choice < 3) {
+        Move((*random)() % 900);
       } else {
         Write((*random)() % 900);
       }
@@ -251,6 +267,18 @@ TEST(DirtyRows, more_erased_keys_than_rows_are_told_by_the_rows) {
   }
   EXPECT_TRUE(dirty.Since(1).everything);
   EXPECT_LT(dirty.bytes(), 2U << 20);
+}
+
+TEST(DirtyRows, a_tier_may_take_any_number_of_changed_rows) {
+  DirtyRows dirty(1);
+  for (uint64_t word = 0; word < 200000; ++word) {
+    dirty.Mark(word, word % 10);
+    dirty.MarkMoved(word, word % 10, nullptr);
+  }
+  EXPECT_FALSE(dirty.Since(1).everything);
+  EXPECT_EQ(dirty.Since(1).erased.size(), 200000U);
+  dirty.Cut(2);
+  EXPECT_TRUE(dirty.Since(2).erased.empty());
 }
 
 }  // namespace

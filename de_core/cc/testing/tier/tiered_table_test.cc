@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <random>
+#include <set>
 
 #include "de_core/cc/testing/saved_table.h"
 #include "de_core/cc/testing/tier/map_rows.h"
@@ -220,6 +221,34 @@ TEST_P(TieredTableTest, SavesAndDeltasHoldHotAndColdRows) {
   EXPECT_EQ(Contents(plain_.get()), expected);
   EXPECT_EQ(Contents(tiered_.get()), expected);
   EXPECT_EQ(tiered_->size(), plain_->size());
+}
+
+TEST_P(TieredTableTest, ADeltaHoldsNoUnchangedRow) {
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 60; ++i) {
+    const Batch batch(&random, GetParam(), 300);
+    ASSERT_TRUE(tiered_->InsertOrAssign(batch.keys, batch.rows(), nullptr).ok());
+  }
+  ASSERT_GT(tiered_->Stats().tier->cold_rows, 100U);
+  SaveOptions base;
+  base.chain = "chain";
+  ASSERT_NE(testing::Save(tiered_.get(), base, 1), "");
+  // The rows of these keys push other rows, which are unchanged, out of memory.
+  std::set<std::string> changed;
+  for (int i = 0; i < 3; ++i) {
+    const Batch batch(&random, GetParam(), 300);
+    ASSERT_TRUE(tiered_->InsertOrAssign(batch.keys, batch.rows(), nullptr).ok());
+    changed.insert(batch.texts.begin(), batch.texts.end());
+  }
+  SaveOptions delta = base;
+  delta.delta = true;
+  delta.id[0] = 2;
+  std::unique_ptr<TableSave> save;
+  ASSERT_TRUE(TableSave::Begin(tiered_.get(), delta, &save).ok());
+  StringSink sink;
+  ASSERT_TRUE(save->Write(&sink, nullptr).ok());
+  EXPECT_EQ(save->report().rows, changed.size());
+  EXPECT_EQ(save->report().tombstones, 0U);
 }
 
 TEST_P(TieredTableTest, SavesChosenKeysAndKeptRows) {
