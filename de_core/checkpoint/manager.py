@@ -28,9 +28,10 @@ class Manager:
 
     The first checkpoint is a base. Each later one is a delta, which needs the files before it.
     These files are kept as long as a kept checkpoint needs them. When a chain of deltas gets long,
-    a thread compacts it into a new base, from file to file, while training continues. Everything
-    except tables is written by `tf.train.Checkpoint`, which can also restore any of these
-    checkpoints.
+    a thread compacts its files while training continues: small deltas into one delta, and all files
+    into a new base once the deltas are half as large as the base or contain removed rows.
+    Everything except tables is written by `tf.train.Checkpoint`, which can also restore any of
+    these checkpoints.
 
     Do not let `tf.train.CheckpointManager` delete checkpoints in the same directory: it does not
     know which files later deltas need.
@@ -39,7 +40,7 @@ class Manager:
         target: A `tf.train.Checkpoint`, or a model, module, layer or Variable.
         directory: Directory of the checkpoints `<directory>/<name>-<number>`.
         max_to_keep: Number of checkpoints to keep; None for all.
-        compact_after: Compact a chain into a base after this many deltas.
+        compact_after: Compact a chain after this many deltas.
         base_every: Write a base instead of a delta once per this many saves. None for a base only
             at the first save and by compaction.
         consistent: See `de.checkpoint.save`.
@@ -234,7 +235,8 @@ class Manager:
             if len(chains[0]) > self._compact_after
         }
         if long and self._compaction is None:
-            self._compaction = _Compaction(self.directory, prefix, long)
+            most_kept = self._compact_after // 2
+            self._compaction = _Compaction(self.directory, prefix, long, most_kept)
 
     def _take_compaction(self, *, wait: bool) -> None:
         compaction = self._compaction
@@ -251,17 +253,20 @@ class Manager:
             return
         for table, made in compaction.made.items():
             chains = self._chains.get(table, [])
-            for index, (chain, joined) in enumerate(zip(chains, made, strict=False)):
-                ids = [identity for _, identity in chain]
-                if joined[1] in ids:
-                    chains[index] = [joined, *chain[ids.index(joined[1]) + 1 :]]
+            for index, (chain, (merged, joined)) in enumerate(zip(chains, made, strict=False)):
+                if merged[0] in chain and merged[-1] in chain:
+                    first, last = chain.index(merged[0]), chain.index(merged[-1])
+                    chains[index] = [*chain[:first], joined, *chain[last + 1 :]]
 
 
 class _Compaction:
-    """A thread that compacts chains of files into bases."""
+    """A thread that compacts chains of files. It keeps at most `most_kept` files of a chain."""
 
-    def __init__(self, folder: str, prefix: str, chains: dict[ShardedTable, _Chains]) -> None:
-        self.made: dict[ShardedTable, list[tuple[str, str]]] = {}
+    def __init__(
+        self, folder: str, prefix: str, chains: dict[ShardedTable, _Chains], most_kept: int
+    ) -> None:
+        #: For each shard the merged files, and the file that replaces them.
+        self.made: dict[ShardedTable, list[tuple[list[tuple[str, str]], tuple[str, str]]]] = {}
         self.error: BaseException | None = None
         self._work = []
         for table, each in chains.items():
@@ -269,6 +274,7 @@ class _Compaction:
             self._work.append((table, [list(chain) for chain in each], targets))
         self.targets = {paths.base_name(path) for _, _, made in self._work for path in made}
         self._folder = folder
+        self._most_kept = most_kept
         self._thread = threading.Thread(target=self._run, name="de_core compaction", daemon=True)
         self._thread.start()
 
@@ -283,11 +289,30 @@ class _Compaction:
                 made = []
                 for chain, target in zip(chains, targets, strict=True):
                     files = [paths.join(self._folder, name) for name, _ in chain]
-                    library.de_snapshot_compact(files, target)
-                    made.append((paths.base_name(target), chain[-1][1]))
+                    first = _first_to_merge(files, self._most_kept)
+                    library.de_snapshot_compact(files[first:], target)
+                    made.append((chain[first:], (paths.base_name(target), chain[-1][1])))
                 self.made[table] = made
         except Exception as error:  # The next save logs it and writes a base.
             self.error = error
+
+
+def _first_to_merge(files: list[str], most_kept: int) -> int:
+    """Returns the number of the first file that a compaction merges with all later ones.
+
+    At most `most_kept` files remain, each at least twice as large as all later ones together. So a
+    row is written again a few times, not once per compaction. Deltas with tombstones end in a base,
+    because only a new base lacks the bytes of removed rows.
+    """
+    infos = [json.loads(library.de_snapshot_info(file, verify=False).numpy()) for file in files]
+    if any(info["tombstones"] for info in infos):
+        return 0
+    first = len(files) - 1
+    size = infos[first]["bytes"]
+    while first > 0 and (infos[first - 1]["bytes"] <= 2 * size or first > most_kept):
+        first -= 1
+        size += infos[first]["bytes"]
+    return first
 
 
 def _chains(made: tf.Tensor, tables: int) -> _Chains:

@@ -23,7 +23,7 @@ from tests.support.saving_process import (
     save_until_killed,
 )
 
-ENTRY_POINTS = ("manager", "consistent", "tensorflow", "tables")
+ENTRY_POINTS = ("manager", "consistent", "tensorflow", "tables", "tier")
 
 
 def saved_step(entry_point, folder):

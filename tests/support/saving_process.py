@@ -24,10 +24,10 @@ CONTEXT.set_forkserver_preload([__name__])
 class Model(tf.Module):
     """A table and a counter of steps."""
 
-    def __init__(self, shards: int) -> None:
+    def __init__(self, shards: int, tier: de.DiskTier | None = None) -> None:
         super().__init__()
         self.step = tf.Variable(0, dtype=tf.int64)
-        self.table = de.Variable(dim=DIM, name="t", devices=["/CPU:0"] * shards)
+        self.table = de.Variable(dim=DIM, name="t", devices=["/CPU:0"] * shards, tier=tier)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -48,7 +48,8 @@ def changes(step: int) -> tuple[np.ndarray, np.ndarray]:
     if step == 1:
         return np.arange(ROWS), np.array([1])
     keys = np.random.default_rng(step).permutation(np.arange(1, ROWS))
-    return np.append(keys[:300], 0), keys[300:340]
+    # A compaction merges deltas without removed rows into a delta, and others into a base.
+    return np.append(keys[:300], 0), keys[300:340] if step % 8 < 2 else keys[:0]
 
 
 def saver(entry_point: str, model: Model, folder: str):
@@ -89,7 +90,9 @@ def save_and_die(folder: str, before_the_manifest: bool) -> None:
 
 def save_until_killed(entry_point: str, folder: str, shards: int, told: Connection) -> None:
     """Sends the number of its first step, then the number of each step whose save has returned."""
-    model = Model(shards)
+    # A killed process leaves the files of its tier, and the next one uses the same folder.
+    tier = de.DiskTier(f"{folder}-tier", memory_bytes=40_000) if entry_point == "tier" else None
+    model = Model(shards, tier)
     save = saver(entry_point, model, folder)
     step = int(model.step)
     told.send(step)

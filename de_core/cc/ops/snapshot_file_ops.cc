@@ -73,13 +73,14 @@ REGISTER_OP("DeSnapshotCompact")
     .SetIsStateful()
     .SetShapeFn(Guarded(CompactShape))
     .Doc(R"doc(
-Compacts a base and its deltas into one new base, from file to file, in bounded memory.
+Merges successive files of a chain into one, from file to file, in bounded memory.
 
-The result has the contents and the id of the last delta, so the next delta can follow it too.
+A base and its deltas become a base. Deltas alone become a delta that follows the parent of the
+first one. The result has the id of the last file, so the next delta can follow it too.
 
-paths: [n]; a base and its deltas in order.
-target: scalar; the new base.
-report: scalar; JSON: id, sequence, rows, bytes, seconds.
+paths: [n]; files of a chain in order.
+target: scalar; the new file.
+report: scalar; JSON: id, sequence, rows, tombstones, bytes, seconds.
 )doc");
 
 REGISTER_OP("DeFrozenTable")

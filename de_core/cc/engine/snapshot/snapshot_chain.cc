@@ -14,8 +14,8 @@ std::string Describe(const SnapshotHeader& header) {
 
 }  // namespace
 
-Status CheckChains(const std::vector<const SnapshotReader*>& files,
-                   std::vector<ChainSpan>* chains) {
+Status CheckChains(const std::vector<const SnapshotReader*>& files, std::vector<ChainSpan>* chains,
+                   bool part) {
   chains->clear();
   if (files.empty()) {
     return Status::InvalidArgument("there must be at least one snapshot file. Received: none");
@@ -34,7 +34,7 @@ Status CheckChains(const std::vector<const SnapshotReader*>& files,
       if (files[j]->header().id != header.id) continue;
       return Status::FailedPrecondition("a file must not be given twice" + received);
     }
-    if (header.kind == SnapshotKind::kBase) {
+    if (header.kind == SnapshotKind::kBase || (i == 0 && part)) {
       chains->push_back({i, i, i + 1});
       continue;
     }
@@ -42,7 +42,7 @@ Status CheckChains(const std::vector<const SnapshotReader*>& files,
       return Status::FailedPrecondition("a delta must come after its base" + received);
     }
     const SnapshotHeader& before = files[i - 1]->header();
-    if (header.parent != before.id || header.sequence != before.sequence + 1) {
+    if (header.parent != before.id || header.sequence <= before.sequence) {
       return Status::FailedPrecondition(
           "a delta must directly follow its parent: give the base and all its deltas in the "
           "order of their sequence" +

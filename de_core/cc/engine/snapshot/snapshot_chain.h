@@ -26,7 +26,9 @@ struct ChainSpan {
 /// Divides files into chains and checks them: every delta follows its parent, all files have the
 /// same key type, dim and dtype to read as, and no file is there twice. Otherwise returns
 /// FailedPrecondition or InvalidArgument. The error names the file by its position in the list.
-Status CheckChains(const std::vector<const SnapshotReader*>& files, std::vector<ChainSpan>* chains);
+/// With `part`, the first file may be a delta: the files are a part of a chain.
+Status CheckChains(const std::vector<const SnapshotReader*>& files, std::vector<ChainSpan>* chains,
+                   bool part = false);
 
 /// A set of integer keys, or of string keys.
 class KeySet {

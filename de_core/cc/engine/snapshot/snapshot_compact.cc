@@ -69,7 +69,9 @@ class Stream {
 
 class Compactor {
  public:
-  Compactor(const RowLayout& layout, SnapshotWriter* writer) : layout_(layout), writer_(writer) {}
+  /// With `tombstones`, the result keeps them, because it hides rows of earlier files.
+  Compactor(const RowLayout& layout, bool tombstones, SnapshotWriter* writer)
+      : layout_(layout), tombstones_(tombstones), writer_(writer) {}
 
   Status Start(const std::vector<const SnapshotReader*>& files) {
     streams_.resize(files.size());
@@ -141,28 +143,40 @@ class Compactor {
     words_.clear();
     keys_.clear();
     values_.clear();
+    gone_.clear();
+    gone_keys_.clear();
     rows_.resize(items_.size() * layout_.stride());
+    const bool string_keys = layout_.key_type() == KeyType::kString;
     for (const Item& item : items_) {
       const Stream& stream = StreamOf(item);
-      if (!stream.is_row(item.entry)) continue;
+      if (!stream.is_row(item.entry)) {
+        if (tombstones_) gone_.push_back(stream.word(item.entry));
+        if (tombstones_ && string_keys) gone_keys_.push_back(stream.key(item.entry));
+        continue;
+      }
       stream.Convert(item.entry, rows_.data() + words_.size() * layout_.stride());
       words_.push_back(stream.word(item.entry));
-      if (layout_.key_type() == KeyType::kString) keys_.push_back(stream.key(item.entry));
+      if (string_keys) keys_.push_back(stream.key(item.entry));
       if (layout_.value_dtype() == DType::kString) {
         const std::string_view* values = stream.values(item.entry, layout_.dim());
         values_.insert(values_.end(), values, values + layout_.dim());
       }
     }
-    return writer_->Append(SectionOf(layout_, begin, last, words_, rows_.data(), keys_, values_));
+    SnapshotSection section = SectionOf(layout_, begin, last, words_, rows_.data(), keys_, values_);
+    section.tombstones = gone_.size();
+    section.tombstone_words = gone_.data();
+    if (string_keys) section.tombstone_keys = gone_keys_.data();
+    return writer_->Append(section);
   }
 
   RowLayout layout_;
+  const bool tombstones_;
   SnapshotWriter* writer_;
   std::vector<Stream> streams_;  ///< oldest first
   std::vector<Item> items_;
-  std::vector<uint64_t> words_;
+  std::vector<uint64_t> words_, gone_;
   std::vector<char> rows_;
-  std::vector<std::string_view> keys_, values_;
+  std::vector<std::string_view> keys_, values_, gone_keys_;
 };
 
 }  // namespace
@@ -171,24 +185,27 @@ Status CompactSnapshots(const std::vector<const SnapshotReader*>& files, ByteSin
                         CompactReport* report) {
   return Guarded([&]() -> Status {
     std::vector<ChainSpan> chains;
-    DE_RETURN_IF_ERROR(CheckChains(files, &chains));
+    DE_RETURN_IF_ERROR(CheckChains(files, &chains, /*part=*/true));
     if (chains.size() != 1) {
-      return Status::FailedPrecondition(
-          "a compaction needs exactly one base, with its deltas. Received: bases=" +
-          std::to_string(chains.size()));
+      return Status::FailedPrecondition("a compaction needs files of one chain. Received: chains=" +
+                                        std::to_string(chains.size()));
     }
+    const SnapshotHeader& first = files.front()->header();
     SnapshotHeader header = files.back()->header();
-    header.kind = SnapshotKind::kBase;
-    header.parent = {};
-    header.replaces = false;
+    header.kind = first.kind;
+    header.parent = first.parent;
+    header.replaces =
+        first.kind == SnapshotKind::kDelta && files[chains[0].from]->header().replaces;
     std::unique_ptr<SnapshotWriter> writer;
     DE_RETURN_IF_ERROR(SnapshotWriter::Create(sink, header, &writer));
-    Compactor compactor(header.layout, writer.get());
+    const bool hides = header.kind == SnapshotKind::kDelta && !header.replaces;
+    Compactor compactor(header.layout, hides, writer.get());
     DE_RETURN_IF_ERROR(compactor.Start(
         {files.begin() + static_cast<std::ptrdiff_t>(chains[0].from), files.end()}));
     DE_RETURN_IF_ERROR(compactor.Run());
     DE_RETURN_IF_ERROR(writer->Finish());
     report->rows = writer->rows();
+    report->tombstones = writer->tombstones();
     report->bytes = writer->bytes();
     return Status::Ok();
   });

@@ -185,8 +185,11 @@ class CompactOp final : public GuardedOp {
     SnapshotFiles files;
     TF_RETURN_IF_ERROR(SnapshotFiles::Open(context->env(), paths, &files));
     std::unique_ptr<AtomicFile> file;
-    TF_RETURN_IF_ERROR(
-        AtomicFile::Create(context->env(), target, AtomicFile::Kind::kCached, &file));
+    const bool is_delta = !files.readers().empty() &&
+                          files.readers()[0]->header().kind == engine::SnapshotKind::kDelta;
+    TF_RETURN_IF_ERROR(AtomicFile::Create(
+        context->env(), target, is_delta ? AtomicFile::Kind::kUncached : AtomicFile::Kind::kCached,
+        &file));
     engine::CompactReport report;
     TF_RETURN_IF_ERROR(files.Named(engine::CompactSnapshots(files.readers(), file.get(), &report)));
     TF_RETURN_IF_ERROR(file->Commit());
@@ -194,7 +197,8 @@ class CompactOp final : public GuardedOp {
     return OutputScalar<tstring>(
         context, 0,
         absl::StrCat("{\"id\": \"", engine::HexOf(last.id), "\", \"sequence\": ", last.sequence,
-                     ", \"rows\": ", report.rows, ", \"bytes\": ", report.bytes, ", \"seconds\": ",
+                     ", \"rows\": ", report.rows, ", \"tombstones\": ", report.tombstones,
+                     ", \"bytes\": ", report.bytes, ", \"seconds\": ",
                      JsonNumber(1e-6 * static_cast<double>(context->env()->NowMicros() - begin)),
                      "}"));
   }

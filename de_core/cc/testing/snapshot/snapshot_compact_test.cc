@@ -151,6 +151,47 @@ TEST_P(Compact, is_what_the_files_say_one_after_the_other) {
   }
 }
 
+TEST_P(Compact, merged_deltas_say_what_the_deltas_say) {
+  const SampleTable tables[] = {Table(0, 1), Table(200, 2), Table(100, 3), Table(500, 4)};
+  const uint32_t bits[] = {3, 0, 2, 5};
+  for (const size_t replaces : {size_t{0}, size_t{1}, size_t{2}, size_t{3}}) {
+    std::vector<SnapshotHeader> headers = {SampleHeader()};
+    std::vector<std::string> files = {tables[0].Bytes(headers[0], bits[0])};
+    for (size_t i = 1; i < 4; ++i) {
+      headers.push_back(SampleDeltaHeader(headers.back()));
+      headers[i].replaces = replaces == i;
+      files.push_back(tables[i].Bytes(headers[i], bits[i]));
+    }
+    const auto compacted = [](const std::vector<std::string>& of) {
+      StringSink sink;
+      CompactReport report;
+      const Status status = CompactSnapshots(Files(of).readers(), &sink, &report);
+      EXPECT_TRUE(status.ok()) << status.message;
+      return sink.bytes();
+    };
+    const auto rows = [&](const std::vector<std::string>& of) {
+      return RowsOf(*Files({compacted(of)}).readers()[0]);
+    };
+    for (const size_t begin : {size_t{1}, size_t{2}}) {
+      const auto at = static_cast<std::ptrdiff_t>(begin);
+      std::vector<std::string> chain(files.begin(), files.begin() + at);
+      chain.push_back(compacted({files.begin() + at, files.end()}));
+      EXPECT_EQ(rows(chain), rows(files));
+      const Files made({chain.back()});
+      const SnapshotHeader& header = made.readers()[0]->header();
+      EXPECT_EQ(header.kind, SnapshotKind::kDelta);
+      EXPECT_EQ(header.parent, headers[begin].parent);
+      EXPECT_EQ(header.id, headers[3].id);
+      EXPECT_EQ(header.replaces, replaces >= begin);
+      EXPECT_EQ(made.readers()[0]->tombstones() > 0, replaces < begin);
+      // The next delta follows the merged one.
+      chain.push_back(tables[0].Bytes(SampleDeltaHeader(headers[3]), 1));
+      std::vector<ChainSpan> spans;
+      EXPECT_TRUE(Files(chain).Check(&spans).ok());
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, Compact,
                          ::testing::Values(Case{KeyType::kInt64, DType::kFloat32},
                                            Case{KeyType::kString, DType::kInt8},
@@ -170,7 +211,7 @@ TEST(Compact, files_that_are_no_chain_or_damaged_are_refused) {
   EXPECT_EQ(compact({}).code, Code::kInvalidArgument);
   const Status two = compact({bytes, table.Bytes(other, 1)});
   EXPECT_EQ(two.code, Code::kFailedPrecondition);
-  EXPECT_NE(two.message.find("Received: bases=2"), std::string::npos) << two.message;
+  EXPECT_NE(two.message.find("Received: chains=2"), std::string::npos) << two.message;
   std::string damaged = bytes;
   const Files intact({bytes});
   damaged[intact.readers()[0]->sections()[1].offset + 100] ^= 1;
@@ -205,7 +246,7 @@ TEST(CheckChains, names_the_file_that_does_not_belong) {
   const SnapshotHeader base = SampleHeader();
   const SnapshotHeader delta = SampleDeltaHeader(base);
   SnapshotHeader late = delta;
-  late.sequence = 2;
+  late.sequence = base.sequence;
   std::vector<ChainSpan> chains;
   const auto named = [&](const std::vector<std::string>& files, const std::string& received) {
     const Status status = Files(files).Check(&chains);
@@ -214,7 +255,7 @@ TEST(CheckChains, names_the_file_that_does_not_belong) {
   };
   const auto bytes = [&](const SnapshotHeader& header) { return table.Bytes(header, 0); };
   EXPECT_EQ(named({bytes(delta)}, "file 0, delta " + HexOf(delta.id)), Code::kFailedPrecondition);
-  EXPECT_EQ(named({bytes(base), bytes(late)}, "file 1, delta " + HexOf(late.id) + " (sequence 2"),
+  EXPECT_EQ(named({bytes(base), bytes(late)}, "file 1, delta " + HexOf(late.id) + " (sequence 0"),
             Code::kFailedPrecondition);
   EXPECT_EQ(named({bytes(base), bytes(delta), bytes(base)}, "file 2, base " + HexOf(base.id)),
             Code::kFailedPrecondition);
