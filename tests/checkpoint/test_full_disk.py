@@ -93,6 +93,25 @@ def test_a_full_disk_keeps_earlier_saves(small_disk, entry_point, shards):
     np.testing.assert_array_equal(other.lookup([7]), np.full([1, 8], 2.0))
 
 
+def test_a_restore_that_fills_the_disk_of_a_tier(small_disk, tmp_path):
+    table = de.Variable(dim=8, name="t")
+    fill(table, MANY, 2.0)
+    de.checkpoint.save(table, tmp_path / "saved")
+    tiered = de.Variable(dim=8, name="t", tier=de.DiskTier(str(small_disk), memory_bytes=50_000))
+    fill(tiered, 1000, 1.0)
+    with pytest.raises(tf.errors.OpError, match=FULL):
+        de.checkpoint.restore(tiered, tmp_path / "saved")
+    rows, found = tiered.lookup(np.arange(MANY), return_exists=True)
+    assert set(np.unique(rows.numpy()[found.numpy()])) <= {2.0}
+    fill(table, 1000, 3.0)
+    table.remove(np.arange(1000, MANY))
+    de.checkpoint.save(table, tmp_path / "saved")
+    assert de.checkpoint.restore(tiered, tmp_path / "saved") == {"t": 1000}
+    fill(tiered, 2000, 4.0)
+    assert int(tiered.size()) == 2000
+    np.testing.assert_array_equal(tiered.lookup(np.arange(2000)), np.full([2000, 8], 4.0))
+
+
 def test_no_room_for_the_rest_of_a_model(small_disk):
     owner = tf.Module()
     owner.table = de.Variable(dim=8, name="t")
