@@ -180,10 +180,11 @@ TEST_P(AllocFailureFiles, frozen_tables) {
     if (rows != world.table->size()) return Status::Internal("another size");
     const Keys keys = world.batch();
     World::Output out = Faults::Quietly([&] { return World::Output(&world, keys.size); });
-    if (world.floats()) return chain->Find(keys, out.values().data, out.found());
     std::vector<std::string_view> texts =
         Faults::Quietly([&] { return std::vector<std::string_view>(keys.size * world.dim()); });
-    return chain->FindStrings(keys, texts.data(), out.found());
+    DE_RETURN_IF_ERROR(world.floats() ? chain->Find(keys, out.values().data, out.found())
+                                      : chain->FindStrings(keys, texts.data(), out.found()));
+    return chain->ReadAhead(keys);
   };
   Sweep({"open and find in frozen files", serve, kWritten, kWritten, save});
 }
