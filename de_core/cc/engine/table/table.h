@@ -85,10 +85,10 @@ class Table final : public TableBackend {
   Status EraseIf(const std::function<bool(uint64_t word, const char* row)>& predicate,
                  uint64_t* erased);
 
-  /// Copies at most `most` rows that are lowest in column `by`, among some thousand rows from hash
-  /// `*begin` on. Sets `*begin` to the hash where the next call should begin. `batch` receives the
-  /// rows ascending by hash.
-  Status CopyCool(RowColumn by, size_t most, uint64_t* begin, RowBatch* batch) const;
+  /// Copies at most `most` rows that are lowest in column `by`, and at most the fraction `part`,
+  /// among some thousand rows from hash `*begin` on. Sets `*begin` to the hash where the next call
+  /// should begin. `batch` receives the rows ascending by hash.
+  Status CopyCool(RowColumn by, size_t most, double part, uint64_t* begin, RowBatch* batch) const;
 
   Status Clear() override;
   Status Reserve(uint64_t rows) override;

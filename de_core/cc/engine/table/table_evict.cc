@@ -17,8 +17,6 @@ constexpr uint64_t kEvictedPart = 16;
 // Rows that are ranked at once. Enough for the order of all rows to show in a part: a smaller table
 // evicts in exactly this order. Few enough to be ranked in about a millisecond.
 constexpr size_t kRowsPerPart = 8192;
-// CopyCool copies at most 1 / 4 of the rows that it ranks: the other rows of a part are not cool.
-constexpr size_t kCoolPart = 4;
 
 /// Keeps the `count` lowest ranks. Returns the lowest rank that is not kept.
 RowRank KeepLowest(size_t count, std::vector<RowRank>* ranks) {
@@ -134,6 +132,7 @@ void Table::VisitRanked(const std::vector<RowRank>& ranked, const Visit& visit) 
   // Remove duplicates: VisitWord below visits all string keys of one word.
   hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
   std::vector<std::pair<uint64_t, uint32_t>> rows;
+  rows.reserve(std::min(hashes.size(), kKeysPerLock));
   for (size_t begin = 0; begin < hashes.size();) {
     Shard& shard = *shards_[ShardOfHash(hashes[begin])];
     const auto behind = std::upper_bound(hashes.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -144,7 +143,18 @@ void Table::VisitRanked(const std::vector<RowRank>& ranked, const Visit& visit) 
     for (size_t i = begin; i < end; ++i) {
       if (i + kPrefetchAhead < end) shard.PrefetchLine(hashes[i + kPrefetchAhead]);
       const uint64_t word = UnMix64(hashes[i]);
-      shard.VisitWord(word, hashes[i], [&](uint32_t row) { rows.emplace_back(word, row); });
+      // A visitor must not throw. If string keys share a word, there may be too little space.
+      const size_t before = rows.size();
+      size_t count = 0;
+      const auto add = [&](uint32_t row) {
+        if (rows.size() < rows.capacity()) rows.emplace_back(word, row);
+        ++count;
+      };
+      shard.VisitWord(word, hashes[i], add);
+      if (rows.size() == before + count) continue;
+      rows.resize(before);
+      rows.reserve(before + count + end - i);
+      shard.VisitWord(word, hashes[i], add);
     }
     visit(shard, rows);
     begin = end;
@@ -256,14 +266,16 @@ void Table::EvictFromPart(uint64_t too_many, uint64_t* begin) {
       ranks, [&](uint64_t word, const char* row) { return rank_of(word, row) < kept; }));
 }
 
-Status Table::CopyCool(RowColumn by, size_t most, uint64_t* begin, RowBatch* batch) const {
+Status Table::CopyCool(RowColumn by, size_t most, double part, uint64_t* begin,
+                       RowBatch* batch) const {
   return Guarded([&]() -> Status {
     const std::shared_lock<ShardLock> hold(layout_lock_);
     DE_RETURN_IF_ERROR(CheckColumn(by));
     std::vector<RowRank> ranks = RankPart(begin, [&](uint64_t word, const char* row) {
       return RowRank{RankOf(policy_.ReadShared(row, by)), TieOf(word)};
     });
-    KeepLowest(std::min(most, ranks.size() / kCoolPart + 1), &ranks);
+    const auto cool = static_cast<size_t>(std::ceil(static_cast<double>(ranks.size()) * part));
+    KeepLowest(std::min(most, cool), &ranks);
     RowBatchBuilder builder(layout_, batch);
     VisitRanked<std::shared_lock<ShardLock>>(ranks, [&](const Shard& shard, const auto& rows) {
       for (const auto& [word, row] : rows) CopyTo(shard, word, row, &builder);

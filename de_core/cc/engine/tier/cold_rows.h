@@ -22,14 +22,29 @@ struct FoundRows {
   std::vector<char> rows;           // (positions, stride) of the layout that the caller named
 };
 
-/// Keeps the newest row of each key. A writer excludes all other calls: TieredTable locks.
+/// Keeps the newest row of each key. TieredTable locks: one thread at a time calls Stage; Find,
+/// Scan and Stats may run beside it. Commit, Erase, Clear and DropSlots exclude all other calls.
 class ColdRows {
  public:
   virtual ~ColdRows() = default;
 
-  /// Stores rows, ascending by hash and without repeated keys. They replace older rows of their
-  /// keys. If it fails, all keys have their old rows.
-  virtual Status Append(const RowBatch& rows) = 0;
+  /// Writes rows to the disk: ascending by hash, without repeated keys. Their keys keep their old
+  /// rows until Commit. `rows` must live until then, or until Discard.
+  virtual Status Stage(const RowBatch& rows) = 0;
+
+  /// Lets the staged rows replace older rows of their keys, those that were staged last at last.
+  /// Touches no disk. If it fails, some keys have their staged rows.
+  virtual Status Commit() = 0;
+
+  /// Forgets the staged rows.
+  virtual void Discard() noexcept = 0;
+
+  /// Stages and commits rows.
+  Status Append(const RowBatch& rows) {
+    Discard();
+    DE_RETURN_IF_ERROR(Stage(rows));
+    return Commit();
+  }
 
   /// Removes the rows of distinct keys.
   virtual Status Erase(const Keys& keys) = 0;

@@ -19,9 +19,7 @@
 namespace de::engine {
 namespace {
 
-constexpr size_t kMostWritten = size_t{4} << 20;  // bytes per write
-// While gaps take a third of the files, so many bytes are cleaned for each appended byte.
-constexpr uint64_t kCleanedPerAppended = 3;
+constexpr size_t kMostWritten = size_t{1} << 20;  // bytes per write
 constexpr char kPrefix[] = "rows-";
 // An owner of slots that no table has.
 constexpr char kDropped[] = "\x01 dropped";
@@ -75,6 +73,7 @@ Status DiskRows::Create(const DiskOptions& options, KeyType key_type,
     }
     auto* const made = new DiskRows(options, lock_file, std::move(index));
     rows->reset(made);
+    made->segments_.reserve(Place::kMostSegments);  // the system backs memory at the first use
     for (const auto& entry : fs::directory_iterator(options.directory, error)) {
       if (entry.path().filename().string().rfind(kPrefix, 0) == 0) fs::remove(entry.path(), error);
     }
@@ -93,22 +92,10 @@ DiskRows::~DiskRows() {
   close(lock_file_);
 }
 
-uint64_t DiskRows::live_bytes() const noexcept {
-  uint64_t bytes = 0;
-  for (const auto& segment : segments_) bytes += segment == nullptr ? 0 : segment->live_bytes;
-  return bytes;
-}
-
-uint64_t DiskRows::disk_bytes() const noexcept {
-  uint64_t bytes = 0;
-  for (const auto& segment : segments_) bytes += segment == nullptr ? 0 : segment->end();
-  return bytes;
-}
-
 TierStats DiskRows::Stats() const {
   const TableStats index = index_->Stats();
   TierStats stats;
-  stats.disk_bytes = disk_bytes();
+  stats.disk_bytes = disk_bytes_.load(std::memory_order_relaxed);
   stats.reads = reads_.load(std::memory_order_relaxed);
   stats.filter_bytes = index.index_bytes + index.row_bytes + index.string_bytes + index.free_bytes;
   return stats;
@@ -151,13 +138,14 @@ void DiskRows::Forget(const Places& places) noexcept {
     if (!places.found[i]) continue;
     const Place place = Place::Of(places.packed[i]);
     segments_[place.segment]->live_bytes -= place.bytes;
+    live_bytes_ -= place.bytes;
   }
 }
 
-/// Writes rows without cleaning.
-Status DiskRows::Write(const RowBatch& rows) {
+/// Appends rows to the files. `places` receives where they are.
+Status DiskRows::WriteRows(const RowBatch& rows, std::vector<int64_t>* places) {
   const size_t count = rows.size();
-  std::vector<int64_t> places(count);
+  places->resize(count);
   for (size_t row = 0; row < count; ++row) {
     if (RecordBytes(rows, row) > kMaxRecordBytes) {
       return Status::InvalidArgument(
@@ -173,32 +161,65 @@ Status DiskRows::Write(const RowBatch& rows) {
     const uint64_t begin = segment.end();
     DE_RETURN_IF_ERROR(segment.Append(write_buffer_, bytes));
     written_bytes_ += bytes;
+    disk_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     for (size_t i = 0; i < wrote; ++i) {
-      places[first + i] = Place{active_, begin + begins_[i], RecordBytes(rows, first + i)}.Packed();
+      (*places)[first + i] =
+          Place{active_, begin + begins_[i], RecordBytes(rows, first + i)}.Packed();
     }
     first += wrote;
-  }
-  const Keys keys = KeysOf(rows);
-  Places old_places;
-  DE_RETURN_IF_ERROR(FindPlaces(keys, nullptr, &old_places));
-  DE_RETURN_IF_ERROR(
-      index_->InsertOrAssign(keys, {reinterpret_cast<char*>(places.data()), nullptr}, nullptr));
-  Forget(old_places);
-  for (const int64_t packed : places) {
-    const Place place = Place::Of(packed);
-    segments_[place.segment]->live_bytes += place.bytes;
   }
   return Status::Ok();
 }
 
-Status DiskRows::Append(const RowBatch& rows) {
+Status DiskRows::Stage(const RowBatch& rows) {
   return Guarded([&]() -> Status {
+    removed_.clear();
     const uint64_t before = written_bytes_;
-    DE_RETURN_IF_ERROR(Write(rows));
-    // The rows are stored. If cleaning fails, the next call tries again.
-    (void)Clean((written_bytes_ - before) * kCleanedPerAppended);
+    StagedRows& staged = staged_.emplace_back();
+    staged.rows = &rows;
+    DE_RETURN_IF_ERROR(WriteRows(rows, &staged.places));
+    // The rows are written. If cleaning fails, a later call tries again.
+    (void)Guarded([&] { return StageCleaning(written_bytes_ - before); });
     return Status::Ok();
   });
+}
+
+Status DiskRows::CommitRows(const Keys& keys, const std::vector<int64_t>& places) {
+  Places old;
+  DE_RETURN_IF_ERROR(FindPlaces(keys, nullptr, &old));
+  // Counts first: if memory is exhausted, a segment may count too many bytes, but never too few.
+  for (const int64_t packed : places) {
+    const Place place = Place::Of(packed);
+    segments_[place.segment]->live_bytes += place.bytes;
+    live_bytes_ += place.bytes;
+  }
+  DE_RETURN_IF_ERROR(index_->InsertOrAssign(
+      keys, {reinterpret_cast<const char*>(places.data()), nullptr}, nullptr));
+  Forget(old);
+  return Status::Ok();
+}
+
+Status DiskRows::Commit() {
+  return Guarded([&]() -> Status {
+    for (const StagedRows& staged : staged_) {
+      DE_RETURN_IF_ERROR(staged.from.empty() ? CommitRows(KeysOf(*staged.rows), staged.places)
+                                             : CommitCleaned(staged));
+    }
+    staged_.clear();
+    clean_next_ = clean_staged_;
+    while (is_cleaning_ || ChooseCleaned()) {
+      const SegmentFile& segment = *segments_[cleaned_];
+      if (clean_next_ < segment.end() && segment.live_bytes > 0) break;
+      RemoveSegment(cleaned_);
+      is_cleaning_ = false;
+    }
+    return Status::Ok();
+  });
+}
+
+void DiskRows::Discard() noexcept {
+  staged_.clear();
+  clean_staged_ = clean_next_;
 }
 
 Status DiskRows::Erase(const Keys& keys) {
@@ -214,7 +235,11 @@ Status DiskRows::Erase(const Keys& keys) {
 Status DiskRows::Clear() {
   return Guarded([&]() -> Status {
     DE_RETURN_IF_ERROR(index_->Clear());
+    staged_.clear();
     segments_.clear();
+    removed_.clear();
+    live_bytes_ = 0;
+    disk_bytes_ = 0;
     layout_.reset();
     active_ = 0;
     is_cleaning_ = false;

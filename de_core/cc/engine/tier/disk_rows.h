@@ -3,8 +3,9 @@
 // Rows are appended to segment files. An index in memory, a table whose values are places on disk,
 // says where the newest row of each key is. So a key without a row needs no read, and a row needs
 // one. A row that is replaced or erased leaves a gap. When gaps take more than a third of the
-// files, later appends also copy the rows of the segment with the most gaps, a few for each
-// appended row, and the segment is removed (log cleaning: M. Rosenblum and J. Ousterhout, 1992).
+// files, writes also copy the rows of the segment with the most gaps, so fast that as many bytes
+// become free as are written. Then the segment is removed (log cleaning: M. Rosenblum and J.
+// Ousterhout, 1992).
 //
 //  - Memory: about 26 bytes per row with an integer key. String keys take their bytes too.
 //  - Disk: at most 1.5 times the bytes of the rows and their records, and two segments.
@@ -17,6 +18,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -45,7 +47,9 @@ class DiskRows final : public ColdRows {
                        std::unique_ptr<ColdRows>* rows);
   ~DiskRows() override;
 
-  Status Append(const RowBatch& rows) override;
+  Status Stage(const RowBatch& rows) override;
+  Status Commit() override;
+  void Discard() noexcept override;
   Status Erase(const Keys& keys) override;
   Status Find(const Keys& keys, const RowLayout& layout, bool with_rows, Executor* executor,
               FoundRows* found) const override;
@@ -58,7 +62,7 @@ class DiskRows final : public ColdRows {
 
   // For tests and benchmarks.
   uint64_t written_bytes() const noexcept { return written_bytes_; }
-  uint64_t live_bytes() const noexcept;
+  uint64_t live_bytes() const noexcept { return live_bytes_; }
   bool has_ring() const noexcept { return reader_.has_ring(); }
 
  private:
@@ -69,10 +73,20 @@ class DiskRows final : public ColdRows {
 
   DiskRows(DiskOptions options, int lock_file, std::unique_ptr<Table> index);
 
+  /// Rows in the files that the index does not know yet.
+  struct StagedRows {
+    const RowBatch* rows;         ///< only its keys are used
+    RowBatch cleaned;             ///< rows of the cleaned segment, if `from` is not empty
+    std::vector<int64_t> from;    ///< the places that cleaned rows had
+    std::vector<int64_t> places;  // (rows)
+  };
+
   Status PrepareSegment(const RowLayout& layout);
-  Status Write(const RowBatch& rows);
+  Status WriteRows(const RowBatch& rows, std::vector<int64_t>* places);
+  Status CommitRows(const Keys& keys, const std::vector<int64_t>& places);
+  Status CommitCleaned(const StagedRows& staged);
   bool ChooseCleaned() noexcept;
-  Status Clean(uint64_t budget);
+  Status StageCleaning(uint64_t written);
   Status CleanPart(uint64_t most);
   /// Places of the newest rows of keys, where `found` is set.
   struct Places {
@@ -82,7 +96,7 @@ class DiskRows final : public ColdRows {
   Status FindPlaces(const Keys& keys, Executor* executor, Places* places) const;
   /// Makes gaps of the records at `places`.
   void Forget(const Places& places) noexcept;
-  uint64_t disk_bytes() const noexcept;
+  void RemoveSegment(uint32_t number);
   /// Reads the rows at `places` and calls visit(i, decoded row, its layout) for each, in any order.
   template <typename Visit>
   Status ReadRows(const std::vector<int64_t>& places, Executor* executor, const Visit& visit) const;
@@ -91,14 +105,22 @@ class DiskRows final : public ColdRows {
   const int lock_file_;
   const std::unique_ptr<Table> index_;
   mutable BlockReader reader_;
-  std::vector<std::unique_ptr<SegmentFile>> segments_;  ///< by number; nullptr for a free number
-  uint32_t active_ = 0;                                 ///< the segment that is appended to
-  std::shared_ptr<const RowLayout> layout_;             ///< of the rows that were appended last
+  /// By number; nullptr for a free number. Never reallocated, because Stage runs beside Find.
+  std::vector<std::unique_ptr<SegmentFile>> segments_;
+  std::vector<std::unique_ptr<SegmentFile>> removed_;  ///< files that the next Stage deletes
+  std::deque<StagedRows> staged_;
+  uint32_t active_ = 0;                      ///< the segment that is appended to
+  std::shared_ptr<const RowLayout> layout_;  ///< of the rows that were appended last
   uint64_t next_name_ = 0;
   uint32_t cleaned_ = 0;  ///< the segment that is cleaned, if `is_cleaning_`
   bool is_cleaning_ = false;
-  uint64_t clean_next_ = 0;  ///< offset in the cleaned segment
+  double clean_pace_ = 0;      ///< bytes to clean per written byte
+  uint64_t clean_due_ = 0;     ///< bytes that should be cleaned soon
+  uint64_t clean_next_ = 0;    ///< offset in the cleaned segment, whose earlier rows have moved
+  uint64_t clean_staged_ = 0;  ///< the same, if the staged rows are committed
   uint64_t written_bytes_ = 0;
+  uint64_t live_bytes_ = 0;  ///< sum over the segments
+  std::atomic<uint64_t> disk_bytes_{0};
   BlockBuffer write_buffer_;
   std::vector<uint64_t> begins_;
   mutable std::atomic<uint64_t> reads_{0};

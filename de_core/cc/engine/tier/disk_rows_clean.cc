@@ -1,50 +1,57 @@
 // Frees the space of rows on disk that were replaced or erased.
+#include <algorithm>
 #include <cstring>
 
+#include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/tier/disk_places.h"
 #include "de_core/cc/engine/tier/missing_keys.h"
 
 namespace de::engine {
 namespace {
 
-constexpr uint64_t kCleanedBytes = uint64_t{1} << 20;  // bytes that are cleaned at once
+constexpr uint64_t kCleanedBytes = uint64_t{256} << 10;  // bytes that are cleaned at once
+// Most bytes that are cleaned per written byte. Gaps of a third of a segment need 3.
+constexpr double kMostPace = 4;
 
 }  // namespace
 
 /// Chooses the segment to clean, if gaps take too much of the files.
 bool DiskRows::ChooseCleaned() noexcept {
-  const uint64_t live = live_bytes();
-  if (disk_bytes() <= live + live / 2 + 2 * options_.segment_bytes) return false;
-  double best = 1;
+  const uint64_t disk = disk_bytes_.load(std::memory_order_relaxed);
+  if (disk <= live_bytes_ + live_bytes_ / 2 + 2 * options_.segment_bytes) return false;
+  double least = 1;
   for (uint32_t number = 0; number < segments_.size(); ++number) {
     const SegmentFile* const segment = segments_[number].get();
     if (segment == nullptr || number == active_ || segment->is_damaged) continue;
-    const double part =
-        static_cast<double>(segment->live_bytes) / static_cast<double>(segment->end());
-    if (part >= best) continue;
-    best = part;
+    const double part = static_cast<double>(segment->live_bytes) /
+                        static_cast<double>(std::max<uint64_t>(segment->end(), 1));
+    if (part >= least) continue;
+    least = part;
     cleaned_ = number;
     is_cleaning_ = true;
   }
-  clean_next_ = 0;
+  clean_pace_ = std::min(kMostPace, 1 / std::max(1 - least, 1 / kMostPace));
+  clean_next_ = clean_staged_ = 0;
   return is_cleaning_;
 }
 
-Status DiskRows::Clean(uint64_t budget) {
-  while (is_cleaning_ || ChooseCleaned()) {
-    if (segments_[cleaned_]->live_bytes == 0 || clean_next_ >= segments_[cleaned_]->end()) {
-      segments_[cleaned_].reset();
-      is_cleaning_ = false;
-      continue;
-    }
-    if (budget == 0) return Status::Ok();
-    const uint64_t begin = clean_next_;
+/// Copies rows of the cleaned segment after `written` bytes were written.
+Status DiskRows::StageCleaning(uint64_t written) {
+  if (!is_cleaning_ && !ChooseCleaned()) return Status::Ok();
+  const SegmentFile& segment = *segments_[cleaned_];
+  if (segment.live_bytes == 0) return Status::Ok();  // Commit removes it
+  clean_due_ =
+      std::min(clean_due_ + static_cast<uint64_t>(static_cast<double>(written) * clean_pace_),
+               2 * options_.segment_bytes);
+  while (is_cleaning_ && clean_staged_ < segment.end() &&
+         clean_due_ >= std::min(kCleanedBytes, segment.end() - clean_staged_)) {
+    const uint64_t begin = clean_staged_;
     DE_RETURN_IF_ERROR(CleanPart(kCleanedBytes));
     // A record may be greater than the part.
-    if (is_cleaning_ && clean_next_ == begin) {
+    if (is_cleaning_ && clean_staged_ == begin) {
       DE_RETURN_IF_ERROR(CleanPart(kMaxRecordBytes + kBlockBytes));
     }
-    budget -= std::min(budget, clean_next_ - begin);
+    clean_due_ -= std::min(clean_due_, clean_staged_ - begin);
   }
   return Status::Ok();
 }
@@ -53,7 +60,7 @@ Status DiskRows::Clean(uint64_t budget) {
 Status DiskRows::CleanPart(uint64_t most) {
   SegmentFile& segment = *segments_[cleaned_];
   const std::shared_ptr<const RowLayout> from = segment.layout;
-  const uint64_t begin = RoundDown(clean_next_, kBlockBytes);
+  const uint64_t begin = RoundDown(clean_staged_, kBlockBytes);
   const uint64_t bytes = std::min(segment.end() - begin, most);
   BufferLease buffer(*this);
   (*buffer).Reserve(bytes);
@@ -67,11 +74,10 @@ Status DiskRows::CleanPart(uint64_t most) {
   };
   if (read.error != 0) return damaged();
   const bool has_texts = from->key_type() == KeyType::kString;
-  RowBatch all;
-  RowBatchBuilder builder(*layout_, &all);
-  Converters converters(*layout_);
+  std::vector<DecodedRow> rows;
   std::vector<int64_t> places;
-  uint64_t at = clean_next_ - begin;
+  KeyList keys;
+  uint64_t at = clean_staged_ - begin;
   while (at + sizeof(RowRecord) <= bytes) {
     RowRecord record;
     std::memcpy(&record, read.to + at, sizeof(record));
@@ -85,27 +91,56 @@ Status DiskRows::CleanPart(uint64_t most) {
     }
     DecodedRow row;
     if (!DecodeRow(read.to + at, bytes - at, *from, &row)) return damaged();
-    DE_RETURN_IF_ERROR(converters.Convert(*from, row.row, builder.Add(row.word)));
-    if (has_texts) builder.AddText(row.key);
+    const auto number = static_cast<int64_t>(row.word);
+    keys.Add(has_texts ? Keys{nullptr, &row.key, 1} : Keys{&number, nullptr, 1}, 0);
+    rows.push_back(row);
     places.push_back(Place{cleaned_, begin + at, row.bytes}.Packed());
     at += row.bytes;
     if (at % kBlockBytes + sizeof(RowRecord) > kBlockBytes) at = RoundUpTo(at, kBlockBytes);
   }
-  builder.Finish();
   Places newest;
-  DE_RETURN_IF_ERROR(FindPlaces(KeysOf(all), nullptr, &newest));
-  RowBatch live;
-  RowBatchBuilder kept(*layout_, &live);
-  const size_t stride = layout_->stride();
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (!newest.found[i] || newest.packed[i] != places[i]) continue;
-    std::memcpy(kept.Add(all.words[i]), all.rows.data() + i * stride, stride);
-    if (has_texts) kept.AddText(all.keys[i]);
-  }
-  kept.Finish();
-  if (live.size() > 0) DE_RETURN_IF_ERROR(Write(live));
-  clean_next_ = begin + at;
+  DE_RETURN_IF_ERROR(FindPlaces(keys.keys(), nullptr, &newest));
+  StagedRows& staged = staged_.emplace_back();
+  const Status status = Guarded([&]() -> Status {
+    staged.rows = &staged.cleaned;
+    RowBatchBuilder live(*layout_, &staged.cleaned);
+    Converters converters(*layout_);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (!newest.found[i] || newest.packed[i] != places[i]) continue;
+      DE_RETURN_IF_ERROR(converters.Convert(*from, rows[i].row, live.Add(rows[i].word)));
+      if (has_texts) live.AddText(rows[i].key);
+      staged.from.push_back(places[i]);
+    }
+    live.Finish();
+    return WriteRows(staged.cleaned, &staged.places);
+  });
+  std::vector<char>().swap(staged.cleaned.rows);
+  if (!status.ok() || staged.from.empty()) staged_.pop_back();
+  DE_RETURN_IF_ERROR(status);
+  clean_staged_ = begin + at;
   return Status::Ok();
+}
+
+/// Gives those cleaned rows their new places that are still where they were.
+Status DiskRows::CommitCleaned(const StagedRows& staged) {
+  const Keys all = KeysOf(*staged.rows);
+  Places newest;
+  DE_RETURN_IF_ERROR(FindPlaces(all, nullptr, &newest));
+  KeyList keys;
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < all.size; ++i) {
+    if (!newest.found[i] || newest.packed[i] != staged.from[i]) continue;
+    keys.Add(all, i);
+    places.push_back(staged.places[i]);
+  }
+  return places.empty() ? Status::Ok() : CommitRows(keys.keys(), places);
+}
+
+void DiskRows::RemoveSegment(uint32_t number) {
+  removed_.reserve(removed_.size() + 1);
+  disk_bytes_.fetch_sub(segments_[number]->end(), std::memory_order_relaxed);
+  live_bytes_ -= segments_[number]->live_bytes;
+  removed_.push_back(std::move(segments_[number]));
 }
 
 }  // namespace de::engine

@@ -106,16 +106,17 @@ SegmentFile::~SegmentFile() {
 }
 
 Status SegmentFile::Append(const BlockBuffer& blocks, size_t bytes) {
+  const uint64_t begin = end();
   for (size_t done = 0; done < bytes;) {
     const ssize_t wrote =
-        pwrite(descriptor_, blocks.data() + done, bytes - done, static_cast<off_t>(end_ + done));
+        pwrite(descriptor_, blocks.data() + done, bytes - done, static_cast<off_t>(begin + done));
     if (wrote > 0) {
       done += static_cast<size_t>(wrote);
     } else if (wrote == 0 || errno != EINTR) {
       return FileError("rows must be written to the disk", path_, wrote == 0 ? ENOSPC : errno);
     }
   }
-  end_ += bytes;
+  end_.store(begin + bytes, std::memory_order_relaxed);
   return Status::Ok();
 }
 

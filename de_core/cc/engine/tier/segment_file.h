@@ -2,6 +2,7 @@
 #ifndef DE_CORE_ENGINE_SEGMENT_FILE_H_
 #define DE_CORE_ENGINE_SEGMENT_FILE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -82,7 +83,7 @@ class SegmentFile {
 
   int descriptor() const noexcept { return descriptor_; }
   const std::string& path() const noexcept { return path_; }
-  uint64_t end() const noexcept { return end_; }
+  uint64_t end() const noexcept { return end_.load(std::memory_order_relaxed); }
 
   std::shared_ptr<const RowLayout> layout;
   uint64_t live_bytes = 0;  ///< bytes of records that are their keys' newest
@@ -95,7 +96,7 @@ class SegmentFile {
 
   const std::string path_;
   const int descriptor_;
-  uint64_t end_ = 0;
+  std::atomic<uint64_t> end_{0};
 };
 
 }  // namespace de::engine

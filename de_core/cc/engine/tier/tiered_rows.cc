@@ -43,10 +43,15 @@ Status TieredTable::ReadMerged(uint64_t begin, RowBatch* batch) const {
   return Status::Ok();
 }
 
+/// The same, and takes lock_.
+Status TieredTable::ReadPart(uint64_t begin, RowBatch* batch) const {
+  const std::shared_lock<ShardLock> hold(lock_);
+  return ReadMerged(begin, batch);
+}
+
 Status TieredTable::ExportBatch(ExportCursor* cursor, RowBatch* batch) const {
   return Guarded([&]() -> Status {
-    const std::shared_lock<ShardLock> hold(lock_);
-    DE_RETURN_IF_ERROR(ReadMerged(cursor->next_hash, batch));
+    DE_RETURN_IF_ERROR(ReadPart(cursor->next_hash, batch));
     cursor->done = batch->hash_last == ~uint64_t{0};
     cursor->next_hash = batch->hash_last + 1;
     return Status::Ok();
@@ -56,7 +61,9 @@ Status TieredTable::ExportBatch(ExportCursor* cursor, RowBatch* batch) const {
 Status TieredTable::Clear() {
   return Guarded([&]() -> Status {
     const std::lock_guard<std::mutex> replacing(replacing_lock_);
-    const WriteHold hold(*this);
+    const std::lock_guard<std::mutex> writing(writing_);
+    const std::lock_guard<ShardLock> hold(lock_);
+    cache_.Clear();
     DE_RETURN_IF_ERROR(cold_->Clear());
     DE_RETURN_IF_ERROR(hot_->Clear());
     rows_ = 0;
@@ -72,14 +79,16 @@ Status TieredTable::ShrinkToFit() { return hot_->ShrinkToFit(); }
 
 Status TieredTable::EnsureSlots(const std::string& owner, const std::vector<SlotSpec>& specs) {
   const std::lock_guard<std::mutex> replacing(replacing_lock_);
-  const WriteHold hold(*this);
+  const std::lock_guard<std::mutex> writing(writing_);
+  const std::lock_guard<ShardLock> hold(lock_);
   return hot_->EnsureSlots(owner, specs);
 }
 
 Status TieredTable::DropSlots(const std::string& owner) {
   return Guarded([&]() -> Status {
     const std::lock_guard<std::mutex> replacing(replacing_lock_);
-    const WriteHold hold(*this);
+    const std::lock_guard<std::mutex> writing(writing_);
+    const std::lock_guard<ShardLock> hold(lock_);
     DE_RETURN_IF_ERROR(hot_->DropSlots(owner));
     cold_->DropSlots(owner);
     return Status::Ok();
@@ -88,21 +97,22 @@ Status TieredTable::DropSlots(const std::string& owner) {
 
 Status TieredTable::TakeAverages(const std::string& owner) {
   return Guarded([&]() -> Status {
-    const WriteHold hold(*this);
+    const std::lock_guard<std::mutex> writing(writing_);
     const RowLayout layout = hot_->layout();
     const RowSlot* slot = layout.FindSlot(owner, AverageSlot(layout.value_dtype(), 1).name);
     if (slot == nullptr) return Status::Ok();  // no row was trained yet
     const AverageKernels average = AverageKernelsOf(layout.value_dtype());
     RowBatch batch;
     for (uint64_t begin = 0;; begin = batch.hash_last + 1) {
-      DE_RETURN_IF_ERROR(ReadMerged(begin, &batch));
+      DE_RETURN_IF_ERROR(ReadPart(begin, &batch));
       for (size_t i = 0; i < batch.size(); ++i) {
         char* const row = batch.rows.data() + i * layout.stride();
         average.take(row, row + slot->offset, layout.dim());
       }
-      DE_RETURN_IF_ERROR(BringIn(KeysOf(batch), nullptr));
-      DE_RETURN_IF_ERROR(
-          hot_->LoadRows(layout, KeysOf(batch), {batch.rows.data(), nullptr}, nullptr));
+      const Keys keys = KeysOf(batch);
+      DE_RETURN_IF_ERROR(WriteHeld(keys, nullptr, [&] {
+        return hot_->LoadRows(layout, keys, {batch.rows.data(), nullptr}, nullptr);
+      }));
       if (batch.hash_last == ~uint64_t{0}) return Status::Ok();
     }
   });
@@ -143,8 +153,8 @@ Status TieredTable::EvictBelow(RowColumn by, const RowRank& kept, uint64_t* evic
     DE_RETURN_IF_ERROR(hot_->RankCandidates(by, Candidates(0, 0), &none));
     RowBatch batch;
     for (uint64_t begin = 0;; begin = batch.hash_last + 1) {
-      const WriteHold hold(*this);
-      DE_RETURN_IF_ERROR(ReadMerged(begin, &batch));
+      const std::lock_guard<std::mutex> writing(writing_);
+      DE_RETURN_IF_ERROR(ReadPart(begin, &batch));
       KeyList victims;
       ForEachRank(batch, by, [&](size_t i, const RowRank& rank) {
         if (rank < kept) victims.Add(KeysOf(batch), i);

@@ -11,9 +11,11 @@ namespace de::engine {
 namespace {
 
 constexpr size_t kIndexBytesPerRow = 24;  // of a hot row: its entry of a line that is partly full
-// If rows must become cold, at least one of so many hot rows does, so that runs have many rows.
+// If rows must become cold, at least one of so many hot rows does, up to kLeastMoved, so that
+// writes to the disk have many rows.
 constexpr uint64_t kMovedPart = 64;
-constexpr size_t kRowsPerRun = 16384;  // most rows that become cold at once
+constexpr uint64_t kLeastMoved = 1024;
+constexpr double kCoolPart = 0.25;  // usual fraction of a part's rows that become cold at once
 
 Status CheckSupported(const TableOptions& options) {
   const auto refuse = [](const char* what, const char* received) {
@@ -36,6 +38,32 @@ Status CheckSupported(const TableOptions& options) {
   return Status::Ok();
 }
 
+/// Removes the rows of a batch for which keep(word) is false.
+template <typename Keep>
+void KeepRows(RowBatch* batch, const Keep& keep) {
+  const size_t stride = batch->layout.stride();
+  size_t kept = 0;
+  for (size_t i = 0; i < batch->size(); ++i) {
+    if (!keep(batch->words[i])) continue;
+    if (kept != i) {
+      batch->words[kept] = batch->words[i];
+      CopyBytes(batch->rows.data() + kept * stride, batch->rows.data() + i * stride, stride);
+      if (!batch->keys.empty()) batch->keys[kept] = batch->keys[i];
+    }
+    ++kept;
+  }
+  batch->words.resize(kept);
+  batch->rows.resize(kept * stride);
+  if (!batch->keys.empty()) batch->keys.resize(kept);
+}
+
+/// Returns `found`, or new memory for `count` flags if it is nullptr.
+bool* FlagsOr(bool* found, size_t count, std::unique_ptr<bool[]>* own) {
+  if (found != nullptr) return found;
+  *own = std::make_unique<bool[]>(count);
+  return own->get();
+}
+
 }  // namespace
 
 Status TieredTable::Create(TableOptions options, uint64_t memory_bytes,
@@ -55,7 +83,66 @@ Status TieredTable::Create(TableOptions options, uint64_t memory_bytes,
 }
 
 uint64_t TieredTable::MostHotRows() const {
-  return std::max<uint64_t>(1, memory_bytes_ / (hot_->layout().stride() + kIndexBytesPerRow));
+  const uint64_t bytes = memory_bytes_ - memory_bytes_ / kCachePart;
+  return std::max<uint64_t>(1, bytes / (hot_->layout().stride() + kIndexBytesPerRow));
+}
+
+/// Reads the cold rows of distinct keys, from the cache or the disk, in any order. With `keep`, the
+/// cache keeps the rows that were read. Requires lock_.
+Status TieredTable::ReadCold(const Keys& keys, bool keep, Executor* executor,
+                             FoundRows* found) const {
+  const RowLayout layout = hot_->layout();
+  const size_t stride = layout.stride();
+  std::vector<bool> cached(keys.size);
+  cache_.Find(keys, layout, [&](size_t i, const char* row) {
+    cached[i] = true;
+    found->positions.push_back(static_cast<uint32_t>(i));
+    found->rows.insert(found->rows.end(), row, row + stride);
+  });
+  KeyList unread;
+  std::vector<uint32_t> position_of;
+  for (size_t i = 0; i < keys.size; ++i) {
+    if (cached[i]) continue;
+    unread.Add(keys, i);
+    position_of.push_back(static_cast<uint32_t>(i));
+  }
+  if (position_of.empty()) return Status::Ok();
+  FoundRows read;
+  DE_RETURN_IF_ERROR(cold_->Find(unread.keys(), layout, /*with_rows=*/true, executor, &read));
+  if (keep) cache_.Add(unread.keys(), read, layout);
+  for (uint32_t& position : read.positions) position = position_of[position];
+  if (found->positions.empty()) {
+    *found = std::move(read);
+    return Status::Ok();
+  }
+  found->positions.insert(found->positions.end(), read.positions.begin(), read.positions.end());
+  found->rows.insert(found->rows.end(), read.rows.begin(), read.rows.end());
+  return Status::Ok();
+}
+
+/// Calls visit(position, row) for each key for which `found` is unset and that has a cold row, and
+/// sets `found`. Without `with_rows`, `row` is nullptr. Requires lock_.
+template <typename Visit>
+Status TieredTable::VisitCold(const Keys& keys, bool* found, bool with_rows, Executor* executor,
+                              const Visit& visit) const {
+  if (cold_->empty()) return Status::Ok();
+  const MissingKeys missing(keys, found);
+  if (missing.empty()) return Status::Ok();
+  const RowLayout layout = hot_->layout();
+  FoundRows cold;
+  DE_RETURN_IF_ERROR(with_rows ? ReadCold(missing.keys(), /*keep=*/true, executor, &cold)
+                               : cold_->Find(missing.keys(), layout, with_rows, executor, &cold));
+  constexpr uint32_t kNone = ~uint32_t{0};
+  std::vector<uint32_t> row_of(missing.keys().size, kNone);
+  for (size_t i = 0; i < cold.positions.size(); ++i) {
+    row_of[cold.positions[i]] = static_cast<uint32_t>(i);
+  }
+  missing.ForEach([&](uint32_t position, uint32_t number) {
+    if (row_of[number] == kNone) return;
+    found[position] = true;
+    visit(position, with_rows ? cold.rows.data() + row_of[number] * layout.stride() : nullptr);
+  });
+  return Status::Ok();
 }
 
 Status TieredTable::FindToTrain(const Keys& keys, const ValuesOut& out, bool* found,
@@ -64,116 +151,149 @@ Status TieredTable::FindToTrain(const Keys& keys, const ValuesOut& out, bool* fo
   return Guarded([&]() -> Status {
     const std::shared_lock<ShardLock> hold(lock_);
     std::unique_ptr<bool[]> own;
-    if (found == nullptr) {
-      own = std::make_unique<bool[]>(keys.size);
-      found = own.get();
-    }
+    found = FlagsOr(found, keys.size, &own);
     DE_RETURN_IF_ERROR(hot_->FindToTrain(keys, out, found, executor));
-    size_t misses = static_cast<size_t>(std::count(found, found + keys.size, false));
-    if (misses > 0 && !cold_->empty()) {
-      const MissingKeys missing(keys, found);
-      const RowLayout layout = hot_->layout();
-      FoundRows cold;
-      DE_RETURN_IF_ERROR(cold_->Find(missing.keys(), layout, out.data != nullptr, executor, &cold));
-      constexpr uint32_t kNone = ~uint32_t{0};
-      std::vector<uint32_t> row_of(missing.keys().size, kNone);
-      for (size_t i = 0; i < cold.positions.size(); ++i) {
-        row_of[cold.positions[i]] = static_cast<uint32_t>(i);
-      }
-      if (out.data != nullptr) recent_.Add(missing.keys(), cold, layout.stride());
-      const size_t bytes = layout.value_bytes();
-      missing.ForEach([&](uint32_t position, uint32_t number) {
-        if (row_of[number] == kNone) return;
-        found[position] = true;
-        --misses;
-        if (out.data == nullptr) return;
-        CopyBytes(out.data + position * out.StrideOf(bytes),
-                  cold.rows.data() + row_of[number] * layout.stride(), bytes);
-      });
-    }
-    hits_.fetch_add(keys.size - misses, std::memory_order_relaxed);
-    misses_.fetch_add(misses, std::memory_order_relaxed);
+    const bool with_rows = out.data != nullptr;
+    const size_t bytes = hot_->layout().value_bytes();
+    DE_RETURN_IF_ERROR(
+        VisitCold(keys, found, with_rows, executor, [&](uint32_t position, const char* row) {
+          if (with_rows) CopyBytes(out.data + position * out.StrideOf(bytes), row, bytes);
+        }));
+    const auto hits = static_cast<size_t>(std::count(found, found + keys.size, true));
+    hits_.fetch_add(hits, std::memory_order_relaxed);
+    misses_.fetch_add(keys.size - hits, std::memory_order_relaxed);
     return Status::Ok();
   });
 }
 
-/// Moves rows out of memory, so that `incoming` rows fit. Sets `moved` if it moved any.
-Status TieredTable::MakeRoom(uint64_t incoming, Executor* executor, bool* moved) const {
+Status TieredTable::FindSlot(const std::string& owner, const std::string& name, size_t bytes,
+                             const Keys& keys, char* out, bool* found) const {
+  DE_RETURN_IF_ERROR(CheckBatch(keys.size));
+  return Guarded([&]() -> Status {
+    const std::shared_lock<ShardLock> hold(lock_);
+    std::unique_ptr<bool[]> own;
+    found = FlagsOr(found, keys.size, &own);
+    DE_RETURN_IF_ERROR(hot_->FindSlot(owner, name, bytes, keys, out, found));
+    const size_t offset = hot_->layout().FindSlot(owner, name)->offset;
+    return VisitCold(keys, found, true, nullptr, [&](uint32_t position, const char* row) {
+      CopyBytes(out + position * bytes, row + offset, bytes);
+    });
+  });
+}
+
+Status TieredTable::ReadColumn(RowColumn column, const Keys& keys, int64_t* values,
+                               bool* found) const {
+  DE_RETURN_IF_ERROR(CheckBatch(keys.size));
+  return Guarded([&]() -> Status {
+    const std::shared_lock<ShardLock> hold(lock_);
+    std::unique_ptr<bool[]> own;
+    found = FlagsOr(found, keys.size, &own);
+    DE_RETURN_IF_ERROR(hot_->ReadColumn(column, keys, values, found));
+    const size_t offset = hot_->layout().FindSlot(kMetadataOwner, NameOf(column))->offset;
+    return VisitCold(keys, found, true, nullptr, [&](uint32_t position, const char* row) {
+      CopyBytes(reinterpret_cast<char*>(values + position), row + offset, sizeof(int64_t));
+    });
+  });
+}
+
+/// Writes rows to the disk that become cold, so that `incoming` rows fit, but no rows of `keys`.
+/// Requires that found_ tells which keys are hot.
+Status TieredTable::StageRoom(uint64_t incoming, const Keys& keys) const {
   const uint64_t most = MostHotRows();
   const uint64_t hot = hot_->size();
   if (hot + incoming <= most) return Status::Ok();
-  RowBatch batch;
-  for (uint64_t left = std::min(hot, std::max(hot + incoming - most, most / kMovedPart));
-       left > 0;) {
-    const size_t count = static_cast<size_t>(std::min<uint64_t>(left, kRowsPerRun));
-    DE_RETURN_IF_ERROR(hot_->CopyCool(RowColumn::kTime, count, &next_part_, &batch));
-    if (batch.size() == 0) break;
-    // If the rows cannot be stored, they stay in memory.
-    DE_RETURN_IF_ERROR(cold_->Append(batch));
-    DE_RETURN_IF_ERROR(hot_->MoveOut(KeysOf(batch), executor));
-    moved_out_.fetch_add(batch.size(), std::memory_order_relaxed);
-    *moved = true;
-    left -= std::min<uint64_t>(left, batch.size());
+  std::vector<uint64_t> kept;
+  for (size_t i = 0; i < keys.size; ++i) {
+    if (found_[i]) kept.push_back(WordOf(keys, i));
+  }
+  std::sort(kept.begin(), kept.end());
+  uint64_t left =
+      std::min(hot, std::max(hot + incoming - most, std::min(most / kMovedPart, kLeastMoved)));
+  // Rows of the batch may be among the coolest.
+  const double part =
+      std::max(kCoolPart, static_cast<double>(left + kept.size()) / static_cast<double>(hot));
+  const uint64_t start = next_part_;
+  for (bool wrapped = false; left > 0 && !(wrapped && next_part_ >= start);) {
+    const uint64_t begin = next_part_;
+    RowBatch& batch = leaving_.emplace_back();
+    DE_RETURN_IF_ERROR(hot_->CopyCool(RowColumn::kTime, left + kept.size(), std::min(part, 1.0),
+                                      &next_part_, &batch));
+    wrapped = wrapped || next_part_ <= begin;
+    KeepRows(&batch, [&](uint64_t word) {
+      return left > 0 && !std::binary_search(kept.begin(), kept.end(), word) && left-- > 0;
+    });
+    if (batch.size() == 0) {
+      leaving_.pop_back();
+    } else {
+      DE_RETURN_IF_ERROR(cold_->Stage(batch));
+    }
   }
   return Status::Ok();
 }
 
-/// Moves the cold rows of `keys` into memory. Requires lock_ as the writer.
-Status TieredTable::BringIn(const Keys& keys, Executor* executor) const {
+/// Reads the cold rows of `keys`, and writes rows to the disk that become cold. Requires writing_
+/// and lock_.
+Status TieredTable::PrepareMoves(const Keys& keys, Executor* executor, Incoming* incoming) const {
+  cold_->Discard();
+  leaving_.clear();
   if (cold_->empty() && hot_->size() + keys.size <= MostHotRows()) return Status::Ok();
   if (found_size_ < keys.size) {
     found_ = std::make_unique<bool[]>(keys.size);
     found_size_ = keys.size;
   }
-  bool moved = false;
-  DE_RETURN_IF_ERROR(
-      MakeRoom(0, executor, &moved));  // an earlier batch may have exceeded the bound
-  do {
-    moved = false;
-    DE_RETURN_IF_ERROR(hot_->Contains(keys, found_.get(), executor));
-    const MissingKeys missing(keys, found_.get());
-    if (missing.empty()) return Status::Ok();
-    DE_RETURN_IF_ERROR(MakeRoom(missing.keys().size, executor, &moved));
-    // The rows that moved out may be rows of `keys`.
-    if (moved || cold_->empty()) continue;
-    const RowLayout layout = hot_->layout();
-    const size_t stride = layout.stride();
-    const Keys all = missing.keys();
-    KeyList chosen, unread;
-    std::vector<char> rows;
-    for (size_t i = 0; i < all.size; ++i) {
-      const char* const row = recent_.Find(all, i);
-      if (row == nullptr) {
-        unread.Add(all, i);
-      } else {
-        chosen.Add(all, i);
-        rows.insert(rows.end(), row, row + stride);
-      }
-    }
-    FoundRows cold;
-    if (unread.keys().size > 0) {
-      DE_RETURN_IF_ERROR(cold_->Find(unread.keys(), layout, /*with_rows=*/true, executor, &cold));
-    }
-    for (const uint32_t position : cold.positions) chosen.Add(unread.keys(), position);
-    rows.insert(rows.end(), cold.rows.begin(), cold.rows.end());
-    if (rows.empty()) return Status::Ok();
-    DE_RETURN_IF_ERROR(hot_->LoadRows(layout, chosen.keys(), {rows.data(), nullptr}, executor));
-    brought_in_.fetch_add(chosen.keys().size, std::memory_order_relaxed);
-  } while (moved);
+  DE_RETURN_IF_ERROR(hot_->Contains(keys, found_.get(), executor));
+  const MissingKeys missing(keys, found_.get());
+  DE_RETURN_IF_ERROR(StageRoom(missing.keys().size, keys));
+  if (missing.empty() || cold_->empty()) return Status::Ok();
+  FoundRows cold;
+  DE_RETURN_IF_ERROR(ReadCold(missing.keys(), /*keep=*/false, executor, &cold));
+  for (const uint32_t position : cold.positions) incoming->keys.Add(missing.keys(), position);
+  incoming->layout = hot_->layout();
+  incoming->rows = std::move(cold.rows);
   return Status::Ok();
 }
 
-/// Runs a verb of the hot table once all rows of `keys` are hot.
+/// Lets the staged rows become cold, and `incoming` hot. Requires lock_ as the writer.
+Status TieredTable::Move(const Incoming& incoming, Executor* executor) const {
+  if (!leaving_.empty()) {
+    // If a row cannot be moved, it stays in memory.
+    DE_RETURN_IF_ERROR(cold_->Commit());
+    for (const RowBatch& batch : leaving_) {
+      DE_RETURN_IF_ERROR(hot_->MoveOut(KeysOf(batch), executor));
+      moved_out_.fetch_add(batch.size(), std::memory_order_relaxed);
+    }
+  }
+  const Keys keys = incoming.keys.keys();
+  if (keys.size == 0) return Status::Ok();
+  cache_.Remove(keys);
+  DE_RETURN_IF_ERROR(
+      hot_->LoadRows(incoming.layout, keys, {incoming.rows.data(), nullptr}, executor));
+  brought_in_.fetch_add(keys.size, std::memory_order_relaxed);
+  return Status::Ok();
+}
+
+/// Runs a verb of the hot table once all rows of `keys` are hot. Requires writing_.
+Status TieredTable::WriteHeld(const Keys& keys, Executor* executor,
+                              const std::function<Status()>& verb) const {
+  Incoming incoming;
+  {
+    const std::shared_lock<ShardLock> hold(lock_);
+    DE_RETURN_IF_ERROR(PrepareMoves(keys, executor, &incoming));
+  }
+  const std::lock_guard<ShardLock> hold(lock_);
+  DE_RETURN_IF_ERROR(Move(incoming, executor));
+  const uint64_t before = hot_->size();
+  const Status status = verb();
+  rows_.fetch_add(hot_->size() - before, std::memory_order_relaxed);
+  return status;
+}
+
 Status TieredTable::Write(const Keys& keys, Executor* executor,
                           const std::function<Status()>& verb) const {
   DE_RETURN_IF_ERROR(CheckBatch(keys.size));
   return Guarded([&]() -> Status {
-    const WriteHold hold(*this);
-    DE_RETURN_IF_ERROR(BringIn(keys, executor));
-    const uint64_t before = hot_->size();
-    const Status status = verb();
-    rows_.fetch_add(hot_->size() - before, std::memory_order_relaxed);
-    return status;
+    const std::lock_guard<std::mutex> writing(writing_);
+    return WriteHeld(keys, executor, verb);
   });
 }
 
@@ -212,19 +332,9 @@ Status TieredTable::LoadRows(const RowLayout& from, const Keys& keys, const Valu
   return Write(keys, executor, [&] { return hot_->LoadRows(from, keys, rows, executor); });
 }
 
-Status TieredTable::FindSlot(const std::string& owner, const std::string& name, size_t bytes,
-                             const Keys& keys, char* out, bool* found) const {
-  return Write(keys, nullptr, [&] { return hot_->FindSlot(owner, name, bytes, keys, out, found); });
-}
-
 Status TieredTable::AssignSlot(const std::string& owner, const std::string& name, size_t bytes,
                                const Keys& keys, const char* values) {
   return Write(keys, nullptr, [&] { return hot_->AssignSlot(owner, name, bytes, keys, values); });
-}
-
-Status TieredTable::ReadColumn(RowColumn column, const Keys& keys, int64_t* values,
-                               bool* found) const {
-  return Write(keys, nullptr, [&] { return hot_->ReadColumn(column, keys, values, found); });
 }
 
 Status TieredTable::WriteColumn(RowColumn column, const Keys& keys, const int64_t* values) {
@@ -238,30 +348,28 @@ Status TieredTable::Touch(const Keys& keys) {
 Status TieredTable::Erase(const Keys& keys, Executor* executor) {
   DE_RETURN_IF_ERROR(CheckBatch(keys.size));
   return Guarded([&]() -> Status {
-    const WriteHold hold(*this);
+    const std::lock_guard<std::mutex> writing(writing_);
     return EraseRows(keys, executor);
   });
 }
 
-/// Requires lock_ as the writer.
+/// Requires writing_.
 Status TieredTable::EraseRows(const Keys& keys, Executor* executor) {
   if (keys.size == 0) return Status::Ok();
   // The hot table records changes for deltas. So it must have the rows that it erases.
-  DE_RETURN_IF_ERROR(BringIn(keys, executor));
-  if (!cold_->empty()) {  // an older cold copy of a hot row must not come back
-    std::fill_n(found_.get(), keys.size, false);
-    const MissingKeys distinct(keys, found_.get());
-    FoundRows cold;
-    DE_RETURN_IF_ERROR(
-        cold_->Find(distinct.keys(), hot_->layout(), /*with_rows=*/false, executor, &cold));
-    KeyList copies;
-    for (const uint32_t position : cold.positions) copies.Add(distinct.keys(), position);
-    if (!cold.positions.empty()) DE_RETURN_IF_ERROR(cold_->Erase(copies.keys()));
-  }
-  const uint64_t before = hot_->size();
-  const Status status = hot_->Erase(keys, executor);
-  rows_.fetch_add(hot_->size() - before, std::memory_order_relaxed);
-  return status;
+  return WriteHeld(keys, executor, [&]() -> Status {
+    if (!cold_->empty()) {  // an older cold copy of a hot row must not come back
+      const std::unique_ptr<bool[]> none = std::make_unique<bool[]>(keys.size);
+      const MissingKeys distinct(keys, none.get());
+      FoundRows cold;
+      DE_RETURN_IF_ERROR(
+          cold_->Find(distinct.keys(), hot_->layout(), /*with_rows=*/false, executor, &cold));
+      KeyList copies;
+      for (const uint32_t position : cold.positions) copies.Add(distinct.keys(), position);
+      if (!cold.positions.empty()) DE_RETURN_IF_ERROR(cold_->Erase(copies.keys()));
+    }
+    return hot_->Erase(keys, executor);
+  });
 }
 
 }  // namespace de::engine

@@ -1,19 +1,22 @@
 // A table larger than memory: rows that are used are in memory (hot), the other rows elsewhere
 // (cold).
 //
-//  - A lookup reads hot rows as in a table in memory, and cold rows into its output. It moves no
-//    row.
+//  - A verb that only reads takes hot rows as in a table in memory, and copies of cold rows. It
+//    moves no row. A cache keeps the cold rows that it has read.
 //  - Another verb on keys first moves their cold rows into memory, in one batch. A key without a
 //    hot row is looked for among the cold rows before it is taken for new. If there is no memory
-//    for the rows, other rows become cold first: those written longest ago in the next parts of the
-//    table.
+//    for the rows, other rows become cold: those written longest ago in the next parts of the
+//    table, without the rows of the batch.
 //  - A hot row may have an older cold copy. The hot row counts.
 //
-// Lookups and exports run at the same time. Other verbs run alone.
+// Verbs that only read run at the same time. Other verbs run one after another, and have two parts.
+// The first part reads and writes the disk, beside readers. The second part moves rows in memory
+// and runs the verb, alone.
 #ifndef DE_CORE_ENGINE_TIERED_TABLE_H_
 #define DE_CORE_ENGINE_TIERED_TABLE_H_
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -26,15 +29,16 @@
 #include "de_core/cc/engine/table/shard_lock.h"
 #include "de_core/cc/engine/table/table.h"
 #include "de_core/cc/engine/tier/cold_rows.h"
-#include "de_core/cc/engine/tier/recent_reads.h"
+#include "de_core/cc/engine/tier/missing_keys.h"
+#include "de_core/cc/engine/tier/row_cache.h"
 
 namespace de::engine {
 
 class TieredTable final : public TableBackend {
  public:
-  /// `memory_bytes` bounds the hot rows with their index. One batch of keys may exceed the bound,
-  /// until the next verb. `cold` must be empty. InvalidArgument for values of strings, and for
-  /// policies that bound a table, expire rows or count lookups as uses.
+  /// `memory_bytes` bounds the hot rows with their index, and the cache. One batch of keys may
+  /// exceed the bound, until the next verb. `cold` must be empty. InvalidArgument for values of
+  /// strings, and for policies that bound a table, expire rows or count lookups as uses.
   static Status Create(TableOptions options, uint64_t memory_bytes, std::unique_ptr<ColdRows> cold,
                        std::unique_ptr<TableBackend>* table);
 
@@ -95,36 +99,37 @@ class TieredTable final : public TableBackend {
  private:
   friend class TierSource;
 
-  /// Holds lock_ as a verb that may move rows. Forgets the rows that lookups have read.
-  class WriteHold {
-   public:
-    explicit WriteHold(const TieredTable& table) : table_(table), hold_(table.lock_) {}
-    ~WriteHold() { table_.recent_.Clear(); }
-    WriteHold(const WriteHold&) = delete;
-    WriteHold& operator=(const WriteHold&) = delete;
-
-   private:
-    const TieredTable& table_;
-    std::lock_guard<ShardLock> hold_;
+  /// Cold rows that become hot.
+  struct Incoming {
+    RowLayout layout{KeyType::kInt64, DType::kFloat32, 1};
+    KeyList keys;
+    std::vector<char> rows;  // (keys, stride) of `layout`
   };
 
   TieredTable(std::unique_ptr<Table> hot, uint64_t memory_bytes, std::unique_ptr<ColdRows> cold)
       : hot_(std::move(hot)),
         cold_(std::move(cold)),
         memory_bytes_(memory_bytes),
-        recent_(memory_bytes / kRecentPart) {}
+        cache_(memory_bytes / kCachePart) {}
 
   Status Write(const Keys& keys, Executor* executor, const std::function<Status()>& verb) const;
-  Status BringIn(const Keys& keys, Executor* executor) const;
-  Status MakeRoom(uint64_t incoming, Executor* executor, bool* moved) const;
+  Status WriteHeld(const Keys& keys, Executor* executor, const std::function<Status()>& verb) const;
+  Status PrepareMoves(const Keys& keys, Executor* executor, Incoming* incoming) const;
+  Status StageRoom(uint64_t incoming, const Keys& keys) const;
+  Status Move(const Incoming& incoming, Executor* executor) const;
+  Status ReadCold(const Keys& keys, bool keep, Executor* executor, FoundRows* found) const;
+  template <typename Visit>
+  Status VisitCold(const Keys& keys, bool* found, bool with_rows, Executor* executor,
+                   const Visit& visit) const;
   Status EraseRows(const Keys& keys, Executor* executor);
   Status ReadMerged(uint64_t begin, RowBatch* batch) const;
+  Status ReadPart(uint64_t begin, RowBatch* batch) const;
   uint64_t MostHotRows() const;
   template <typename Visit>
   void ForEachRank(const RowBatch& batch, RowColumn by, const Visit& visit) const;
 
-  /// The rows that lookups have read take at most this fraction of the memory.
-  static constexpr uint64_t kRecentPart = 16;
+  /// The cache takes at most 1 / kCachePart of the memory.
+  static constexpr uint64_t kCachePart = 8;
 
   // A verb that only reads a slot or a column moves rows too, so it must be able to change the
   // members that tell where rows are.
@@ -134,9 +139,12 @@ class TieredTable final : public TableBackend {
   /// Held while Clear removes all rows or while slots are added or dropped. A save with
   /// `undisturbed` holds it. Taken before lock_.
   std::mutex replacing_lock_;
+  /// Held by a verb that may move rows, from its reads of the disk on. Taken before lock_.
+  mutable std::mutex writing_;
   mutable ShardLock lock_;                 // lets a writer in before later readers
   mutable std::atomic<uint64_t> rows_{0};  ///< keys with a hot or a cold row
-  mutable RecentReads recent_;
+  mutable RowCache cache_;
+  mutable std::deque<RowBatch> leaving_;   ///< rows that cold_ has staged, which become cold
   mutable uint64_t next_part_ = 0;         ///< hash where the search for cool rows goes on
   mutable std::unique_ptr<bool[]> found_;  // (found_size_), reused
   mutable size_t found_size_ = 0;

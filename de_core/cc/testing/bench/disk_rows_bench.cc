@@ -5,47 +5,25 @@
 //
 // Both bypass the page cache. The plain reader reads a file of the same size. Also prints the
 // memory of the index, the amplification, and the rate of random updates.
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <ctime>
-#include <memory>
-#include <random>
-#include <string>
-#include <vector>
 
-#include "de_core/cc/engine/tier/block_reader.h"
 #include "de_core/cc/engine/tier/disk_rows.h"
-#include "de_core/cc/engine/tier/segment_file.h"
+#include "de_core/cc/testing/bench/disk_bench.h"
 
 namespace de::engine {
 namespace {
+
+using testing::Check;
+using testing::Median;
+using testing::PlainFile;
+using testing::Seconds;
 
 constexpr size_t kBatch = 4096;
 constexpr size_t kRounds = 41;
 constexpr uint32_t kDepth = 64;
 constexpr size_t kAppended = 16384;  // rows per append, as a tiered table appends them
 
-double Seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 double CpuSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
-
-void Check(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.message.c_str());
-  std::exit(1);
-}
-
-double Median(std::vector<double> numbers) {
-  std::sort(numbers.begin(), numbers.end());
-  return numbers[numbers.size() / 2];
-}
 
 RowLayout AdamLayout() {
   RowLayout layout(KeyType::kInt64, DType::kFloat32, 64);
@@ -64,37 +42,6 @@ void AppendKeys(ColdRows* rows, const RowLayout& layout, std::vector<uint64_t> k
   }
   Check(rows->Append(batch));
 }
-
-/// A file that is read in random blocks.
-class PlainFile {
- public:
-  PlainFile(const std::string& path, uint64_t bytes) {
-    BlockBuffer buffer;
-    constexpr size_t kPart = size_t{1} << 20;
-    buffer.Reserve(kPart);
-    std::mt19937_64 random(1);
-    for (size_t at = 0; at < kPart; at += 8) {
-      const uint64_t word = random();
-      std::memcpy(buffer.data() + at, &word, 8);
-    }
-    Check(SegmentFile::Create(path, std::make_shared<RowLayout>(AdamLayout()), &file_));
-    while (file_->end() < bytes) Check(file_->Append(buffer, kPart));
-    buffer_.Reserve(kBatch * kBlockBytes);
-  }
-  void Read(BlockReader* reader, std::mt19937_64* random) {
-    std::vector<BlockRead> reads(kBatch);
-    for (size_t i = 0; i < kBatch; ++i) {
-      const uint64_t block = (*random)() % (file_->end() / kBlockBytes);
-      reads[i] = {file_->descriptor(), block * kBlockBytes, kBlockBytes,
-                  buffer_.data() + i * kBlockBytes, 0};
-    }
-    reader->Read(reads.data(), kBatch, nullptr);
-  }
-
- private:
-  std::unique_ptr<SegmentFile> file_;
-  BlockBuffer buffer_;
-};
 
 void Lookups(const ColdRows& rows, const RowLayout& layout, uint64_t count, PlainFile* plain) {
   std::mt19937_64 random(2);
@@ -115,7 +62,7 @@ void Lookups(const ColdRows& rows, const RowLayout& layout, uint64_t count, Plai
     }
     begin = Seconds();
     used = CpuSeconds();
-    plain->Read(&reader, &random);
+    plain->Read(&reader, kBatch, &random);
     plain_rates.push_back(kBatch / (Seconds() - begin));
     plain_cpu.push_back((CpuSeconds() - used) / kBatch * 1e6);
     ratios.push_back(found_rates.back() / plain_rates.back());

@@ -182,9 +182,10 @@ TEST_P(DiskRowsTest, HoldsTheNewestRowOfEachKey) {
       }
     }
     ExpectRows(layout, expected, 2000);
-    // Gaps were cleaned: 30,000 rows were appended.
+    // Gaps were cleaned, 256 KiB at once: 30,000 rows were appended.
     const TierStats stats = rows_->Stats();
-    EXPECT_LE(stats.disk_bytes, rows_->live_bytes() * 3 / 2 + 3 * (uint64_t{1} << 16));
+    EXPECT_LE(stats.disk_bytes,
+              rows_->live_bytes() * 3 / 2 + 3 * (uint64_t{1} << 16) + (uint64_t{1} << 18));
     EXPECT_EQ(stats.disk_bytes > 0, !Files().empty());
     ASSERT_TRUE(rows_->Clear().ok());
     EXPECT_TRUE(rows_->empty());
@@ -192,6 +193,49 @@ TEST_P(DiskRowsTest, HoldsTheNewestRowOfEachKey) {
     ExpectRows(layout, {}, 2000);
     rows_.reset();
   }
+}
+
+TEST_P(DiskRowsTest, RowsReplaceOlderRowsWhenTheyAreCommitted) {
+  Open();
+  const KeyBatch keys = Batch({1, 2}), more = Batch({2});
+  Append(Layout(), {1, 2}, {1, 1});
+  const RowBatch rows = Rows(Layout(), keys, {2, 2}), later = Rows(Layout(), more, {3});
+  ASSERT_TRUE(rows_->Stage(rows).ok());
+  ExpectRows(Layout(), {{1, 1}, {2, 1}}, 3);
+  rows_->Discard();
+  ASSERT_TRUE(rows_->Commit().ok());
+  ExpectRows(Layout(), {{1, 1}, {2, 1}}, 3);
+  ASSERT_TRUE(rows_->Stage(rows).ok());
+  ASSERT_TRUE(rows_->Stage(later).ok());
+  ASSERT_TRUE(rows_->Commit().ok());
+  ExpectRows(Layout(), {{1, 2}, {2, 3}}, 3);
+}
+
+TEST_P(DiskRowsTest, CleaningBesideStagedRowsKeepsTheNewest) {
+  Open();
+  std::map<int64_t, char> expected;
+  std::vector<int64_t> keys(6000);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
+  std::mt19937 random(1);
+  for (int step = 0; step < 60; ++step) {  // the cleaned rows are among those that are staged
+    std::vector<char> fills;
+    for (const int64_t key : keys) {
+      fills.push_back(static_cast<char>(random() % 127 + 1));
+      expected[key] = fills.back();
+    }
+    const KeyBatch batch = Batch(keys);
+    const RowBatch rows = Rows(Layout(), batch, fills);
+    if (step % 5 == 4) {  // written, but not committed
+      RowBatch other = rows;
+      std::fill(other.rows.begin(), other.rows.end(), 'x');
+      ASSERT_TRUE(rows_->Stage(other).ok());
+      rows_->Discard();
+    }
+    ASSERT_TRUE(rows_->Stage(rows).ok());
+    ASSERT_TRUE(rows_->Commit().ok());
+  }
+  ExpectRows(Layout(), expected, 6000);
+  EXPECT_LE(rows_->Stats().disk_bytes, 6 * rows_->live_bytes());
 }
 
 TEST_P(DiskRowsTest, FindsPositionsWithoutReading) {

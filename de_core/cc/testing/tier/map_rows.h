@@ -2,6 +2,7 @@
 #ifndef DE_CORE_TESTING_MAP_ROWS_H_
 #define DE_CORE_TESTING_MAP_ROWS_H_
 
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -15,19 +16,33 @@ namespace de::engine::testing {
 
 class MapRows final : public ColdRows {
  public:
-  /// With `full`, Append fails as on a full disk.
+  /// With `full`, Stage fails as on a full disk.
   bool full = false;
   mutable size_t rows_read = 0;  ///< rows that Find copied
+  size_t rows_written = 0;       ///< rows that were staged
+  std::function<void()> on_stage = [] {};
 
-  Status Append(const RowBatch& rows) override {
+  Status Stage(const RowBatch& rows) override {
     if (full) return Status::ResourceExhausted("the disk must have space. Received: a full disk");
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const char* const row = rows.rows.data() + i * rows.layout.stride();
-      rows_.insert_or_assign(KeyOf(rows.words[i], rows.keys.empty() ? nullptr : &rows.keys[i]),
-                             Row{rows.layout, std::string(row, rows.layout.stride())});
-    }
+    on_stage();
+    rows_written += rows.size();
+    staged_.push_back(&rows);
     return Status::Ok();
   }
+
+  Status Commit() override {
+    for (const RowBatch* const rows : staged_) {
+      for (size_t i = 0; i < rows->size(); ++i) {
+        const char* const row = rows->rows.data() + i * rows->layout.stride();
+        rows_.insert_or_assign(KeyOf(rows->words[i], rows->keys.empty() ? nullptr : &rows->keys[i]),
+                               Row{rows->layout, std::string(row, rows->layout.stride())});
+      }
+    }
+    staged_.clear();
+    return Status::Ok();
+  }
+
+  void Discard() noexcept override { staged_.clear(); }
 
   Status Erase(const Keys& keys) override {
     for (size_t i = 0; i < keys.size; ++i) rows_.erase(KeyOf(keys, i));
@@ -108,6 +123,7 @@ class MapRows final : public ColdRows {
   }
 
   std::map<Key, Row> rows_;
+  std::vector<const RowBatch*> staged_;
 };
 
 }  // namespace de::engine::testing

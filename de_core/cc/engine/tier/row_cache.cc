@@ -1,0 +1,90 @@
+#include "de_core/cc/engine/tier/row_cache.h"
+
+#include <cstring>
+#include <mutex>
+
+#include "de_core/cc/engine/base/guard.h"
+#include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/batch/partition.h"
+
+namespace de::engine {
+namespace {
+
+// A row's key, its entry of the hash map, and a short string key.
+constexpr size_t kIndexBytesPerRow = 128;
+
+}  // namespace
+
+size_t RowCache::HashOfKey::operator()(const Key& key) const noexcept {
+  return static_cast<size_t>(Mix64(key.word));
+}
+
+RowCache::Key RowCache::KeyOf(const Keys& keys, size_t i) noexcept {
+  return {WordOf(keys, i), keys.strings == nullptr ? std::string_view() : keys.strings[i]};
+}
+
+void RowCache::Add(const Keys& keys, const FoundRows& found, const RowLayout& layout) noexcept {
+  const std::lock_guard<ShardLock> hold(lock_);
+  const Status status = Guarded([&] {
+    Use(layout);
+    for (size_t i = 0; most_rows_ > 0 && i < found.positions.size(); ++i) {
+      const Key key = KeyOf(keys, found.positions[i]);
+      if (places_.count(key) == 0) Put(key, found.rows.data() + i * stride_);
+    }
+    return Status::Ok();
+  });
+  if (!status.ok()) Forget();  // no memory: a step reads the rows again
+}
+
+/// Makes the cache one for rows of `layout`.
+void RowCache::Use(const RowLayout& layout) {
+  if (layout.generation() == generation_) return;
+  Forget();
+  stride_ = layout.stride();
+  most_rows_ = static_cast<size_t>(most_bytes_ / (stride_ + kIndexBytesPerRow));
+  // The vectors never move, because keys refer to texts. The system backs memory at the first use.
+  rows_.reserve(most_rows_ * stride_);
+  keys_.reserve(most_rows_);
+  has_texts_ = layout.key_type() == KeyType::kString;
+  if (has_texts_) texts_.reserve(most_rows_);
+  generation_ = layout.generation();
+}
+
+void RowCache::Put(const Key& key, const char* row) {
+  const size_t at = next_;
+  if (at < keys_.size()) {
+    const auto old = places_.find(keys_[at]);
+    if (old != places_.end() && old->second == at) places_.erase(old);
+    std::memcpy(rows_.data() + at * stride_, row, stride_);
+    if (has_texts_) texts_[at] = key.text;
+    keys_[at] = key;
+  } else {
+    rows_.insert(rows_.end(), row, row + stride_);
+    if (has_texts_) texts_.emplace_back(key.text);
+    keys_.push_back(key);
+  }
+  if (has_texts_) keys_[at].text = texts_[at];
+  places_.emplace(keys_[at], at);
+  next_ = (at + 1) % most_rows_;
+}
+
+void RowCache::Remove(const Keys& keys) noexcept {
+  const std::lock_guard<ShardLock> hold(lock_);
+  for (size_t i = 0; !places_.empty() && i < keys.size; ++i) places_.erase(KeyOf(keys, i));
+}
+
+void RowCache::Clear() noexcept {
+  const std::lock_guard<ShardLock> hold(lock_);
+  Forget();
+}
+
+void RowCache::Forget() noexcept {
+  places_.clear();
+  keys_.clear();
+  texts_.clear();
+  rows_.clear();
+  next_ = 0;
+  generation_ = ~uint64_t{0};
+}
+
+}  // namespace de::engine
