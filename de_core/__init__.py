@@ -27,6 +27,7 @@ from de_core.layers.feature_config import FeatureConfig
 from de_core.layers.table_config import TableConfig
 from de_core.lookup.lookup import embedding_lookup, embedding_lookup_unique
 from de_core.lookup.lookup_many import embedding_lookup_many
+from de_core.lookup.prefetch import prefetch_rows
 from de_core.lookup.sparse_lookup import embedding_lookup_sparse, safe_embedding_lookup_sparse
 from de_core.metrics import callbacks
 from de_core.optimizers import DynamicEmbeddingOptimizer
@@ -100,6 +101,7 @@ __all__ = [
     "layers",
     "metrics",
     "optimizers",
+    "prefetch_rows",
     "publish",
     "safe_embedding_lookup_sparse",
     "tfra",

@@ -19,8 +19,8 @@ class DiskTier:
     """Keeps the rows that are used in memory, and all other rows on a local disk.
 
     A row moves to the disk with its optimizer slots when memory is full and other rows were written
-    later. It comes back before it is written again. A lookup reads it from the disk. All methods,
-    optimizers, checkpoints and exports work as in memory.
+    later. It comes back before it is written again. A lookup reads it from the disk, or from a
+    cache in memory. All methods, optimizers, checkpoints and exports work as in memory.
 
     The files belong to this process: they are deleted with the table. To continue after a restart,
     save checkpoints.
@@ -28,8 +28,8 @@ class DiskTier:
     Args:
         path: A folder on a local disk. Each table makes a folder with its name in it. Two live
             tables cannot use one folder.
-        memory_bytes: Memory for rows and their index, divided among the shards of the table. The
-            index of the rows on the disk needs about 26 bytes per row in addition.
+        memory_bytes: Memory for rows, their index and the cache, divided among the shards of the
+            table. The index of the rows on the disk needs about 26 bytes per row in addition.
 
     Raises:
         TypeError: An argument has a wrong type.

@@ -1,5 +1,7 @@
 """A Variable behaves like a Python dict with a default value."""
 
+import tempfile
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -21,14 +23,24 @@ ROW = st.tuples(*[st.floats(-1e6, 1e6, width=32)] * 2)
 class TableMachine(RuleBasedStateMachine):
     key_dtype: tf.DType
     keys: st.SearchStrategy
+    tiered = False  # True: memory for a few rows; the others are on disk
 
     @initialize(shards=st.integers(1, 3), default=st.sampled_from([0.0, 0.25]))
     def make(self, shards, default):
         self.default = [default, default]
         self.model = {}
+        self.folder = tempfile.TemporaryDirectory()
         self.table = de.Variable(
-            key_dtype=self.key_dtype, dim=2, devices=["/CPU:0"] * shards, initializer=default
+            key_dtype=self.key_dtype,
+            dim=2,
+            devices=["/CPU:0"] * shards,
+            initializer=default,
+            tier=de.DiskTier(self.folder.name, memory_bytes=256) if self.tiered else None,
         )
+
+    def teardown(self):
+        if hasattr(self, "folder"):
+            self.folder.cleanup()
 
     def tensor(self, keys):
         return tf.constant(keys, self.key_dtype, shape=[len(keys)])
@@ -68,11 +80,13 @@ class TableMachine(RuleBasedStateMachine):
         assert exported == {key: list(row) for key, row in self.model.items()}
 
 
+@pytest.mark.parametrize("tiered", [False, True], ids=["in memory", "tiered"])
 @pytest.mark.parametrize(
     ("key_dtype", "keys"), [(tf.int64, INT_KEYS), (tf.string, STRING_KEYS)], ids=["int64", "string"]
 )
-def test_a_table_is_a_dict_with_a_default(key_dtype, keys):
-    machine = type("Machine", (TableMachine,), {"key_dtype": key_dtype, "keys": keys})
+def test_a_table_is_a_dict_with_a_default(key_dtype, keys, tiered):
+    own = {"key_dtype": key_dtype, "keys": keys, "tiered": tiered}
+    machine = type("Machine", (TableMachine,), own)
     machine.TestCase.settings = settings(
         max_examples=25,
         stateful_step_count=15,

@@ -19,7 +19,8 @@ Status FileError(const std::string& what, const std::string& path, int error) {
   if (error == ENOSPC || error == EDQUOT) {
     return Status::ResourceExhausted(text + ". Free space on the disk, or bound the table's size");
   }
-  return error == ENOENT ? Status::NotFound(text) : Status::Internal(text);
+  if (error == ENOENT) return Status::NotFound(text + ". Create the folder again");
+  return Status::Internal(text);
 }
 
 void EncodeRow(const RowBatch& rows, size_t row, char* out) noexcept {

@@ -1,0 +1,61 @@
+"""Reads the rows of the next batches of a dataset while a step runs (`prefetch_rows`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.tables.admission import check_integer
+from de_core.variable.variable import Variable
+
+# A step waits for a lookup that reads the disk, so one lookup has few ids.
+_IDS_PER_LOOKUP = 1024
+
+
+def prefetch_rows(
+    table: Variable, ids_fn: Callable[..., tf.Tensor], batches: int = 2
+) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
+    """Reads rows of the next batches from the disk of a table with a `tier`, while a step runs.
+
+    Pass the result to `tf.data.Dataset.apply`, as the dataset's last transformation. The rows stay
+    in the table's cache until a step changes them. The numbers of training are the same with and
+    without prefetching. A table without a `tier` leaves the dataset unchanged.
+
+    Args:
+        table: The table.
+        ids_fn: Returns the ids of a batch, a tensor of any shape. It takes the components of the
+            dataset's elements, as the function of `tf.data.Dataset.map` does.
+        batches: Read rows of so many batches ahead. The cache is an eighth of the tier's
+            `memory_bytes` and must hold their rows.
+
+    Returns:
+        A transformation of datasets.
+
+    Raises:
+        TypeError: `batches` is not an integer.
+        ValueError: `batches` is out of range.
+
+    Example:
+    >>> import de_core as de
+    >>> users = de.Variable(dim=4)
+    >>> batches = tf.data.Dataset.range(6).batch(2).map(lambda ids: {"user": ids})
+    >>> batches = batches.apply(de.prefetch_rows(users, lambda batch: batch["user"]))
+    >>> len(list(batches))
+    3
+    """
+    check_integer("batches", batches, 1, 1 << 20)
+
+    def read(*batch: Any) -> Any:
+        ids = tf.reshape(ids_fn(*batch), [-1])
+        for begin in tf.range(0, tf.size(ids), _IDS_PER_LOOKUP):
+            table.lookup(ids[begin : begin + _IDS_PER_LOOKUP])
+        return batch if len(batch) > 1 else batch[0]
+
+    def transform(dataset: tf.data.Dataset) -> tf.data.Dataset:
+        if table._table.spec.tier is None:
+            return dataset
+        return dataset.map(read).prefetch(batches)
+
+    return transform
