@@ -18,7 +18,7 @@ constexpr double kMostPace = 4;
 /// Chooses the segment to clean, if gaps take too much of the files.
 bool DiskRows::ChooseCleaned() noexcept {
   const uint64_t disk = disk_bytes_.load(std::memory_order_relaxed);
-  if (disk <= live_bytes_ + live_bytes_ / 2 + 2 * options_.segment_bytes) return false;
+  if (disk <= live_bytes_ + live_bytes_ / 2 + options_.segment_bytes) return false;
   double least = 1;
   for (uint32_t number = 0; number < segments_.size(); ++number) {
     const SegmentFile* const segment = segments_[number].get();
