@@ -4,11 +4,14 @@
 //   tiered_table_bench DIRECTORY [NAME=NUMBER …]
 //
 // Names: rows, batch, steps, readers (threads that look random ids up all the time), memory (the
-// part of the rows that fits), zipf (the exponent of the ids' distribution; 0: uniform).
+// part of the rows that fits), zipf (the exponent of the ids' distribution; 0: uniform), ahead (1:
+// a thread reads the rows of the next batch during a step, as de.prefetch_rows does).
 //
 // The disk's rates are measured before and after the steps, by random reads of 4 KiB with the same
 // queue depth and by writes of 1 MiB. The time that the disk needs for a step is the number of its
 // reads and written bytes divided by these rates.
+#include <sys/resource.h>
+
 #include <atomic>
 #include <cmath>
 #include <ctime>
@@ -34,7 +37,8 @@ constexpr uint32_t kDepth = 128;
 
 struct Settings {
   std::map<std::string, double> numbers = {{"rows", 400'000}, {"batch", 16'384}, {"steps", 1000},
-                                           {"readers", 0},    {"memory", 0.1},   {"zipf", 1.05}};
+                                           {"readers", 0},    {"memory", 0.1},   {"zipf", 1.05},
+                                           {"ahead", 0}};
   size_t Size(const char* name) const { return static_cast<size_t>(numbers.at(name)); }
 };
 
@@ -126,21 +130,36 @@ struct Steps {
   uint64_t ids = 0;
 };
 
+/// Looks ids up, few at once, because a step waits for a lookup that reads the disk.
+void ReadAhead(const TableBackend& table, const std::vector<int64_t>& ids) {
+  constexpr size_t kPart = 1024;
+  std::vector<float> rows(kPart * kDim);
+  for (size_t at = 0; at < ids.size(); at += kPart) {
+    Check(table.Find({&ids[at], nullptr, std::min(kPart, ids.size() - at)},
+                     {reinterpret_cast<char*>(rows.data()), nullptr}, nullptr, nullptr));
+  }
+}
+
 Steps Train(TableBackend* table, const Ids& ids, const Settings& settings, size_t count) {
   const OptimizerRule* const adam = FindRule("adam");
   const std::vector<double> hyper = {1e-3, 0.9, 0.999, 1e-7, 0.9, 0.999, 0};
   std::mt19937_64 random(count);
-  std::vector<int64_t> keys(settings.Size("batch"));
+  std::vector<int64_t> keys(settings.Size("batch")), next(keys.size());
   std::vector<float> rows(keys.size() * kDim), grads(keys.size() * kDim, 0.01F);
   const Keys batch{keys.data(), nullptr, keys.size()};
   Steps steps;
+  ids.Draw(&random, &next);
   for (size_t step = 0; step < count; ++step) {
-    ids.Draw(&random, &keys);
+    keys = next;
+    ids.Draw(&random, &next);
+    std::thread ahead;
+    if (settings.Size("ahead") > 0) ahead = std::thread([&] { ReadAhead(*table, next); });
     const double begin = Seconds(), used = CpuSeconds();
     Check(table->FindToTrain(batch, {reinterpret_cast<char*>(rows.data()), nullptr}, nullptr,
                              nullptr));
     steps.lookups.push_back(Seconds() - begin);
     Check(table->Apply(*adam, "adam", hyper, batch, grads.data(), nullptr, nullptr));
+    if (ahead.joinable()) ahead.join();
     steps.seconds.push_back(Seconds() - begin);
     steps.cpu.push_back(CpuSeconds() - used);
     steps.ids += keys.size();
@@ -148,8 +167,14 @@ Steps Train(TableBackend* table, const Ids& ids, const Settings& settings, size_
   return steps;
 }
 
+/// Greatest resident memory so far, in MB.
+double PeakMemory() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  return static_cast<double>(used.ru_maxrss) / 1e3;
+}
+
 void Run(const std::string& directory, const Settings& settings) {
-  RowLayout layout(KeyType::kInt64, DType::kFloat32, kDim);
   TableOptions options;
   options.dim = kDim;
   DiskRates rates;
@@ -170,12 +195,18 @@ void Run(const std::string& directory, const Settings& settings) {
   Train(table.get(), ids, settings, settings.Size("steps") / 10 + 1);
   const TierStats before = *table->Stats().tier;
   const uint64_t written = disk.written_bytes();
+  const double peak = PeakMemory();
   Steps steps;
   {
     const Readers readers(*table, ids, settings.Size("readers"));
     steps = Train(table.get(), ids, settings, settings.Size("steps"));
   }
   const TierStats after = *table->Stats().tier;
+  std::printf(
+      "memory, MB: bound %.0f, index of the disk %.0f; resident at most %.0f before the steps, "
+      "%.0f after\n",
+      static_cast<double>(memory) / 1e6, static_cast<double>(after.filter_bytes) / 1e6, peak,
+      PeakMemory());
   rates.Measure(directory);
   double total = 0;
   for (const double seconds : steps.seconds) total += seconds;
