@@ -45,12 +45,27 @@ TEST(Crc32c, every_implementation_agrees_at_every_length_and_alignment) {
   }
 }
 
+TEST(Crc32c, long_blocks_agree) {
+  std::mt19937_64 random(2);
+  std::string bytes(60000, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  for (const size_t size : {12287, 12288, 12289, 24575, 24576, 24583, 36864, 59000}) {
+    for (const size_t begin : {0, 1, 5}) {
+      const uint32_t wanted =
+          Crc32cExtendWith(Crc32cKind::kPortable, 7, bytes.data() + begin, size);
+      for (const Crc32cKind kind : kKinds) {
+        EXPECT_EQ(Crc32cExtendWith(kind, 7, bytes.data() + begin, size), wanted) << size;
+      }
+    }
+  }
+}
+
 TEST(Crc32c, pieces_extend_to_the_whole) {
-  std::string bytes(1000, '\0');
+  std::string bytes(30000, '\0');
   std::iota(bytes.begin(), bytes.end(), static_cast<char>(0));
   const uint32_t whole = Crc32c(bytes.data(), bytes.size());
   for (const Crc32cKind kind : kKinds) {
-    for (size_t cut = 0; cut <= bytes.size(); cut += 7) {
+    for (size_t cut = 0; cut <= bytes.size(); cut += 97) {
       const uint32_t first = Crc32cExtendWith(kind, 0, bytes.data(), cut);
       EXPECT_EQ(Crc32cExtendWith(kind, first, bytes.data() + cut, bytes.size() - cut), whole);
     }
