@@ -68,7 +68,7 @@ struct RowwiseAdagrad {
     const auto settings = SettingsOf<AdagradSettings>(update.hyper);
     const Real rate =
         static_cast<Real>(settings.lr) / (std::sqrt(sum) + static_cast<Real>(settings.eps));
-    ForElements([rate](Real g, Real& w) { w -= rate * g; }, update.random, update.dim,
+    ForElements([rate](Real g, Real& w) { w -= rate * g; }, update.rounding, update.dim,
                 update.value<typename Types::Value>(), gradient);
   }
 };

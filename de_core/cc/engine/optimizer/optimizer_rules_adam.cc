@@ -92,7 +92,7 @@ struct RowwiseAdam {
           m += (g - m) * rest1;
           w -= m * rate;
         },
-        update.random, update.dim, update.value<typename Types::Value>(), gradient,
+        update.rounding, update.dim, update.value<typename Types::Value>(), gradient,
         update.slot<typename Types::Slot>(0));
   }
 };
@@ -160,7 +160,7 @@ struct LambRow {
     };
     ForElements(
         [&moments](Real g, Real&, Real& first, Real& second) { moments.Advance(g, first, second); },
-        update.random, update.dim, value, gradient, m, v);
+        update.rounding, update.dim, value, gradient, m, v);
     const Real row_norm = std::sqrt(
         SumOfSquares<Real>(update.dim, [value](size_t i) { return Scalar<T>::Load(value[i]); }));
     const Real step_norm = std::sqrt(SumOfSquares<Real>(update.dim, [&](size_t i) {
@@ -169,7 +169,7 @@ struct LambRow {
     const Real rate = (row_norm > 0 && step_norm > 0 ? row_norm / step_norm : 1) * moments.lr;
     ForElements([rate, &step](Real, Real& w, Real& first,
                               Real& second) { w -= rate * step(first, second); },
-                update.random, update.dim, value, gradient, m, v);
+                update.rounding, update.dim, value, gradient, m, v);
   }
 };
 

@@ -12,10 +12,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "de_core/cc/engine/base/hash.h"
-#include "de_core/cc/engine/initial/key_random.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
 
 namespace de::engine {
@@ -26,50 +24,46 @@ inline uint64_t RoundingSeed(uint64_t table_seed, int64_t step) noexcept {
 }
 
 /// Rounds to one of the two nearest bfloat16 numbers: up in magnitude if the 16 bits that are cut
-/// off plus the lower half of `random` carry. Leaves bfloat16 numbers and infinities as they are.
+/// off plus `random`, which is below 2^16, carry. Leaves bfloat16 numbers, infinities and quiet NaN
+/// as they are. Results of arithmetic are never signaling NaN.
 inline BFloat16 RoundStochastically(float value, uint32_t random) noexcept {
-  const uint32_t bits = BitsOf(value);
-  const uint32_t rounded = (bits + (random & 0xffffU)) >> 16;
-  const uint32_t nan = (bits >> 16) | 0x40U;
-  const int32_t magnitude = static_cast<int32_t>(bits & 0x7fffffffU);
-  return {static_cast<uint16_t>(Select(magnitude > 0x7f800000, nan, rounded))};
+  const uint32_t number = 0U - static_cast<uint32_t>(value == value);  // 0 for NaN
+  return {static_cast<uint16_t>((BitsOf(value) + (random & number)) >> 16)};
 }
 
-/// The random bits of one row in one step.
+/// The random bits of one row in one step. A word of 32 bits serves two slots of an element. An
+/// element's word is a bijection of half of `state_`, a hash of key and step. So each element and
+/// slot is rounded without bias. The multiplication makes neighboring elements independent.
 class SlotRounding {
  public:
-  /// Begins at element 1, because the word of KeyRandom's element 0 has fewer random bits.
-  explicit SlotRounding(const KeyRandom& random) noexcept : words_(random.From(1)) {}
+  /// `seed` is RoundingSeed.
+  SlotRounding(uint64_t seed, uint64_t key_word) noexcept : state_(Mix64(key_word ^ seed)) {}
 
-  /// The random bits of the slots of one element. Each Store uses other bits than the one before.
+  /// The random bits of slot number kSlot.
+  template <size_t kSlot>
   struct Bits {
-    uint32_t word;
-    uint32_t unused;  ///< bits of the word that no Store has used, the next ones lowest
-    int stores = 0;
+    uint32_t start;
 
-    template <typename S, typename Real>
-    S Store(Real value) noexcept {
-      if constexpr (std::is_same_v<S, BFloat16>) {
-        if (stores++ == 2) unused = Spread(word * 0x9e3779b1U);  // a word has bits for two slots
-        const BFloat16 rounded = RoundStochastically(value, unused);
-        unused >>= 16;
-        return rounded;
-      } else {
-        return Scalar<S>::Store(value);
-      }
+    /// Returns the 16 bits of an element.
+    uint32_t operator()(uint32_t i) const noexcept {
+      uint32_t word = start + i * kStep;
+      word = (word ^ (word >> 16)) * kFactor;
+      return kSlot % 2 == 0 ? word >> 16 : (word ^ (word >> 16)) & 0xffffU;
     }
   };
 
-  Bits BitsOf(size_t i) const noexcept {
-    const uint32_t word = words_(static_cast<uint32_t>(i));
-    return {word, Spread(word)};
+  /// The bits of the elements from `first` on.
+  template <size_t kSlot>
+  Bits<kSlot> BitsOf(size_t first) const noexcept {
+    const auto start = static_cast<uint32_t>(kSlot < 2 ? state_ : state_ >> 32);
+    return {start + static_cast<uint32_t>(first) * kStep};
   }
 
  private:
-  /// The last step of the hash, which KeyRandom omits: it improves the lower bits.
-  static uint32_t Spread(uint32_t word) noexcept { return word ^ (word >> 15); }
+  static constexpr uint32_t kStep = 0x9e3779b9U;
+  static constexpr uint32_t kFactor = 0x21f0aaadU;
 
-  KeyRandom::Words32 words_;
+  uint64_t state_;
 };
 
 }  // namespace de::engine

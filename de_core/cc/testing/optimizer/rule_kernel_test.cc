@@ -74,7 +74,7 @@ TEST(RuleKernel, WideVectorsGiveTheSameBits) {
       for (const DType slot : {RealOf(dtype), DType::kBFloat16}) {
         if (dtype == DType::kFloat64 && slot != dtype) continue;
         EXPECT_NE(rule.kernel(dtype, slot), nullptr);
-        for (const size_t dim : {1, 7, 8, 16, 35}) {
+        for (const size_t dim : {1, 7, 8, 16, 35, 99}) {
           EXPECT_EQ(Trained(rule, dtype, slot, dim, true), Trained(rule, dtype, slot, dim, false))
               << name << " of " << NameOf(dtype) << " with " << NameOf(slot) << ", dim " << dim;
         }
