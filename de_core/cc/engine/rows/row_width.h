@@ -3,6 +3,7 @@
 #ifndef DE_CORE_ENGINE_ROW_WIDTH_H_
 #define DE_CORE_ENGINE_ROW_WIDTH_H_
 
+#include <algorithm>
 #include <cstddef>
 
 #include "de_core/cc/engine/base/prefetch.h"
@@ -10,35 +11,50 @@
 
 namespace de::engine {
 
+/// True if some rows of `bytes` begin so late in a cache line that their last bytes are in one more
+/// line than those of a row at the start of a line. `stride`: bytes from one row to the next. The
+/// first row begins at a line.
+constexpr bool RowsSpill(size_t bytes, size_t stride) noexcept {
+  const size_t step = stride & (~stride + 1);  // rows begin at all multiples of this power of two
+  return (bytes - 1) % 64 >= std::min<size_t>(64, step);
+}
+
 /// `kBytes` is the width, or 0 if the compiler does not know it.
 template <size_t kBytes>
 class RowWidth {
  public:
-  explicit RowWidth(size_t bytes) noexcept : bytes_(bytes) {}
+  /// `stride`: bytes from one row of the table to the next.
+  RowWidth(size_t bytes, size_t stride) noexcept
+      : bytes_(bytes), spills_(RowsSpill(bytes, stride)) {}
 
   size_t bytes() const noexcept { return kBytes != 0 ? kBytes : bytes_; }
   void Copy(char* to, const char* from) const noexcept { CopyBytes(to, from, bytes()); }
-  void Prefetch(const char* at) const noexcept { PrefetchRow(at, bytes()); }
+  /// Prefetches a row of the table.
+  void Prefetch(const char* row) const noexcept {
+    for (size_t i = 0; i < bytes(); i += 64) PrefetchFar(row + i);
+    if (spills_) PrefetchFar(row + bytes() - 1);
+  }
 
  private:
   size_t bytes_;
+  bool spills_;  ///< RowsSpill
 };
 
 /// Returns use(RowWidth). The widths of 8 to 64 floats are constants, because loops without them
 /// were slower at these widths (docs/reference/benchmarks.md). All other widths share one version.
 template <typename Use>
-auto WithRowWidth(size_t bytes, const Use& use) {
+auto WithRowWidth(size_t bytes, size_t stride, const Use& use) {
   switch (bytes) {
     case 32:
-      return use(RowWidth<32>(bytes));
+      return use(RowWidth<32>(bytes, stride));
     case 64:
-      return use(RowWidth<64>(bytes));
+      return use(RowWidth<64>(bytes, stride));
     case 128:
-      return use(RowWidth<128>(bytes));
+      return use(RowWidth<128>(bytes, stride));
     case 256:
-      return use(RowWidth<256>(bytes));
+      return use(RowWidth<256>(bytes, stride));
     default:
-      return use(RowWidth<0>(bytes));
+      return use(RowWidth<0>(bytes, stride));
   }
 }
 

@@ -17,6 +17,8 @@ namespace de::engine {
 
 /// The keys of a batch that belong to one shard.
 struct OneShardsKeys {
+  static constexpr bool kInOrder = false;  ///< see AllShardsKeys
+
   const std::unique_ptr<Shard>* shards;  // (kShards) the table's shards
   uint32_t shard;
   ShardKeys group;
@@ -33,6 +35,8 @@ struct OneShardsKeys {
 
 /// Integer keys that were selected from a batch because they belong to shards first() to last().
 struct SomeShardsKeys {
+  static constexpr bool kInOrder = false;  ///< see AllShardsKeys
+
   SomeShardsKeys(const std::unique_ptr<Shard>* all, const Keys& keys, const PickedKeys& picked)
       : shards(all),
         picked_first(picked.first()),
@@ -57,6 +61,9 @@ struct SomeShardsKeys {
 
 /// A whole batch, with keys of all shards.
 struct AllShardsKeys {
+  /// position(j) is j, so the hardware predicts reads of the batch's rows.
+  static constexpr bool kInOrder = true;
+
   const std::unique_ptr<Shard>* shards;  // (kShards) the table's shards
   Keys keys;
 

@@ -131,7 +131,9 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
       // Prefetch explicitly: the keys of one shard are scattered in the batch, so the hardware does
       // not predict the next address.
       if constexpr (kPlain) {
-        plain.width.Prefetch(plain.from + home.position(j) * plain.width.bytes());
+        if constexpr (!Batch::kInOrder) {
+          PrefetchRow(plain.from + home.position(j) * plain.width.bytes(), plain.width.bytes());
+        }
       } else if (touch.source_bytes != 0) {
         PrefetchBytes(touch.source + home.position(j) * touch.source_bytes, touch.source_bytes);
       }

@@ -123,16 +123,16 @@ Status Table::Find(const Keys& keys, const ValuesOut& out, bool* found, Executor
     const std::shared_lock<ShardLock> hold(layout_lock_);
     const bool strings = options_.key_type == KeyType::kString;
     const bool plain = !strings && out.data != nullptr && !policy_.watches_reads();
-    const size_t bytes = layout_.value_bytes();
+    const size_t bytes = layout_.value_bytes(), row_stride = layout_.stride();
     const auto range = [&](size_t begin, size_t end) {
       if (plain) {
-        WithRowWidth(bytes, [&](const auto& width) {
+        WithRowWidth(bytes, row_stride, [&](const auto& width) {
           FindRange<FindKind::kPlain>(width, keys, begin, end, out, found);
         });
       } else if (strings) {
-        FindRange<FindKind::kStrings>(RowWidth<0>(bytes), keys, begin, end, out, found);
+        FindRange<FindKind::kStrings>(RowWidth<0>(bytes, row_stride), keys, begin, end, out, found);
       } else {
-        FindRange<FindKind::kInts>(RowWidth<0>(bytes), keys, begin, end, out, found);
+        FindRange<FindKind::kInts>(RowWidth<0>(bytes, row_stride), keys, begin, end, out, found);
       }
     };
     const size_t threads = executor == nullptr ? 1 : executor->threads();

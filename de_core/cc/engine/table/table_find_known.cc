@@ -77,7 +77,7 @@ Status Table::FindToTrain(const Keys& keys, const ValuesOut& out, bool* found,
     if (found != nullptr) std::memset(found, true, keys.size);
     std::atomic<size_t> hits{0};
     const auto find = [&](uint32_t shard, const ShardKeys& group) {
-      hits += WithRowWidth(layout_.value_bytes(), [&](const auto& width) {
+      hits += WithRowWidth(layout_.value_bytes(), layout_.stride(), [&](const auto& width) {
         return FindGroup(width, keys, shard, group, out, found, &known->of[shard]);
       });
     };

@@ -90,7 +90,7 @@ Status Table::InsertOrAssign(const Keys& keys, const Values& values, Executor* e
   const bool plain = options_.key_type != KeyType::kString && values.data != nullptr &&
                      !policy_.tracks() && gate.active() == nullptr && bytes <= kMostPlainBytes;
   if (!plain) return update(PlainRows<void>{});
-  return WithRowWidth(bytes, [&](const auto& width) {
+  return WithRowWidth(bytes, layout_.stride(), [&](const auto& width) {
     return update(PlainRows<std::decay_t<decltype(width)>>{values.data, width});
   });
 }
