@@ -15,6 +15,10 @@ namespace de::engine {
 /// Keys that are read while a lock is held. Bounds how long a writer waits.
 inline constexpr size_t kKeysPerChunk = 2048;
 
+/// A lookup of fewer keys records nothing for an update: to find its keys again costs less than the
+/// record (docs/reference/benchmarks.md). Tests may set it while no table is in use.
+size_t& LeastKeysToRecord() noexcept;
+
 enum class FindKind {
   kPlain,    ///< integer keys, values wanted that are not strings, no policy that observes lookups
   kInts,     ///< integer keys otherwise

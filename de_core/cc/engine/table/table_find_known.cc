@@ -11,10 +11,13 @@ namespace {
 
 // Distinct keys that are read while a shard's lock is held. Bounds how long a writer waits.
 constexpr size_t kKeysPerHold = 1024;
-// A batch with fewer keys is not recorded: it is not worth the memory.
-constexpr size_t kKeysWorthKnowing = 64;
 
 }  // namespace
+
+size_t& LeastKeysToRecord() noexcept {
+  static size_t least = 2048;
+  return least;
+}
 
 // Writes the row of each distinct key of a shard to the position in `out` where the key first
 // occurs, and copies it to the key's other positions. Records the row numbers in `known`. Returns
@@ -63,7 +66,7 @@ size_t Table::FindGroup(const Width& width, const Keys& keys, uint32_t number,
 Status Table::FindToTrain(const Keys& keys, const ValuesOut& out, bool* found,
                           Executor* executor) const {
   std::unique_ptr<KnownKeys> known;
-  if (keys.ints != nullptr && out.data != nullptr && keys.size >= kKeysWorthKnowing &&
+  if (keys.ints != nullptr && out.data != nullptr && keys.size >= LeastKeysToRecord() &&
       !policy_.watches_reads()) {
     DE_RETURN_IF_ERROR(Prepare(keys));
     DE_RETURN_IF_ERROR(Guarded([&] {

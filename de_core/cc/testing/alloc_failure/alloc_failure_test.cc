@@ -4,6 +4,7 @@
 #include "de_core/cc/engine/batch/pooling.h"
 #include "de_core/cc/engine/optimizer/optimizer_rules.h"
 #include "de_core/cc/engine/policy/row_rank.h"
+#include "de_core/cc/engine/table/table_find.h"
 #include "de_core/cc/testing/alloc_failure/alloc_failure_world.h"
 
 namespace de::engine {
@@ -111,6 +112,7 @@ TEST_P(AllocFailure, optimizers) {
          kAdded});
   Sweep({"apply", [](World& world, Executor* executor) { return Step(world, "before", executor); },
          kPartAdded, kAdded});
+  LeastKeysToRecord() = 1;
   const auto train = [](World& world, Executor* executor) -> Status {
     World::Output out = OutputOf(world);
     DE_RETURN_IF_ERROR(

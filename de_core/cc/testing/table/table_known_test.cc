@@ -10,6 +10,7 @@
 #include "de_core/cc/engine/save/table_restore.h"
 #include "de_core/cc/engine/save/table_save.h"
 #include "de_core/cc/engine/table/table.h"
+#include "de_core/cc/engine/table/table_find.h"
 #include "de_core/cc/testing/sanitized.h"
 #include "de_core/cc/testing/test_executor.h"
 
@@ -23,6 +24,7 @@ Keys KeysOf(const std::vector<int64_t>& keys) { return {keys.data(), nullptr, ke
 /// A table, and the output of its last lookup.
 struct Trained {
   explicit Trained(size_t dim, const std::string& policy = "") {
+    LeastKeysToRecord() = 64;  // records for the small batches here
     TableOptions options;
     options.dim = dim;
     options.initializer.kind = InitializerOptions::Kind::kUniform;
