@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -49,3 +50,14 @@ class KeyDelivery(Delivery):
             else tf.cast(part, each.dtype)
             for each, part in zip(keys, came, strict=False)
         ]
+
+    def part(self, numbers: Sequence[int]) -> KeyDelivery:
+        """Returns the delivery of the keys of some tables, to send values of these keys.
+
+        Args:
+            numbers: The numbers of the tables in `keys`.
+        """
+        part = copy.copy(self)
+        part._routes = [self._routes[number] for number in numbers]
+        part.arrived = [self.arrived[number] for number in numbers]
+        return part

@@ -7,14 +7,14 @@ tables on a server into one tensor and unpacks them there. It packs the answers 
 from __future__ import annotations
 
 import collections
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from de_core.base.ops import library
 from de_core.tables.router import summed_rows
 from de_core.tables.sharded import ShardedTable
+from de_core.tables.table_step import TableStep
 
 # A table's number in the batch, and a shard's number in the table.
 _Member = tuple[int, int]
@@ -39,9 +39,7 @@ def find(tables: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.T
         *(each.router.divided(part) for each, part in zip(tables, keys, strict=True)), strict=True
     )
     found: dict[_Member, tf.Tensor] = {}
-    for (device, _), members in _by_server(
-        tables, [(each.spec.value_dtype,) for each in tables]
-    ).items():
+    for (device, _), members in _by_server(tables).items():
         asked = [parts[number][shard] for number, shard in members]
         parcel = _packed(asked)
         with tf.device(device):
@@ -51,12 +49,10 @@ def find(tables: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.T
                     members, _unpacked(parcel, [part.dtype for part in asked]), strict=True
                 )
             ]
-            answer = tf.concat([tf.reshape(each, [-1]) for each in answers], 0)
+            answer = _joined(answers)
         dims = [tables[number].spec.dim for number, _ in members]
-        sizes = [tf.size(part) * dim for part, dim in zip(asked, dims, strict=True)]
-        rows = tf.split(answer, tf.stack(sizes), num=len(members))
-        for member, dim, values in zip(members, dims, rows, strict=True):
-            found[member] = tf.reshape(values, [-1, dim])
+        rows = _divided(answer, asked, dims)
+        found.update(zip(members, rows, strict=True))
     return [
         tf.dynamic_stitch(
             places[number], [found[number, shard] for shard in range(each.router.count)]
@@ -65,61 +61,92 @@ def find(tables: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.T
     ]
 
 
-def apply(
-    trained: Sequence[tuple[tf.IndexedSlices, ShardedTable, tf.Tensor]],
-    owner: tf.Tensor,
-    **attributes: Any,
-) -> list[tf.Operation | None]:
-    """Runs one optimizer step in several tables.
+def apply(steps: Sequence[TableStep]) -> list[tf.Operation | None]:
+    """Runs optimizer steps in several tables.
 
     Args:
-        trained: Triples of a gradient, a table for which `may_share` is true, and hyperparameters,
-            double [k]. Tables with equal hyperparameters must pass the same tensor.
-        owner: Scalar string, the name under which the tables keep the optimizer's slots.
-        **attributes: Attributes of `library.de_table_apply`.
+        steps: The steps of tables for which `may_share` is true.
 
     Returns:
         One operation per table; in eager mode, None per table.
     """
-    tables = [table for _, table, _ in trained]
+    tables = [step.table for step in steps]
     parts: list[list[list[tf.Tensor]]] = []
-    for gradient, table, _ in trained:
-        batch = summed_rows(table.keys_of(gradient), gradient.values)
-        parts.append(table.router.split(*batch))
-    kinds = [(values.values.dtype, id(hyper)) for values, _, hyper in trained]
+    for step in steps:
+        parts.append(step.table.router.split(*summed_rows(step.keys, step.gradient.values)))
     done: dict[int, list[tf.Operation | None]] = collections.defaultdict(list)
-    for (device, _), members in _by_server(tables, kinds).items():
+    for (device, dtype), members in _by_server(tables).items():
         keys_of = [parts[number][shard][0] for number, shard in members]
         values_of = [parts[number][shard][1] for number, shard in members]
+        settings = {id(each.settings): each.settings for each in (steps[n] for n, _ in members)}
         parcel = _packed(keys_of)
-        flat = tf.concat([tf.reshape(each, [-1]) for each in values_of], 0)
+        # The settings travel as values, because a tensor more would be a request more.
+        vectors = [_as_values(each, dtype) for each in settings.values()]
+        flat = tf.concat([*vectors, *(tf.reshape(each, [-1]) for each in values_of)], 0)
         with tf.device(device):
-            dims = [tables[number].spec.dim for number, _ in members]
             keys_there = _unpacked(parcel, [each.dtype for each in keys_of])
-            sizes = [tf.size(part) * dim for part, dim in zip(keys_there, dims, strict=True)]
-            rows = tf.split(flat, tf.stack(sizes), num=len(members))
-        for (number, shard), part, dim, values in zip(members, keys_there, dims, rows, strict=True):
-            one, hyper = tables[number].tables[shard], trained[number][2]
-            with tf.device(device):
-                values = tf.reshape(values, [-1, dim])
-            operation = one.run(library.de_table_apply, part, values, hyper, owner, **attributes)
-            done[number].append(operation)
+            of_step: dict[int, tf.Tensor] = {}
+            for name, vector in zip(settings, vectors, strict=True):
+                length = vector.shape[0]
+                of_step[name], flat = _as_settings(flat[:length], dtype), flat[length:]
+            dims = [tables[number].spec.dim for number, _ in members]
+            rows = _divided(flat, keys_there, dims)
+            for (number, shard), part, values in zip(members, keys_there, rows, strict=True):
+                step = steps[number]
+                own = of_step[id(step.settings)]
+                done[number].append(step.run_in_shard(shard, part, values, own))
     eager = tf.executing_eagerly()
     return [
-        table.updated(gradient.indices, None if eager else tf.group(*done[number]))
-        for number, (gradient, table, _) in enumerate(trained)
+        step.table.updated(step.gradient.indices, None if eager else tf.group(*done[number]))
+        for number, step in enumerate(steps)
     ]
 
 
-def _by_server(
-    tables: Sequence[ShardedTable], kinds: Sequence[Hashable]
-) -> dict[tuple[str, Hashable], list[_Member]]:
-    """Groups shards by server and kind. The data of a group fits into one tensor."""
-    groups: dict[tuple[str, Hashable], list[_Member]] = collections.defaultdict(list)
-    for number, (table, kind) in enumerate(zip(tables, kinds, strict=True)):
+def _by_server(tables: Sequence[ShardedTable]) -> dict[tuple[str, tf.DType], list[_Member]]:
+    """Groups shards by server and value dtype. The values of a group fit into one tensor.
+
+    The members are in the order of the tables' names. So a lookup and its gradient pack the same
+    keys in the same order, and TensorFlow sends them once.
+    """
+    groups: dict[tuple[str, tf.DType], list[_Member]] = collections.defaultdict(list)
+    for number, table in sorted(enumerate(tables), key=lambda pair: pair[1].name):
         for shard, device in enumerate(table.spec.devices):
-            groups[device, kind].append((number, shard))
+            groups[device, table.spec.value_dtype].append((number, shard))
     return groups
+
+
+def _joined(rows: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns the rows of several shards, each [n, dim], as one tensor."""
+    return rows[0] if len(rows) == 1 else tf.concat([tf.reshape(each, [-1]) for each in rows], 0)
+
+
+def _divided(flat: tf.Tensor, keys: Sequence[tf.Tensor], dims: Sequence[int]) -> list[tf.Tensor]:
+    """Returns the rows of several shards from one tensor.
+
+    Args:
+        flat: All rows.
+        keys: For each shard, its keys.
+        dims: For each shard, the width of its rows.
+    """
+    parts = [flat]
+    if len(keys) > 1:  # `tf.split` would send the number of keys, too
+        sizes = [tf.size(part) * dim for part, dim in zip(keys, dims, strict=True)]
+        parts = tf.split(flat, tf.stack(sizes), num=len(keys))
+    return [tf.reshape(part, [-1, dim]) for part, dim in zip(parts, dims, strict=True)]
+
+
+def _as_values(settings: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Returns the bits of settings, float64 [k], as values of another dtype, [m]."""
+    if dtype == tf.float64:
+        return settings
+    return tf.reshape(tf.bitcast(settings, dtype), [settings.shape[0] * (8 // dtype.size)])
+
+
+def _as_settings(values: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Returns the settings of which `_as_values` returned the bits."""
+    if dtype == tf.float64:
+        return values
+    return tf.bitcast(tf.reshape(values, [-1, 8 // dtype.size]), tf.float64)
 
 
 def _packed(parts: Sequence[tf.Tensor]) -> tf.Tensor:

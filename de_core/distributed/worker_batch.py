@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import tensorflow as tf
 
-from de_core.base.ops import library
 from de_core.distributed.key_delivery import KeyDelivery
 from de_core.distributed.router import WorkerRouter
 from de_core.tables.router import summed_rows
 from de_core.tables.sharded import ShardedTable
+from de_core.tables.table_step import TableStep
+
+# The attribute of a keys' tensor that has the delivery of the keys and their number in it.
+_DELIVERY = "_de_delivery"
 
 
 def find(tables: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -24,7 +27,7 @@ def find(tables: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.T
     Returns:
         For each table, its rows [n, dim].
     """
-    delivery = _delivery(tables, keys)
+    delivery = _sent(tables, keys)
     return delivery.answer(
         [
             table.tables[0].find(part)[0]
@@ -33,41 +36,43 @@ def find(tables: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.T
     )
 
 
-def apply(
-    trained: Sequence[tuple[tf.IndexedSlices, ShardedTable, tf.Tensor]],
-    owner: tf.Tensor,
-    **attributes: Any,
-) -> list[tf.Operation | None]:
-    """Runs one optimizer step in several tables. All workers must call it together.
+def apply(steps: Sequence[TableStep]) -> list[tf.Operation | None]:
+    """Runs optimizer steps in several tables. All workers must call it together.
 
     Args:
-        trained: Triples of a gradient, a table, and hyperparameters, double [k]. All tables are
-            divided among the same workers.
-        owner: Scalar string, the name under which the tables keep the optimizer's slots.
-        **attributes: Attributes of `library.de_table_apply`.
+        steps: The steps of tables that are divided among the same workers.
 
     Returns:
         One operation per table; in eager mode, None per table.
     """
-    tables = [table for _, table, _ in trained]
+    tables = [step.table for step in steps]
     keys, values = zip(
-        *(summed_rows(table.keys_of(gradient), gradient.values) for gradient, table, _ in trained),
-        strict=True,
+        *(summed_rows(step.keys, step.gradient.values) for step in steps), strict=True
     )
-    delivery = _delivery(tables, keys)
-    done = [
-        table.tables[0].run(library.de_table_apply, part, rows, hyper, owner, **attributes)
-        for (_, table, hyper), part, rows in zip(
-            trained, delivery.arrived, delivery.send(values), strict=True
-        )
-    ]
+    delivery = _earlier(keys) or _sent(tables, keys)
     return [
-        table.updated(gradient.indices, operation)
-        for (gradient, table, _), operation in zip(trained, done, strict=True)
+        step.table.updated(step.gradient.indices, step.run_in_shard(0, part, rows, step.settings))
+        for step, part, rows in zip(steps, delivery.arrived, delivery.send(values), strict=True)
     ]
 
 
-def _delivery(tables: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> KeyDelivery:
+def _sent(tables: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> KeyDelivery:
+    """Sends keys to their workers, and notes on the keys that they were sent."""
     shards = [table.router.shards(each) for table, each in zip(tables, keys, strict=True)]
     router = cast(WorkerRouter, tables[0].router)
-    return KeyDelivery(router.workers, keys, shards)
+    delivery = KeyDelivery(router.workers, keys, shards)
+    for number, each in enumerate(keys):
+        setattr(each, _DELIVERY, (delivery, number))
+    return delivery
+
+
+def _earlier(keys: Sequence[tf.Tensor]) -> KeyDelivery | None:
+    """Returns the delivery that sent the same keys in the same graph; None if there is none.
+
+    A gradient in a graph has the keys of its lookup. So their workers have these keys already.
+    """
+    notes = [getattr(each, _DELIVERY, (None, 0)) for each in keys]
+    delivery = notes[0][0]
+    if delivery is None or any(each is not delivery for each, _ in notes):
+        return None
+    return delivery.part([number for _, number in notes])

@@ -79,12 +79,15 @@ def _shared(
     tables = [variables[group[0]]._table for group in groups]
     found = carrier.find(tables, [unique for unique, _ in distinct])
     rows: dict[int, tf.Tensor] = {}
-    for group, (_, places), values in zip(groups, distinct, found, strict=True):
+    for group, (unique, places), values in zip(groups, distinct, found, strict=True):
+        # The gradient has one slice per distinct id, so it needs not send the ids again.
+        values = variables[group[0]]._rows.anchored(unique, values)
         sizes = [tf.size(keys[each]) for each in group]
         for number, places_of in zip(group, tf.split(places, sizes, num=len(group)), strict=True):
             part, variable = keys[number], variables[number]
             shape = tf.concat([tf.shape(part), [variable.dim]], 0)
             looked_up = tf.reshape(tf.gather(values, places_of), shape)
             looked_up = tf.ensure_shape(looked_up, part.shape.concatenate([variable.dim]))
-            rows[number] = variable._rows.recorded(part, looked_up)
+            variable._rows.collect_penalty(part)
+            rows[number] = looked_up
     return rows

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.types import Gradient, Scalar
+from de_core.tables.router import are_distinct
 
 #: A Keras optimizer that clips has set one of these attributes.
 SETTINGS = ("clipnorm", "clipvalue", "global_clipnorm")
@@ -19,6 +20,8 @@ SETTINGS = ("clipnorm", "clipvalue", "global_clipnorm")
 
 def summed(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
     """Returns a sparse gradient with one slice per id: the sum of the slices with that id."""
+    if are_distinct(gradient.indices):
+        return gradient
     ids, positions = tf.unique(gradient.indices)
     values = tf.math.unsorted_segment_sum(gradient.values, positions, tf.size(ids))
     return tf.IndexedSlices(values, ids, gradient.dense_shape)

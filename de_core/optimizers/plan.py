@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -12,9 +12,7 @@ from de_core.base.types import Scalar
 from de_core.distributed.request_groups import request_groups
 from de_core.optimizers.rule_settings import Power, Settings
 from de_core.tables.sharded import ShardedTable
-
-#: A gradient, its table, and the settings of the rule.
-Step: TypeAlias = tuple[tf.IndexedSlices, ShardedTable, tf.Tensor]
+from de_core.tables.table_step import TableStep
 
 
 class Plan(NamedTuple):
@@ -53,84 +51,84 @@ def apply(
         owner: Scalar string, the name under which the tables keep this optimizer's slots.
         is_decayed: Returns whether the plan's weight decay applies to a table.
     """
-    attributes: dict[str, Any] = {"rule": plan.rule, "average": plan.average_momentum is not None}
+    return run(steps_of(plan, trained, owner, is_decayed))
+
+
+def steps_of(
+    plan: Plan,
+    trained: Iterable[tuple[tf.IndexedSlices, ShardedTable]],
+    owner: tf.Tensor,
+    is_decayed: Callable[[ShardedTable], bool] = lambda _: True,
+) -> list[TableStep]:
+    """Returns the steps of tables, for `run`. The arguments are those of `apply`."""
+    average = plan.average_momentum is not None
     vectors: dict[tuple[tf.DType, bool], tf.Tensor] = {}
-    steps: list[Step] = []
-    is_remote = False
+    steps: list[TableStep] = []
     for gradient, table in trained:
         decayed = plan.decay is not None and is_decayed(table)
         kind = (arithmetic_dtype(table), decayed)
         if kind not in vectors:
             vectors[kind] = _vector(plan, *kind)
-        steps.append((gradient, table, vectors[kind]))
-        is_remote = is_remote or table.is_remote
-    if is_remote:
-        return _apply_in_groups(steps, owner, attributes)
-    return _apply_by_device(steps, owner, attributes)
+        steps.append(TableStep(gradient, table, vectors[kind], owner, plan.rule, average))
+    return steps
 
 
-def _apply_by_device(
-    steps: list[Step], owner: tf.Tensor, attributes: dict[str, Any]
-) -> list[tf.Operation | None]:
-    """Updates tables of this process. One op updates all tables in memory of one device."""
-    groups: dict[str | None, list[Step]] = {}
+def run(steps: list[TableStep]) -> list[tf.Operation | None]:
+    """Updates tables, of one or several optimizers, and returns the operations, if there are any.
+
+    Tables in other processes share their requests. One op updates all tables of an optimizer in
+    memory of one device.
+
+    Args:
+        steps: The steps, each of another table.
+    """
+    if not any(step.table.is_remote for step in steps):
+        return _run_by_device(steps)
+    operations: list[tf.Operation | None] = []
+    for carrier, numbers in request_groups(step.table for step in steps):
+        chosen = [steps[number] for number in numbers]
+        operations += _run_by_device(chosen) if carrier is None else carrier.apply(chosen)
+    return operations
+
+
+def _run_by_device(steps: list[TableStep]) -> list[tf.Operation | None]:
+    groups: dict[Hashable, list[TableStep]] = {}
     operations: list[tf.Operation | None] = []
     for step in steps:
-        table = step[1]
+        table = step.table
         if table.is_one and table.tables[0].pools:
-            groups.setdefault(table.spec.devices[0], []).append(step)
+            kind = table.spec.devices[0], step.rule, id(step.owner), step.average
+            groups.setdefault(kind, []).append(step)
         else:
-            operations.append(_apply_one(step, owner, attributes))
-    for device, chosen in groups.items():
-        if len(chosen) == 1:
-            operations.append(_apply_one(chosen[0], owner, attributes))
-        else:
-            operations += _apply_at_once(chosen, device, owner, attributes)
+            operations.append(step.run())
+    for chosen in groups.values():
+        operations += [chosen[0].run()] if len(chosen) == 1 else _run_at_once(chosen)
     return operations
 
 
-def _apply_one(step: Step, owner: tf.Tensor, attributes: dict[str, Any]) -> tf.Operation | None:
-    gradient, table, vector = step
-    return table.apply(gradient, vector, owner=owner, **attributes)
-
-
-def _apply_at_once(
-    steps: list[Step], device: str | None, owner: tf.Tensor, attributes: dict[str, Any]
-) -> list[tf.Operation | None]:
-    """Updates tables of one device by one op."""
-    keys = [table.keys_of(gradient) for gradient, table, _ in steps]
-    vectors = list({id(vector): vector for _, _, vector in steps}.values())
+def _run_at_once(steps: list[TableStep]) -> list[tf.Operation | None]:
+    """Updates tables of one device and one optimizer by one op."""
+    keys = [step.keys for step in steps]
+    vectors = list({id(step.settings): step.settings for step in steps}.values())
     numbers = {id(vector): number for number, vector in enumerate(vectors)}
-    with tf.device(device):
+    first = steps[0]
+    with tf.device(first.table.spec.devices[0]):
         done = library.de_tables_apply(
-            [table.tables[0].resource_handle for _, table, _ in steps],
+            [step.table.tables[0].resource_handle for step in steps],
             keys,
-            [gradient.values for gradient, _, _ in steps],
+            [step.gradient.values for step in steps],
             vectors,
-            owner,
-            settings_of=[numbers[id(vector)] for _, _, vector in steps],
-            **attributes,
+            first.owner,
+            settings_of=[numbers[id(step.settings)] for step in steps],
+            rule=first.rule,
+            average=first.average,
         )
     heard = [
-        table.updated(own, done)
-        for own, (_, table, _) in zip(keys, steps, strict=True)
-        if table.on_update is not None
+        step.table.updated(own, done)
+        for own, step in zip(keys, steps, strict=True)
+        if step.table.on_update is not None
     ]
     return [done, *heard]
-
-
-def _apply_in_groups(
-    steps: list[Step], owner: tf.Tensor, attributes: dict[str, Any]
-) -> list[tf.Operation | None]:
-    """Updates tables. Tables in other processes share their requests."""
-    operations: list[tf.Operation | None] = []
-    for carrier, numbers in request_groups(table for _, table, _ in steps):
-        chosen = [steps[number] for number in numbers]
-        if carrier is not None:
-            operations += carrier.apply(chosen, owner, **attributes)
-            continue
-        operations += _apply_by_device(chosen, owner, attributes)
-    return operations
 
 
 def _vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:

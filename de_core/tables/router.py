@@ -40,10 +40,15 @@ def summed_rows(keys: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
         keys: [n].
         rows: [n, dim].
     """
-    if rows.dtype not in (tf.float32, tf.float64):
+    if rows.dtype not in (tf.float32, tf.float64) or are_distinct(keys):
         return keys, rows
     unique, places = tf.unique(keys)
     return unique, tf.math.unsorted_segment_sum(rows, places, tf.size(unique))
+
+
+def are_distinct(keys: tf.Tensor) -> bool:
+    """Returns whether keys are the result of `tf.unique`, as those of a joined lookup are."""
+    return tf.is_symbolic_tensor(keys) and keys.op.type == "Unique"
 
 
 class Router:

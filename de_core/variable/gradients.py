@@ -24,6 +24,9 @@ def _anchor_gradient(op: Any, gradient: tf.Tensor) -> tuple[Any, None, None]:
     """
     anchor, keys, rows = op.inputs
     if isinstance(gradient, tf.IndexedSlices):  # the gradient of tf.gather
+        if gradient.dtype not in (tf.float32, tf.float64):  # the table sums them in float32
+            flat = tf.gather(_flat(keys, []), gradient.indices)
+            return anchor_slices(anchor, flat, gradient.values), None, None
         gradient = tf.math.unsorted_segment_sum(
             gradient.values, gradient.indices, tf.shape(keys)[0]
         )

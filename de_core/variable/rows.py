@@ -115,7 +115,7 @@ class Rows(tf.Module):
         Returns:
             The rows, with gradients.
         """
-        values = self._anchored(keys, values)
+        values = self.anchored(keys, values)
         if self.regularizer is not None:
             self.collect_penalty(keys)
         return values
@@ -186,7 +186,7 @@ class Rows(tf.Module):
         """
         with tf.name_scope(name or "find_or_insert"):
             keys = self._checked(keys)
-            return self._anchored(keys, self._table.find_or_insert(keys)[0])
+            return self.anchored(keys, self._table.find_or_insert(keys)[0])
 
     @plain_python
     def upsert(
@@ -292,14 +292,22 @@ class Rows(tf.Module):
             return None
         with tf.name_scope(name or "regularization_loss"):
             distinct, _ = tf.unique(tf.reshape(keys, [-1]))
-            return self.regularizer(self._anchored(distinct, self._table.find(distinct)[0]))
+            return self.regularizer(self.anchored(distinct, self._table.find(distinct)[0]))
 
-    def _anchored(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-        """Connects rows to the anchor, so that a tape records the lookup."""
+    def anchored(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+        """Connects rows to the anchor, so that a tape records the lookup.
+
+        Args:
+            keys: The keys that were looked up, any shape.
+            values: The rows of the keys, keys.shape + [dim].
+
+        Returns:
+            The rows, with gradients.
+        """
         if keys.shape.rank is None:
             # The gradient needs the rows' width, which a shape of unknown rank does not have.
             dim = self._table.spec.dim
-            rows = self._anchored(tf.reshape(keys, [-1]), tf.reshape(values, [-1, dim]))
+            rows = self.anchored(tf.reshape(keys, [-1]), tf.reshape(values, [-1, dim]))
             return tf.reshape(rows, tf.shape(values))
         # Read the anchor after the rows. If both operations became ready at once, TensorFlow would
         # run the lookup on another thread.

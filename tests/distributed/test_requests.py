@@ -112,17 +112,13 @@ def test_requests_do_not_grow_with_features_and_tables(target, anchors_on_server
     device = WORKER
     if anchors_on_servers:
         device = tf1.train.replica_device_setter(ps_tasks=SERVERS, worker_device=WORKER)
-    # A step sends a server the lookup's ids, then the gradient's ids and values. The server sends
-    # back the rows, then a tensor that tells that the update is done.
+    # A step sends a server the ids, which a lookup and its gradient share, and the gradient's
+    # values. The server sends back the rows, then a tensor that tells that the update is done.
     for tables, features in ((1, 1), (1, 6), (4, 8)):
         found = crossings(target, tables, features, device, pools)
         assert len(found) == 2 * SERVERS
         for (source, _), tensors in found.items():
-            most = 3 if source == WORKER else 2
-            if source == WORKER and tables == 1:
-                # The ids of a lookup and of its gradient are the same tensor, except if they are
-                # pooled. Then there is a signal too, which TensorFlow adds as it folds constants.
-                most = 4 if pools else 2
+            most = 2
             if anchors_on_servers and source != WORKER:
                 most += -(-tables // SERVERS)  # the value of each anchor, which is empty
             assert tensors <= most, (tables, features)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from de_core.base import call_stack
 from de_core.base.plain_python import plain_python
 from de_core.base.private_names import SWAPPER_OF_AVERAGES
 from de_core.base.types import GradientPair
-from de_core.optimizers import clipping, plan, replicas
+from de_core.optimizers import clipping, own_steps, plan, replicas
 from de_core.optimizers.accumulation import Accumulation, Trained
 from de_core.optimizers.keras3 import callers, rules, saved_state
 from de_core.optimizers.keras3.copies import KerasCopies
@@ -24,6 +23,7 @@ from de_core.optimizers.rule_settings import Settings, SgdSettings
 from de_core.optimizers.targets import Targets, anchor_of
 from de_core.optimizers.wrapping import Decaying, Wrapping, is_eager_outside
 from de_core.tables.sharded import ShardedTable
+from de_core.tables.table_step import TableStep
 
 
 class Native:
@@ -71,7 +71,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         self._tables: list[ShardedTable] = []
         self._made_eagerly = is_eager_outside()
         self._accumulation: Accumulation | None = None
-        self._slots_id = _slots_id_variable()
+        self._slots_id = saved_state.slots_id_variable()
         self._track_variable(self._slots_id)
         self._rejected = self.add_variable((), "zeros", "int64", name="rejected_steps")
         self._u_product = self.add_variable((), "ones", "float32", name="u_product")
@@ -132,8 +132,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         with tf.control_dependencies(checks):
             if inner.loss_scale_factor is not None:
                 targets = targets.scaled(1.0 / inner.loss_scale_factor)
-            for gradient, own in targets.owned:
-                own.step(gradient)
+            own_steps.run(targets.owned)
             if tf.distribute.has_strategy() and replicas.several_here():
                 replicas.update_once(targets.trained, self._apply_to_tables)
                 self._apply_to_others(inner, targets.dense)
@@ -219,15 +218,22 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         """Updates tables by gradients that are ready to use."""
         if not trained:
             return []
+        if self._generic is None:
+            done = plan.run(self._steps_of(trained))
+        else:
+            done = self._generic.apply(self._plan(), trained, self.slots_owner, self._is_decayed)
+        return [each for each in done if each is not None]
+
+    def _steps_of(self, trained: Trained) -> list[TableStep]:
+        return plan.steps_of(self._plan(), trained, self.slots_owner, self._is_decayed)
+
+    def _plan(self) -> plan.Plan:
         inner = self._wrapped()
         momentum = None
         if inner.use_ema:
             momentum = tf.cast(tf.not_equal(inner.iterations, 0), tf.float64) * inner.ema_momentum
         rule = "" if self._rule is None else self._rule.name(inner)
-        step = plan.Plan(rule, self._settings_of_step, inner.weight_decay, momentum)
-        apply = plan.apply if self._generic is None else self._generic.apply
-        done = apply(step, trained, self.slots_owner, self._is_decayed)
-        return [each for each in done if each is not None]
+        return plan.Plan(rule, self._settings_of_step, inner.weight_decay, momentum)
 
     def _settings_of_step(self, dtype: tf.DType) -> Settings:
         inner = self._wrapped()
@@ -385,14 +391,3 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             config["optimizer"], custom_objects=custom_objects
         )
         return cls(**{**config, "optimizer": inner})
-
-
-def _slots_id_variable() -> keras.Variable:
-    number = secrets.randbits(60)
-    return keras.Variable(
-        lambda shape, dtype: tf.fill(shape, tf.constant(number, tf.int64)),  # noqa: ARG005
-        shape=(),
-        dtype="int64",
-        trainable=False,
-        name="slots_id",
-    )

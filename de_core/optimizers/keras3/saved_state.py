@@ -7,9 +7,11 @@ that identifies the optimizer's slots in a table, twice in succession.
 from __future__ import annotations
 
 import re
+import secrets
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from de_core.base import call_stack
 from de_core.base.checks import received
@@ -82,3 +84,15 @@ def _check_paths(multi_optimizer: Any) -> None:
 
 def _index(variables: list[Any], slots_id: Any) -> int:
     return [id(each) for each in variables].index(id(slots_id))
+
+
+def slots_id_variable() -> keras.Variable:
+    """Returns a new variable with a random number, which names an optimizer's slots."""
+    number = secrets.randbits(60)
+    return keras.Variable(
+        lambda shape, dtype: tf.fill(shape, tf.constant(number, tf.int64)),  # noqa: ARG005
+        shape=(),
+        dtype="int64",
+        trainable=False,
+        name="slots_id",
+    )

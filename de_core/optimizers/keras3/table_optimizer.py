@@ -11,10 +11,11 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.base.types import Gradient
-from de_core.optimizers import clipping, targets
+from de_core.optimizers import clipping, own_steps, replicas, targets
 from de_core.optimizers.keras3 import callers
 from de_core.optimizers.keras3.optimizer import KerasOptimizer
 from de_core.tables.sharded import ShardedTable
+from de_core.tables.table_step import TableStep
 from de_core.variable.own_optimizer import OptimizerLike
 
 _LOSS_SCALE_FACTOR = (
@@ -138,14 +139,41 @@ class TableOptimizer(KerasOptimizer):
             return
         gradient = targets.checked(gradient, table)
         factor = getattr(callers.caller_of(self), "loss_scale_factor", None)
-        self.step(gradient if factor is None else clipping.scaled(gradient, 1.0 / factor))
+        if factor is not None:
+            gradient = clipping.scaled(gradient, 1.0 / factor)
+        own_steps.run([(gradient, self)])
 
     @plain_python
-    def step(self, gradient: tf.IndexedSlices) -> None:
-        """Does one step.
+    def begin(self, gradient: tf.IndexedSlices) -> list[TableStep] | None:
+        """Begins a step. Returns what to do in the table; None if only `step_alone` can do it.
 
         Args:
-            gradient: Values [n, dim] and ids [n] of the table, without a loss scale.
+            gradient: The gradient of the table, without a loss scale.
+        """
+        if self._generic is not None or self._accumulation is not None or replicas.several_here():
+            return None
+        inner, [table] = self._wrapped(), self._tables
+        self._prepare(inner, targets.Targets([(gradient, table)], [], []), [])
+        [gradient], _ = clipping.clip_tables(inner, [gradient], [])
+        return self._steps_of([(gradient, table)])
+
+    @plain_python
+    def end(self, done: list[tf.Operation]) -> None:
+        """Ends a step: updates averages and the count of steps.
+
+        Args:
+            done: The operations that must run first.
+        """
+        self._take_averages_after(done, self._overwrite_is_due())
+        with tf.control_dependencies(done):
+            self._apply_to_others(self._wrapped(), [])
+
+    @plain_python
+    def step_alone(self, gradient: tf.IndexedSlices) -> None:
+        """Does a whole step. Not for steps that `begin` began.
+
+        Args:
+            gradient: The gradient of the table, without a loss scale.
         """
         inner = self._wrapped()
         step = targets.Targets([(gradient, self._tables[0])], [], [])

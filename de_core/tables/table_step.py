@@ -1,0 +1,63 @@
+"""One table's part of an optimizer step."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from de_core.base.ops import library
+from de_core.tables.sharded import ShardedTable
+
+
+class TableStep(NamedTuple):
+    """What an optimizer does to one table in one step.
+
+    Attributes:
+        gradient: Values [n, dim]; indices [n] are the keys.
+        table: The table.
+        settings: The rule's hyperparameters, float64 [k]. Tables with equal settings have the same
+            tensor.
+        owner: Scalar string, the name under which the table keeps the optimizer's slots.
+        rule: The engine's name of the update rule.
+        average: Whether to keep a moving average of each row.
+    """
+
+    gradient: tf.IndexedSlices
+    table: ShardedTable
+    settings: tf.Tensor
+    owner: tf.Tensor
+    rule: str
+    average: bool
+
+    @property
+    def keys(self) -> tf.Tensor:
+        """The keys [n] of the gradient's slices."""
+        return self.table.keys_of(self.gradient)
+
+    def run(self) -> tf.Operation | None:
+        """Does the step by itself. Returns the operation, or None in eager mode."""
+        return self.table.apply(
+            self.gradient, self.settings, rule=self.rule, owner=self.owner, average=self.average
+        )
+
+    def run_in_shard(
+        self, shard: int, keys: tf.Tensor, values: tf.Tensor, settings: tf.Tensor
+    ) -> tf.Operation | None:
+        """Does a shard's part of the step. Returns the operation, or None in eager mode.
+
+        Args:
+            shard: Number of the shard in this process.
+            keys: Keys of the shard [m].
+            values: Their gradients [m, dim].
+            settings: The settings, a tensor on the shard's device.
+        """
+        return self.table.tables[shard].run(
+            library.de_table_apply,
+            keys,
+            values,
+            settings,
+            self.owner,
+            rule=self.rule,
+            average=self.average,
+        )

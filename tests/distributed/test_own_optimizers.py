@@ -1,0 +1,49 @@
+"""A collection whose tables have optimizers of their own trains like dense variables."""
+
+import pytest
+
+from tests.distributed.support.processes import PROGRAMS, result_of
+
+PROGRAM = PROGRAMS / "own_optimizers.py"
+TABLES = 3
+
+
+def check(found):
+    assert found["rows"] < 1e-5
+    assert found["moved"] > 1e-2
+    assert found["dense"] < 1e-5
+    assert found["steps"] == [4] * TABLES
+
+
+@pytest.mark.parametrize("way", ["wrapped", "plain"])
+def test_a_coordinator_trains_tables_on_servers(cluster, way):
+    processes = cluster(ps=2, worker=1, chief=1)
+    for job, task in (("ps", 0), ("ps", 1), ("worker", 0)):
+        processes.serve(job, task)
+    processes.start("chief", PROGRAM, "servers", way)
+    check(result_of(processes.finish("chief")))
+
+
+@pytest.mark.parametrize("way", ["wrapped", "plain"])
+def test_tables_on_servers_share_requests_under_a_wrapped_optimizer(cluster, way):
+    processes = cluster(ps=2, worker=1)
+    for task in range(2):
+        processes.serve("ps", task)
+    processes.start("worker", PROGRAM, "alone", way)
+    found = result_of(processes.finish("worker"))
+    check(found)
+    # The ids, and the gradients with the settings of all rules; then the rows, and a signal that
+    # the update is done. Keras hands over one gradient after the other, so each makes a request.
+    assert found["tensors"] == ([2, 2] if way == "wrapped" else [1 + 2 * TABLES, 1 + TABLES])
+
+
+@pytest.mark.parametrize("way", ["wrapped", "plain"])
+def test_of_workers_in_step(cluster, way):
+    processes = cluster(worker=2)
+    for task in range(2):
+        processes.start(f"worker_{task}", PROGRAM, "worker", task, way)
+    for task in range(2):
+        found = result_of(processes.finish(f"worker_{task}"))
+        check(found)
+        # Counts, keys, rows, and the gradients: once for all tables, or once for each.
+        assert found["collectives"] == 3 + (1 if way == "wrapped" else TABLES)
