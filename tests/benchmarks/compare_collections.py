@@ -3,9 +3,14 @@
 FBGEMM runs in an environment of its own. Its tables have a fixed number of rows. The processes
 measure in turns, on two threads each. Threads of OpenMP do not spin while they wait, because that
 would count as CPU time. Every feature has one id per example, drawn from a Zipf distribution with
-exponent 1.2. The large size needs 40 GB of memory.
+exponent 1.2. Both take the ids of all features as one tensor: a `tf.function` with an argument per
+feature needs some 20 us of CPU time for each, which `fit` does not. The large size needs 40 GB of
+memory.
+
+With --one-table, the peer is not FBGEMM but one table of `de_core` with the same ids.
 
 Run: python tests/benchmarks/compare_collections.py --fbgemm PYTHON --rounds 3
+     python tests/benchmarks/compare_collections.py --one-table --sizes many
 """
 
 from __future__ import annotations
@@ -42,7 +47,12 @@ def batches(features: int, rows: int, count: int = 8) -> list[np.ndarray]:
     return [np.take_along_axis(order, each, 1) for each in drawn]
 
 
-def measure_de_core(features: int, rows: int, dim: int) -> None:
+def in_one_table(ids: np.ndarray, rows: int) -> np.ndarray:
+    """Returns the same ids as those of one feature [1, features * BATCH]."""
+    return (ids + rows * np.arange(len(ids))[:, None]).reshape([1, -1])
+
+
+def measure_de_core(features: int, rows: int, dim: int, is_one: bool = False) -> None:
     import keras
     import tensorflow as tf
 
@@ -50,6 +60,14 @@ def measure_de_core(features: int, rows: int, dim: int) -> None:
 
     tf.config.threading.set_intra_op_parallelism_threads(THREADS)
     tf.config.threading.set_inter_op_parallelism_threads(THREADS)
+    drawn = batches(features, rows)
+    if is_one:
+        drawn = [in_one_table(each, rows) for each in drawn]
+        features, rows = 1, features * rows
+
+    def rows_of(layer, ids):
+        names = (f"{number:03}" for number in range(features))
+        return layer(dict(zip(names, tf.unstack(ids, num=features), strict=True)))
 
     def layer_of():
         tables = [de.TableConfig(f"t{number}", dim, init_size=rows) for number in range(features)]
@@ -74,7 +92,7 @@ def measure_de_core(features: int, rows: int, dim: int) -> None:
         @tf.function(autograph=False)
         def step(ids):
             with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(layer(ids) ** 2)
+                loss = tf.reduce_sum(rows_of(layer, ids) ** 2)
             optimizer.apply(tape.gradient(loss, anchors), anchors)
 
         return step
@@ -87,12 +105,9 @@ def measure_de_core(features: int, rows: int, dim: int) -> None:
 
     @tf.function(autograph=False)
     def look_up(ids):
-        return layer(ids)
+        return rows_of(layer, ids)
 
-    given = [
-        {f"{number:03}": tf.constant(row * SPREAD) for number, row in enumerate(each)}
-        for each in batches(features, rows)
-    ]
+    given = [tf.constant(each * SPREAD) for each in drawn]
     assert float(tf.reduce_max(tf.abs(look_up(given[0]) - 1))) == 0
     measured = {LOOKUP: look_up, **steps}
     for run in measured.values():
@@ -150,13 +165,18 @@ def measure_fbgemm(features: int, rows: int, dim: int) -> None:
     answer({name: (run, given, 2) for name, run in measured.items()}, about)
 
 
-def one_round(fbgemm: str, size: str) -> dict[str, list[tuple[float, float]]]:
-    """Returns the wall and CPU time per call in ms of de_core and of FBGEMM, by operation."""
+def one_round(libraries: list[tuple[str, str]], size: str) -> dict[str, list[tuple[float, float]]]:
+    """Returns the wall and CPU time per call in ms of each library, by operation.
+
+    Args:
+        libraries: Pairs of a library and its Python.
+        size: The name of the workload.
+    """
     paths = f"{ROOT}{os.pathsep}{Path(__file__).parent}"
     environment = {"PYTHONPATH": paths, "OMP_WAIT_POLICY": "passive"}
     children = [
         Child([python, "-P", __file__, "--measure", library, size], environment)
-        for library, python in (("de_core", sys.executable), ("fbgemm", fbgemm))
+        for library, python in libraries
     ]
     results = {operation: interleaved(children, operation, TURNS) for operation in OPERATIONS}
     for child in children:
@@ -164,10 +184,10 @@ def one_round(fbgemm: str, size: str) -> dict[str, list[tuple[float, float]]]:
     return results
 
 
-def print_table(size: str, rounds: list[dict[str, list[tuple[float, float]]]]) -> None:
+def print_table(size: str, rounds: list[dict[str, list[tuple[float, float]]]], peer: str) -> None:
     features, rows, dim = SIZES[size]
     print(f"\n| {features} tables of {rows} rows, dim {dim} | de_core: wall, CPU in ms ", end="")
-    print("| FBGEMM: wall, CPU in ms | FBGEMM / de_core: wall, CPU |\n|---|---|---|---|")
+    print(f"| {peer}: wall, CPU in ms | {peer} / de_core: wall, CPU |\n|---|---|---|---|")
     for operation in OPERATIONS:
         times = np.array([each[operation] for each in rounds])  # [rounds, library, clock]
         ours, theirs = np.median(times, 0)
@@ -182,19 +202,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--fbgemm", metavar="PYTHON", required=True, help="has FBGEMM and torch")
+    peer = parser.add_mutually_exclusive_group(required=True)
+    peer.add_argument("--fbgemm", metavar="PYTHON", help="has FBGEMM and torch")
+    peer.add_argument("--one-table", action="store_true", help="compare with one table")
     parser.add_argument("--sizes", nargs="+", default=["small", "few"], choices=list(SIZES))
     parser.add_argument("--rounds", type=int, default=3, help="default 3")
     arguments = parser.parse_args()
+    name, python = ("fbgemm", arguments.fbgemm)
+    if arguments.one_table:
+        name, python = "one table", sys.executable
     for size in arguments.sizes:
-        rounds = [one_round(arguments.fbgemm, size) for _ in range(arguments.rounds)]
-        print_table(size, rounds)
+        libraries = [("de_core", sys.executable), (name, python)]
+        rounds = [one_round(libraries, size) for _ in range(arguments.rounds)]
+        print_table(size, rounds, name)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
         library, size = sys.argv[2:4]
         with contextlib.redirect_stdout(sys.stderr):
-            (measure_fbgemm if library == "fbgemm" else measure_de_core)(*SIZES[size])
+            if library == "fbgemm":
+                measure_fbgemm(*SIZES[size])
+            else:
+                measure_de_core(*SIZES[size], is_one=library == "one table")
     else:
         main()

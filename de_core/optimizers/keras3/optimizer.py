@@ -12,9 +12,9 @@ from de_core.base import call_stack
 from de_core.base.plain_python import plain_python
 from de_core.base.private_names import SWAPPER_OF_AVERAGES
 from de_core.base.types import GradientPair
-from de_core.optimizers import clipping, own_steps, plan, replicas
+from de_core.optimizers import clipping, plan, replicas
 from de_core.optimizers.accumulation import Accumulation, Trained
-from de_core.optimizers.keras3 import callers, rules, saved_state
+from de_core.optimizers.keras3 import callers, own_steps, rules, saved_state
 from de_core.optimizers.keras3.copies import KerasCopies
 from de_core.optimizers.keras3.rowwise_adagrad import RowwiseAdagrad
 from de_core.optimizers.keras3.rowwise_adam import RowwiseAdam

@@ -11,8 +11,8 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.base.types import Gradient
-from de_core.optimizers import clipping, own_steps, replicas, targets
-from de_core.optimizers.keras3 import callers
+from de_core.optimizers import clipping, replicas, targets
+from de_core.optimizers.keras3 import callers, own_steps
 from de_core.optimizers.keras3.optimizer import KerasOptimizer
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table_step import TableStep
