@@ -287,31 +287,37 @@ class _Compaction:
         try:
             for table, chains, targets in self._work:
                 made = []
-                for chain, target in zip(chains, targets, strict=True):
-                    files = [paths.join(self._folder, name) for name, _ in chain]
-                    first = _first_to_merge(files, self._most_kept)
-                    library.de_snapshot_compact(files[first:], target)
+                files = [[paths.join(self._folder, name) for name, _ in each] for each in chains]
+                first = _first_to_merge(files, self._most_kept)
+                for chain, own, target in zip(chains, files, targets, strict=True):
+                    library.de_snapshot_compact(own[first:], target)
                     made.append((chain[first:], (paths.base_name(target), chain[-1][1])))
                 self.made[table] = made
         except Exception as error:  # The next save logs it and writes a base.
             self.error = error
 
 
-def _first_to_merge(files: list[str], most_kept: int) -> int:
+def _first_to_merge(files: list[list[str]], most_kept: int) -> int:
     """Returns the number of the first file that a compaction merges with all later ones.
 
     At most `most_kept` files remain, each at least twice as large as all later ones together. So a
     row is written again a few times, not once per compaction. Deltas with tombstones end in a base,
     because only a new base lacks the bytes of removed rows.
+
+    Args:
+        files: The files of each shard. All chains of a table have the same length before and after.
+        most_kept: Number of files of a chain to keep at most.
     """
-    infos = [json.loads(library.de_snapshot_info(file, verify=False).numpy()) for file in files]
-    if any(info["tombstones"] for info in infos):
+    infos = [
+        [json.loads(library.de_snapshot_info(each, verify=False).numpy()) for each in shards]
+        for shards in zip(*files, strict=True)
+    ]
+    if any(info["tombstones"] for shards in infos for info in shards):
         return 0
-    first = len(files) - 1
-    size = infos[first]["bytes"]
-    while first > 0 and (infos[first - 1]["bytes"] <= 2 * size or first > most_kept):
+    sizes = [sum(info["bytes"] for info in shards) for shards in infos]
+    first = len(sizes) - 1
+    while first > 0 and (sizes[first - 1] <= 2 * sum(sizes[first:]) or first > most_kept):
         first -= 1
-        size += infos[first]["bytes"]
     return first
 
 

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from de_core.base.ops import library
 
 
 def module(shards=1, name="t"):
@@ -127,6 +128,23 @@ def delta_of(owner, rng):
     """Changes some rows of many, and removes none."""
     keys = np.unique(rng.integers(0, 20_000, size=20))
     owner.table.upsert(keys, rng.normal(size=[len(keys), 8]).astype("f4"))
+
+
+def test_chains_of_shards_are_compacted_together(tmp_path):
+    owner = module(2)
+    owner.table.upsert(np.arange(3000), np.zeros([3000, 2], np.float32))
+    keys = np.arange(3000)
+    shards = library.de_shard_of(tf.constant(keys), num_shards=2).numpy()
+    manager = de.checkpoint.Manager(owner, tmp_path, max_to_keep=2, compact_after=4)
+    manager.save()
+    for step in range(20):  # many rows of one shard and few of the other change
+        changed = np.append(keys[shards == 0][:1000], keys[shards == 1][:1])
+        owner.table.upsert(changed, np.full([len(changed), 2], step, np.float32))
+        expected, prefix = rows_of(owner.table), manager.save()
+        manager.wait()
+    other = module(3)
+    de.checkpoint.restore(other, prefix)
+    assert rows_of(other.table) == expected
 
 
 @pytest.mark.parametrize("tier", [False, True])
