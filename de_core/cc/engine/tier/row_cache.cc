@@ -11,7 +11,7 @@ namespace de::engine {
 namespace {
 
 // A row's key, its entry of the hash map, and a short string key.
-constexpr size_t kIndexBytesPerRow = 128;
+constexpr size_t kCacheIndexBytes = 128;
 
 }  // namespace
 
@@ -41,7 +41,7 @@ void RowCache::Use(const RowLayout& layout) {
   if (layout.generation() == generation_) return;
   Forget();
   stride_ = layout.stride();
-  most_rows_ = static_cast<size_t>(most_bytes_ / (stride_ + kIndexBytesPerRow));
+  most_rows_ = static_cast<size_t>(most_bytes_ / (stride_ + kCacheIndexBytes));
   // The vectors never move, because keys refer to texts. The system backs memory at the first use.
   rows_.reserve(most_rows_ * stride_);
   keys_.reserve(most_rows_);
