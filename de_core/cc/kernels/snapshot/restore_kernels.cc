@@ -107,15 +107,18 @@ class RestoreOp final : public TableOp {
     TF_RETURN_IF_ERROR(opened);
     table->ServeUntilLive(
         std::move(file),
-        [path = paths[at], options = options_](engine::TableBackend* live) -> absl::Status {
+        [path = paths[at], options = options_,
+         pool = context->device()->tensorflow_cpu_worker_threads()->workers](
+            engine::TableBackend* live) -> absl::Status {
           SnapshotFiles own_file;
           TF_RETURN_IF_ERROR(SnapshotFiles::Open(tensorflow::Env::Default(), {path}, &own_file));
           engine::RestoreOptions whole = options;
           whole.shard_index = 0;
           whole.shard_count = 1;
           engine::RestoreReport report;
+          PoolExecutor executor(pool);
           return own_file.Named(
-              engine::RestoreTable(live, own_file.readers(), whole, nullptr, &report));
+              engine::RestoreTable(live, own_file.readers(), whole, &executor, &report));
         });
     *mapped = true;
     return absl::OkStatus();
