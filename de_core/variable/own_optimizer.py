@@ -41,6 +41,9 @@ class OwnOptimizer(Protocol):
     def take(self, gradient: Gradient) -> None:
         """Does one step by a gradient that a Keras optimizer hands to the table's anchor."""
 
+    def step(self, gradient: tf.IndexedSlices) -> None:
+        """Does one step by a gradient that has no loss scale any more."""
+
     def begin(self, gradient: tf.IndexedSlices) -> list[TableStep] | None:
         """Begins a step. Returns what to do in the table; None if only `step_alone` can do it.
 

@@ -141,9 +141,17 @@ class TableOptimizer(KerasOptimizer):
         factor = getattr(callers.caller_of(self), "loss_scale_factor", None)
         if factor is not None:
             gradient = clipping.scaled(gradient, 1.0 / factor)
-        own_steps.run([(gradient, self)])
+        self.step(gradient)
 
     @plain_python
+    def step(self, gradient: tf.IndexedSlices) -> None:
+        """Does one step.
+
+        Args:
+            gradient: Values [n, dim] and ids [n] of the table, without a loss scale.
+        """
+        own_steps.run([(gradient, self)])
+
     def begin(self, gradient: tf.IndexedSlices) -> list[TableStep] | None:
         """Begins a step. Returns what to do in the table; None if only `step_alone` can do it.
 
@@ -157,7 +165,6 @@ class TableOptimizer(KerasOptimizer):
         [gradient], _ = clipping.clip_tables(inner, [gradient], [])
         return self._steps_of([(gradient, table)])
 
-    @plain_python
     def end(self, done: list[tf.Operation]) -> None:
         """Ends a step: updates averages and the count of steps.
 
@@ -168,7 +175,6 @@ class TableOptimizer(KerasOptimizer):
         with tf.control_dependencies(done):
             self._apply_to_others(self._wrapped(), [])
 
-    @plain_python
     def step_alone(self, gradient: tf.IndexedSlices) -> None:
         """Does a whole step. Not for steps that `begin` began.
 
