@@ -34,7 +34,10 @@ def quality_of():
         with pytest.MonkeyPatch.context() as patch:
             layer = functools.partial(de.layers.Embedding, slot_dtype=slot_dtype)
             patch.setattr("ranking.model.de.layers.Embedding", layer)
-            patch.setattr("ranking.model.keras.optimizers.Adam", optimizer)
+            wrap = de.DynamicEmbeddingOptimizer
+            patch.setattr(
+                "ranking.model.de.DynamicEmbeddingOptimizer", lambda _: wrap(optimizer(0.01))
+            )
             results = []
             for seed in SEEDS:
                 options = TrainingOptions(epochs=3, dim=16, seed=seed)
