@@ -89,19 +89,23 @@ bool DecodeRow(const char* at, size_t available, const RowLayout& layout,
 
 Status SegmentFile::Create(std::string path, std::shared_ptr<const RowLayout> layout,
                            std::unique_ptr<SegmentFile>* file) {
+  // Allocate before the file exists, which nothing would remove after a failed allocation.
+  std::unique_ptr<SegmentFile> made(new SegmentFile(std::move(path), std::move(layout)));
+  const char* const name = made->path_.c_str();
   const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
-  int descriptor = -1;
+  int& descriptor = made->descriptor_;
 #if defined(O_DIRECT)
-  descriptor = open(path.c_str(), flags | O_DIRECT, 0644);
-  if (descriptor < 0 && errno == EINVAL) unlink(path.c_str());  // created, but not opened
+  descriptor = open(name, flags | O_DIRECT, 0644);
+  if (descriptor < 0 && errno == EINVAL) unlink(name);  // created, but not opened
 #endif
-  if (descriptor < 0) descriptor = open(path.c_str(), flags, 0644);  // such as on tmpfs
-  if (descriptor < 0) return FileError("a file for rows must be created", path, errno);
-  file->reset(new SegmentFile(std::move(path), descriptor, std::move(layout)));
+  if (descriptor < 0) descriptor = open(name, flags, 0644);  // such as on tmpfs
+  if (descriptor < 0) return FileError("a file for rows must be created", name, errno);
+  *file = std::move(made);
   return Status::Ok();
 }
 
 SegmentFile::~SegmentFile() {
+  if (descriptor_ < 0) return;
   close(descriptor_);
   unlink(path_.c_str());
 }

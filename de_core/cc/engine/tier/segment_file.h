@@ -90,12 +90,11 @@ class SegmentFile {
   bool is_damaged = false;  ///< a row that is still needed cannot be read
 
  private:
-  SegmentFile(std::string path, int descriptor,
-              std::shared_ptr<const RowLayout> row_layout) noexcept
-      : layout(std::move(row_layout)), path_(std::move(path)), descriptor_(descriptor) {}
+  SegmentFile(std::string path, std::shared_ptr<const RowLayout> row_layout) noexcept
+      : layout(std::move(row_layout)), path_(std::move(path)) {}
 
   const std::string path_;
-  const int descriptor_;
+  int descriptor_ = -1;
   std::atomic<uint64_t> end_{0};
 };
 
