@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "de_core/cc/engine/base/prefetch.h"
+#include "de_core/cc/engine/base/types.h"
 #include "de_core/cc/engine/memory/arena.h"
 
 namespace de::engine {
@@ -40,7 +41,7 @@ class Slab {
     return *this;
   }
 
-  /// Row(0) of the result is readable even if there are no rows.
+  /// The value of Row(0) of the result is readable even if there are no rows.
   Map map() const noexcept {
     return {extents_.empty() ? kNoExtents : extents_.data(), stride_, log2_};
   }
@@ -98,8 +99,9 @@ class Slab {
   static constexpr size_t kExtentBytes = size_t{128} << 10;
   // Allocate prefetches the row that is this many rows after the one that it returns.
   static constexpr size_t kAhead = 2;
-  // Row 0 of a slab without extents: some readers load a row before they check that it exists.
-  alignas(64) static inline char no_row_[256] = {};
+  // The widest value, as row 0 of a slab without extents: some readers load a row before they check
+  // that it exists.
+  alignas(64) static inline char no_row_[kMaxDim * sizeof(double)] = {};
   static inline char* const kNoExtents[1] = {no_row_};
 
   size_t extent_bytes() const noexcept { return ((stride_ << log2_) + 63) / 64 * 64; }

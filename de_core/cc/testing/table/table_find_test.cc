@@ -104,5 +104,18 @@ INSTANTIATE_TEST_SUITE_P(Widths, TableFind,
                                           testing::Values(SimdLevel::kScalar, SimdLevel::kAvx2,
                                                           SimdLevel::kAvx512)));
 
+TEST(TableFindInEmptyTable, ReadsTheWidestInitialRowsAndNoOtherMemory) {  // AddressSanitizer checks
+  TableOptions options;
+  options.dim = kMaxDim;
+  options.value_dtype = DType::kFloat64;
+  std::unique_ptr<Table> table;
+  ASSERT_TRUE(Table::Create(options, &table).ok());
+  const std::vector<int64_t> keys{1, 2, 3};
+  std::vector<double> rows(keys.size() * kMaxDim, -7);
+  const ValuesOut out{reinterpret_cast<char*>(rows.data()), nullptr};
+  ASSERT_TRUE(table->Find({keys.data(), nullptr, keys.size()}, out, nullptr, nullptr).ok());
+  EXPECT_EQ(rows, std::vector<double>(rows.size(), 0));
+}
+
 }  // namespace
 }  // namespace de::engine
