@@ -11,7 +11,7 @@ from de_core.tables.sharded import ShardedTable
 
 
 class TableStep(NamedTuple):
-    """What an optimizer does to one table in one step.
+    """One optimizer step in one table.
 
     Attributes:
         gradient: Values [n, dim]; indices [n] are the keys.

@@ -48,7 +48,7 @@ def batches(features: int, rows: int, count: int = 8) -> list[np.ndarray]:
 
 
 def in_one_table(ids: np.ndarray, rows: int) -> np.ndarray:
-    """Returns the same ids as those of one feature [1, features * BATCH]."""
+    """Returns the same ids for one feature [1, features * BATCH]."""
     return (ids + rows * np.arange(len(ids))[:, None]).reshape([1, -1])
 
 

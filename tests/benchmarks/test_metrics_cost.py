@@ -1,4 +1,4 @@
-"""What it costs to watch a trainer: `TableMetrics` beside a training step of 26 tables.
+"""The cost of watching a trainer: `TableMetrics` beside a training step of 26 tables.
 
 The parts are measured by themselves, because two trainings differ by more than the bar. An op reads
 the clock twice, which this leaves out, and every 16th step sums the squares of its gradients.

@@ -182,7 +182,7 @@ REQUESTS = [
 
 @st.composite
 def turns(draw):
-    """Draws requests, many of which repeat: a list of turns, each with the pieces that arrive."""
+    """Draws requests that often repeat: a list of turns, each with the pieces that arrive."""
     some = draw(st.lists(st.sampled_from(REQUESTS), min_size=1, max_size=3))
     sent = draw(st.lists(st.sampled_from(some), min_size=2, max_size=8))
     data, cuts = b"", set()
