@@ -143,7 +143,7 @@ def _as_values(settings: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 
 
 def _as_settings(values: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Returns the settings of which `_as_values` returned the bits."""
+    """Reverses `_as_values`."""
     if dtype == tf.float64:
         return values
     return tf.bitcast(tf.reshape(values, [-1, 8 // dtype.size]), tf.float64)
