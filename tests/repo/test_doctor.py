@@ -110,6 +110,9 @@ def test_failed_installation_is_explained(log: str, sentence: str, tmp_path: Pat
 def test_first_errors_of_a_failed_compilation_are_shown():
     log = "2026-01-02T03:04:05,678   a.cc:1:2: error: no type x\n2026-01-02T03:04:05,679   ok\n"
     assert environment.errors(log) == ["a.cc:1:2: error: no type x"]
+    log = 'FAILED: [code=1] _de_ops.so\ncmake -E copy a b\nError copying file "a" to "b": no space'
+    assert environment.errors(log) == [log.splitlines()[0], log.splitlines()[2]]
+    assert environment.errors("ValueError: wrong\nno error\n") == ["ValueError: wrong"]
     assert len(environment.errors("x: error: y\n" * 99, most=5)) == 5
 
 
