@@ -3,6 +3,7 @@
 import mmap
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -95,13 +96,14 @@ def test_a_file_that_was_copied_and_forgotten_is_read_into_huge_pages(tmp_path):
     file = table_file(path)
     data = file.read_bytes()
     # The system may have no huge page free at one moment: a plain file shows that it has one.
-    for _ in range(3):
+    for _ in range(10):
         need_huge_pages(tmp_path, 1 << 16, advise=True)
         file.unlink()
         write(file, data, 1 << 16)
         forget(file)
         if served(path, file) >= HUGE:
             return
+        time.sleep(0.5)  # the system makes huge pages from small ones meanwhile
     need_huge_pages(tmp_path, 1 << 16, advise=True)
     pytest.fail("no part of the table's file is in huge pages, but a plain file's is")
 
