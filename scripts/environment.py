@@ -65,7 +65,9 @@ def source_files() -> "list[Path]":
 def errors(log: str, most: int = 12) -> "list[str]":
     """Returns the first lines of pip's log that describe an error, without time stamps."""
     lines = (re.sub(r"^\d{4}-\S+ ", "", line).strip() for line in log.splitlines())
-    return [line for line in lines if re.search(r"[Ee]rror:|CMake Error|ERROR:|^FAILED:|^Error ", line)][:most]
+    return [
+        line for line in lines if re.search(r"[Ee]rror:|CMake Error|ERROR:|^FAILED:|^Error ", line)
+    ][:most]
 
 
 def explain(log: str, log_path: Path) -> str:

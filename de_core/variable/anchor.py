@@ -77,11 +77,15 @@ if not LEGACY:
             """True: an optimizer of Keras 3 calls `assign` before it updates anything.
 
             Raises:
+                RuntimeError: The table has no optimizer of its own. Keras asks before it
+                    accumulates or unscales gradients, which would fail without a remedy.
                 TypeError: The caller is inside a `keras.optimizers.LossScaleOptimizer`.
                 NotImplementedError: The caller accumulates gradients.
             """
             optimizer = optimizer_of(self)
-            if optimizer is not None:
+            if optimizer is None:
+                _refuse(self._de_table.name)
+            else:
                 optimizer.check_caller()
             return True
 

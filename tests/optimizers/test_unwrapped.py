@@ -105,15 +105,17 @@ def fit(optimizer, **settings):
     ids=str,
 )
 def test_a_model_of_keras_says_what_to_do(settings, run_eagerly):
-    errors = (RuntimeError, ValueError, tf.errors.InvalidArgumentError)
-    with pytest.raises(errors, match=f"{WRAP}|{NOT_DENSE}"):
+    with pytest.raises(RuntimeError, match=WRAP):
         fit(keras.optimizers.Adam(**settings), run_eagerly=run_eagerly)
 
 
 @pytest.mark.parametrize("run_eagerly", [False, True])
-def test_a_loss_scale_around_one(run_eagerly):
-    scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))
-    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=NOT_DENSE):
+@pytest.mark.parametrize(("make", "message"), [("Adam", WRAP), ("SGD", NOT_DENSE)])
+def test_a_loss_scale_around_one(make, message, run_eagerly):
+    """Keras asks an anchor only for optimizers that have variables for it, which SGD has not."""
+    scaled = keras.optimizers.LossScaleOptimizer(getattr(keras.optimizers, make)(0.1))
+    errors = (RuntimeError, ValueError, tf.errors.InvalidArgumentError)
+    with pytest.raises(errors, match=message):
         fit(scaled, run_eagerly=run_eagerly)
 
 
