@@ -62,8 +62,8 @@ class Child:
         return wall, cpu
 
     def end(self) -> None:
-        self._process.stdin.close()
-        self._process.wait()
+        with self._process:  # closes the pipes and waits
+            pass
 
     def _line(self):
         line = self._process.stdout.readline()
