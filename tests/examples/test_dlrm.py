@@ -1,5 +1,6 @@
 """Tests the example of a click model on a log in Criteo's format."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,11 +55,21 @@ def test_a_made_up_log_has_frequent_and_rare_ids(dlrm):
     assert [len(each.clicks) for each in parts] == [4000, 1000]
 
 
-def test_the_example_trains_publishes_and_serves(tmp_path):
-    small = ["--lines", "3000", "--dim", "4", "--buckets", "50"]
+def test_the_example_trains_publishes_and_serves(dlrm, tmp_path):
+    pytest.importorskip("matplotlib")
+    made_up, log = dlrm.synthetic_log(3000), tmp_path / "day_0.tsv"
+    with log.open("w") as file:
+        for click, numbers, ids in zip(*made_up, strict=True):
+            file.write(line(int(click), numbers, [f"{each:08x}" for each in ids]))
+    small = ["--log", log, "--dim", "4", "--buckets", "50", "--plot", tmp_path / "auc.svg"]
     output = succeeded(run("dlrm.py", *small, "--out", tmp_path / "clicks"))
-    assert "with a row per id" in output
-    assert "with 50 buckets" in output
+    assert "3,000 impressions" in output
+    plot = (tmp_path / "auc.svg").read_text()
+    for model in ("a row per id", "50 buckets"):
+        [auc] = re.findall(rf"AUC (0\.\d+) with {model}", output)
+        assert float(auc) > 0.5
+        assert model in plot
+        assert auc in plot
     assert "in 26 tables" in output
     answers = [
         np.array(part.split("[")[1].split("]")[0].split(), float)

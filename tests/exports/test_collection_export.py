@@ -100,3 +100,43 @@ def test_weights_are_inputs_of_a_model(tmp_path):
         weight_row_lengths=lengths,
     )
     np.testing.assert_allclose(next(iter(rows.values())), [[2.5, 2.5], [0, 0]])
+
+
+# Keras converts its variables through an `__array__` that numpy 2 deprecates.
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_nested_features_are_saved_and_exported(tmp_path):
+    items = de.TableConfig("items", 2, optimizer="adam")
+    words = de.TableConfig("words", 3, key_dtype="string", optimizer="adagrad")
+    features = {
+        "user": {"id": de.FeatureConfig("id", items)},
+        "seen": {
+            "items": de.FeatureConfig("first", items),
+            "tags": de.FeatureConfig("tags", words, "sum"),
+        },
+    }
+    inputs = {
+        "user": {"id": keras.Input([], dtype="int64", name="id")},
+        "seen": {
+            "items": keras.Input([None], dtype="int64", ragged=True, name="first"),
+            "tags": keras.Input([2], dtype="string", name="tags"),
+        },
+    }
+    layer = de.layers.EmbeddingCollection(features, concatenate=True)
+    model = keras.Model(inputs, keras.layers.Dense(1)(layer(inputs)))
+    model.compile("sgd", "mse")
+    ids = {
+        "user": {"id": FEATURES["user"]},
+        "seen": {"items": FEATURES["seen"], "tags": FEATURES["tags"]},
+    }
+    model.fit(tf.data.Dataset.from_tensors((ids, np.ones([3, 1]))), shuffle=False, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded(ids), model(ids))
+    serve = tf.saved_model.load(de.export(loaded, tmp_path / "m")).signatures["serving_default"]
+    answer = serve(
+        id=FEATURES["user"],
+        first_values=SEEN.values,
+        first_row_lengths=SEEN.row_lengths(),
+        tags=FEATURES["tags"],
+    )
+    np.testing.assert_allclose(next(iter(answer.values())), model(ids), rtol=1e-5)

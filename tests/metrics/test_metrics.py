@@ -34,6 +34,7 @@ def test_rows_hits_and_misses_are_counted():
     assert (numbers["hits"], numbers["misses"], numbers["lookups"]) == (4, 1, 2)
     assert (numbers["hit_rate"], numbers["miss_rate"]) == (0.75, 0.25)
     assert numbers["bytes"] == table.memory_usage()["total"]
+    assert 0 < numbers["load_factor"] == table.stats()["load_factor"] <= 1
     assert "hit_rate" not in monitor.read()["users"]
 
 

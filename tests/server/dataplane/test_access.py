@@ -202,6 +202,8 @@ def test_labels_traffic_and_drain_are_set_and_reported(keys):
     assert reply.json()["labels"] == {"m": {"stable": 3}}
     labelled = ask(gateway(), "POST", "/v1/models/m/labels/stable:predict", PREDICT[2])
     assert (labelled.status, labelled.headers["x-model-version"]) == (200, "3")
+    [status] = ask(gateway(), "GET", "/v1/models/m/labels/stable").json()["model_version_status"]
+    assert (status["version"], status["state"]) == ("3", "AVAILABLE")
     assert told("PUT", "/admin/models/m/labels/stable", {"version": 4}).status == 404
     assert told("PUT", "/admin/models/m/traffic", {"weights": {"3": 1}}).status == 200
     assert told("GET", "/admin/models").json()["models"][0]["traffic"] == {"3": 1}

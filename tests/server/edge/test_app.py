@@ -134,6 +134,12 @@ def test_refusals(app, path, body, status, error):
     assert (reply.status, reply.json()) == (status, {"error": error})
 
 
+def test_kserve_s_first_protocol_asks_whether_the_server_is_alive(app):
+    reply = ask(app, "GET", "/")
+    assert (reply.status, reply.json()) == (200, {"status": "alive"})
+    assert ask(app, "POST", "/").status == 405
+
+
 def test_classify_and_regress(app):
     examples = {"examples": [{"age": 20.0}, {"age": 7.0}]}
     assert post(app, "classify", {"signature_name": "old", **examples}).json() == {

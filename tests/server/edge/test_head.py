@@ -22,6 +22,7 @@ from server.process.server import _config
 from server.settings import load_settings
 from tests.server.support.gateway_process import make_key
 from tests.server.support.numpy_engine import NumpyEngine
+from tests.server.support.recording_transport import RecordingTransport
 from tests.server.support.virtual_time import run_in_virtual_time
 
 RAW = ("Accept: application/octet-stream", "Content-Type: application/octet-stream")
@@ -39,30 +40,6 @@ def post(line: str, body: bytes, *headers: str, **options: str) -> bytes:
 
 def lookup(*ids: int, headers=(), **options: str) -> bytes:
     return post(LOOKUP, np.array(ids, "<i8").tobytes(), *RAW, *headers, **options)
-
-
-class Client(asyncio.Transport):
-    """A connection that keeps the gateway's bytes."""
-
-    def __init__(self):
-        super().__init__({"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)})
-        self.received = b""
-        self.closed = False
-
-    def pause_reading(self):
-        pass
-
-    def resume_reading(self):
-        pass
-
-    def writelines(self, parts):
-        self.received += b"".join(map(bytes, parts))
-
-    def is_closing(self):
-        return self.closed
-
-    def close(self):
-        self.closed = True
 
 
 def slow_engine() -> NumpyEngine:
@@ -98,7 +75,7 @@ class Gateway:
 
     def connect(self):
         protocol = self.kind(self.config, self.state, {}, self.loop)
-        protocol.connection_made(Client())
+        protocol.connection_made(RecordingTransport())
         return protocol
 
     def send(self, protocol, *pieces: bytes) -> bytes:

@@ -19,37 +19,14 @@ from server.edge.http.responses import _head
 from server.process.server import _config
 from server.settings import load_settings
 from tests.server.support.numpy_engine import NumpyEngine
+from tests.server.support.recording_transport import RecordingTransport
 
 HEAD, ROWS, FOUND = b"HTTP/1.1 200 OK\r\n\r\n", bytes(256_000), bytes(1_000)
 
 
-class Recorder(asyncio.Transport):
-    """A transport that keeps what each call wrote."""
-
-    def __init__(self):
-        super().__init__({"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)})
-        self.writes: list[list[bytes]] = []
-        self.closed = False
-
-    def pause_reading(self):
-        pass
-
-    def resume_reading(self):
-        pass
-
-    def writelines(self, parts):
-        self.writes.append(list(parts))
-
-    def is_closing(self):
-        return self.closed
-
-    def close(self):
-        self.closed = True
-
-
-async def gather(*parts: bytes, close: bool = False) -> tuple[Recorder, list[int]]:
+async def gather(*parts: bytes, close: bool = False) -> tuple[RecordingTransport, list[int]]:
     """Writes parts; returns the transport, and the number of calls before the turn's end."""
-    recorder = Recorder()
+    recorder = RecordingTransport()
     transport = GatheringTransport(recorder, asyncio.get_running_loop())
     before = []
     for part in parts:
@@ -71,7 +48,7 @@ def test_a_head_and_its_body_are_one_write():
 def test_a_large_body_is_not_held_back():
     recorder, before = asyncio.run(gather(HEAD, ROWS, ROWS, ROWS))
     assert before == [0, 0, 1, 1]
-    assert b"".join(b"".join(parts) for parts in recorder.writes) == HEAD + 3 * ROWS
+    assert recorder.received == HEAD + 3 * ROWS
 
 
 def test_closing_writes_the_answer_first():
@@ -81,7 +58,7 @@ def test_closing_writes_the_answer_first():
 
 def test_several_parts_follow_what_was_gathered():
     async def run(*parts):
-        recorder = Recorder()
+        recorder = RecordingTransport()
         transport = GatheringTransport(recorder, asyncio.get_running_loop())
         transport.write(HEAD)
         transport.writelines(parts)
@@ -95,7 +72,7 @@ def test_several_parts_follow_what_was_gathered():
 
 def test_a_connection_that_closed_meanwhile_gets_nothing():
     async def run():
-        recorder = Recorder()
+        recorder = RecordingTransport()
         GatheringTransport(recorder, asyncio.get_running_loop()).write(HEAD)
         recorder.closed = True
         await asyncio.sleep(0)
@@ -156,7 +133,7 @@ def answers(*pieces: bytes, before=lambda _: None, **options) -> list[list[bytes
         state = ServerState()
         state.default_headers = [(b"date", b"today")]
         protocol = config.http_protocol_class(config, state, {})
-        recorder = Recorder()
+        recorder = RecordingTransport()
         async with app.router.lifespan_context(app):
             protocol.connection_made(recorder)
             before(protocol)
