@@ -77,15 +77,11 @@ if not LEGACY:
             """True: an optimizer of Keras 3 calls `assign` before it updates anything.
 
             Raises:
-                RuntimeError: The table has no optimizer of its own. Keras asks before it
-                    accumulates or unscales gradients, which would fail without a remedy.
                 TypeError: The caller is inside a `keras.optimizers.LossScaleOptimizer`.
                 NotImplementedError: The caller accumulates gradients.
             """
             optimizer = optimizer_of(self)
-            if optimizer is None:
-                _refuse(self._de_table.name)
-            else:
+            if optimizer is not None:
                 optimizer.check_caller()
             return True
 
@@ -116,6 +112,12 @@ if not LEGACY:
             """Returns the tensors for a checkpoint. Raises ValueError if a Saver calls it."""
             savers.refuse_in_eager_mode(self._de_table.name)
             return super()._serialize_to_tensors()
+
+        def _restore_from_tensors(self, restored_tensors: Any) -> Any:
+            """Restores the anchor, which is empty. The table restores its rows itself."""
+            if isinstance(self.value, tf.distribute.DistributedValues):
+                return self.value  # Keras 3.15 would call `assign`
+            return super()._restore_from_tensors(restored_tensors)
 
 
 def new_anchor(table: ShardedTable, trainable: bool, optimizer: OwnOptimizer | None = None) -> Any:
