@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "de_core/cc/engine/base/prefetch.h"
+#include "de_core/cc/engine/base/stream_store.h"
 #include "de_core/cc/engine/rows/values.h"
 
 namespace de::engine {
@@ -29,6 +30,8 @@ class RowWidth {
 
   size_t bytes() const noexcept { return kBytes != 0 ? kBytes : bytes_; }
   void Copy(char* to, const char* from) const noexcept { CopyBytes(to, from, bytes()); }
+  /// Copy past the caches. Requires CanStream.
+  void Stream(char* to, const char* from) const noexcept { StreamBytes(to, from, bytes()); }
   /// Prefetches a row of the table.
   void Prefetch(const char* row) const noexcept {
     for (size_t i = 0; i < bytes(); i += 64) PrefetchFar(row + i);

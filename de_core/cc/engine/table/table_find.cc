@@ -21,6 +21,8 @@ constexpr size_t kTasksPerThread = 4;
 
 /// Keys of a batch from position `begin` on, in the order of their shards.
 struct KeysByShard {
+  static constexpr bool kInOrder = false;  ///< see AllShardsKeys
+
   const std::unique_ptr<Shard>* shards;  // (kShards) the table's shards
   Keys keys;
   size_t begin;

@@ -15,6 +15,10 @@ namespace de::engine {
 /// Keys that are read while a lock is held. Bounds how long a writer waits.
 inline constexpr size_t kKeysPerChunk = 2048;
 
+/// A lookup whose output has at least this many bytes writes it past the caches, which would not
+/// hold it. Stores that wait for memory took a fifth of such a lookup.
+inline constexpr size_t kBytesToStream = size_t{4} << 20;
+
 /// A lookup of fewer keys records nothing for an update: to find its keys again costs less than the
 /// record (docs/reference/benchmarks.md). Tests may set it while no table is in use.
 size_t& LeastKeysToRecord() noexcept;
@@ -59,6 +63,18 @@ size_t Table::FindLocked(const Width& width, const Batch& batch, const Keys& key
         PrefetchRow(row, touched);
       }
     };
+    // Only rows in order and without gaps fill whole cache lines one after another.
+    const bool streams = kPlain && Batch::kInOrder && stride == value_bytes &&
+                         keys.size * value_bytes >= kBytesToStream && CanStream(data, value_bytes);
+    bool mixed = false;  // many of the last keys were absent
+    const auto write_row = [&](char* to, const char* row) DE_ALWAYS_INLINE {
+      // Initial rows overwrite the rows of absent keys soon, so they need the cache.
+      if (streams && !mixed) {
+        width.Stream(to, row);
+      } else {
+        width.Copy(to, row);
+      }
+    };
     size_t hits = 0;
     const auto use = [&](size_t position, uint64_t word, char* row) DE_ALWAYS_INLINE {
       bool exists = row != nullptr;
@@ -68,7 +84,7 @@ size_t Table::FindLocked(const Width& width, const Batch& batch, const Keys& key
       if (kPlain || data != nullptr) {
         char* const to = data + position * stride;
         if (exists) {
-          width.Copy(to, row);
+          write_row(to, row);
         } else {
           initializer_->Fill(word, to);
         }
@@ -85,7 +101,6 @@ size_t Table::FindLocked(const Width& width, const Batch& batch, const Keys& key
     // values, their rows are overwritten below.
     uint16_t away[kKeysPerChunk + 1];
     size_t away_count = 0, sorted = 0, displaced = 0;
-    bool mixed = false;  // many of the last keys were absent
     const auto hash_key = [&](size_t j, size_t at) DE_ALWAYS_INLINE {
       const uint64_t hash = Mix64(word_of(j));
       hashes[at] = hash;
@@ -142,7 +157,8 @@ size_t Table::FindLocked(const Width& width, const Batch& batch, const Keys& key
           },
           hash_key, probe,
           [&](size_t j, size_t at)
-              DE_ALWAYS_INLINE { width.Copy(data + of.position(j) * stride, rows[at]); });
+              DE_ALWAYS_INLINE { write_row(data + of.position(j) * stride, rows[at]); });
+      if (streams) FinishStreams();
       hits = end - begin - away_count;
     } else {
       const auto prefetch_key = [&](size_t, size_t at) DE_ALWAYS_INLINE {
@@ -192,6 +208,7 @@ size_t Table::FindLocked(const Width& width, const Batch& batch, const Keys& key
       const size_t j = begin + away[i];
       use(of.position(j), word_of(j), displaced_rows[i]);
     }
+    if (streams) FinishStreams();
     return hits;
   });
 }
