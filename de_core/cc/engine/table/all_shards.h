@@ -30,6 +30,7 @@ class AllShards {
       held_[taken] = true;
       if (TryRest() != end_) Release();
     }
+    LockWaitsOfThisThread().divided += !held();
   }
   ~AllShards() { Release(); }
   AllShards(const AllShards&) = delete;

@@ -11,6 +11,19 @@
 
 namespace de::engine {
 
+/// What one thread had to wait for. Only slow paths count, so counting costs uncontended locks
+/// nothing.
+struct LockWaits {
+  uint64_t waited = 0;   ///< acquisitions that did not get the lock at once
+  uint64_t spins = 0;    ///< times that a waiting thread looked at a lock again
+  uint64_t divided = 0;  ///< parts of a batch that took the shards one by one: see AllShards
+};
+
+inline LockWaits& LockWaitsOfThisThread() noexcept {
+  static thread_local LockWaits waits;
+  return waits;
+}
+
 class alignas(64) ShardLock {
  public:
   bool try_lock_shared() noexcept {
@@ -23,6 +36,7 @@ class alignas(64) ShardLock {
 
   void lock_shared() noexcept {
     if (try_lock_shared()) return;
+    ++LockWaitsOfThisThread().waited;
     waiting_.fetch_add(1, std::memory_order_relaxed);
     for (uint32_t tries = 0; !try_lock_shared(); ++tries) {
       while (state_.load(std::memory_order_relaxed) & kWriter) Wait(tries++);
@@ -43,8 +57,14 @@ class alignas(64) ShardLock {
 
   void lock() noexcept {
     // Once the flag is set, new readers wait. Then wait until the readers inside have left.
-    for (uint32_t tries = 0; state_.fetch_or(kWriter, std::memory_order_acquire) & kWriter;) {
-      while (state_.load(std::memory_order_relaxed) & kWriter) Wait(tries++);
+    const uint32_t before = state_.fetch_or(kWriter, std::memory_order_acquire);
+    if (before == 0) return;
+    ++LockWaitsOfThisThread().waited;
+    if (before & kWriter) {
+      uint32_t tries = 0;
+      do {
+        while (state_.load(std::memory_order_relaxed) & kWriter) Wait(tries++);
+      } while (state_.fetch_or(kWriter, std::memory_order_acquire) & kWriter);
     }
     for (uint32_t tries = 0; state_.load(std::memory_order_acquire) != kWriter;) Wait(tries++);
   }
@@ -64,6 +84,7 @@ class alignas(64) ShardLock {
   static constexpr uint32_t kPatience = 256;
 
   static void Wait(uint32_t tries) noexcept {
+    ++LockWaitsOfThisThread().spins;
     if (tries < 64) {
 #if defined(__x86_64__)
       __builtin_ia32_pause();

@@ -44,6 +44,7 @@ Sections (all by default):
   stall    the longest lookup while the table grows twentyfold
   hostile  adversarial keys: sequential, multiples of 2^k, equal low bits, all in one shard
   evict    the longest write to a full table
+  locks    lock waits of 1 to 16 threads; time of small batches beside that of their keys
   widths   any dims, beside the next lower power of two
 
 Options:
@@ -141,7 +142,7 @@ Options Parse(int argc, char** argv, bool* strict) {
     }
   }
   const std::set<std::string> sections = {"w1",     "w2",    "w3",      "w4",     "fill", "mixed",
-                                          "memory", "stall", "hostile", "widths", "evict"};
+                                          "memory", "stall", "hostile", "widths", "evict", "locks"};
   for (const std::string& section : options.only) {
     if (sections.count(section) == 0) Refuse("There is no such section. Received: " + section);
   }
@@ -189,6 +190,7 @@ int main(int argc, char** argv) {
   if (options.Wants("hostile")) de::bench::HostileSection(options, &report);
   if (options.Wants("widths")) de::bench::WidthsSection(options, &report);
   if (options.Wants("evict")) de::bench::EvictSection(options, &report);
+  if (options.Wants("locks")) de::bench::LocksSection(options, &report);
   const int missed = report.Summary();
   std::printf("\n%.0f s; load at the end %s\n", de::bench::WallSeconds() - start,
               FirstLine("/proc/loadavg").c_str());

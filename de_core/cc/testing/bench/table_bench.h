@@ -138,6 +138,7 @@ void StallSection(const Options& options, Report* report);
 void HostileSection(const Options& options, Report* report);
 void WidthsSection(const Options& options, Report* report);
 void EvictSection(const Options& options, Report* report);
+void LocksSection(const Options& options, Report* report);
 
 }  // namespace de::bench
 
