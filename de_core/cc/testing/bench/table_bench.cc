@@ -60,6 +60,7 @@ Options:
   --fill_rounds N   rounds of fill and stall        (3)
   --dims N,…        dims among 8, 16, 32, 64, 128   (all); widths: any
   --batches N,…     batch sizes of w3               (256,4096,131072)
+  --bfloat16        widths: bfloat16 values instead of float32
   --quick           1 % of the rows and three rounds: a quick check that it runs
   --strict          exit with 2 if a bar is missed
 
@@ -105,6 +106,10 @@ Options Parse(int argc, char** argv, bool* strict) {
       *strict = true;
       continue;
     }
+    if (name == "--bfloat16") {
+      options.bfloat16 = true;
+      continue;
+    }
     if (name == "--quick") {
       for (const auto& [option, number] : numbers) *number /= 100;
       options.small_rows = 20'000;
@@ -141,7 +146,7 @@ Options Parse(int argc, char** argv, bool* strict) {
       if (number == 0) Refuse("A number above 0 is needed. Received: " + name + " " + value);
     }
   }
-  const std::set<std::string> sections = {"w1",     "w2",    "w3",      "w4",     "fill", "mixed",
+  const std::set<std::string> sections = {"w1",     "w2",    "w3",      "w4",     "fill",  "mixed",
                                           "memory", "stall", "hostile", "widths", "evict", "locks"};
   for (const std::string& section : options.only) {
     if (sections.count(section) == 0) Refuse("There is no such section. Received: " + section);

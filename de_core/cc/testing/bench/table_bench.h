@@ -24,6 +24,7 @@ struct Options {
   uint64_t queries = 1 << 20;              ///< keys per round
   uint64_t payload_bytes = 2'600'000'000;  ///< upper limit of rows * row bytes of one table
   bool quick = false;
+  bool bfloat16 = false;  ///< the values of section `widths`
   int rounds = 7;
   int fill_rounds = 3;
   std::vector<size_t> dims = {8, 16, 32, 64, 128};

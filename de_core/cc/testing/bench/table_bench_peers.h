@@ -47,12 +47,14 @@ inline void OkOrExit(const engine::Status& status) {
   std::exit(1);
 }
 
-/// The engine's table of float rows.
+/// The engine's table.
 class Ours {
  public:
-  Ours(size_t dim, uint64_t init_size, const engine::InitializerOptions& initializer = {}) {
+  Ours(size_t dim, uint64_t init_size, const engine::InitializerOptions& initializer = {},
+       engine::DType dtype = engine::DType::kFloat32) {
     engine::TableOptions options;
     options.dim = dim;
+    options.value_dtype = dtype;
     options.init_size = init_size;
     options.initializer = initializer;
     OkOrExit(engine::Table::Create(options, &table_));

@@ -10,12 +10,12 @@ namespace de::bench {
 namespace {
 
 constexpr size_t kBatch = 131072;
-constexpr size_t kLeast = 8, kGreatest = 256;  ///< the range of powers of two to compare with
+constexpr size_t kLeast = 32, kGreatest = 1024;  ///< the range of row bytes to compare with
 
-/// Returns the power of two next to `dim`, at most `dim` if possible.
-size_t NeighborOf(size_t dim) {
-  size_t power = kLeast;
-  while (power * 2 <= dim && power * 2 <= kGreatest) power *= 2;
+/// Returns the power of two next to `dim`, at most `dim` if possible, for elements of `size` bytes.
+size_t NeighborOf(size_t dim, size_t size) {
+  size_t power = kLeast / size;
+  while (power * 2 <= dim && power * 2 <= kGreatest / size) power *= 2;
   return power;
 }
 
@@ -23,8 +23,10 @@ size_t NeighborOf(size_t dim) {
 
 void WidthsSection(const Options& options, Report* report) {
   const engine::OptimizerRule& adagrad = *engine::FindRule("adagrad");
+  const engine::DType dtype = options.bfloat16 ? engine::DType::kBFloat16 : engine::DType::kFloat32;
+  const size_t size = options.bfloat16 ? 2 : 4;
   std::set<size_t> dims(options.dims.begin(), options.dims.end());
-  for (const size_t dim : options.dims) dims.insert(NeighborOf(dim));
+  for (const size_t dim : options.dims) dims.insert(NeighborOf(dim, size));
   const uint64_t rows =
       options.RowsOf(options.rows / static_cast<uint64_t>(dims.size()), *dims.rbegin());
   const std::vector<int64_t> keys = KeysFrom(0, rows);
@@ -38,7 +40,8 @@ void WidthsSection(const Options& options, Report* report) {
   std::map<size_t, std::unique_ptr<Ours>> tables;
   Rounds rounds;
   for (const size_t dim : dims) {
-    auto& table = tables[dim] = std::make_unique<Ours>(dim, rows);
+    auto& table = tables[dim] =
+        std::make_unique<Ours>(dim, rows, engine::InitializerOptions{}, dtype);
     const std::vector<double> hyper(adagrad.min_hyper, 0.1);
     const auto step = [&rounds, &adagrad, hyper, ours = table.get(),
                        gradients = values.data()](const std::vector<int64_t>& of) {
@@ -57,14 +60,14 @@ void WidthsSection(const Options& options, Report* report) {
     rounds.Add("step " + name, n, [&, step] { step(queries); });
   }
   rounds.Run(options.rounds);
-  report->Section("Widths: " + std::to_string(rows) +
-                      " rows with Adagrad's slot, uniform hits, batch " + std::to_string(kBatch) +
+  report->Section("Widths: " + std::to_string(rows) + " rows of " + std::string(NameOf(dtype)) +
+                      " with Adagrad's slot, uniform hits, batch " + std::to_string(kBatch) +
                       " (million/s; bytes per second beside the power of two)",
                   {"dim", "lookup", "upsert", "step", "power of two", "lookup bytes",
                    "upsert bytes", "step bytes"});
   for (const size_t dim : dims) {
     const std::string name = std::to_string(dim);
-    const size_t power = NeighborOf(dim);
+    const size_t power = NeighborOf(dim, size);
     std::vector<std::string> cells = {name};
     for (const std::string verb : {"lookup ", "upsert ", "step "}) {
       cells.push_back(Number(rounds.Rate(verb + name)));
