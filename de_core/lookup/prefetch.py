@@ -10,9 +10,6 @@ import tensorflow as tf
 from de_core.tables.admission import check_integer
 from de_core.variable.variable import Variable
 
-# A step waits for a lookup that reads the disk, so one lookup has few ids.
-_IDS_PER_LOOKUP = 1024
-
 
 def prefetch_rows(
     table: Variable, ids_fn: Callable[..., tf.Tensor], batches: int = 2
@@ -48,9 +45,7 @@ def prefetch_rows(
     check_integer("batches", batches, 1, 1 << 20)
 
     def read(*batch: Any) -> Any:
-        ids = tf.reshape(ids_fn(*batch), [-1])
-        for begin in tf.range(0, tf.size(ids), _IDS_PER_LOOKUP):
-            table.lookup(ids[begin : begin + _IDS_PER_LOOKUP])
+        table.lookup(tf.reshape(ids_fn(*batch), [-1]))
         return batch if len(batch) > 1 else batch[0]
 
     def transform(dataset: tf.data.Dataset) -> tf.data.Dataset:

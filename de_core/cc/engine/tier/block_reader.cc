@@ -45,6 +45,7 @@ class BlockReader::Ring {
  public:
   static std::unique_ptr<Ring> Open(uint32_t depth) {
     auto ring = std::make_unique<Ring>();
+    ring->free_slots_.reserve(depth);
     return ring->Start(depth) ? std::move(ring) : nullptr;
   }
   Ring() = default;
@@ -57,14 +58,24 @@ class BlockReader::Ring {
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
-  /// Returns false if the system refused the first reads. Then nothing was read.
-  bool Read(BlockRead* reads, size_t count) noexcept {
+  /// Returns false if the system refused the first reads. Then nothing was read. `slots` and
+  /// `visit` may be nullptr.
+  bool Read(BlockRead* reads, size_t count, const ReadSlots* slots, const Visit* visit) noexcept {
     size_t next = 0;
+    const size_t most = slots == nullptr ? depth_ : std::min<size_t>(depth_, slots->count);
+    free_slots_.clear();
+    for (size_t i = most; slots != nullptr && i > 0; --i) {
+      free_slots_.push_back(slots->memory + (i - 1) * slots->bytes);
+    }
     uint32_t waiting = 0;  // put into the queue, but not taken by the system yet
     uint32_t running = 0;
     size_t done = 0;
     while (done < count) {
-      while (next < count && running + waiting < depth_) {
+      while (next < count && running + waiting < most) {
+        if (slots != nullptr) {
+          reads[next].to = free_slots_.back();
+          free_slots_.pop_back();
+        }
         Put(reads[next], next);
         ++next;
         ++waiting;
@@ -77,7 +88,7 @@ class BlockReader::Ring {
       } else if (errno != EINTR && errno != EAGAIN && errno != EBUSY && done == 0 && running == 0) {
         return false;
       }
-      const size_t ended = Take(reads);
+      const size_t ended = Take(reads, visit);
       running -= static_cast<uint32_t>(ended);
       done += ended;
     }
@@ -134,14 +145,22 @@ class BlockReader::Ring {
     __atomic_store_n(tail_, tail + 1, __ATOMIC_RELEASE);
   }
 
-  /// Takes the ended reads from the queue and returns their number.
-  size_t Take(BlockRead* reads) noexcept {
+  /// Takes ended reads from the queue and returns their number. Takes few at once, so that new
+  /// reads soon follow them.
+  size_t Take(BlockRead* reads, const Visit* visit) noexcept {
+    constexpr uint32_t kMostTaken = 16;
     const uint32_t begin = *ended_head_;
-    const uint32_t end = __atomic_load_n(ended_tail_, __ATOMIC_ACQUIRE);
+    const uint32_t ready = __atomic_load_n(ended_tail_, __ATOMIC_ACQUIRE) - begin;
+    const uint32_t end = begin + std::min(ready, kMostTaken);
     for (uint32_t at = begin; at != end; ++at) {
       const io_uring_cqe& ended = ended_[at & ended_mask_];
+      BlockRead& read = reads[ended.user_data];
       // Reads the rest of a short read, and once more what failed.
-      ReadRest(&reads[ended.user_data], ended.res < 0 ? 0 : static_cast<size_t>(ended.res));
+      ReadRest(&read, ended.res < 0 ? 0 : static_cast<size_t>(ended.res));
+      if (visit != nullptr) {
+        (*visit)(ended.user_data);
+        free_slots_.push_back(read.to);
+      }
     }
     __atomic_store_n(ended_head_, end, __ATOMIC_RELEASE);
     return end - begin;
@@ -154,6 +173,7 @@ class BlockReader::Ring {
   uint32_t *tail_ = nullptr, *numbers_ = nullptr, *ended_head_ = nullptr, *ended_tail_ = nullptr;
   uint32_t mask_ = 0, ended_mask_ = 0;
   io_uring_cqe* ended_ = nullptr;
+  std::vector<char*> free_slots_;  // (depth_) at most
 };
 
 #else
@@ -161,7 +181,7 @@ class BlockReader::Ring {
 class BlockReader::Ring {
  public:
   static std::unique_ptr<Ring> Open(uint32_t) { return nullptr; }
-  bool Read(BlockRead*, size_t) noexcept { return false; }
+  bool Read(BlockRead*, size_t, const ReadSlots*, const Visit*) noexcept { return false; }
 };
 
 #endif
@@ -175,7 +195,8 @@ BlockReader::BlockReader(uint32_t depth, bool use_ring) : depth_(std::max(1U, de
 
 BlockReader::~BlockReader() = default;
 
-void BlockReader::Read(BlockRead* reads, size_t count, Executor* executor) noexcept {
+bool BlockReader::ReadByRing(BlockRead* reads, size_t count, const ReadSlots* slots,
+                             const Visit* visit) noexcept {
   std::unique_ptr<Ring> ring;
   try {
     if (has_ring_) {
@@ -189,21 +210,34 @@ void BlockReader::Read(BlockRead* reads, size_t count, Executor* executor) noexc
   } catch (const std::bad_alloc&) {
     ring = nullptr;  // `pread` needs no memory
   }
-  const bool done = ring != nullptr && ring->Read(reads, count);
-  if (done) {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    try {
-      free_.push_back(std::move(ring));
-    } catch (const std::bad_alloc&) {
-      ring = nullptr;
-    }
-    return;
+  if (ring == nullptr || !ring->Read(reads, count, slots, visit)) return false;
+  const std::lock_guard<std::mutex> guard(mutex_);
+  try {
+    free_.push_back(std::move(ring));
+  } catch (const std::bad_alloc&) {
+    ring = nullptr;
   }
+  return true;
+}
+
+void BlockReader::Read(BlockRead* reads, size_t count, Executor* executor) noexcept {
+  if (ReadByRing(reads, count, nullptr, nullptr)) return;
   const auto read = [reads](size_t at) { ReadRest(&reads[at], 0); };
   try {
     RunTasks(ThreadsFor(count > 1, executor), count, read);
   } catch (const std::bad_alloc&) {
     RunTasks(nullptr, count, read);
+  }
+}
+
+void BlockReader::ReadEach(BlockRead* reads, size_t count, const ReadSlots& slots,
+                           Executor* executor, const Visit& visit) noexcept {
+  if (ReadByRing(reads, count, &slots, &visit)) return;
+  for (size_t begin = 0; begin < count; begin += slots.count) {
+    const size_t end = std::min(count, begin + slots.count);
+    for (size_t i = begin; i < end; ++i) reads[i].to = slots.memory + (i - begin) * slots.bytes;
+    Read(reads + begin, end - begin, executor);
+    for (size_t i = begin; i < end; ++i) visit(i);
   }
 }
 

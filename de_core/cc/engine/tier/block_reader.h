@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -23,6 +24,13 @@ struct BlockRead {
   int error = 0;  ///< receives 0, or the `errno` of the read; EIO if the file ends before
 };
 
+/// Memory that reads share. The reads themselves name none.
+struct ReadSlots {
+  char* memory = nullptr;
+  size_t bytes = 0;  ///< at least the bytes of each read
+  size_t count = 0;
+};
+
 /// Keeps up to `depth` reads of a batch in the disk's queue, by io_uring. Where the system has no
 /// io_uring or forbids it, reads by `pread` on the threads of an executor. Thread-safe.
 class BlockReader {
@@ -36,11 +44,20 @@ class BlockReader {
   /// Reads all blocks and sets the error of each.
   void Read(BlockRead* reads, size_t count, Executor* executor) noexcept;
 
+  /// Reads all blocks, in any order, into slots. Calls visit(i) on this thread when read i is done,
+  /// while other reads go on. Then the next read takes its slot. `visit` must not throw.
+  void ReadEach(BlockRead* reads, size_t count, const ReadSlots& slots, Executor* executor,
+                const std::function<void(size_t)>& visit) noexcept;
+
   /// True if reads go through io_uring.
   bool has_ring() const noexcept { return has_ring_; }
 
  private:
   class Ring;
+  using Visit = std::function<void(size_t)>;
+
+  bool ReadByRing(BlockRead* reads, size_t count, const ReadSlots* slots,
+                  const Visit* visit) noexcept;
 
   const uint32_t depth_;
   bool has_ring_ = false;

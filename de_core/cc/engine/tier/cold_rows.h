@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "de_core/cc/engine/backend/table_backend.h"
@@ -22,8 +24,16 @@ struct FoundRows {
   std::vector<char> rows;           // (positions, stride) of the layout that the caller named
 };
 
-/// Keeps the newest row of each key. TieredTable locks: one thread at a time calls Stage; Find,
-/// Scan and Stats may run beside it. Commit, Erase, Clear and DropSlots exclude all other calls.
+/// Where the rows of some keys are. The rows can be read until this is destroyed, as they were when
+/// they were located.
+struct LocatedRows {
+  virtual ~LocatedRows() = default;
+  std::vector<uint32_t> positions;  ///< ascending positions of the keys that have a row
+};
+
+/// Keeps the newest row of each key. TieredTable locks: one thread at a time calls Stage; Locate,
+/// AreNewest, Scan and Stats may run beside it. Commit, Erase, Clear and DropSlots exclude all
+/// other calls, except Read.
 class ColdRows {
  public:
   virtual ~ColdRows() = default;
@@ -49,10 +59,28 @@ class ColdRows {
   /// Removes the rows of distinct keys.
   virtual Status Erase(const Keys& keys) = 0;
 
-  /// Finds the rows of distinct keys. Converts them to `layout`: slots that were added since get
-  /// their initial values. With `with_rows` unset, finds only the positions.
-  virtual Status Find(const Keys& keys, const RowLayout& layout, bool with_rows, Executor* executor,
-                      FoundRows* found) const = 0;
+  /// Finds where the rows of distinct keys are. Touches no disk.
+  virtual Status Locate(const Keys& keys, Executor* executor,
+                        std::unique_ptr<LocatedRows>* located) const = 0;
+
+  /// Reads located rows and appends them to `rows`, converted to `layout`: slots that were added
+  /// since get their initial values. Runs beside all other calls.
+  virtual Status Read(const LocatedRows& located, const RowLayout& layout, Executor* executor,
+                      std::vector<char>* rows) const = 0;
+
+  /// newest[i] receives whether located row i is its key's newest row still. `keys` are the located
+  /// keys. May say false if the row was only moved.
+  virtual Status AreNewest(const Keys& keys, const LocatedRows& located, bool* newest) const = 0;
+
+  /// Locates and reads the rows of distinct keys.
+  Status Find(const Keys& keys, const RowLayout& layout, Executor* executor,
+              FoundRows* found) const {
+    std::unique_ptr<LocatedRows> located;
+    DE_RETURN_IF_ERROR(Locate(keys, executor, &located));
+    found->rows.clear();
+    found->positions = std::move(located->positions);
+    return Read(*located, layout, executor, &found->rows);
+  }
 
   /// Copies about `most` rows with hashes from `begin` to `last` into `batch`, ascending by hash,
   /// in the layout `layout`. batch->hash_last receives the last hash that is covered.

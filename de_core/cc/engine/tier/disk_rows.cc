@@ -119,8 +119,9 @@ Status DiskRows::PrepareSegment(const RowLayout& layout) {
   if (number == segments_.size()) segments_.emplace_back();
   if (!fits) layout_ = std::make_shared<const RowLayout>(layout);
   const std::string name = kPrefix + std::to_string(next_name_);
-  DE_RETURN_IF_ERROR(
-      SegmentFile::Create(options_.directory + "/" + name, layout_, &segments_[number]));
+  std::unique_ptr<SegmentFile> made;
+  DE_RETURN_IF_ERROR(SegmentFile::Create(options_.directory + "/" + name, layout_, &made));
+  segments_[number] = std::move(made);
   ++next_name_;
   active_ = number;
   return Status::Ok();

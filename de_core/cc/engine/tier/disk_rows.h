@@ -51,8 +51,11 @@ class DiskRows final : public ColdRows {
   Status Commit() override;
   void Discard() noexcept override;
   Status Erase(const Keys& keys) override;
-  Status Find(const Keys& keys, const RowLayout& layout, bool with_rows, Executor* executor,
-              FoundRows* found) const override;
+  Status Locate(const Keys& keys, Executor* executor,
+                std::unique_ptr<LocatedRows>* located) const override;
+  Status Read(const LocatedRows& located, const RowLayout& layout, Executor* executor,
+              std::vector<char>* rows) const override;
+  Status AreNewest(const Keys& keys, const LocatedRows& located, bool* newest) const override;
   Status Scan(uint64_t begin, uint64_t last, size_t most, const RowLayout& layout,
               RowBatch* batch) const override;
   Status Clear() override;
@@ -70,6 +73,7 @@ class DiskRows final : public ColdRows {
   class Converters;
   class BufferLease;
   struct Unit;
+  struct PinnedRows;
 
   DiskRows(DiskOptions options, int lock_file, std::unique_ptr<Table> index);
 
@@ -97,17 +101,18 @@ class DiskRows final : public ColdRows {
   /// Makes gaps of the records at `places`.
   void Forget(const Places& places) noexcept;
   void RemoveSegment(uint32_t number);
-  /// Reads the rows at `places` and calls visit(i, decoded row, its layout) for each, in any order.
+  void Pin(PinnedRows* rows) const;
+  /// Reads rows and calls visit(i, decoded row, its layout) for each, in any order.
   template <typename Visit>
-  Status ReadRows(const std::vector<int64_t>& places, Executor* executor, const Visit& visit) const;
+  Status ReadRows(const PinnedRows& rows, Executor* executor, const Visit& visit) const;
 
   const DiskOptions options_;
   const int lock_file_;
   const std::unique_ptr<Table> index_;
   mutable BlockReader reader_;
-  /// By number; nullptr for a free number. Never reallocated, because Stage runs beside Find.
-  std::vector<std::unique_ptr<SegmentFile>> segments_;
-  std::vector<std::unique_ptr<SegmentFile>> removed_;  ///< files that the next Stage deletes
+  /// By number; nullptr for a free number. Never reallocated, because Stage runs beside Locate.
+  std::vector<std::shared_ptr<SegmentFile>> segments_;
+  std::vector<std::shared_ptr<SegmentFile>> removed_;  ///< files that the next Stage deletes
   std::deque<StagedRows> staged_;
   uint32_t active_ = 0;                      ///< the segment that is appended to
   std::shared_ptr<const RowLayout> layout_;  ///< of the rows that were appended last

@@ -1,6 +1,8 @@
 // Reads rows from the files of DiskRows.
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <unordered_map>
 
 #include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/base/hash.h"
@@ -10,106 +12,149 @@ namespace de::engine {
 namespace {
 
 constexpr size_t kMostPerRead = size_t{128} << 10;
-constexpr size_t kMostRead = size_t{4} << 20;  // bytes that one call reads at once
+constexpr size_t kMostRead = size_t{4} << 20;  // bytes of the reads that are in the disk's queue
 
 }  // namespace
 
+/// Places of rows. Keeps their files, and the layouts that these files had.
+struct DiskRows::PinnedRows final : LocatedRows {
+  struct File {
+    std::shared_ptr<const SegmentFile> segment;
+    std::shared_ptr<const RowLayout> layout;
+  };
+  std::vector<int64_t> places;
+  std::unordered_map<uint32_t, File> files;  ///< by number of the segment
+};
+
 /// Consecutive blocks of a file that are read at once, and the records in them.
 struct DiskRows::Unit {
-  uint32_t segment;
+  const PinnedRows::File* file;
   uint64_t begin;
   uint64_t end;
   size_t first;  ///< its records are those that are numbered `first` to `last` - 1 by place
   size_t last;
 };
 
+/// Keeps the files of rows, whose places are set.
+void DiskRows::Pin(PinnedRows* rows) const {
+  for (const int64_t packed : rows->places) {
+    const uint32_t number = Place::Of(packed).segment;
+    PinnedRows::File& file = rows->files[number];
+    if (file.segment == nullptr) file = {segments_[number], segments_[number]->layout};
+  }
+}
+
 template <typename Visit>
-Status DiskRows::ReadRows(const std::vector<int64_t>& places, Executor* executor,
-                          const Visit& visit) const {
+Status DiskRows::ReadRows(const PinnedRows& rows, Executor* executor, const Visit& visit) const {
+  const std::vector<int64_t>& places = rows.places;
   std::vector<uint32_t> order(places.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<uint32_t>(i);
   const auto unsigned_of = [&](uint32_t i) { return static_cast<uint64_t>(places[i]); };
   std::sort(order.begin(), order.end(),
             [&](uint32_t a, uint32_t b) { return unsigned_of(a) < unsigned_of(b); });
   std::vector<Unit> units;
+  size_t longest = 0;
   for (size_t i = 0; i < order.size(); ++i) {
     const Place place = Place::Of(places[order[i]]);
+    const PinnedRows::File* const file = &rows.files.at(place.segment);
     const uint64_t begin = RoundDown(place.offset, kBlockBytes);
     const uint64_t end = RoundUpTo(place.offset + place.bytes, kBlockBytes);
-    if (!units.empty() && units.back().segment == place.segment && begin <= units.back().end &&
+    if (!units.empty() && units.back().file == file && begin <= units.back().end &&
         end - units.back().begin <= kMostPerRead) {
       units.back().end = std::max(units.back().end, end);
       units.back().last = i + 1;
     } else {
-      units.push_back({place.segment, begin, end, i, i + 1});
+      units.push_back({file, begin, end, i, i + 1});
     }
+    longest = std::max<size_t>(longest, units.back().end - units.back().begin);
   }
-  BufferLease buffer(*this);
+  if (units.empty()) return Status::Ok();
   std::vector<BlockRead> reads;
-  for (size_t next = 0; next < units.size();) {
-    size_t bytes = 0, last = next;
-    for (; last < units.size(); ++last) {
-      const size_t more = units[last].end - units[last].begin;
-      if (last > next && bytes + more > kMostRead) break;
-      bytes += more;
-    }
-    (*buffer).Reserve(bytes);
-    reads.clear();
-    char* to = (*buffer).data();
-    for (size_t i = next; i < last; ++i) {
-      const size_t size = units[i].end - units[i].begin;
-      reads.push_back({segments_[units[i].segment]->descriptor(), units[i].begin, size, to, 0});
-      to += size;
-    }
-    reader_.Read(reads.data(), reads.size(), executor);
-    reads_.fetch_add(reads.size(), std::memory_order_relaxed);
-    for (size_t i = next; i < last; ++i) {
-      const Unit& unit = units[i];
-      const BlockRead& read = reads[i - next];
-      const SegmentFile& segment = *segments_[unit.segment];
-      if (read.error != 0) {
-        return Status::Internal("rows must be readable from the disk. Received: " + segment.path() +
-                                ", offset " + std::to_string(read.offset) + ": " +
-                                std::strerror(read.error));
-      }
-      for (size_t record = unit.first; record < unit.last; ++record) {
-        const Place place = Place::Of(places[order[record]]);
-        DecodedRow row;
-        if (!DecodeRow(read.to + (place.offset - unit.begin), place.bytes, *segment.layout, &row)) {
-          return Status::DataLoss(
-              "a row on the disk must have its checksum; restore the table from a checkpoint. "
-              "Received: " +
-              segment.path() + ", offset " + std::to_string(place.offset));
-        }
-        DE_RETURN_IF_ERROR(visit(order[record], row, *segment.layout));
-      }
-    }
-    next = last;
+  reads.reserve(units.size());
+  for (const Unit& unit : units) {
+    reads.push_back(
+        {unit.file->segment->descriptor(), unit.begin, unit.end - unit.begin, nullptr, 0});
   }
-  return Status::Ok();
+  const auto visit_unit = [&](const Unit& unit, const BlockRead& read) -> Status {
+    const SegmentFile& segment = *unit.file->segment;
+    if (read.error != 0) {
+      return Status::Internal("rows must be readable from the disk. Received: " + segment.path() +
+                              ", offset " + std::to_string(read.offset) + ": " +
+                              std::strerror(read.error));
+    }
+    for (size_t record = unit.first; record < unit.last; ++record) {
+      const Place place = Place::Of(places[order[record]]);
+      DecodedRow row;
+      if (!DecodeRow(read.to + (place.offset - unit.begin), place.bytes, *unit.file->layout,
+                     &row)) {
+        return Status::DataLoss(
+            "a row on the disk must have its checksum; restore the table from a checkpoint. "
+            "Received: " +
+            segment.path() + ", offset " + std::to_string(place.offset));
+      }
+      DE_RETURN_IF_ERROR(visit(order[record], row, *unit.file->layout));
+    }
+    return Status::Ok();
+  };
+  BufferLease buffer(*this);
+  const size_t slots =
+      std::min({units.size(), size_t{options_.depth}, std::max<size_t>(1, kMostRead / longest)});
+  (*buffer).Reserve(slots * longest);
+  reads_.fetch_add(reads.size(), std::memory_order_relaxed);
+  Status status;
+  reader_.ReadEach(reads.data(), reads.size(), {(*buffer).data(), longest, slots}, executor,
+                   [&](size_t i) {
+                     if (!status.ok()) return;
+                     status = Guarded([&] { return visit_unit(units[i], reads[i]); });
+                   });
+  return status;
 }
 
-Status DiskRows::Find(const Keys& keys, const RowLayout& layout, bool with_rows, Executor* executor,
-                      FoundRows* found) const {
+Status DiskRows::Locate(const Keys& keys, Executor* executor,
+                        std::unique_ptr<LocatedRows>* located) const {
   return Guarded([&]() -> Status {
     Places all;
     DE_RETURN_IF_ERROR(FindPlaces(keys, executor, &all));
-    std::vector<int64_t>& places = all.packed;
-    found->positions.clear();
-    found->rows.clear();
+    auto rows = std::make_unique<PinnedRows>();
     for (size_t i = 0; i < keys.size; ++i) {
       if (!all.found[i]) continue;
-      places[found->positions.size()] = places[i];
-      found->positions.push_back(static_cast<uint32_t>(i));
+      rows->places.push_back(all.packed[i]);
+      rows->positions.push_back(static_cast<uint32_t>(i));
     }
-    if (!with_rows) return Status::Ok();
-    places.resize(found->positions.size());
-    found->rows.resize(places.size() * layout.stride());
+    Pin(rows.get());
+    *located = std::move(rows);
+    return Status::Ok();
+  });
+}
+
+Status DiskRows::Read(const LocatedRows& located, const RowLayout& layout, Executor* executor,
+                      std::vector<char>* rows) const {
+  return Guarded([&]() -> Status {
+    const auto& pinned = static_cast<const PinnedRows&>(located);
+    const size_t stride = layout.stride();
+    const size_t before = rows->size();
+    rows->resize(before + pinned.places.size() * stride);
+    char* const to = rows->data() + before;
     Converters converters(layout);
-    return ReadRows(
-        places, executor, [&](uint32_t i, const DecodedRow& row, const RowLayout& from) {
-          return converters.Convert(from, row.row, found->rows.data() + i * layout.stride());
-        });
+    return ReadRows(pinned, executor,
+                    [&](uint32_t i, const DecodedRow& row, const RowLayout& from) {
+                      return converters.Convert(from, row.row, to + i * stride);
+                    });
+  });
+}
+
+Status DiskRows::AreNewest(const Keys& keys, const LocatedRows& located, bool* newest) const {
+  return Guarded([&]() -> Status {
+    const auto& pinned = static_cast<const PinnedRows&>(located);
+    Places now;
+    DE_RETURN_IF_ERROR(FindPlaces(keys, nullptr, &now));
+    for (size_t i = 0; i < keys.size; ++i) {
+      const uint32_t number = Place::Of(pinned.places[i]).segment;
+      // A later segment may have the number of a removed one.
+      newest[i] = now.found[i] && now.packed[i] == pinned.places[i] &&
+                  segments_[number] == pinned.files.at(number).segment;
+    }
+    return Status::Ok();
   });
 }
 
@@ -145,9 +190,11 @@ Status DiskRows::Scan(uint64_t begin, uint64_t last, size_t most, const RowLayou
       if (cut < entries.size()) covered = entries[cut].hash - 1;
       entries.resize(cut);
     }
-    std::vector<int64_t> places;
+    PinnedRows located;
+    std::vector<int64_t>& places = located.places;
     places.reserve(entries.size());
     for (const Entry& entry : entries) places.push_back(entry.place);
+    Pin(&located);
     RowBatchBuilder builder(layout, batch);
     batch->hash_begin = begin;
     batch->hash_last = covered;
@@ -156,7 +203,7 @@ Status DiskRows::Scan(uint64_t begin, uint64_t last, size_t most, const RowLayou
     std::vector<char> rows(places.size() * layout.stride());
     Converters converters(layout);
     DE_RETURN_IF_ERROR(
-        ReadRows(places, nullptr, [&](uint32_t i, const DecodedRow& row, const RowLayout& from) {
+        ReadRows(located, nullptr, [&](uint32_t i, const DecodedRow& row, const RowLayout& from) {
           if (!texts.empty()) texts[i] = row.key;
           return converters.Convert(from, row.row, rows.data() + i * layout.stride());
         }));

@@ -23,13 +23,14 @@ RowCache::Key RowCache::KeyOf(const Keys& keys, size_t i) noexcept {
   return {WordOf(keys, i), keys.strings == nullptr ? std::string_view() : keys.strings[i]};
 }
 
-void RowCache::Add(const Keys& keys, const FoundRows& found, const RowLayout& layout) noexcept {
+void RowCache::Add(const Keys& keys, const bool* kept, const char* rows,
+                   const RowLayout& layout) noexcept {
   const std::lock_guard<ShardLock> hold(lock_);
   const Status status = Guarded([&] {
     Use(layout);
-    for (size_t i = 0; most_rows_ > 0 && i < found.positions.size(); ++i) {
-      const Key key = KeyOf(keys, found.positions[i]);
-      if (places_.count(key) == 0) Put(key, found.rows.data() + i * stride_);
+    for (size_t i = 0; most_rows_ > 0 && i < keys.size; ++i) {
+      const Key key = KeyOf(keys, i);
+      if (kept[i] && places_.count(key) == 0) Put(key, rows + i * stride_);
     }
     return Status::Ok();
   });

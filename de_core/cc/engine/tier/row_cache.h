@@ -15,7 +15,6 @@
 #include "de_core/cc/engine/base/types.h"
 #include "de_core/cc/engine/rows/row_layout.h"
 #include "de_core/cc/engine/table/shard_lock.h"
-#include "de_core/cc/engine/tier/cold_rows.h"
 
 namespace de::engine {
 
@@ -26,9 +25,9 @@ class RowCache {
   /// Keeps at most `most_bytes` of rows and their index.
   explicit RowCache(uint64_t most_bytes) : most_bytes_(most_bytes) {}
 
-  /// Keeps rows in `layout` that were found for `keys`. Forgets all rows if memory is exhausted, or
-  /// if they have another layout.
-  void Add(const Keys& keys, const FoundRows& found, const RowLayout& layout) noexcept;
+  /// Keeps those of the rows of `keys`, in `layout`, for which `kept` (keys.size) is set. Forgets
+  /// all rows if memory is exhausted, or if they have another layout.
+  void Add(const Keys& keys, const bool* kept, const char* rows, const RowLayout& layout) noexcept;
 
   /// Calls visit(i, row) for each key i whose row is here in `layout`.
   template <typename Visit>

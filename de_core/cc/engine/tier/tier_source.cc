@@ -116,8 +116,7 @@ Status TierSource::CollectChanges(Range* range, SavedRows* rows, uint64_t* last,
   const MissingKeys absent(gone, is_hot.get());
   FoundRows cold;
   if (!absent.empty()) {
-    DE_RETURN_IF_ERROR(
-        table_->cold_->Find(absent.keys(), layout(), /*with_rows=*/true, nullptr, &cold));
+    DE_RETURN_IF_ERROR(table_->cold_->Find(absent.keys(), layout(), nullptr, &cold));
   }
   std::vector<const char*> row_of(absent.empty() ? 0 : absent.keys().size);
   for (size_t i = 0; i < cold.positions.size(); ++i) {

@@ -12,7 +12,8 @@
 namespace de::engine {
 namespace {
 
-constexpr size_t kRowsPerScan = 4096;  // cold rows that are read at once
+// Cold rows that are read at once. A step waits for the read.
+constexpr size_t kRowsPerScan = 1024;
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Creation of a tiered table, and its verbs on batches of keys.
+// Creation of a tiered table, and its verbs that may move rows.
 #include "de_core/cc/engine/tier/tiered_table.h"
 
 #include <algorithm>
@@ -57,13 +57,6 @@ void KeepRows(RowBatch* batch, const Keep& keep) {
   if (!batch->keys.empty()) batch->keys.resize(kept);
 }
 
-/// Returns `found`, or new memory for `count` flags if it is nullptr.
-bool* FlagsOr(bool* found, size_t count, std::unique_ptr<bool[]>* own) {
-  if (found != nullptr) return found;
-  *own = std::make_unique<bool[]>(count);
-  return own->get();
-}
-
 }  // namespace
 
 Status TieredTable::Create(TableOptions options, uint64_t memory_bytes,
@@ -85,115 +78,6 @@ Status TieredTable::Create(TableOptions options, uint64_t memory_bytes,
 uint64_t TieredTable::MostHotRows() const {
   const uint64_t bytes = memory_bytes_ - memory_bytes_ / kCachePart;
   return std::max<uint64_t>(1, bytes / (hot_->layout().stride() + kIndexBytesPerRow));
-}
-
-/// Reads the cold rows of distinct keys, from the cache or the disk, in any order. With `keep`, the
-/// cache keeps the rows that were read. Requires lock_.
-Status TieredTable::ReadCold(const Keys& keys, bool keep, Executor* executor,
-                             FoundRows* found) const {
-  const RowLayout layout = hot_->layout();
-  const size_t stride = layout.stride();
-  std::vector<bool> cached(keys.size);
-  cache_.Find(keys, layout, [&](size_t i, const char* row) {
-    cached[i] = true;
-    found->positions.push_back(static_cast<uint32_t>(i));
-    found->rows.insert(found->rows.end(), row, row + stride);
-  });
-  KeyList unread;
-  std::vector<uint32_t> position_of;
-  for (size_t i = 0; i < keys.size; ++i) {
-    if (cached[i]) continue;
-    unread.Add(keys, i);
-    position_of.push_back(static_cast<uint32_t>(i));
-  }
-  if (position_of.empty()) return Status::Ok();
-  FoundRows read;
-  DE_RETURN_IF_ERROR(cold_->Find(unread.keys(), layout, /*with_rows=*/true, executor, &read));
-  if (keep) cache_.Add(unread.keys(), read, layout);
-  for (uint32_t& position : read.positions) position = position_of[position];
-  if (found->positions.empty()) {
-    *found = std::move(read);
-    return Status::Ok();
-  }
-  found->positions.insert(found->positions.end(), read.positions.begin(), read.positions.end());
-  found->rows.insert(found->rows.end(), read.rows.begin(), read.rows.end());
-  return Status::Ok();
-}
-
-/// Calls visit(position, row) for each key for which `found` is unset and that has a cold row, and
-/// sets `found`. Without `with_rows`, `row` is nullptr. Requires lock_.
-template <typename Visit>
-Status TieredTable::VisitCold(const Keys& keys, bool* found, bool with_rows, Executor* executor,
-                              const Visit& visit) const {
-  if (cold_->empty()) return Status::Ok();
-  const MissingKeys missing(keys, found);
-  if (missing.empty()) return Status::Ok();
-  const RowLayout layout = hot_->layout();
-  FoundRows cold;
-  DE_RETURN_IF_ERROR(with_rows ? ReadCold(missing.keys(), /*keep=*/true, executor, &cold)
-                               : cold_->Find(missing.keys(), layout, with_rows, executor, &cold));
-  constexpr uint32_t kNone = ~uint32_t{0};
-  std::vector<uint32_t> row_of(missing.keys().size, kNone);
-  for (size_t i = 0; i < cold.positions.size(); ++i) {
-    row_of[cold.positions[i]] = static_cast<uint32_t>(i);
-  }
-  missing.ForEach([&](uint32_t position, uint32_t number) {
-    if (row_of[number] == kNone) return;
-    found[position] = true;
-    visit(position, with_rows ? cold.rows.data() + row_of[number] * layout.stride() : nullptr);
-  });
-  return Status::Ok();
-}
-
-Status TieredTable::FindToTrain(const Keys& keys, const ValuesOut& out, bool* found,
-                                Executor* executor) const {
-  DE_RETURN_IF_ERROR(CheckBatch(keys.size));
-  return Guarded([&]() -> Status {
-    const std::shared_lock<ShardLock> hold(lock_);
-    std::unique_ptr<bool[]> own;
-    found = FlagsOr(found, keys.size, &own);
-    DE_RETURN_IF_ERROR(hot_->FindToTrain(keys, out, found, executor));
-    const bool with_rows = out.data != nullptr;
-    const size_t bytes = hot_->layout().value_bytes();
-    DE_RETURN_IF_ERROR(
-        VisitCold(keys, found, with_rows, executor, [&](uint32_t position, const char* row) {
-          if (with_rows) CopyBytes(out.data + position * out.StrideOf(bytes), row, bytes);
-        }));
-    const auto hits = static_cast<size_t>(std::count(found, found + keys.size, true));
-    hits_.fetch_add(hits, std::memory_order_relaxed);
-    misses_.fetch_add(keys.size - hits, std::memory_order_relaxed);
-    return Status::Ok();
-  });
-}
-
-Status TieredTable::FindSlot(const std::string& owner, const std::string& name, size_t bytes,
-                             const Keys& keys, char* out, bool* found) const {
-  DE_RETURN_IF_ERROR(CheckBatch(keys.size));
-  return Guarded([&]() -> Status {
-    const std::shared_lock<ShardLock> hold(lock_);
-    std::unique_ptr<bool[]> own;
-    found = FlagsOr(found, keys.size, &own);
-    DE_RETURN_IF_ERROR(hot_->FindSlot(owner, name, bytes, keys, out, found));
-    const size_t offset = hot_->layout().FindSlot(owner, name)->offset;
-    return VisitCold(keys, found, true, nullptr, [&](uint32_t position, const char* row) {
-      CopyBytes(out + position * bytes, row + offset, bytes);
-    });
-  });
-}
-
-Status TieredTable::ReadColumn(RowColumn column, const Keys& keys, int64_t* values,
-                               bool* found) const {
-  DE_RETURN_IF_ERROR(CheckBatch(keys.size));
-  return Guarded([&]() -> Status {
-    const std::shared_lock<ShardLock> hold(lock_);
-    std::unique_ptr<bool[]> own;
-    found = FlagsOr(found, keys.size, &own);
-    DE_RETURN_IF_ERROR(hot_->ReadColumn(column, keys, values, found));
-    const size_t offset = hot_->layout().FindSlot(kMetadataOwner, NameOf(column))->offset;
-    return VisitCold(keys, found, true, nullptr, [&](uint32_t position, const char* row) {
-      CopyBytes(reinterpret_cast<char*>(values + position), row + offset, sizeof(int64_t));
-    });
-  });
 }
 
 /// Writes rows to the disk that become cold, so that `incoming` rows fit, but no rows of `keys`.
@@ -233,7 +117,7 @@ Status TieredTable::StageRoom(uint64_t incoming, const Keys& keys) const {
 
 /// Reads the cold rows of `keys`, and writes rows to the disk that become cold. Requires writing_
 /// and lock_.
-Status TieredTable::PrepareMoves(const Keys& keys, Executor* executor, Incoming* incoming) const {
+Status TieredTable::PrepareMoves(const Keys& keys, Executor* executor, ColdBatch* incoming) const {
   cold_->Discard();
   leaving_.clear();
   if (cold_->empty() && hot_->size() + keys.size <= MostHotRows()) return Status::Ok();
@@ -245,16 +129,12 @@ Status TieredTable::PrepareMoves(const Keys& keys, Executor* executor, Incoming*
   const MissingKeys missing(keys, found_.get());
   DE_RETURN_IF_ERROR(StageRoom(missing.keys().size, keys));
   if (missing.empty() || cold_->empty()) return Status::Ok();
-  FoundRows cold;
-  DE_RETURN_IF_ERROR(ReadCold(missing.keys(), /*keep=*/false, executor, &cold));
-  for (const uint32_t position : cold.positions) incoming->keys.Add(missing.keys(), position);
-  incoming->layout = hot_->layout();
-  incoming->rows = std::move(cold.rows);
-  return Status::Ok();
+  DE_RETURN_IF_ERROR(LocateCold(missing.keys(), executor, incoming));
+  return ReadCold(executor, incoming);
 }
 
 /// Lets the staged rows become cold, and `incoming` hot. Requires lock_ as the writer.
-Status TieredTable::Move(const Incoming& incoming, Executor* executor) const {
+Status TieredTable::Move(const ColdBatch& incoming, Executor* executor) const {
   if (!leaving_.empty()) {
     // If a row cannot be moved, it stays in memory.
     DE_RETURN_IF_ERROR(cold_->Commit());
@@ -262,6 +142,7 @@ Status TieredTable::Move(const Incoming& incoming, Executor* executor) const {
       DE_RETURN_IF_ERROR(hot_->MoveOut(KeysOf(batch), executor));
       moved_out_.fetch_add(batch.size(), std::memory_order_relaxed);
     }
+    leaving_.clear();
   }
   const Keys keys = incoming.keys.keys();
   if (keys.size == 0) return Status::Ok();
@@ -275,7 +156,7 @@ Status TieredTable::Move(const Incoming& incoming, Executor* executor) const {
 /// Runs a verb of the hot table once all rows of `keys` are hot. Requires writing_.
 Status TieredTable::WriteHeld(const Keys& keys, Executor* executor,
                               const std::function<Status()>& verb) const {
-  Incoming incoming;
+  ColdBatch incoming;
   {
     const std::shared_lock<ShardLock> hold(lock_);
     DE_RETURN_IF_ERROR(PrepareMoves(keys, executor, &incoming));
@@ -361,12 +242,11 @@ Status TieredTable::EraseRows(const Keys& keys, Executor* executor) {
     if (!cold_->empty()) {  // an older cold copy of a hot row must not come back
       const std::unique_ptr<bool[]> none = std::make_unique<bool[]>(keys.size);
       const MissingKeys distinct(keys, none.get());
-      FoundRows cold;
-      DE_RETURN_IF_ERROR(
-          cold_->Find(distinct.keys(), hot_->layout(), /*with_rows=*/false, executor, &cold));
+      std::unique_ptr<LocatedRows> cold;
+      DE_RETURN_IF_ERROR(cold_->Locate(distinct.keys(), executor, &cold));
       KeyList copies;
-      for (const uint32_t position : cold.positions) copies.Add(distinct.keys(), position);
-      if (!cold.positions.empty()) DE_RETURN_IF_ERROR(cold_->Erase(copies.keys()));
+      for (const uint32_t position : cold->positions) copies.Add(distinct.keys(), position);
+      if (!cold->positions.empty()) DE_RETURN_IF_ERROR(cold_->Erase(copies.keys()));
     }
     return hot_->Erase(keys, executor);
   });

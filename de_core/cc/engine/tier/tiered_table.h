@@ -9,9 +9,11 @@
 //    table, without the rows of the batch.
 //  - A hot row may have an older cold copy. The hot row counts.
 //
-// Verbs that only read run at the same time. Other verbs run one after another, and have two parts.
+// Verbs that only read run at the same time. They find their rows in memory and on the disk under
+// the lock, and read the disk without it. Other verbs run one after another, and have two parts.
 // The first part reads and writes the disk, beside readers. The second part moves rows in memory
-// and runs the verb, alone.
+// and runs the verb, alone. So no verb waits while another verb uses the disk, except for the
+// writers.
 #ifndef DE_CORE_ENGINE_TIERED_TABLE_H_
 #define DE_CORE_ENGINE_TIERED_TABLE_H_
 
@@ -99,11 +101,14 @@ class TieredTable final : public TableBackend {
  private:
   friend class TierSource;
 
-  /// Cold rows that become hot.
-  struct Incoming {
+  /// Cold rows of distinct keys: first those that the cache has, then those on the disk.
+  struct ColdBatch {
     RowLayout layout{KeyType::kInt64, DType::kFloat32, 1};
-    KeyList keys;
-    std::vector<char> rows;  // (keys, stride) of `layout`
+    KeyList keys;                       ///< keys that have a cold row
+    std::vector<uint32_t> positions;    ///< of `keys` among the keys that were looked for
+    size_t cached = 0;                  ///< number of rows that the cache has
+    std::vector<char> rows;             // (keys, stride) of `layout`
+    std::unique_ptr<LocatedRows> disk;  ///< rows after the first `cached`
   };
 
   TieredTable(std::unique_ptr<Table> hot, uint64_t memory_bytes, std::unique_ptr<ColdRows> cold)
@@ -114,13 +119,15 @@ class TieredTable final : public TableBackend {
 
   Status Write(const Keys& keys, Executor* executor, const std::function<Status()>& verb) const;
   Status WriteHeld(const Keys& keys, Executor* executor, const std::function<Status()>& verb) const;
-  Status PrepareMoves(const Keys& keys, Executor* executor, Incoming* incoming) const;
+  Status PrepareMoves(const Keys& keys, Executor* executor, ColdBatch* incoming) const;
   Status StageRoom(uint64_t incoming, const Keys& keys) const;
-  Status Move(const Incoming& incoming, Executor* executor) const;
-  Status ReadCold(const Keys& keys, bool keep, Executor* executor, FoundRows* found) const;
+  Status Move(const ColdBatch& incoming, Executor* executor) const;
+  Status LocateCold(const Keys& keys, Executor* executor, ColdBatch* batch) const;
+  Status ReadCold(Executor* executor, ColdBatch* batch) const;
+  Status CacheRead(const ColdBatch& batch) const;
   template <typename Visit>
-  Status VisitCold(const Keys& keys, bool* found, bool with_rows, Executor* executor,
-                   const Visit& visit) const;
+  Status VisitCold(std::shared_lock<ShardLock> hold, const Keys& keys, bool* found, bool with_rows,
+                   Executor* executor, const Visit& visit) const;
   Status EraseRows(const Keys& keys, Executor* executor);
   Status ReadMerged(uint64_t begin, RowBatch* batch) const;
   Status ReadPart(uint64_t begin, RowBatch* batch) const;

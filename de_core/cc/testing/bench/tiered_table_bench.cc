@@ -130,14 +130,10 @@ struct Steps {
   uint64_t ids = 0;
 };
 
-/// Looks ids up, few at once, because a step waits for a lookup that reads the disk.
 void ReadAhead(const TableBackend& table, const std::vector<int64_t>& ids) {
-  constexpr size_t kPart = 1024;
-  std::vector<float> rows(kPart * kDim);
-  for (size_t at = 0; at < ids.size(); at += kPart) {
-    Check(table.Find({&ids[at], nullptr, std::min(kPart, ids.size() - at)},
-                     {reinterpret_cast<char*>(rows.data()), nullptr}, nullptr, nullptr));
-  }
+  std::vector<float> rows(ids.size() * kDim);
+  Check(table.Find({ids.data(), nullptr, ids.size()},
+                   {reinterpret_cast<char*>(rows.data()), nullptr}, nullptr, nullptr));
 }
 
 Steps Train(TableBackend* table, const Ids& ids, const Settings& settings, size_t count) {

@@ -96,7 +96,7 @@ class DiskRowsTest : public ::testing::TestWithParam<bool> {
     const KeyBatch batch = Batch(numbers);
     FoundRows found;
     Threads executor(2);
-    const Status status = rows_->Find(batch.keys(), layout, true, &executor, &found);
+    const Status status = rows_->Find(batch.keys(), layout, &executor, &found);
     ASSERT_TRUE(status.ok()) << status.message;
     ASSERT_EQ(found.positions.size(), expected.size());
     size_t at = 0;
@@ -242,13 +242,40 @@ TEST_P(DiskRowsTest, FindsPositionsWithoutReading) {
   Open();
   Append(Layout(), {3, 1}, {1, 2});
   const KeyBatch batch = Batch({0, 1, 2, 3});
+  std::unique_ptr<LocatedRows> located;
+  ASSERT_TRUE(rows_->Locate(batch.keys(), nullptr, &located).ok());
+  EXPECT_EQ(located->positions, (std::vector<uint32_t>{1, 3}));
+  EXPECT_EQ(rows_->Stats().reads, 0u);
   FoundRows found;
-  ASSERT_TRUE(rows_->Find(batch.keys(), Layout(), false, nullptr, &found).ok());
-  EXPECT_EQ(found.positions, (std::vector<uint32_t>{1, 3}));
-  EXPECT_EQ(rows_->Stats().reads, 0u);
   const KeyBatch absent = Batch({7, 8});
-  ASSERT_TRUE(rows_->Find(absent.keys(), Layout(), true, nullptr, &found).ok());
+  ASSERT_TRUE(rows_->Find(absent.keys(), Layout(), nullptr, &found).ok());
   EXPECT_EQ(rows_->Stats().reads, 0u);
+}
+
+TEST_P(DiskRowsTest, LocatedRowsStayReadable) {
+  Open();
+  Append(Layout(), {1, 2, 3}, {1, 2, 3});
+  const KeyBatch batch = Batch({1, 2, 3});
+  std::unique_ptr<LocatedRows> located;
+  ASSERT_TRUE(rows_->Locate(batch.keys(), nullptr, &located).ok());
+  bool newest[3];
+  ASSERT_TRUE(rows_->AreNewest(batch.keys(), *located, newest).ok());
+  EXPECT_TRUE(newest[0] && newest[1] && newest[2]);
+  Append(Layout(), {1}, {4});
+  ASSERT_TRUE(rows_->Erase(Batch({2}).keys()).ok());
+  ASSERT_TRUE(rows_->AreNewest(batch.keys(), *located, newest).ok());
+  EXPECT_TRUE(!newest[0] && !newest[1] && newest[2]);
+  ASSERT_TRUE(rows_->Clear().ok());
+  Append(Layout(), {1, 2, 3}, {7, 8, 9});  // the same places in another file
+  ASSERT_TRUE(rows_->AreNewest(batch.keys(), *located, newest).ok());
+  EXPECT_TRUE(!newest[0] && !newest[1] && !newest[2]);
+  std::vector<char> rows;
+  ASSERT_TRUE(rows_->Read(*located, Layout(), nullptr, &rows).ok());
+  ASSERT_EQ(rows.size(), 3 * Layout().stride());
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(rows[i * Layout().stride()], static_cast<char>(i + 1));
+  EXPECT_EQ(Files().size(), 2u);
+  located.reset();
+  EXPECT_EQ(Files().size(), 1u);
 }
 
 TEST_P(DiskRowsTest, ConvertsRowsToTheLayoutOfToday) {
@@ -260,7 +287,7 @@ TEST_P(DiskRowsTest, ConvertsRowsToTheLayoutOfToday) {
   const auto slot_of = [&](int64_t key, const RowLayout& layout) {
     FoundRows found;
     const KeyBatch batch = Batch({key});
-    EXPECT_TRUE(rows_->Find(batch.keys(), layout, true, nullptr, &found).ok());
+    EXPECT_TRUE(rows_->Find(batch.keys(), layout, nullptr, &found).ok());
     float value = 0;
     std::memcpy(&value, found.rows.data() + layout.slots()[0].offset, sizeof(value));
     return value;
@@ -312,13 +339,13 @@ TEST_P(DiskRowsTest, NamesADamagedRow) {
   }
   const KeyBatch batch = Batch({1, 2});
   FoundRows found;
-  const Status status = rows_->Find(batch.keys(), Layout(), true, nullptr, &found);
+  const Status status = rows_->Find(batch.keys(), Layout(), nullptr, &found);
   EXPECT_EQ(status.code, Code::kDataLoss);
   EXPECT_NE(status.message.find(files[0].string()), std::string::npos) << status.message;
   const KeyBatch other = Batch({2});
-  EXPECT_TRUE(rows_->Find(other.keys(), Layout(), true, nullptr, &found).ok());
+  EXPECT_TRUE(rows_->Find(other.keys(), Layout(), nullptr, &found).ok());
   fs::resize_file(files[0], 0);
-  EXPECT_EQ(rows_->Find(other.keys(), Layout(), true, nullptr, &found).code, Code::kInternal);
+  EXPECT_EQ(rows_->Find(other.keys(), Layout(), nullptr, &found).code, Code::kInternal);
 }
 
 TEST_P(DiskRowsTest, ADamagedSegmentIsNotCleaned) {
@@ -335,10 +362,10 @@ TEST_P(DiskRowsTest, ADamagedSegmentIsNotCleaned) {
   for (int i = 0; i < 30; ++i) Append(Layout(), keys, std::vector<char>(keys.size(), 2));
   FoundRows found;
   const KeyBatch batch = Batch(keys);
-  ASSERT_TRUE(rows_->Find(batch.keys(), Layout(), true, nullptr, &found).ok());
+  ASSERT_TRUE(rows_->Find(batch.keys(), Layout(), nullptr, &found).ok());
   EXPECT_EQ(found.positions.size(), keys.size());
   const KeyBatch damaged = Batch({0});
-  EXPECT_EQ(rows_->Find(damaged.keys(), Layout(), true, nullptr, &found).code, Code::kDataLoss);
+  EXPECT_EQ(rows_->Find(damaged.keys(), Layout(), nullptr, &found).code, Code::kDataLoss);
 }
 
 TEST_P(DiskRowsTest, OneObjectUsesADirectoryAndRemovesWhatIsLeft) {

@@ -2,8 +2,10 @@
 #ifndef DE_CORE_TESTING_MAP_ROWS_H_
 #define DE_CORE_TESTING_MAP_ROWS_H_
 
+#include <atomic>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,9 +20,10 @@ class MapRows final : public ColdRows {
  public:
   /// With `full`, Stage fails as on a full disk.
   bool full = false;
-  mutable size_t rows_read = 0;  ///< rows that Find copied
-  size_t rows_written = 0;       ///< rows that were staged
+  mutable std::atomic<size_t> rows_read{0};  ///< rows that Read copied
+  size_t rows_written = 0;                   ///< rows that were staged
   std::function<void()> on_stage = [] {};
+  std::function<void()> on_read = [] {};
 
   Status Stage(const RowBatch& rows) override {
     if (full) return Status::ResourceExhausted("the disk must have space. Received: a full disk");
@@ -49,17 +52,34 @@ class MapRows final : public ColdRows {
     return Status::Ok();
   }
 
-  Status Find(const Keys& keys, const RowLayout& layout, bool with_rows, Executor*,
-              FoundRows* found) const override {
+  Status Locate(const Keys& keys, Executor*, std::unique_ptr<LocatedRows>* located) const override {
+    auto copies = std::make_unique<Copies>();
     for (size_t i = 0; i < keys.size; ++i) {
       const auto at = rows_.find(KeyOf(keys, i));
       if (at == rows_.end()) continue;
-      found->positions.push_back(static_cast<uint32_t>(i));
-      if (!with_rows) continue;
+      copies->positions.push_back(static_cast<uint32_t>(i));
+      copies->rows.push_back(at->second);
+    }
+    *located = std::move(copies);
+    return Status::Ok();
+  }
+
+  Status Read(const LocatedRows& located, const RowLayout& layout, Executor*,
+              std::vector<char>* rows) const override {
+    on_read();
+    for (const Row& row : static_cast<const Copies&>(located).rows) {
       ++rows_read;
-      found->rows.resize(found->rows.size() + layout.stride());
-      DE_RETURN_IF_ERROR(
-          Convert(at->second, layout, found->rows.data() + found->rows.size() - layout.stride()));
+      rows->resize(rows->size() + layout.stride());
+      DE_RETURN_IF_ERROR(Convert(row, layout, rows->data() + rows->size() - layout.stride()));
+    }
+    return Status::Ok();
+  }
+
+  Status AreNewest(const Keys& keys, const LocatedRows& located, bool* newest) const override {
+    for (size_t i = 0; i < keys.size; ++i) {
+      const auto at = rows_.find(KeyOf(keys, i));
+      newest[i] = at != rows_.end() &&
+                  at->second.bytes == static_cast<const Copies&>(located).rows[i].bytes;
     }
     return Status::Ok();
   }
@@ -107,6 +127,10 @@ class MapRows final : public ColdRows {
   struct Row {
     RowLayout layout;
     std::string bytes;
+  };
+
+  struct Copies final : LocatedRows {
+    std::vector<Row> rows;
   };
 
   static Key KeyOf(uint64_t word, const std::string_view* text) {

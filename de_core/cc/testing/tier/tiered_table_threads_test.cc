@@ -83,6 +83,20 @@ TEST_F(MapRowsTest, ReadersGoOnWhileAStepWritesToTheDisk) {
   EXPECT_GT(reads, 0U);
 }
 
+TEST_F(MapRowsTest, StepsGoOnWhileALookupReadsTheDisk) {
+  const std::vector<int64_t> keys = Range(0, 5);
+  std::atomic<bool> is_first{true};
+  cold_->on_read = [&] {
+    if (!is_first.exchange(false)) return;  // the step reads rows too
+    std::thread([&] { EXPECT_TRUE(AddOne(table_.get(), keys).ok()); }).join();
+    for (int64_t i = 10; i < 100; ++i) {  // the rows become cold again
+      EXPECT_TRUE(AddOne(table_.get(), Range(i * 50, i * 50 + 50)).ok());
+    }
+  };
+  EXPECT_EQ(Lookup(*table_, keys), std::vector<float>(5 * kDim, 1.0F)) << "as when it began";
+  EXPECT_EQ(Lookup(*table_, keys), std::vector<float>(5 * kDim, 2.0F)) << "not from the cache";
+}
+
 TEST_F(MapRowsTest, VerbsThatReadMoveNoRow) {
   const TierStats before = *table_->Stats().tier;
   const size_t written = cold_->rows_written;
