@@ -149,7 +149,7 @@ def restore(
 ) -> dict[str, int]:
     """Reads tables from a checkpoint. The tables may now have another number of devices.
 
-    A failed call changes nothing.
+    A failed call changes nothing, except if memory or a tier's disk becomes full.
 
     Args:
         target: A Variable, a list or dict of them, or a module, layer or model. The checkpoint must
@@ -172,6 +172,9 @@ def restore(
         tf.errors.NotFoundError: There is no checkpoint, or a file of it is missing.
         tf.errors.DataLossError: A file is damaged, or belongs to another checkpoint.
         tf.errors.InvalidArgumentError: A file's table has other dtypes or another dim.
+        tf.errors.ResourceExhaustedError: Memory or a tier's disk is full. The part of the table on
+            that device is empty then, so that no part of the rows passes for the whole table. With
+            `merge`, rows that were read stay.
         TypeError: `path` is None, or the keys in `only` have another dtype.
 
     Example:

@@ -245,6 +245,23 @@ Status Apply(const std::vector<const SnapshotReader*>& files, const std::vector<
   return Status::Ok();
 }
 
+/// Adds the missing slots, loads the policies' state, and inserts the rows.
+Status Fill(TableBackend* table, const std::vector<const SnapshotReader*>& files,
+            const std::vector<ChainSpan>& chains, const std::vector<SectionLoader>& loaders,
+            const std::vector<OwnedSlots>& missing, uint64_t rows, const RestoreOptions& options,
+            Executor* executor, RestoreReport* report) {
+  for (const auto& [owner, specs] : missing) DE_RETURN_IF_ERROR(table->EnsureSlots(owner, specs));
+  for (const ChainSpan& chain : chains) {
+    if (!options.slots) break;
+    DE_RETURN_IF_ERROR(table->LoadState(files[chain.end - 1]->header().metadata,
+                                        options.shard_index, options.shard_count));
+  }
+  rows /= options.shard_count;
+  if (options.keys != nullptr) rows = std::min<uint64_t>(rows, options.keys->size);
+  if (table->size() < rows) DE_RETURN_IF_ERROR(table->Reserve(rows));
+  return Apply(files, chains, loaders, options, executor, report);
+}
+
 }  // namespace
 
 Status RestoreTable(TableBackend* table, const std::vector<const SnapshotReader*>& files,
@@ -277,16 +294,16 @@ Status RestoreTable(TableBackend* table, const std::vector<const SnapshotReader*
       DE_RETURN_IF_ERROR(table->SetInitializer(files.back()->header().initializer));
       DE_RETURN_IF_ERROR(table->Clear());
     }
-    for (const auto& [owner, specs] : missing) DE_RETURN_IF_ERROR(table->EnsureSlots(owner, specs));
-    for (const ChainSpan& chain : chains) {
-      if (!options.slots) break;
-      DE_RETURN_IF_ERROR(table->LoadState(files[chain.end - 1]->header().metadata,
-                                          options.shard_index, options.shard_count));
+    Status filled = Guarded([&] {
+      return Fill(table, files, chains, loaders, missing, rows, options, executor, report);
+    });
+    if (!filled.ok()) {
+      // A table with some of the rows could be taken for the whole one.
+      if (options.replace && table->Clear().ok()) {
+        filled.message += ". The table has no rows now; restore it again";
+      }
+      return filled;
     }
-    rows /= options.shard_count;
-    if (options.keys != nullptr) rows = std::min<uint64_t>(rows, options.keys->size);
-    if (table->size() < rows) DE_RETURN_IF_ERROR(table->Reserve(rows));
-    DE_RETURN_IF_ERROR(Apply(files, chains, loaders, options, executor, report));
     if (options.chain.empty()) return Status::Ok();
     const SnapshotHeader& last = files.back()->header();
     SavePoint point{last.id, last.sequence, 0, table->MarkUses()};
