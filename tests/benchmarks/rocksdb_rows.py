@@ -1,10 +1,17 @@
 """Measures RocksDB where `disk_rows_bench` measures cold rows: rows of 776 bytes, in batches.
 
     python -m venv rocks && rocks/bin/pip install rocksdict numpy
-    rocks/bin/python tests/benchmarks/rocksdb_rows.py DIRECTORY ROWS
+    rocks/bin/python tests/benchmarks/rocksdb_rows.py DIRECTORY ROWS [none|cached|synced]
 
 Prints the rate of MultiGet with 4,096 random keys, the median of 15 rounds, and the rate of updates
 by WriteBatch. Reads and compactions bypass the page cache. The block cache has a tenth of the rows.
+
+The last argument is about the log of writes. `none`: no log, so rows that are only in memory are
+lost with the process, as a tier's files are. `cached`, RocksDB's default: a log in the page cache,
+which survives the process. `synced`: each batch is on the device, and survives the machine.
+
+Only RocksDB's own calls count, not the time in which Python makes a batch. The updates end with a
+flush. The second rate includes the wait for the compactions that the updates caused.
 """
 
 from __future__ import annotations
@@ -14,12 +21,26 @@ import sys
 import time
 
 import numpy as np
-from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteBatch
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    WriteBatch,
+    WriteOptions,
+)
 
 ROW_BYTES = 776
 BATCH = 4096
+WRITTEN = 16384  # rows per WriteBatch, as a tier writes them
 ROUNDS = 15
-UPDATES = 30
+BUSY = [
+    "rocksdb.num-running-compactions",
+    "rocksdb.compaction-pending",
+    "rocksdb.num-running-flushes",
+    "rocksdb.mem-table-flush-pending",
+]
 
 
 def options(rows: int) -> Options:
@@ -38,25 +59,35 @@ def options(rows: int) -> Options:
     return made
 
 
-def write(database: Rdict, keys: np.ndarray) -> None:
-    """Writes a row for each key."""
+def log_options(log: str) -> WriteOptions:
+    """Returns the options of writes for the last argument."""
+    made = WriteOptions()
+    made.disable_wal = log == "none"
+    made.sync = log == "synced"
+    return made
+
+
+def write(database: Rdict, keys: np.ndarray, how: WriteOptions) -> float:
+    """Writes a row for each key. Returns the seconds that RocksDB took."""
     batch = WriteBatch(raw_mode=True)
     for key in keys:
         word = int(key).to_bytes(8, "little")
         batch.put(word, word * (ROW_BYTES // 8))
-    database.write(batch)
+    started = time.perf_counter()
+    database.write(batch, how)
+    return time.perf_counter() - started
 
 
-def main() -> None:
-    """Fills a database, then measures lookups and updates."""
-    path, rows = sys.argv[1], int(sys.argv[2])
-    database = Rdict(path, options(rows))
-    random = np.random.default_rng(1)
-    part = rows // 100
-    keys = random.permutation(rows)
-    for begin in range(0, rows, part):
-        write(database, keys[begin : begin + part])
-    database.flush()
+def settle(database: Rdict) -> float:
+    """Waits until no compaction runs or is needed. Returns the seconds."""
+    started = time.perf_counter()
+    while any(database.property_int_value(name) for name in BUSY):
+        time.sleep(0.01)
+    return time.perf_counter() - started
+
+
+def measure_lookups(database: Rdict, rows: int, random: np.random.Generator) -> None:
+    """Prints the rate of lookups."""
     rates = []
     for _ in range(ROUNDS):
         words = [int(key).to_bytes(8, "little") for key in random.integers(0, rows, BATCH)]
@@ -66,14 +97,42 @@ def main() -> None:
         if any(row[:8] != word for row, word in zip(found, words, strict=True)):
             sys.exit("RocksDB returned a wrong row")
     print(f"lookups/s {statistics.median(rates):,.0f}")
-    updated = 0
-    started = time.perf_counter()
-    for _ in range(UPDATES):
-        keys = np.unique(random.integers(0, rows, part))
-        write(database, keys)
+
+
+def measure_updates(
+    database: Rdict, rows: int, random: np.random.Generator, how: WriteOptions
+) -> None:
+    """Prints the rates of updates, three for each row."""
+    updated, seconds, background = 0, 0.0, time.process_time() - time.thread_time()
+    while updated < 3 * rows:
+        keys = np.unique(random.integers(0, rows, WRITTEN))
+        seconds += write(database, keys, how)
         updated += len(keys)
+    started = time.perf_counter()
     database.flush()
-    print(f"updates/s {updated / (time.perf_counter() - started):,.0f}")
+    seconds += time.perf_counter() - started
+    settled = settle(database)
+    background = time.process_time() - time.thread_time() - background
+    print(
+        f"updates/s {updated / seconds:,.0f}, with the compactions "
+        f"{updated / (seconds + settled):,.0f}; CPU of other threads "
+        f"{1e6 * background / updated:.2f} us per row"
+    )
+
+
+def main() -> None:
+    """Fills a database, then measures lookups and updates."""
+    path, rows = sys.argv[1], int(sys.argv[2])
+    how = log_options(sys.argv[3] if len(sys.argv) > 3 else "cached")
+    database = Rdict(path, options(rows))
+    random = np.random.default_rng(1)
+    keys = random.permutation(rows)
+    for begin in range(0, rows, WRITTEN):
+        write(database, keys[begin : begin + WRITTEN], how)
+    database.flush()
+    settle(database)
+    measure_lookups(database, rows, random)
+    measure_updates(database, rows, random, how)
     database.close()
 
 

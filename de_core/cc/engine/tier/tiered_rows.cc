@@ -13,7 +13,7 @@ namespace de::engine {
 namespace {
 
 // Cold rows that are read at once. A step waits for the read.
-constexpr size_t kRowsPerScan = 1024;
+constexpr uint64_t kRowsPerScan = 1024;
 
 }  // namespace
 
@@ -78,17 +78,50 @@ Status TieredTable::Reserve(uint64_t rows) {
 
 Status TieredTable::ShrinkToFit() { return hot_->ShrinkToFit(); }
 
+/// Moves so many rows to the disk that the others fit into the memory in both layouts at once,
+/// because the hot table copies them. Requires writing_.
+Status TieredTable::MakeRoomToChange(const RowLayout& changed) const {
+  const uint64_t both = HotRowsOf(hot_->layout().stride() + kIndexBytesPerRow + changed.stride());
+  const uint64_t most = MostHotRows();
+  const uint64_t first = hot_->size();
+  while (hot_->size() > both) {  // in parts, because rows that leave are copied
+    const uint64_t hot = hot_->size();
+    const uint64_t part = std::min(hot - both, kLeastMoved);
+    {
+      const std::shared_lock<ShardLock> hold(lock_);
+      cold_->Discard();
+      leaving_.clear();
+      DE_RETURN_IF_ERROR(StageRoom(most + part > hot ? most + part - hot : 0, Keys()));
+    }
+    const std::lock_guard<ShardLock> hold(lock_);
+    DE_RETURN_IF_ERROR(Move(ColdBatch(), nullptr));
+    if (hot_->size() == hot) break;
+  }
+  return hot_->size() < first ? hot_->ShrinkToFit() : Status::Ok();
+}
+
 Status TieredTable::EnsureSlots(const std::string& owner, const std::vector<SlotSpec>& specs) {
-  const std::lock_guard<std::mutex> replacing(replacing_lock_);
-  const std::lock_guard<std::mutex> writing(writing_);
-  const std::lock_guard<ShardLock> hold(lock_);
-  return hot_->EnsureSlots(owner, specs);
+  return Guarded([&]() -> Status {
+    const std::lock_guard<std::mutex> replacing(replacing_lock_);
+    const std::lock_guard<std::mutex> writing(writing_);
+    RowLayout changed = hot_->layout();
+    std::vector<SlotSpec> changes;
+    DE_RETURN_IF_ERROR(changed.FindChanges(owner, specs, &changes));
+    if (changes.empty()) return Status::Ok();
+    changed.Change(owner, changes);
+    DE_RETURN_IF_ERROR(MakeRoomToChange(changed));
+    const std::lock_guard<ShardLock> hold(lock_);
+    return hot_->EnsureSlots(owner, specs);
+  });
 }
 
 Status TieredTable::DropSlots(const std::string& owner) {
   return Guarded([&]() -> Status {
     const std::lock_guard<std::mutex> replacing(replacing_lock_);
     const std::lock_guard<std::mutex> writing(writing_);
+    RowLayout changed = hot_->layout();
+    changed.Remove(owner);
+    DE_RETURN_IF_ERROR(MakeRoomToChange(changed));
     const std::lock_guard<ShardLock> hold(lock_);
     DE_RETURN_IF_ERROR(hot_->DropSlots(owner));
     cold_->DropSlots(owner);

@@ -10,11 +10,8 @@
 namespace de::engine {
 namespace {
 
-constexpr size_t kIndexBytesPerRow = 24;  // of a hot row: its entry of a line that is partly full
-// If rows must become cold, at least one of so many hot rows does, up to kLeastMoved, so that
-// writes to the disk have many rows.
+// If rows must become cold, at least one of so many hot rows does, up to kLeastMoved.
 constexpr uint64_t kMovedPart = 64;
-constexpr uint64_t kLeastMoved = 1024;
 constexpr double kCoolPart = 0.25;  // usual fraction of a part's rows that become cold at once
 
 Status CheckSupported(const TableOptions& options) {
@@ -75,10 +72,13 @@ Status TieredTable::Create(TableOptions options, uint64_t memory_bytes,
   });
 }
 
-uint64_t TieredTable::MostHotRows() const {
-  const uint64_t bytes = memory_bytes_ - memory_bytes_ / kCachePart;
-  return std::max<uint64_t>(1, bytes / (hot_->layout().stride() + kIndexBytesPerRow));
+/// Returns how many rows of `bytes`, without their index, fit into memory.
+uint64_t TieredTable::HotRowsOf(size_t bytes) const noexcept {
+  const uint64_t all = memory_bytes_ - memory_bytes_ / kCachePart;
+  return std::max<uint64_t>(1, all / (bytes + kIndexBytesPerRow));
 }
+
+uint64_t TieredTable::MostHotRows() const { return HotRowsOf(hot_->layout().stride()); }
 
 /// Writes rows to the disk that become cold, so that `incoming` rows fit, but no rows of `keys`.
 /// Requires that found_ tells which keys are hot.
@@ -196,13 +196,21 @@ Status TieredTable::AccumOrAssign(const Keys& keys, const void* values, const vo
 Status TieredTable::Apply(const OptimizerRule& rule, const std::string& owner,
                           const std::vector<double>& hyper, const Keys& keys, const void* grads,
                           Executor* executor, const double* average_momentum) {
-  // The first step of an optimizer adds its slots, which must wait for an undisturbed save.
-  const RowLayout layout = hot_->layout();
-  const bool adds = !layout.HasOwner(owner) ||
-                    (average_momentum != nullptr &&
-                     layout.FindSlot(owner, AverageSlot(layout.value_dtype(), 1).name) == nullptr);
-  std::unique_lock<std::mutex> replacing(replacing_lock_, std::defer_lock);
-  if (adds) replacing.lock();
+  const TableOptions& options = hot_->options();
+  // The first step of an optimizer adds its slots. If the arguments are wrong, the hot table says
+  // so.
+  if (IsFloating(options.value_dtype) && CheckHyper(rule, hyper.data(), hyper.size()).ok()) {
+    DE_RETURN_IF_ERROR(Guarded([&]() -> Status {
+      std::vector<SlotSpec> changes;
+      std::vector<SlotSpec> specs =
+          rule.slots(options.dim, options.real_slot_dtype(), hyper.data(), hyper.size());
+      if (average_momentum != nullptr) {
+        specs.push_back(AverageSlot(options.value_dtype, options.dim));
+      }
+      DE_RETURN_IF_ERROR(hot_->layout().FindChanges(owner, specs, &changes));
+      return changes.empty() ? Status::Ok() : EnsureSlots(owner, specs);
+    }));
+  }
   return Write(keys, executor, [&] {
     return hot_->Apply(rule, owner, hyper, keys, grads, executor, average_momentum);
   });

@@ -131,12 +131,18 @@ class TieredTable final : public TableBackend {
   Status EraseRows(const Keys& keys, Executor* executor);
   Status ReadMerged(uint64_t begin, RowBatch* batch) const;
   Status ReadPart(uint64_t begin, RowBatch* batch) const;
+  uint64_t HotRowsOf(size_t bytes) const noexcept;
   uint64_t MostHotRows() const;
+  Status MakeRoomToChange(const RowLayout& changed) const;
   template <typename Visit>
   void ForEachRank(const RowBatch& batch, RowColumn by, const Visit& visit) const;
 
   /// The cache takes at most 1 / kCachePart of the memory.
   static constexpr uint64_t kCachePart = 8;
+  /// Index of a hot row: its entry of a line that is partly full.
+  static constexpr size_t kIndexBytesPerRow = 24;
+  /// At least so many rows usually become cold at once, so that writes to the disk are large.
+  static constexpr uint64_t kLeastMoved = 1024;
 
   // A verb that only reads a slot or a column moves rows too, so it must be able to change the
   // members that tell where rows are.

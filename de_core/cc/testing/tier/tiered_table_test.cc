@@ -6,9 +6,11 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 
+#include "de_core/cc/engine/optimizer/optimizer_rules.h"
 #include "de_core/cc/testing/saved_table.h"
 #include "de_core/cc/testing/tier/map_rows.h"
 
@@ -347,6 +349,38 @@ TEST_P(TieredTableTest, AStepHardlyReadsAgainWhatItsLookupHasRead) {
   }
   EXPECT_GT(looked_up, 100U);
   EXPECT_LT(again, looked_up / 4);
+}
+
+TEST(TieredTableMemoryTest, NewSlotsDoNotExceedTheBound) {
+  constexpr uint64_t kMemory = 800'000;
+  constexpr size_t kRowDim = 64;
+  auto made = std::make_unique<MapRows>();
+  const MapRows& cold = *made;
+  std::unique_ptr<TableBackend> table;
+  TableOptions options;
+  options.dim = kRowDim;
+  ASSERT_TRUE(TieredTable::Create(options, kMemory, std::move(made), &table).ok());
+  std::vector<int64_t> keys(10'000);
+  std::iota(keys.begin(), keys.end(), 0);
+  const std::vector<float> ones(100 * kRowDim, 1.0F);
+  for (size_t at = 0; at < keys.size(); at += 100) {
+    ASSERT_TRUE(table
+                    ->InsertOrAssign({&keys[at], nullptr, 100},
+                                     {reinterpret_cast<const char*>(ones.data()), nullptr}, nullptr)
+                    .ok());
+  }
+  const uint64_t before = table->Stats().tier->hot_rows;
+  ASSERT_GT(before * table->layout().stride(), kMemory / 2);
+  const std::vector<double> hyper = {1e-3, 0.9, 0.999, 1e-7, 0.9, 0.999, 0};
+  ASSERT_TRUE(table
+                  ->Apply(*FindRule("adam"), "adam", hyper, {keys.data(), nullptr, 10}, ones.data(),
+                          nullptr, nullptr)
+                  .ok());
+  const RowLayout layout = table->layout();
+  EXPECT_TRUE(layout.HasOwner("adam"));
+  EXPECT_LE(table->Stats().tier->hot_rows * layout.stride(), kMemory);
+  EXPECT_EQ(table->size(), keys.size());
+  EXPECT_GE(cold.size(), keys.size() - table->Stats().tier->hot_rows);
 }
 
 TEST(TieredTableOptionsTest, RefusesWhatATierCannotDo) {
