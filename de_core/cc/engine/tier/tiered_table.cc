@@ -91,6 +91,7 @@ Status TieredTable::StageRoom(uint64_t incoming, const Keys& keys) const {
     if (found_[i]) kept.push_back(WordOf(keys, i));
   }
   std::sort(kept.begin(), kept.end());
+  kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
   uint64_t left =
       std::min(hot, std::max(hot + incoming - most, std::min(most / kMovedPart, kLeastMoved)));
   // Rows of the batch may be among the coolest.
@@ -100,8 +101,9 @@ Status TieredTable::StageRoom(uint64_t incoming, const Keys& keys) const {
   for (bool wrapped = false; left > 0 && !(wrapped && next_part_ >= start);) {
     const uint64_t begin = next_part_;
     RowBatch& batch = leaving_.emplace_back();
-    DE_RETURN_IF_ERROR(hot_->CopyCool(RowColumn::kTime, left + kept.size(), std::min(part, 1.0),
-                                      &next_part_, &batch));
+    const uint64_t wanted = left + std::min<uint64_t>(left, kept.size());
+    DE_RETURN_IF_ERROR(
+        hot_->CopyCool(RowColumn::kTime, wanted, std::min(part, 1.0), &next_part_, &batch));
     wrapped = wrapped || next_part_ <= begin;
     KeepRows(&batch, [&](uint64_t word) {
       return left > 0 && !std::binary_search(kept.begin(), kept.end(), word) && left-- > 0;

@@ -355,7 +355,7 @@ TEST(TieredTableMemoryTest, NewSlotsDoNotExceedTheBound) {
   constexpr uint64_t kMemory = 800'000;
   constexpr size_t kRowDim = 64;
   auto made = std::make_unique<MapRows>();
-  const MapRows& cold = *made;
+  MapRows& cold = *made;
   std::unique_ptr<TableBackend> table;
   TableOptions options;
   options.dim = kRowDim;
@@ -371,6 +371,11 @@ TEST(TieredTableMemoryTest, NewSlotsDoNotExceedTheBound) {
   }
   const uint64_t before = table->Stats().tier->hot_rows;
   ASSERT_GT(before * table->layout().stride(), kMemory / 2);
+  bool is_first = true;
+  cold.on_stage = [&] {
+    EXPECT_TRUE(!is_first || !table->layout().HasOwner("adam")) << "rows must leave first";
+    is_first = false;
+  };
   const std::vector<double> hyper = {1e-3, 0.9, 0.999, 1e-7, 0.9, 0.999, 0};
   ASSERT_TRUE(table
                   ->Apply(*FindRule("adam"), "adam", hyper, {keys.data(), nullptr, 10}, ones.data(),
