@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.benchmarks.long_run import ranks
 from tests.benchmarks.rounds import Bar, Rounds
+from tests.support.long_run import ranks
 
 pytestmark = pytest.mark.benchmark
 

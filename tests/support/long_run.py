@@ -1,6 +1,6 @@
 """Trains a table with a tier for minutes and prints the resident memory each minute.
 
-    python tests/benchmarks/long_run.py DIRECTORY ROWS MINUTES MEMORY_MIB
+    python tests/support/long_run.py DIRECTORY ROWS MINUTES MEMORY_MIB
 
 A row has 64 floats and Adam's slots, 776 bytes. A step looks up 16,384 ids under Zipf(1.05) and
 applies a gradient. `resident` is the memory of the process without that of TensorFlow, measured
