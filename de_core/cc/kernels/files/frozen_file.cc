@@ -29,6 +29,11 @@ constexpr size_t kKeysPerReadAhead = 4096;
 // Reading ahead pays if one of so many keys reads the disk.
 constexpr uint64_t kKeysPerDiskRead = 64;
 
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
+// Behind bytes that are read in sequence, the system reads ahead up to the disk's read_ahead_kb, in
+// small pages. Distance at which huge pages are read before it: more than read_ahead_kb usually is.
+constexpr uint64_t kAheadBytes = uint64_t{16} << 20;
+
 // All files that this process maps to serve them.
 std::atomic<uint64_t> total_mapped_bytes{0};
 
@@ -66,12 +71,13 @@ void AskForSinglePages(tensorflow::ReadOnlyMemoryRegion* region) {
 #endif
 }
 
-/// Reads a whole file into memory. Deltas bypass the page cache when they are written, so otherwise
-/// the first lookups in a new version would wait for the disk. It is a hint: failures are harmless.
-void ReadNow(tensorflow::ReadOnlyMemoryRegion* region) {
+/// Reads bytes `begin` to `end` of a mapped file into memory. It is a hint: failures are harmless.
+void ReadNow(tensorflow::ReadOnlyMemoryRegion& region, uint64_t begin, uint64_t end) {
 #ifdef __linux__
   constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, missing in older headers
-  (void)::madvise(const_cast<void*>(region->data()), region->length(), kPopulateRead);
+  begin -= begin % ::getpagesize();
+  (void)::madvise(const_cast<char*>(static_cast<const char*>(region.data())) + begin, end - begin,
+                  kPopulateRead);
 #endif
 }
 
@@ -138,7 +144,18 @@ void FrozenFile::Advise() {
     } else {
       AskForHugePages(region);
     }
-    if (i > 0 && region->length() <= memory / 4) ReadNow(region);  // a delta
+    // Deltas bypass the page cache when they are written. Without this, the first lookups in a new
+    // version would wait for the disk.
+    if (i > 0 && region->length() <= memory / 4) ReadNow(*region, 0, region->length());
+  }
+}
+
+void FrozenFile::ReadAhead(size_t file, uint64_t begin, uint64_t end) const {
+  if (exceeds_memory_) return;
+  tensorflow::ReadOnlyMemoryRegion& region = *regions_[RegionOf(file)];
+  end = std::min(end + kAheadBytes, region.length());
+  for (begin -= begin % kHugePage; begin < end; begin += kHugePage) {
+    ReadNow(region, begin, begin + 1);
   }
 }
 

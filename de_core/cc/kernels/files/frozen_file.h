@@ -50,9 +50,11 @@ class FrozenFile {
 
   /// For the thread that checks the files. File 0 is the base, file i > 0 is a delta.
   const engine::SnapshotReader& reader(size_t file) const noexcept { return table_->reader(file); }
-  const std::string& path(size_t file) const noexcept {
-    return paths_[paths_.size() - 1 - table_->deltas() + file];
-  }
+  const std::string& path(size_t file) const noexcept { return paths_[RegionOf(file)]; }
+  /// Reads a page of each huge page of a part of a file that is about to be read in sequence,
+  /// unless the files are too large for memory. A read through the mapping fills the page cache
+  /// with huge pages, a read of the file with small ones.
+  void ReadAhead(size_t file, uint64_t begin, uint64_t end) const;
   void Checked(uint64_t bytes) noexcept { checked_bytes_ += bytes; }
   void FoundIntact();
   void FoundDamaged(size_t file, const engine::Status& why);
@@ -61,6 +63,9 @@ class FrozenFile {
   std::string StatsJsonFields() const;
 
  private:
+  size_t RegionOf(size_t file) const noexcept {
+    return paths_.size() - 1 - table_->deltas() + file;
+  }
   /// Converts the status of a lookup, which clients read. The error for a missing key names no
   /// file. Other errors name files without folders.
   absl::Status Answer(engine::Status status) const;

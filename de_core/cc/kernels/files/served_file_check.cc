@@ -27,7 +27,8 @@ constexpr std::chrono::seconds kUntilThereIsMemory{1};
 /// A base or a delta that is being checked.
 class FileCheck {
  public:
-  FileCheck(const FrozenFile& served, size_t number) : mapped_(served.reader(number)) {
+  FileCheck(const FrozenFile& served, size_t number)
+      : served_(served), number_(number), mapped_(served.reader(number)) {
     // Read the file instead of the mapping. If the disk cannot deliver a page, reading the file
     // returns an error, but reading the mapping would kill the process. A file that was deleted or
     // replaced is read from the mapping, because only the mapping still has its bytes.
@@ -43,15 +44,20 @@ class FileCheck {
   engine::Status Next(uint64_t* bytes) {
     const auto& sections = mapped_.sections();
     const uint64_t begin = sections[section_].offset;
+    const bool last = section_ + 1 == sections.size();
+    const uint64_t end = last ? mapped_.file_bytes() : sections[section_ + 1].offset;
+    served_.ReadAhead(number_, begin, end);
     const engine::SnapshotReader& reader = reader_ == nullptr ? mapped_ : *reader_;
     const engine::Status status = reader.ReadSection(section_, &buffer_);
     if (status.code == engine::Code::kResourceExhausted) return status;  // try again later
-    *bytes =
-        (++section_ == sections.size() ? mapped_.file_bytes() : sections[section_].offset) - begin;
+    ++section_;
+    *bytes = end - begin;
     return status;
   }
 
  private:
+  const FrozenFile& served_;
+  const size_t number_;
   const engine::SnapshotReader& mapped_;
   std::unique_ptr<FileSource> source_;
   std::unique_ptr<engine::SnapshotReader> reader_;
