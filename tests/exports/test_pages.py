@@ -101,11 +101,11 @@ def test_a_file_that_was_copied_and_forgotten_is_read_into_huge_pages(tmp_path):
         file.unlink()
         write(file, data, 1 << 16)
         forget(file)
-        if served(path, file) >= HUGE:
+        if served(path, file) >= 2 * HUGE:  # neither head nor tail: opening reads small pages there
             return
         time.sleep(0.5)  # the system makes huge pages from small ones meanwhile
     need_huge_pages(tmp_path, 1 << 16, advise=True)
-    pytest.fail("no part of the table's file is in huge pages, but a plain file's is")
+    pytest.fail("most of the table's file must be in huge pages, as a plain file's is")
 
 
 def test_a_delta_is_in_memory_before_it_is_looked_up(tmp_path):

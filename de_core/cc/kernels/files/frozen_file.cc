@@ -93,8 +93,8 @@ absl::Status FrozenFile::Open(tensorflow::Env* env, const std::vector<std::strin
   const char* verify = std::getenv("DE_VERIFY");
   const bool full = verify != nullptr && absl::string_view(verify) == "full";
   std::vector<engine::FrozenChain::File> files;
-  for (const auto& [path, id] : served) {
-    opened->paths_.push_back(path);
+  for (const ServedFile& each : served) {
+    const std::string& path = opened->paths_.emplace_back(each.path);
     opened->regions_.emplace_back();
     const absl::Status mapped =
         env->NewReadOnlyMemoryRegionFromFile(path, &opened->regions_.back());
@@ -102,7 +102,11 @@ absl::Status FrozenFile::Open(tensorflow::Env* env, const std::vector<std::strin
       return absl::Status(mapped.code(),
                           absl::StrCat(path, ": cannot be mapped: ", mapped.message()));
     }
-    tensorflow::ReadOnlyMemoryRegion* const region = opened->regions_.back().get();
+  }
+  opened->Advise();  // before the first read, which would read around it otherwise
+  for (size_t i = 0; i < served.size(); ++i) {
+    const auto& [path, id] = served[i];
+    tensorflow::ReadOnlyMemoryRegion* const region = opened->regions_[i].get();
     files.push_back({static_cast<const char*>(region->data()), region->length()});
     std::unique_ptr<engine::SnapshotReader> reader;
     TF_RETURN_IF_ERROR(InFile(
@@ -116,7 +120,6 @@ absl::Status FrozenFile::Open(tensorflow::Env* env, const std::vector<std::strin
                        engine::HexOf(*id), ". Received: id=", engine::HexOf(reader->header().id)));
     }
   }
-  opened->Advise();
   TF_RETURN_IF_ERROR(InFile(absl::StrJoin(opened->paths_, ", "),
                             engine::FrozenChain::Open(files, {}, &opened->table_)));
   if (full) {
