@@ -123,5 +123,6 @@ def test_a_delta_is_in_memory_before_it_is_looked_up(tmp_path):
         forget(file)
     loaded = tf.saved_model.load(str(path))
     assert mapped_bytes(delta, "Rss") > 0.99 * delta.stat().st_size
-    assert mapped_bytes(path / "assets" / base.name, "Rss") < delta.stat().st_size / 2
+    # The check of the files touches only the huge pages of the base.
+    assert mapped_bytes(path / "assets" / base.name, "Rss") < 0.99 * delta.stat().st_size
     del loaded
