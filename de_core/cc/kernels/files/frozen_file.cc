@@ -29,10 +29,10 @@ constexpr size_t kKeysPerReadAhead = 4096;
 // Reading ahead pays if one of so many keys reads the disk.
 constexpr uint64_t kKeysPerDiskRead = 64;
 
-constexpr uint64_t kHugePage = uint64_t{2} << 20;
+constexpr uint64_t kFilesHugePage = uint64_t{2} << 20;
 // Behind bytes that are read in sequence, the system reads ahead up to the disk's read_ahead_kb, in
 // small pages. Distance at which huge pages are read before it: more than read_ahead_kb usually is.
-constexpr uint64_t kAheadBytes = uint64_t{16} << 20;
+constexpr uint64_t kBytesAheadOfCheck = uint64_t{16} << 20;
 
 // All files that this process maps to serve them.
 std::atomic<uint64_t> total_mapped_bytes{0};
@@ -156,8 +156,8 @@ void FrozenFile::Advise() {
 void FrozenFile::ReadAhead(size_t file, uint64_t begin, uint64_t end) const {
   if (exceeds_memory_) return;
   tensorflow::ReadOnlyMemoryRegion& region = *regions_[RegionOf(file)];
-  end = std::min(end + kAheadBytes, region.length());
-  for (begin -= begin % kHugePage; begin < end; begin += kHugePage) {
+  end = std::min(end + kBytesAheadOfCheck, region.length());
+  for (begin -= begin % kFilesHugePage; begin < end; begin += kFilesHugePage) {
     ReadNow(region, begin, begin + 1);
   }
 }
