@@ -16,6 +16,16 @@ OPS = re.compile(r'\bREGISTER_OP\("([\w>]+)"')
 WITHOUT_KERNEL = [
     f"TFRA>CuckooHashTable{name}" for name in ("Accum", "LoadFromFileSystem", "SaveToFileSystem")
 ]
+HIDDEN = re.compile(r"^namespace \{\n(.*?)^\}  // namespace$", re.MULTILINE | re.DOTALL)
+#: Definitions at the start of a line, for a function with its parameters.
+DEFINED = re.compile(
+    r"^(?:constexpr .*?\b(k\w+)\b(?:\[.*\])? ?[={]"
+    r"|(?:class|struct|enum class|using) (\w+)\b(?!.*;$)"
+    r"|using (\w+) ="
+    r"|(?!template|return|else|using|constexpr|class|struct|REGISTER|DE_)"
+    r"\w[\w:<>,*& ]*[ *&](\w+\(.*))",
+    re.MULTILINE,
+)
 SHAPES = re.compile(r"\bSetShapeFn\((\w+)")
 
 
@@ -27,6 +37,28 @@ def texts_of_ops(root: Path) -> str:
 def unguarded(text: str) -> list[str]:
     """Returns the code that TensorFlow would call without `GUARD`, which catches exceptions."""
     return UNGUARDED.findall(text)
+
+
+def hidden_names(text: str) -> set[str]:
+    """Returns what the unnamed namespaces of a source define."""
+    return {"".join(names) for hidden in HIDDEN.findall(text) for names in DEFINED.findall(hidden)}
+
+
+def test_sources_hide_different_names(root: Path):
+    """pip compiles several sources as one, and another source more changes which ones."""
+    files: dict[str, list[str]] = {}
+    for folder in ("kernels", "ops"):
+        for path in sorted((root / "de_core/cc" / folder).rglob("*.cc")):
+            for name in hidden_names(path.read_text("utf-8")):
+                files.setdefault(name, []).append(path.name)
+    assert len(files) > 100
+    assert {name: where for name, where in files.items() if len(where) > 1} == {}
+
+
+def test_hidden_names_are_found():
+    text = "namespace {\nconstexpr size_t kA = 1;\nclass B {\n  int c() {\n};\nint D(int e) {\n"
+    text += "using F = int;\nusing g::H;\n}  // namespace\nint I(int j) {\n"
+    assert hidden_names(text) == {"kA", "B", "D(int e) {", "F"}
 
 
 def test_no_kernel_goes_past_the_guard(root: Path):

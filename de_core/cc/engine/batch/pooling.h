@@ -3,6 +3,7 @@
 #ifndef DE_CORE_ENGINE_POOLING_H_
 #define DE_CORE_ENGINE_POOLING_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -14,6 +15,11 @@
 #include "de_core/cc/engine/batch/unique_keys.h"
 
 namespace de::engine {
+
+/// Keys whose rows are read at once, so that the rows are still in a CPU cache when they are used.
+inline size_t KeysAtOnce(size_t row_bytes) noexcept {
+  return std::clamp<size_t>((size_t{64} << 10) / row_bytes, 1, 1024);
+}
 
 /// The segments of a batch: segment i is [splits[i], splits[i + 1]).
 struct Segments {

@@ -17,10 +17,6 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-// Bytes of rows read at a time, so that they are still in a CPU cache when they are used.
-constexpr size_t kBytesAtOnce = 64 << 10;
-constexpr size_t kMostKeysAtOnce = 1024;
-
 /// A kernel that reads rows of the tables in the input `handles`.
 class FeatureRowsOp : public GuardedOp {
  public:
@@ -52,7 +48,7 @@ class FeatureRowsOp : public GuardedOp {
     };
     const size_t begin = begin_of(part.begin), end = begin_of(part.end);
     if (begin == end) return absl::OkStatus();
-    const size_t at_once = std::clamp<size_t>(kBytesAtOnce / row_bytes, 1, kMostKeysAtOnce);
+    const size_t at_once = engine::KeysAtOnce(row_bytes);
     // Not a vector: it would set all elements to zero first.
     const std::unique_ptr<double[]> rows(
         new double[(std::min(at_once, end - begin) * row_bytes + 7) / sizeof(double)]);

@@ -19,9 +19,6 @@ using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::TensorShapeUtils;
 
-// Bytes of rows read at a time, so that they are still in a CPU cache when they are used.
-constexpr size_t kBytesAtOnce = 64 << 10;
-constexpr size_t kMostKeysAtOnce = 1024;
 // With fewer keys per thread, waking a thread takes longer than it saves.
 constexpr size_t kPooledKeysPerThread = 4096;
 // Tasks per thread. More than one, so that other threads take over tasks of a thread that starts
@@ -86,7 +83,7 @@ class PoolingOp : public TableOp {
     engine::Segments segments;
     TF_RETURN_IF_ERROR(SegmentsOf(keys, context->input(2), &segments));
     const size_t row_bytes = static_cast<size_t>(table.dim()) * engine::SizeOf(dtype_);
-    const size_t at_once = std::clamp<size_t>(kBytesAtOnce / row_bytes, 1, kMostKeysAtOnce);
+    const size_t at_once = engine::KeysAtOnce(row_bytes);
     // Each segment is handled by one task.
     PoolExecutor executor(context);
     const size_t size = batch.keys().size;

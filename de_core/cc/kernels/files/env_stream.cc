@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "de_core/cc/engine/memory/page_memory.h"
 #include "de_core/cc/kernels/base/engine_bridge.h"
 #include "tensorflow/core/platform/random.h"
 
@@ -27,7 +28,6 @@ engine::Status FromAbsl(const absl::Status& status) {
 
 constexpr uint64_t kFlushBytes = uint64_t{16} << 20;
 constexpr size_t kPlainBlock = size_t{1} << 20;
-constexpr size_t kHugePage = size_t{2} << 20;
 /// Writes that bypass the page cache must be aligned to this size, in the file and in memory.
 constexpr size_t kSector = 4096;
 
@@ -85,7 +85,7 @@ absl::Status AtomicFile::Create(tensorflow::Env* env, const std::string& path, K
 }
 
 absl::Status AtomicFile::OpenLocal(const std::string& local, Kind kind) {
-  block_bytes_ = kind == Kind::kMapped ? kHugePage : kPlainBlock;
+  block_bytes_ = kind == Kind::kMapped ? engine::PageMemory::kHugePage : kPlainBlock;
   block_.reset(static_cast<char*>(std::aligned_alloc(kSector, block_bytes_)));
   if (block_ == nullptr)
     return absl::ResourceExhaustedError("no memory is left to buffer the file");

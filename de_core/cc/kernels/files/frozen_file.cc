@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "de_core/cc/engine/base/container_limits.h"
+#include "de_core/cc/engine/memory/page_memory.h"
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"
 #include "de_core/cc/kernels/files/chain_file.h"
 #include "de_core/cc/kernels/files/env_stream.h"
@@ -29,7 +30,6 @@ constexpr size_t kKeysPerReadAhead = 4096;
 // Reading ahead pays if one of so many keys reads the disk.
 constexpr uint64_t kKeysPerDiskRead = 64;
 
-constexpr uint64_t kFilesHugePage = uint64_t{2} << 20;
 // Behind bytes that are read in sequence, the system reads ahead up to the disk's read_ahead_kb, in
 // small pages. Distance at which huge pages are read before it: more than read_ahead_kb usually is.
 constexpr uint64_t kBytesAheadOfCheck = uint64_t{16} << 20;
@@ -157,7 +157,8 @@ void FrozenFile::ReadAhead(size_t file, uint64_t begin, uint64_t end) const {
   if (exceeds_memory_) return;
   tensorflow::ReadOnlyMemoryRegion& region = *regions_[RegionOf(file)];
   end = std::min(end + kBytesAheadOfCheck, region.length());
-  for (begin -= begin % kFilesHugePage; begin < end; begin += kFilesHugePage) {
+  constexpr uint64_t kHugePage = engine::PageMemory::kHugePage;
+  for (begin -= begin % kHugePage; begin < end; begin += kHugePage) {
     ReadNow(region, begin, begin + 1);
   }
 }
