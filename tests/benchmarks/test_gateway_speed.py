@@ -23,7 +23,7 @@ ROUNDS = int(os.environ.get("DE_BENCH_ROUNDS", "3"))
 PREDICT = "/v1/models/m:predict"
 # Requests per second.
 RATES = (250, 1000)
-ECHO = "tests.benchmarks.echo_asgi"
+ECHO = "tests.server.support.echo_asgi"
 FREE = ("--rate-per-second", "0")
 
 
