@@ -30,7 +30,7 @@ class AllShards {
       held_[taken] = true;
       if (TryRest() != end_) Release();
     }
-    LockWaitsOfThisThread().divided += !held();
+    if (!held()) ++LockWaitsOfThisThread().divided;
   }
   ~AllShards() { Release(); }
   AllShards(const AllShards&) = delete;

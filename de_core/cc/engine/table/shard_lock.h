@@ -11,8 +11,8 @@
 
 namespace de::engine {
 
-/// What one thread had to wait for. Only slow paths count, so counting costs uncontended locks
-/// nothing.
+/// Counts of one thread's waits for locks. Only slow paths count, so uncontended locks cost nothing
+/// more.
 struct LockWaits {
   uint64_t waited = 0;   ///< acquisitions that did not get the lock at once
   uint64_t spins = 0;    ///< times that a waiting thread looked at a lock again

@@ -25,8 +25,8 @@ class RowCache {
   /// Keeps at most `most_bytes` of rows and their index.
   explicit RowCache(uint64_t most_bytes) : most_bytes_(most_bytes) {}
 
-  /// Keeps those of the rows of `keys`, in `layout`, for which `kept` (keys.size) is set. Forgets
-  /// all rows if memory is exhausted, or if they have another layout.
+  /// Keeps row i of `keys`, in `layout`, if kept[i] is set. Forgets all rows if memory is
+  /// exhausted, or if they have another layout.
   void Add(const Keys& keys, const bool* kept, const char* rows, const RowLayout& layout) noexcept;
 
   /// Calls visit(i, row) for each key i whose row is here in `layout`.
