@@ -78,8 +78,10 @@ def held_and_kept(make):
 def test_the_last_reference_frees_it(make):
     for _ in range(4):
         held, kept = held_and_kept(make)
-        if held > 0.9 * PAYLOAD:
-            break  # else memory of an earlier test was freed meanwhile
+        # Memory of an earlier test may be freed meanwhile, and the allocator may keep the memory of
+        # one step. A table that is never freed is kept each time.
+        if held > 0.9 * PAYLOAD and kept < 0.2 * PAYLOAD:
+            break
     assert held > 0.9 * PAYLOAD
     assert kept < 0.2 * PAYLOAD
 
@@ -117,13 +119,15 @@ def test_a_model_that_was_fitted_takes_its_table_with_it(eagerly):
 
     fit()
     gc.collect()
-    before = resident()
+    first, grown = resident(), []
     for _ in range(3):
+        before = resident()
         held, slots = fit()
         assert slots >= 2 * PAYLOAD  # Adam keeps two slots, each as large as the rows
-        assert held - before > 2 * PAYLOAD  # 3 are in use, but memory of earlier tests may be freed
+        grown.append(held - before)
         gc.collect()
-    assert resident() - before < 0.5 * PAYLOAD
+    assert max(grown) > 2 * PAYLOAD  # 3 are in use; memory of earlier tests may be freed meanwhile
+    assert resident() - first < 0.5 * PAYLOAD
 
 
 def made_and_traced():

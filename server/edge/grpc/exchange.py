@@ -54,25 +54,24 @@ class GrpcEdge:
             request = _request(path, verb, context)
             begun = time.perf_counter()
             self._accounts.begin(request)
-            code = Code.CANCELLED
+            code, message = Code.CANCELLED, ""
             try:
                 answer = await self._answer(request, scopes, work, body)
                 code = Code.OK
                 request.sent_bytes = len(answer)
                 return answer
             except ServingError as error:
-                failure = public_error(error, request)
-                code = failure.code
+                code, message = error.code, public_error(error, request).message
             except Exception:
                 LOG.exception("request failed", extra={"request_id": request.id})
-                code = Code.INTERNAL
-                failure = ServingError(code, f"Internal error. Request id: {request.id}")
+                code, message = Code.INTERNAL, f"Internal error. Request id: {request.id}"
             finally:
                 request.status = HTTP_STATUS[code]
                 self._accounts.end(request, time.perf_counter() - begun)
             import grpc
 
-            await context.abort(getattr(grpc.StatusCode, code.value), failure.message)
+            del body  # gRPC keeps the error of `abort`, and with it the names of this frame
+            await context.abort(getattr(grpc.StatusCode, code.value), message)
             raise AssertionError("abort raises")
 
         return handle

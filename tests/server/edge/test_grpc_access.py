@@ -6,6 +6,8 @@ One limit counts a client's requests over both protocols.
 from __future__ import annotations
 
 import asyncio
+import gc
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +187,27 @@ async def answer_to(plane: DataPlane, request: Any) -> str:
     finally:
         await server.stop(0)
         await plane.close()
+
+
+def test_refused_bodies_are_freed_without_a_collection():
+    large = predict_request()
+    large.inputs["x"].tensor_content = bytes(1 << 20)
+
+    async def run():
+        server = served(plane_of())
+        await server.start()
+        try:
+            await codes_of(server, large)
+            gc.collect()
+            tracemalloc.start()
+            gc.disable()
+            codes = await codes_of(server, *[large] * 20)
+            return codes, tracemalloc.get_traced_memory()[0]
+        finally:
+            gc.enable()
+            tracemalloc.stop()
+            await server.stop(0)
+
+    codes, kept = asyncio.run(run())
+    assert codes == ["INVALID_ARGUMENT"] * 20
+    assert kept < 4 << 20
