@@ -10,8 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "de_core/cc/engine/base/executor.h"
-
 namespace de::bench {
 
 struct Options {
@@ -101,19 +99,6 @@ class Report {
 
 /// Formats a number as "12.34". Returns "-" for 0, which means that it was not measured.
 std::string Number(double value, int digits = 2);
-
-/// A pool of `threads` threads, including the caller's.
-class Pool final : public engine::Executor {
- public:
-  explicit Pool(size_t threads);
-  ~Pool() override;
-  size_t threads() const override;
-  void Run(size_t count, const std::function<void(size_t)>& task) override;
-
- private:
-  struct State;
-  State* state_;
-};
 
 /// Returns `count` distinct keys. Disjoint ranges share no keys.
 std::vector<int64_t> KeysFrom(uint64_t first, uint64_t count);

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <random>
 
+#include "de_core/cc/testing/bench/pool.h"
 #include "de_core/cc/testing/bench/table_bench.h"
 #include "de_core/cc/testing/bench/table_bench_peers.h"
 

@@ -1,14 +1,11 @@
-// Clocks, rounds, the report and the thread pool of the table benchmark.
+// Clocks, rounds and the report of the table benchmark.
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <fstream>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -135,73 +132,6 @@ int Report::Summary() const {
                 row.stretch > 0 ? Number(row.stretch).c_str() : "", verdict);
   }
   return missed;
-}
-
-struct Pool::State {
-  size_t threads;
-  std::mutex mutex;
-  std::condition_variable wake, done;
-  const std::function<void(size_t)>* task = nullptr;
-  size_t count = 0, running = 0;
-  uint64_t generation = 0;
-  std::atomic<uint64_t> seen{0};  ///< generation, read without the lock while spinning
-  std::atomic<size_t> next{0};
-  bool stop = false;
-  std::vector<std::thread> helpers;
-
-  void Help() {
-    uint64_t mine = 0;
-    while (true) {
-      // Poll for a short time before sleeping, as TensorFlow's own thread pool does.
-      for (int i = 0; i < 2000 && seen.load(std::memory_order_acquire) == mine; ++i) {
-      }
-      std::unique_lock<std::mutex> lock(mutex);
-      wake.wait(lock, [&] { return stop || generation != mine; });
-      if (stop) return;
-      mine = generation;
-      ++running;
-      const auto* const work = task;
-      const size_t last = count;
-      lock.unlock();
-      if (work != nullptr) {
-        for (size_t at; (at = next.fetch_add(1)) < last;) (*work)(at);
-      }
-      lock.lock();
-      if (--running == 0) done.notify_all();
-    }
-  }
-};
-
-Pool::Pool(size_t threads) : state_(new State) {
-  state_->threads = threads;
-  for (size_t i = 1; i < threads; ++i) state_->helpers.emplace_back([this] { state_->Help(); });
-}
-
-Pool::~Pool() {
-  {
-    const std::lock_guard<std::mutex> guard(state_->mutex);
-    state_->stop = true;
-  }
-  state_->wake.notify_all();
-  for (std::thread& helper : state_->helpers) helper.join();
-  delete state_;
-}
-
-size_t Pool::threads() const { return state_->threads; }
-
-void Pool::Run(size_t count, const std::function<void(size_t)>& task) {
-  {
-    const std::lock_guard<std::mutex> guard(state_->mutex);
-    state_->task = &task;
-    state_->count = count;
-    state_->next = 0;
-    state_->seen = ++state_->generation;
-  }
-  state_->wake.notify_all();
-  for (size_t at; (at = state_->next.fetch_add(1)) < count;) task(at);
-  std::unique_lock<std::mutex> lock(state_->mutex);
-  state_->task = nullptr;  // a late helper finds nothing to do
-  state_->done.wait(lock, [&] { return state_->running == 0; });
 }
 
 std::vector<int64_t> KeysFrom(uint64_t first, uint64_t count) {
