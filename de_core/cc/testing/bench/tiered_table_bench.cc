@@ -5,7 +5,8 @@
 //
 // Names: rows, batch, steps, readers (threads that look random ids up all the time), memory (the
 // part of the rows that fits), zipf (the exponent of the ids' distribution; 0: uniform), ahead (1:
-// a thread reads the rows of the next batch during a step, as de.prefetch_rows does).
+// a thread reads the rows of the next batch during a step, as de.prefetch_rows does), threads (of
+// each verb, as in an op).
 //
 // The disk's rates are measured before and after the steps, by random reads of 4 KiB with the same
 // queue depth and by writes of 1 MiB. The time that the disk needs for a step is the number of its
@@ -22,6 +23,7 @@
 #include "de_core/cc/engine/tier/disk_rows.h"
 #include "de_core/cc/engine/tier/tiered_table.h"
 #include "de_core/cc/testing/bench/disk_bench.h"
+#include "de_core/cc/testing/bench/pool.h"
 
 namespace de::engine {
 namespace {
@@ -38,7 +40,7 @@ constexpr uint32_t kDepth = 128;
 struct Settings {
   std::map<std::string, double> numbers = {{"rows", 400'000}, {"batch", 16'384}, {"steps", 1000},
                                            {"readers", 0},    {"memory", 0.1},   {"zipf", 1.05},
-                                           {"ahead", 0}};
+                                           {"ahead", 0},      {"threads", 2}};
   size_t Size(const char* name) const { return static_cast<size_t>(numbers.at(name)); }
 };
 
@@ -118,10 +120,10 @@ void Fill(TableBackend* table, const Settings& settings) {
   }
 }
 
-/// CPU time of this thread.
+/// CPU time of this process.
 double CpuSeconds() {
   timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
@@ -144,6 +146,7 @@ Steps Train(TableBackend* table, const Ids& ids, const Settings& settings, size_
   std::vector<float> rows(keys.size() * kDim), grads(keys.size() * kDim, 0.01F);
   const Keys batch{keys.data(), nullptr, keys.size()};
   Steps steps;
+  bench::Pool pool(std::max<size_t>(1, settings.Size("threads")));
   ids.Draw(&random, &next);
   for (size_t step = 0; step < count; ++step) {
     keys = next;
@@ -152,9 +155,9 @@ Steps Train(TableBackend* table, const Ids& ids, const Settings& settings, size_
     if (settings.Size("ahead") > 0) ahead = std::thread([&] { ReadAhead(*table, next); });
     const double begin = Seconds(), used = CpuSeconds();
     Check(table->FindToTrain(batch, {reinterpret_cast<char*>(rows.data()), nullptr}, nullptr,
-                             nullptr));
+                             &pool));
     steps.lookups.push_back(Seconds() - begin);
-    Check(table->Apply(*adam, "adam", hyper, batch, grads.data(), nullptr, nullptr));
+    Check(table->Apply(*adam, "adam", hyper, batch, grads.data(), &pool, nullptr));
     if (ahead.joinable()) ahead.join();
     steps.seconds.push_back(Seconds() - begin);
     steps.cpu.push_back(CpuSeconds() - used);
