@@ -59,18 +59,16 @@ uint32_t Portable(uint32_t state, const unsigned char* at, size_t size) noexcept
 }
 
 #if defined(__x86_64__)
-/// Bytes of one of the three streams of Sse42.
-constexpr size_t kStream = 4096;
-
-/// ShiftOf(state) is the state after kStream zero bytes. The function is linear, so it is the sum
-/// of the results for the state's four bytes.
+/// The state after kZeros zero bytes is a linear function of the state. So it is the sum of the
+/// results for the state's four bytes, which are in the table.
 using Shifts = std::array<std::array<uint32_t, 256>, 4>;
 
+template <size_t kZeros>
 constexpr Shifts MakeShifts() {
   Shifts shifts{};
   for (uint32_t bit = 0; bit < 32; ++bit) {
     uint32_t state = 1U << bit;
-    for (size_t i = 0; i < kStream; ++i) state = (state >> 8) ^ kTables[0][state & 0xff];
+    for (size_t i = 0; i < kZeros; ++i) state = (state >> 8) ^ kTables[0][state & 0xff];
     for (uint32_t byte = 0; byte < 256; ++byte) {
       if ((byte >> bit % 8 & 1) != 0) shifts[bit / 8][byte] ^= state;
     }
@@ -78,34 +76,49 @@ constexpr Shifts MakeShifts() {
   return shifts;
 }
 
-constexpr Shifts kShifts = MakeShifts();
+template <size_t kZeros>
+constexpr Shifts kShifts = MakeShifts<kZeros>();
 
+template <size_t kZeros>
 uint32_t ShiftOf(uint32_t state) noexcept {
-  return kShifts[0][state & 0xff] ^ kShifts[1][(state >> 8) & 0xff] ^
-         kShifts[2][(state >> 16) & 0xff] ^ kShifts[3][state >> 24];
+  const Shifts& shifts = kShifts<kZeros>;
+  return shifts[0][state & 0xff] ^ shifts[1][(state >> 8) & 0xff] ^
+         shifts[2][(state >> 16) & 0xff] ^ shifts[3][state >> 24];
 }
 
-/// The instruction has a latency of three cycles, and one can start per cycle. So three streams
-/// take the time of one.
-__attribute__((target("sse4.2"))) uint32_t Sse42(uint32_t state, const unsigned char* at,
-                                                 size_t size) noexcept {
-  const auto word_at = [](const unsigned char* from) {
-    uint64_t word;
-    std::memcpy(&word, from, sizeof(word));
-    return word;
-  };
-  for (; size >= 3 * kStream; size -= 3 * kStream, at += 3 * kStream) {
+uint64_t WordAt(const unsigned char* from) noexcept {
+  uint64_t word;
+  std::memcpy(&word, from, sizeof(word));
+  return word;
+}
+
+/// Takes three streams of kStream bytes at once while there are so many. The instruction has a
+/// latency of three cycles, and one can start per cycle. So three streams take the time of one.
+template <size_t kStream>
+__attribute__((target("sse4.2"))) uint32_t Streams(uint32_t state, const unsigned char** data,
+                                                   size_t* left) noexcept {
+  const unsigned char* at = *data;
+  for (; *left >= 3 * kStream; *left -= 3 * kStream, at += 3 * kStream) {
     uint64_t first = state, second = 0, third = 0;
     for (size_t i = 0; i < kStream; i += 8) {
-      first = _mm_crc32_u64(first, word_at(at + i));
-      second = _mm_crc32_u64(second, word_at(at + kStream + i));
-      third = _mm_crc32_u64(third, word_at(at + 2 * kStream + i));
+      first = _mm_crc32_u64(first, WordAt(at + i));
+      second = _mm_crc32_u64(second, WordAt(at + kStream + i));
+      third = _mm_crc32_u64(third, WordAt(at + 2 * kStream + i));
     }
-    state = ShiftOf(ShiftOf(static_cast<uint32_t>(first)) ^ static_cast<uint32_t>(second)) ^
+    state = ShiftOf<kStream>(ShiftOf<kStream>(static_cast<uint32_t>(first)) ^
+                             static_cast<uint32_t>(second)) ^
             static_cast<uint32_t>(third);
   }
+  *data = at;
+  return state;
+}
+
+__attribute__((target("sse4.2"))) uint32_t Sse42(uint32_t state, const unsigned char* at,
+                                                 size_t size) noexcept {
+  state = Streams<4096>(state, &at, &size);
+  state = Streams<256>(state, &at, &size);  // for a row of a tier
   uint64_t wide = state;
-  for (; size >= 8; size -= 8, at += 8) wide = _mm_crc32_u64(wide, word_at(at));
+  for (; size >= 8; size -= 8, at += 8) wide = _mm_crc32_u64(wide, WordAt(at));
   state = static_cast<uint32_t>(wide);
   for (; size > 0; --size, ++at) state = _mm_crc32_u8(state, *at);
   return state;
