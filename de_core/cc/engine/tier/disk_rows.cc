@@ -20,6 +20,7 @@ namespace de::engine {
 namespace {
 
 constexpr size_t kMostWritten = size_t{1} << 20;  // bytes per write
+constexpr size_t kSpareFiles = 1;
 constexpr char kPrefix[] = "rows-";
 // An owner of slots that no table has.
 constexpr char kDropped[] = "\x01 dropped";
@@ -95,7 +96,8 @@ DiskRows::~DiskRows() {
 TierStats DiskRows::Stats() const {
   const TableStats index = index_->Stats();
   TierStats stats;
-  stats.disk_bytes = disk_bytes_.load(std::memory_order_relaxed);
+  stats.disk_bytes =
+      disk_bytes_.load(std::memory_order_relaxed) + spare_bytes_.load(std::memory_order_relaxed);
   stats.reads = reads_.load(std::memory_order_relaxed);
   stats.filter_bytes = index.index_bytes + index.row_bytes + index.string_bytes + index.free_bytes;
   return stats;
@@ -106,7 +108,7 @@ Status DiskRows::PrepareSegment(const RowLayout& layout) {
   const SegmentFile* const active = active_ < segments_.size() ? segments_[active_].get() : nullptr;
   const bool fits = layout_ != nullptr && AreAlike(*layout_, layout);
   if (fits && active != nullptr && active->layout == layout_ &&
-      active->end() < options_.segment_bytes) {
+      reserved_ < options_.segment_bytes) {
     return Status::Ok();
   }
   uint32_t number = 0;
@@ -118,12 +120,15 @@ Status DiskRows::PrepareSegment(const RowLayout& layout) {
   }
   if (number == segments_.size()) segments_.emplace_back();
   if (!fits) layout_ = std::make_shared<const RowLayout>(layout);
-  const std::string name = kPrefix + std::to_string(next_name_);
-  std::unique_ptr<SegmentFile> made;
-  DE_RETURN_IF_ERROR(SegmentFile::Create(options_.directory + "/" + name, layout_, &made));
+  std::unique_ptr<SegmentFile> made = TakeSpare();
+  if (made == nullptr) {
+    const std::string name = kPrefix + std::to_string(next_name_);
+    DE_RETURN_IF_ERROR(SegmentFile::Create(options_.directory + "/" + name, layout_, &made));
+    ++next_name_;
+  }
   segments_[number] = std::move(made);
-  ++next_name_;
   active_ = number;
+  reserved_ = 0;
   return Status::Ok();
 }
 
@@ -143,7 +148,38 @@ void DiskRows::Forget(const Places& places) noexcept {
   }
 }
 
-/// Appends rows to the files. `places` receives where they are.
+/// Returns an empty file for rows of `layout_`, if a spare file has no reader any more.
+std::unique_ptr<SegmentFile> DiskRows::TakeSpare() {
+  for (auto at = spare_.begin(); at != spare_.end(); ++at) {
+    if (at->use_count() > 1) continue;
+    std::shared_ptr<SegmentFile>(*at).reset();  // the count's release comes after the last reader's
+    std::unique_ptr<SegmentFile> made = SegmentFile::Reuse(at->get(), layout_);
+    spare_bytes_.fetch_sub((*at)->end(), std::memory_order_relaxed);
+    spare_.erase(at);
+    return made;
+  }
+  return nullptr;
+}
+
+/// Removes spare files except the last `kept`. The first ones may have a reader for long.
+void DiskRows::DropSpares(size_t kept) {
+  while (spare_.size() > kept) {
+    spare_bytes_.fetch_sub(spare_.front()->end(), std::memory_order_relaxed);
+    spare_.erase(spare_.begin());
+  }
+}
+
+/// Waits until all rows are written. Returns `status`, or why they were not written.
+Status DiskRows::FinishWrites(Status status) {
+  Status written = writer_.Wait();
+  if (written.ok()) return status;
+  uint64_t bytes = 0;  // without the appends that failed
+  for (const auto& segment : segments_) bytes += segment == nullptr ? 0 : segment->end();
+  disk_bytes_.store(bytes, std::memory_order_relaxed);
+  return status.ok() ? written : status;
+}
+
+/// Appends rows to the files. `places` receives where they are, once `writer_` has finished.
 Status DiskRows::WriteRows(const RowBatch& rows, std::vector<int64_t>* places) {
   const size_t count = rows.size();
   places->resize(count);
@@ -156,11 +192,11 @@ Status DiskRows::WriteRows(const RowBatch& rows, std::vector<int64_t>* places) {
   }
   for (size_t first = 0; first < count;) {
     DE_RETURN_IF_ERROR(PrepareSegment(rows.layout));
-    SegmentFile& segment = *segments_[active_];
     size_t bytes = 0;
-    const size_t wrote = EncodeRows(rows, first, kMostWritten, &write_buffer_, &begins_, &bytes);
-    const uint64_t begin = segment.end();
-    DE_RETURN_IF_ERROR(segment.Append(write_buffer_, bytes));
+    const size_t wrote = EncodeRows(rows, first, kMostWritten, writer_.Next(), &begins_, &bytes);
+    const uint64_t begin = reserved_;
+    writer_.Append(segments_[active_], bytes);
+    reserved_ += bytes;
     written_bytes_ += bytes;
     disk_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     for (size_t i = 0; i < wrote; ++i) {
@@ -174,13 +210,20 @@ Status DiskRows::WriteRows(const RowBatch& rows, std::vector<int64_t>* places) {
 
 Status DiskRows::Stage(const RowBatch& rows) {
   return Guarded([&]() -> Status {
-    removed_.clear();
+    DropSpares(kSpareFiles);
     const uint64_t before = written_bytes_;
     StagedRows& staged = staged_.emplace_back();
     staged.rows = &rows;
-    DE_RETURN_IF_ERROR(WriteRows(rows, &staged.places));
+    reserved_ = active_ < segments_.size() && segments_[active_] ? segments_[active_]->end() : 0;
+    DE_RETURN_IF_ERROR(FinishWrites(Guarded([&] { return WriteRows(rows, &staged.places); })));
     // The rows are written. If cleaning fails, a later call tries again.
+    const size_t own = staged_.size();
+    const uint64_t cleaned = clean_staged_;
     (void)Guarded([&] { return StageCleaning(written_bytes_ - before); });
+    if (!FinishWrites(Status::Ok()).ok()) {
+      while (staged_.size() > own) staged_.pop_back();
+      clean_staged_ = cleaned;
+    }
     return Status::Ok();
   });
 }
@@ -238,7 +281,7 @@ Status DiskRows::Clear() {
     DE_RETURN_IF_ERROR(index_->Clear());
     staged_.clear();
     segments_.clear();
-    removed_.clear();
+    DropSpares(0);
     live_bytes_ = 0;
     disk_bytes_ = 0;
     layout_.reset();

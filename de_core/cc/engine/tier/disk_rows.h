@@ -8,7 +8,7 @@
 // Ousterhout, 1992).
 //
 //  - Memory: about 26 bytes per row with an integer key. String keys take their bytes too.
-//  - Disk: at most 1.5 times the bytes of the rows and their records, and two segments.
+//  - Disk: at most 1.5 times the bytes of the rows and their records, and three segments.
 //  - Writes: a segment that is removed has gaps for at least a third of its bytes on average, so
 //    rows are written at most three times, usually less than twice.
 //
@@ -29,6 +29,7 @@
 #include "de_core/cc/engine/tier/block_reader.h"
 #include "de_core/cc/engine/tier/cold_rows.h"
 #include "de_core/cc/engine/tier/segment_file.h"
+#include "de_core/cc/engine/tier/segment_writer.h"
 
 namespace de::engine {
 
@@ -101,6 +102,9 @@ class DiskRows final : public ColdRows {
   /// Makes gaps of the records at `places`.
   void Forget(const Places& places) noexcept;
   void RemoveSegment(uint32_t number);
+  std::unique_ptr<SegmentFile> TakeSpare();
+  void DropSpares(size_t kept);
+  Status FinishWrites(Status status);
   void Pin(PinnedRows* rows) const;
   /// Reads rows and calls visit(i, decoded row, its layout) for each, in any order.
   template <typename Visit>
@@ -112,7 +116,7 @@ class DiskRows final : public ColdRows {
   mutable BlockReader reader_;
   /// By number; nullptr for a free number. Never reallocated, because Stage runs beside Locate.
   std::vector<std::shared_ptr<SegmentFile>> segments_;
-  std::vector<std::shared_ptr<SegmentFile>> removed_;  ///< files that the next Stage deletes
+  std::vector<std::shared_ptr<SegmentFile>> spare_;  ///< files without rows, to be written again
   std::deque<StagedRows> staged_;
   uint32_t active_ = 0;                      ///< the segment that is appended to
   std::shared_ptr<const RowLayout> layout_;  ///< of the rows that were appended last
@@ -124,9 +128,11 @@ class DiskRows final : public ColdRows {
   uint64_t clean_next_ = 0;    ///< offset in the cleaned segment, whose earlier rows have moved
   uint64_t clean_staged_ = 0;  ///< the same, if the staged rows are committed
   uint64_t written_bytes_ = 0;
-  uint64_t live_bytes_ = 0;  ///< sum over the segments
-  std::atomic<uint64_t> disk_bytes_{0};
-  BlockBuffer write_buffer_;
+  uint64_t live_bytes_ = 0;               ///< sum over the segments
+  std::atomic<uint64_t> disk_bytes_{0};   ///< of the segments
+  std::atomic<uint64_t> spare_bytes_{0};  ///< of the spare files
+  uint64_t reserved_ = 0;  ///< where the active segment ends once all appends are done
+  SegmentWriter writer_;
   std::vector<uint64_t> begins_;
   mutable std::atomic<uint64_t> reads_{0};
   mutable std::mutex buffers_mutex_;

@@ -9,7 +9,7 @@
 namespace de::engine {
 namespace {
 
-constexpr uint64_t kCleanedBytes = uint64_t{256} << 10;  // bytes that are cleaned at once
+constexpr uint64_t kCleanedBytes = uint64_t{1} << 20;  // bytes that are cleaned at once
 // Most bytes that are cleaned per written byte. Gaps of a third of a segment need 3.
 constexpr double kMostPace = 4;
 
@@ -137,10 +137,12 @@ Status DiskRows::CommitCleaned(const StagedRows& staged) {
 }
 
 void DiskRows::RemoveSegment(uint32_t number) {
-  removed_.reserve(removed_.size() + 1);
-  disk_bytes_.fetch_sub(segments_[number]->end(), std::memory_order_relaxed);
+  spare_.reserve(spare_.size() + 1);
+  const uint64_t bytes = segments_[number]->end();
+  disk_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+  spare_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   live_bytes_ -= segments_[number]->live_bytes;
-  removed_.push_back(std::move(segments_[number]));
+  spare_.push_back(std::move(segments_[number]));
 }
 
 }  // namespace de::engine

@@ -23,7 +23,8 @@ Status FileError(const std::string& what, const std::string& path, int error) {
   return Status::Internal(text);
 }
 
-void EncodeRow(const RowBatch& rows, size_t row, char* out) noexcept {
+/// Writes a row as a record, and returns its size.
+size_t EncodeRow(const RowBatch& rows, size_t row, char* out) noexcept {
   const size_t stride = rows.layout.stride();
   const std::string_view key = rows.keys.empty() ? std::string_view() : rows.keys[row];
   RowRecord record{0, static_cast<uint32_t>(sizeof(record) + stride + key.size()), rows.words[row]};
@@ -32,6 +33,7 @@ void EncodeRow(const RowBatch& rows, size_t row, char* out) noexcept {
   if (!key.empty()) std::memcpy(out + sizeof(record) + stride, key.data(), key.size());
   record.crc = Crc32c(out + sizeof(record.crc), record.bytes - sizeof(record.crc));
   std::memcpy(out, &record.crc, sizeof(record.crc));
+  return record.bytes;
 }
 
 }  // namespace
@@ -63,10 +65,15 @@ size_t EncodeRows(const RowBatch& rows, size_t first, size_t most, BlockBuffer* 
   }
   *bytes = RoundUpTo(end, kBlockBytes);
   out->Reserve(*bytes);
-  std::memset(out->data(), 0, *bytes);
+  const auto clear = [out](size_t from, size_t to) {
+    std::memset(out->data() + from, 0, to - from);
+  };
+  end = 0;
   for (size_t i = 0; i < begins->size(); ++i) {
-    EncodeRow(rows, first + i, out->data() + (*begins)[i]);
+    clear(end, (*begins)[i]);
+    end = (*begins)[i] + EncodeRow(rows, first + i, out->data() + (*begins)[i]);
   }
+  clear(end, *bytes);
   return begins->size();
 }
 
@@ -102,6 +109,13 @@ Status SegmentFile::Create(std::string path, std::shared_ptr<const RowLayout> la
   if (descriptor < 0) return FileError("a file for rows must be created", name, errno);
   *file = std::move(made);
   return Status::Ok();
+}
+
+std::unique_ptr<SegmentFile> SegmentFile::Reuse(SegmentFile* old,
+                                                std::shared_ptr<const RowLayout> layout) {
+  std::unique_ptr<SegmentFile> made(new SegmentFile(old->path_, std::move(layout)));
+  made->descriptor_ = std::exchange(old->descriptor_, -1);
+  return made;
 }
 
 SegmentFile::~SegmentFile() {

@@ -73,6 +73,10 @@ class SegmentFile {
   /// Creates a file for rows of `layout`.
   static Status Create(std::string path, std::shared_ptr<const RowLayout> layout,
                        std::unique_ptr<SegmentFile>* file);
+  /// Makes an empty file of one that nobody reads any more, but keeps its blocks on the disk. This
+  /// costs less than to remove a file and to create another.
+  static std::unique_ptr<SegmentFile> Reuse(SegmentFile* old,
+                                            std::shared_ptr<const RowLayout> layout);
   /// Closes and removes the file.
   ~SegmentFile();
   SegmentFile(const SegmentFile&) = delete;

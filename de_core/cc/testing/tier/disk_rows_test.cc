@@ -278,6 +278,30 @@ TEST_P(DiskRowsTest, LocatedRowsStayReadable) {
   EXPECT_EQ(Files().size(), 1u);
 }
 
+TEST_P(DiskRowsTest, AFileWithoutRowsIsWrittenAgainUnlessItIsRead) {
+  Open();
+  std::vector<int64_t> keys(2000);
+  std::map<int64_t, char> expected;
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
+  Append(Layout(), keys, std::vector<char>(keys.size(), 100));
+  const KeyBatch batch = Batch(keys);
+  std::unique_ptr<LocatedRows> located;
+  ASSERT_TRUE(rows_->Locate(batch.keys(), nullptr, &located).ok());
+  for (char fill = 1; fill < 60; ++fill) {
+    Append(Layout(), keys, std::vector<char>(keys.size(), fill));
+    for (const int64_t key : keys) expected[key] = fill;
+  }
+  ExpectRows(Layout(), expected, 2000);
+  std::vector<char> rows;
+  ASSERT_TRUE(rows_->Read(*located, Layout(), nullptr, &rows).ok());
+  for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(rows[i * Layout().stride()], 100);
+  located.reset();
+  // Each batch needs a file. Without files that are written again, the names would end with 59.
+  for (const fs::path& file : Files()) {
+    EXPECT_LT(std::stoi(file.filename().string().substr(5)), 20) << file;
+  }
+}
+
 TEST_P(DiskRowsTest, ConvertsRowsToTheLayoutOfToday) {
   Open();
   RowLayout with = Layout();
