@@ -154,8 +154,8 @@ Steps Train(TableBackend* table, const Ids& ids, const Settings& settings, size_
     std::thread ahead;
     if (settings.Size("ahead") > 0) ahead = std::thread([&] { ReadAhead(*table, next); });
     const double begin = Seconds(), used = CpuSeconds();
-    Check(table->FindToTrain(batch, {reinterpret_cast<char*>(rows.data()), nullptr}, nullptr,
-                             &pool));
+    Check(
+        table->FindToTrain(batch, {reinterpret_cast<char*>(rows.data()), nullptr}, nullptr, &pool));
     steps.lookups.push_back(Seconds() - begin);
     Check(table->Apply(*adam, "adam", hyper, batch, grads.data(), &pool, nullptr));
     if (ahead.joinable()) ahead.join();
