@@ -4,11 +4,12 @@
 // says where the newest row of each key is. So a key without a row needs no read, and a row needs
 // one. A row that is replaced or erased leaves a gap. When gaps take more than a third of the
 // files, writes also copy the rows of the segment with the most gaps, so fast that as many bytes
-// become free as are written. Then the segment is removed (log cleaning: M. Rosenblum and J.
-// Ousterhout, 1992).
+// become free as are written. Then the segment's file is used again (log cleaning: M. Rosenblum and
+// J. Ousterhout, 1992).
 //
 //  - Memory: about 26 bytes per row with an integer key. String keys take their bytes too.
-//  - Disk: at most 1.5 times the bytes of the rows and their records, and three segments.
+//  - Disk: at most 1.5 times the bytes of the records, the empty ends of blocks (4 % for rows of 776
+//    bytes), and three segments.
 //  - Writes: a segment that is removed has gaps for at least a third of its bytes on average, so
 //    rows are written at most three times, usually less than twice.
 //
