@@ -15,6 +15,10 @@ inline uint32_t ShardOfHash(uint64_t hash) noexcept {
   return static_cast<uint32_t>(hash >> (64 - kShardBits));
 }
 
+inline uint64_t FirstHashOf(uint32_t shard) noexcept {
+  return uint64_t{shard} << (64 - kShardBits);
+}
+
 /// A key as the index sees it.
 struct IndexKey {
   uint64_t word;                  ///< the integer key, or HashBytes of the string key

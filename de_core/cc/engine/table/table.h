@@ -7,6 +7,7 @@
 #ifndef DE_CORE_ENGINE_TABLE_H_
 #define DE_CORE_ENGINE_TABLE_H_
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -85,10 +86,18 @@ class Table final : public TableBackend {
   Status EraseIf(const std::function<bool(uint64_t word, const char* row)>& predicate,
                  uint64_t* erased);
 
+  /// Where a search for cool rows goes on: a hash per shard, and the next shard. It takes the
+  /// shards in turn. If it took one shard after another, each would first grow and then shrink, and
+  /// keep the memory of its most rows.
+  struct CoolCursor {
+    std::array<uint64_t, kShards> next{};
+    uint32_t shard = 0;
+    uint32_t rounds = 0;  ///< number of shards whose end was reached; CopyCool stops at kShards
+  };
   /// Copies at most `most` rows that are lowest in column `by`, and at most the fraction `part`,
-  /// among some thousand rows from hash `*begin` on. Sets `*begin` to the hash where the next call
-  /// should begin. `batch` receives the rows ascending by hash.
-  Status CopyCool(RowColumn by, size_t most, double part, uint64_t* begin, RowBatch* batch) const;
+  /// among some thousand rows, and moves the cursor on. `batch` receives the rows ascending by
+  /// hash.
+  Status CopyCool(RowColumn by, size_t most, double part, CoolCursor* at, RowBatch* batch) const;
 
   Status Clear() override;
   Status Reserve(uint64_t rows) override;

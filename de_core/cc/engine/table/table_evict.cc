@@ -266,14 +266,27 @@ void Table::EvictFromPart(uint64_t too_many, uint64_t* begin) {
       ranks, [&](uint64_t word, const char* row) { return rank_of(word, row) < kept; }));
 }
 
-Status Table::CopyCool(RowColumn by, size_t most, double part, uint64_t* begin,
+Status Table::CopyCool(RowColumn by, size_t most, double part, CoolCursor* at,
                        RowBatch* batch) const {
   return Guarded([&]() -> Status {
     const std::shared_lock<ShardLock> hold(layout_lock_);
     DE_RETURN_IF_ERROR(CheckColumn(by));
-    std::vector<RowRank> ranks = RankPart(begin, [&](uint64_t word, const char* row) {
-      return RowRank{RankOf(policy_.ReadShared(row, by)), TieOf(word)};
-    });
+    std::vector<RowRank> ranks;
+    while (ranks.size() < kRowsPerPart && at->rounds < kShards) {
+      const uint32_t shard = at->shard;
+      const uint64_t begin = std::max(at->next[shard], FirstHashOf(shard));
+      at->next[shard] =
+          VisitRows(begin,
+                    [&](uint64_t word, const char* row) {
+                      ranks.push_back({RankOf(policy_.ReadShared(row, by)), TieOf(word)});
+                    }) +
+          1;
+      if (ShardOfHash(at->next[shard]) != shard) {
+        at->next[shard] = 0;
+        ++at->rounds;
+      }
+      at->shard = (shard + 1) % kShards;
+    }
     const auto cool = static_cast<size_t>(std::ceil(static_cast<double>(ranks.size()) * part));
     KeepLowest(std::min(most, cool), &ranks);
     RowBatchBuilder builder(layout_, batch);

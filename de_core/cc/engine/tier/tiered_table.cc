@@ -75,7 +75,7 @@ Status TieredTable::Create(TableOptions options, uint64_t memory_bytes,
 /// Returns how many rows of `bytes`, without their index, fit into memory.
 uint64_t TieredTable::HotRowsOf(size_t bytes) const noexcept {
   const uint64_t all = memory_bytes_ - memory_bytes_ / kCachePart;
-  return std::max<uint64_t>(1, all / (bytes + kIndexBytesPerRow));
+  return std::max<uint64_t>(1, all / (bytes + bytes / kSparePart + kIndexBytesPerRow));
 }
 
 uint64_t TieredTable::MostHotRows() const { return HotRowsOf(hot_->layout().stride()); }
@@ -97,14 +97,12 @@ Status TieredTable::StageRoom(uint64_t incoming, const Keys& keys) const {
   // Rows of the batch may be among the coolest.
   const double part =
       std::max(kCoolPart, static_cast<double>(left + kept.size()) / static_cast<double>(hot));
-  const uint64_t start = next_part_;
-  for (bool wrapped = false; left > 0 && !(wrapped && next_part_ >= start);) {
-    const uint64_t begin = next_part_;
+  cool_.rounds = 0;
+  while (left > 0 && cool_.rounds < kShards) {
     RowBatch& batch = leaving_.emplace_back();
     const uint64_t wanted = left + std::min<uint64_t>(left, kept.size());
     DE_RETURN_IF_ERROR(
-        hot_->CopyCool(RowColumn::kTime, wanted, std::min(part, 1.0), &next_part_, &batch));
-    wrapped = wrapped || next_part_ <= begin;
+        hot_->CopyCool(RowColumn::kTime, wanted, std::min(part, 1.0), &cool_, &batch));
     KeepRows(&batch, [&](uint64_t word) {
       return left > 0 && !std::binary_search(kept.begin(), kept.end(), word) && left-- > 0;
     });

@@ -141,6 +141,9 @@ class TieredTable final : public TableBackend {
   static constexpr uint64_t kCachePart = 8;
   /// Index of a hot row: its entry of a line that is partly full.
   static constexpr size_t kIndexBytesPerRow = 24;
+  /// A shard keeps the memory of the most rows that it had. So hot rows have memory for up to 1 /
+  /// kSparePart more rows.
+  static constexpr uint64_t kSparePart = 32;
   /// At least so many rows usually become cold at once, so that writes to the disk are large.
   static constexpr uint64_t kLeastMoved = 1024;
 
@@ -157,8 +160,8 @@ class TieredTable final : public TableBackend {
   mutable ShardLock lock_;                 // lets a writer in before later readers
   mutable std::atomic<uint64_t> rows_{0};  ///< keys with a hot or a cold row
   mutable RowCache cache_;
-  mutable std::deque<RowBatch> leaving_;   ///< rows that cold_ has staged, which become cold
-  mutable uint64_t next_part_ = 0;         ///< hash where the search for cool rows goes on
+  mutable std::deque<RowBatch> leaving_;  ///< rows that cold_ has staged, which become cold
+  mutable Table::CoolCursor cool_;
   mutable std::unique_ptr<bool[]> found_;  // (found_size_), reused
   mutable size_t found_size_ = 0;
   mutable std::atomic<uint64_t> hits_{0};
