@@ -37,6 +37,7 @@ from .first_look import (
     found_models,
     warn_of_missing,
 )
+from .memory import keep_freed_memory
 from .server import (
     AdminServer,
     Companion,
@@ -130,6 +131,7 @@ class Gateway:
 
     def run(self) -> int:
         """Serves until a signal stops it; returns the exit status."""
+        keep_freed_memory()
         settings, worker = self._settings, self._worker
         lifecycle = Lifecycle()
         workers = WorkerMetrics(worker.folder if worker else None, worker.index if worker else 0)

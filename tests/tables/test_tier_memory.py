@@ -40,6 +40,9 @@ print(f"peak {{peak / 2**20:.0f}} MiB, bound {{memory / 2**20:.0f}}, index "
       f"{{tier['filter_bytes'] / 2**20:.0f}}, rows {{rows * 776 / 2**20:.0f}}", tier)
 assert tier["cold_rows"] > rows // 5, tier
 assert tier["rows_in"] > 1000, tier
+usage = table.memory_usage()
+spare = (usage["rows"] + usage["slots"]) / tier["hot_rows"] / 776
+assert spare < 1.09, spare  # if rows left one shard after another, it was 1.15
 assert peak <= allowed
 """
 
