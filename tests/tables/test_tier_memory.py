@@ -42,7 +42,8 @@ assert tier["cold_rows"] > rows // 5, tier
 assert tier["rows_in"] > 1000, tier
 usage = table.memory_usage()
 spare = (usage["rows"] + usage["slots"]) / tier["hot_rows"] / 776
-assert spare < 1.09, spare  # if rows left one shard after another, it was 1.15
+# A batch is a large part of a small shard. If rows left one shard after another, it was 1.15.
+assert spare < (1.09 if memory > 256 << 20 else 1.12), spare
 assert peak <= allowed
 """
 
