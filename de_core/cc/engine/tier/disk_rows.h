@@ -8,9 +8,8 @@
 // J. Ousterhout, 1992).
 //
 //  - Memory: about 26 bytes per row with an integer key. String keys take their bytes too.
-//  - Disk: at most 1.5 times the bytes of the records, the empty ends of blocks (4 % for rows of
-//  776
-//    bytes), and three segments.
+//  - Disk: at most 1.5 times the bytes of the records, the empty ends of blocks (for rows of 776
+//    bytes 4 %), and three segments.
 //  - Writes: a segment that is removed has gaps for at least a third of its bytes on average, so
 //    rows are written at most three times, usually less than twice.
 //
