@@ -9,6 +9,7 @@
 
 #include <array>
 #include <atomic>
+#include <bitset>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -92,7 +93,9 @@ class Table final : public TableBackend {
   struct CoolCursor {
     std::array<uint64_t, kShards> next{};
     uint32_t shard = 0;
-    uint32_t rounds = 0;  ///< number of shards whose end was reached; CopyCool stops at kShards
+    /// Shards whose end was reached. CopyCool leaves them out, so that no row comes twice until the
+    /// caller resets this.
+    std::bitset<kShards> ended;
   };
   /// Copies at most `most` rows that are lowest in column `by`, and at most the fraction `part`,
   /// among some thousand rows, and moves the cursor on. `batch` receives the rows ascending by

@@ -272,8 +272,10 @@ Status Table::CopyCool(RowColumn by, size_t most, double part, CoolCursor* at,
     const std::shared_lock<ShardLock> hold(layout_lock_);
     DE_RETURN_IF_ERROR(CheckColumn(by));
     std::vector<RowRank> ranks;
-    while (ranks.size() < kRowsPerPart && at->rounds < kShards) {
+    while (ranks.size() < kRowsPerPart && !at->ended.all()) {
       const uint32_t shard = at->shard;
+      at->shard = (shard + 1) % kShards;
+      if (at->ended[shard]) continue;
       const uint64_t begin = std::max(at->next[shard], FirstHashOf(shard));
       at->next[shard] =
           VisitRows(begin,
@@ -283,9 +285,8 @@ Status Table::CopyCool(RowColumn by, size_t most, double part, CoolCursor* at,
           1;
       if (ShardOfHash(at->next[shard]) != shard) {
         at->next[shard] = 0;
-        ++at->rounds;
+        at->ended[shard] = true;
       }
-      at->shard = (shard + 1) % kShards;
     }
     const auto cool = static_cast<size_t>(std::ceil(static_cast<double>(ranks.size()) * part));
     KeepLowest(std::min(most, cool), &ranks);

@@ -97,8 +97,8 @@ Status TieredTable::StageRoom(uint64_t incoming, const Keys& keys) const {
   // Rows of the batch may be among the coolest.
   const double part =
       std::max(kCoolPart, static_cast<double>(left + kept.size()) / static_cast<double>(hot));
-  cool_.rounds = 0;
-  while (left > 0 && cool_.rounds < kShards) {
+  cool_.ended.reset();
+  while (left > 0 && !cool_.ended.all()) {
     RowBatch& batch = leaving_.emplace_back();
     const uint64_t wanted = left + std::min<uint64_t>(left, kept.size());
     DE_RETURN_IF_ERROR(
