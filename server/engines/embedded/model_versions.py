@@ -187,10 +187,10 @@ class ModelVersions:
             record.failed_fingerprint = files
             _LOG.error("model %s version %d does not load: %s", self._name, version, error)
             return False
+        published = await self._loader.run(lambda: _published(path))
         record.serving = LeasedVersion(
             version, model, self._pool, self._batching, self._brief_seconds
         )
-        published = await self._loader.run(lambda: _published(path))
         record.status = VersionStatus(version, VersionState.AVAILABLE, published=published)
         _LOG.info("model %s version %d serves", self._name, version)
         return True

@@ -391,7 +391,7 @@ def test_engine_leases_only_what_serves(world, spec, message):
         engine = engine_of(world)
         world.write(1)
         await engine.start()
-        await eventually(engine.ready)
+        await eventually(engine.started)
         try:
             with pytest.raises(ServingError) as caught:
                 await engine.lease(spec)
