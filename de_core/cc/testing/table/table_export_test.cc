@@ -105,6 +105,26 @@ TEST(TableExport, other_threads_write_meanwhile) {
   writer.join();
 }
 
+TEST(TableExport, a_search_for_cool_rows_visits_each_row_once_however_unequal_the_shards) {
+  TableOptions options;
+  options.policy.columns[static_cast<size_t>(RowColumn::kTime)] = true;
+  std::unique_ptr<Table> table;
+  ASSERT_TRUE(Table::Create(options, &table).ok());
+  std::vector<int64_t> keys;
+  for (int64_t key = 0; keys.size() < 40000; ++key) {
+    if (key % 64 == 0 || ShardOfHash(Mix64(static_cast<uint64_t>(key))) == 3) keys.push_back(key);
+  }
+  Put(table.get(), keys, 1);
+  std::map<int64_t, int> expected, visits;
+  for (const int64_t key : keys) expected[key] = 1;
+  RowBatch batch;
+  for (Table::CoolCursor cursor; !cursor.ended.all();) {
+    ASSERT_TRUE(table->CopyCool(RowColumn::kTime, keys.size(), 1, &cursor, &batch).ok());
+    for (const uint64_t word : batch.words) ++visits[static_cast<int64_t>(word)];
+  }
+  EXPECT_EQ(visits, expected);
+}
+
 TEST(TableExport, a_batch_says_where_the_slots_lie_in_its_rows) {
   const auto table = Make();
   ASSERT_TRUE(table->EnsureSlots("adam", {{"m", DType::kFloat32, 2, 1}}).ok());
