@@ -18,7 +18,7 @@ constexpr double kMostPace = 4;
 /// Chooses the segment to clean, if gaps take too much of the files.
 bool DiskRows::ChooseCleaned() noexcept {
   const uint64_t disk = disk_bytes_.load(std::memory_order_relaxed);
-  if (disk <= live_bytes_ + live_bytes_ / 2 + options_.segment_bytes) return false;
+  if (disk <= live_bytes_ + live_bytes_ / 32 * 15 + options_.segment_bytes) return false;
   double least = 1;
   for (uint32_t number = 0; number < segments_.size(); ++number) {
     const SegmentFile* const segment = segments_[number].get();
@@ -78,15 +78,15 @@ Status DiskRows::CleanPart(uint64_t most) {
   std::vector<int64_t> places;
   KeyList keys;
   uint64_t at = clean_staged_ - begin;
-  while (at + sizeof(RowRecord) <= bytes) {
-    RowRecord record;
-    std::memcpy(&record, read.to + at, sizeof(record));
-    if (record.bytes == 0) {  // the rest of the block is empty
+  while (at < bytes) {
+    uint32_t record_bytes;  // lies in one block with the record's beginning
+    std::memcpy(&record_bytes, read.to + at + offsetof(RowRecord, bytes), sizeof(record_bytes));
+    if (record_bytes == 0) {  // the rest of the block is empty
       at = RoundDown(at, kBlockBytes) + kBlockBytes;
       continue;
     }
-    if (record.bytes > bytes - at) {
-      if (begin + bytes == segment.end() || record.bytes > kMaxRecordBytes) return damaged();
+    if (record_bytes > bytes - at) {
+      if (begin + bytes == segment.end() || record_bytes > kMaxRecordBytes) return damaged();
       break;
     }
     DecodedRow row;
@@ -96,7 +96,6 @@ Status DiskRows::CleanPart(uint64_t most) {
     rows.push_back(row);
     places.push_back(Place{cleaned_, begin + at, row.bytes}.Packed());
     at += row.bytes;
-    if (at % kBlockBytes + sizeof(RowRecord) > kBlockBytes) at = RoundUpTo(at, kBlockBytes);
   }
   Places newest;
   DE_RETURN_IF_ERROR(FindPlaces(keys.keys(), nullptr, &newest));

@@ -57,23 +57,18 @@ size_t EncodeRows(const RowBatch& rows, size_t first, size_t most, BlockBuffer* 
   size_t end = 0;
   for (size_t row = first; row < rows.size(); ++row) {
     const size_t size = RecordBytes(rows, row);
-    const size_t left = kBlockBytes - end % kBlockBytes;
-    const size_t begin = size > left && size <= kBlockBytes / 2 ? end + left : end;
-    if (row > first && begin + size > most) break;
-    begins->push_back(begin);
-    end = begin + size;
+    if (row > first && end + size > most) break;
+    begins->push_back(end);
+    end += size;
   }
   *bytes = RoundUpTo(end, kBlockBytes);
   out->Reserve(*bytes);
-  const auto clear = [out](size_t from, size_t to) {
-    std::memset(out->data() + from, 0, to - from);
-  };
   end = 0;
   for (size_t i = 0; i < begins->size(); ++i) {
-    clear(end, (*begins)[i]);
+    std::memset(out->data() + end, 0, (*begins)[i] - end);
     end = (*begins)[i] + EncodeRow(rows, first + i, out->data() + (*begins)[i]);
   }
-  clear(end, *bytes);
+  std::memset(out->data() + end, 0, *bytes - end);
   return begins->size();
 }
 

@@ -50,8 +50,7 @@ size_t RecordBytes(const RowBatch& rows, size_t row) noexcept;
 
 /// Encodes rows of a batch, from row `first` on, as whole blocks that are filled up with zeros.
 /// Encodes one row, and further rows while the blocks have at most `most` bytes. begins[i] receives
-/// where row first + i begins, `bytes` the size of the blocks. Returns the number of rows. A record
-/// of half a block or less lies in one block, so that one block is read for it. Throws
+/// where row first + i begins, `bytes` the size of the blocks. Returns the number of rows. Throws
 /// std::bad_alloc.
 size_t EncodeRows(const RowBatch& rows, size_t first, size_t most, BlockBuffer* out,
                   std::vector<uint64_t>* begins, size_t* bytes);

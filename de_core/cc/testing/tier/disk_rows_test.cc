@@ -238,6 +238,25 @@ TEST_P(DiskRowsTest, CleaningBesideStagedRowsKeepsTheNewest) {
   EXPECT_LE(rows_->Stats().disk_bytes, 6 * rows_->live_bytes());
 }
 
+TEST_P(DiskRowsTest, CleansFilesInWhichABlocksLastBytesAreTooFewForARecordsBeginning) {
+  Open();
+  const RowLayout layout = Layout(2);  // records of 24 bytes: 341 leave 8 of two blocks
+  std::map<int64_t, char> expected;
+  std::vector<int64_t> stay, change;
+  for (int64_t key = 0; key < 341; ++key) {
+    stay.push_back(key);
+    change.push_back(341 + key);
+    expected[key] = 7;
+  }
+  Append(layout, stay, std::vector<char>(stay.size(), 7));
+  for (char fill = 1; fill < 100; ++fill) {
+    Append(layout, change, std::vector<char>(change.size(), fill));
+    for (const int64_t key : change) expected[key] = fill;
+  }
+  ExpectRows(layout, expected, 2 * 341);
+  EXPECT_LE(rows_->Stats().disk_bytes, uint64_t{6} << 16);  // 100 appends took 800 KiB
+}
+
 TEST_P(DiskRowsTest, FindsPositionsWithoutReading) {
   Open();
   Append(Layout(), {3, 1}, {1, 2});
