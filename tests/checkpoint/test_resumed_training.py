@@ -67,7 +67,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
     ("kind", "inner", "shards", "resumed_shards"),
     [
         ("checkpoint", "momentum", 1, 3),
-        ("checkpoint", "half adam", 3, 1),
+        pytest.param("checkpoint", "half adam", 3, 1, marks=pytest.mark.slow),
         pytest.param("weights", "adagrad", 3, 2, marks=pytest.mark.slow),
         ("keras", "adam", 2, 2),
         pytest.param("checkpoint", "adam", 1, 1, marks=pytest.mark.slow),

@@ -7,7 +7,12 @@ from tests.distributed.support.processes import PROGRAMS, result_of
 
 
 @pytest.mark.parametrize(
-    "program", [["model_worker.py", "v2"], ["model_worker.py", "v1"], ["model_coordinator.py"]]
+    "program",
+    [
+        ["model_worker.py", "v2"],
+        pytest.param(["model_worker.py", "v1"], marks=pytest.mark.slow),
+        ["model_coordinator.py"],
+    ],
 )
 def test_models_train_as_over_dense_variables(cluster, program):
     processes, (file, *arguments) = cluster(), program

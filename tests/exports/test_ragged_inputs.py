@@ -136,6 +136,7 @@ def test_keras_own_export_warns_that_it_pads(tmp_path):
         counting.export(str(tmp_path / "counting"), verbose=False)
 
 
+@pytest.mark.slow
 @needs_tf_keras
 def test_ragged_models_of_tf_keras(run_python, tmp_path, monkeypatch):
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")

@@ -71,6 +71,7 @@ def test_the_installed_ops_of_other_sources_are_not_used(sources: Path, installe
     assert last.endswith(f"Run: pip install --no-deps -e '{sources}'")
 
 
+@pytest.mark.slow
 def test_a_parameter_server_that_cannot_start_ends_the_cluster(root: Path, sources: Path):
     with (sources / "de_core/cc/engine/table/table.h").open("a") as file:
         file.write("// changed\n")  # so that installed ops are not used

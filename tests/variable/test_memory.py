@@ -104,7 +104,7 @@ def test_a_layer_takes_its_table_with_it():
     assert resident() - before < 0.5 * PAYLOAD
 
 
-@pytest.mark.parametrize("eagerly", [False, True])
+@pytest.mark.parametrize("eagerly", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_model_that_was_fitted_takes_its_table_with_it(eagerly):
     ids = tf.range(ROWS, dtype=tf.int64)
 
