@@ -1,15 +1,15 @@
 #include "de_core/cc/engine/tier/disk_rows.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <map>
-#include <system_error>
 #include <utility>
 
 #include "de_core/cc/engine/base/guard.h"
@@ -35,27 +35,50 @@ bool AreAlike(const RowLayout& a, const RowLayout& b) {
          std::equal(a.slots().begin(), a.slots().end(), b.slots().begin(), b.slots().end(), same);
 }
 
+// The standard library's functions for folders need a newer libstdc++ than TensorFlow's wheels do.
+
+/// Creates a folder and its parents. Returns 0 or the number of the error.
+int MakeFolder(const std::string& path) {
+  int error = 0;
+  for (size_t end = 0; end != std::string::npos;) {
+    end = path.find('/', end + 1);
+    error = mkdir(path.substr(0, end).c_str(), 0777) == 0 || errno == EEXIST ? 0 : errno;
+  }
+  return error;
+}
+
+/// Removes the files of rows in a folder. Returns 0 or the number of the error.
+int RemoveFiles(const std::string& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> opened(opendir(folder.c_str()), closedir);
+  if (opened == nullptr) return errno;
+  int error = 0;
+  while (const dirent* const entry = readdir(opened.get())) {
+    const std::string name = entry->d_name;
+    if (name.rfind(kPrefix, 0) != 0) continue;
+    if (unlink((folder + "/" + name).c_str()) != 0) error = errno;
+  }
+  return error;
+}
+
 }  // namespace
 
 Status DiskRows::Create(const DiskOptions& options, KeyType key_type,
                         std::unique_ptr<ColdRows>* rows) {
   return Guarded([&]() -> Status {
-    namespace fs = std::filesystem;
     if (options.segment_bytes < kBlockBytes || options.segment_bytes > Place::kMostOffset / 2) {
       return Status::InvalidArgument("segment_bytes must be 4096 to 2^30. Received: " +
                                      std::to_string(options.segment_bytes));
     }
-    const auto failed = [&](const std::string& why) {
+    const auto failed = [&](int error) {
       return Status::InvalidArgument(
           "the directory of a tier must be a directory that this process can write to. Received: " +
-          options.directory + ": " + why);
+          options.directory + ": " + std::strerror(error));
     };
-    std::error_code error;
-    fs::create_directories(options.directory, error);
-    if (error) return failed(error.message());
+    const int not_made = MakeFolder(options.directory);
+    if (not_made != 0) return failed(not_made);
     const std::string path = options.directory + "/lock";
     const int lock_file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (lock_file < 0) return failed(std::strerror(errno));
+    if (lock_file < 0) return failed(errno);
     if (flock(lock_file, LOCK_EX | LOCK_NB) != 0) {
       close(lock_file);
       return Status::FailedPrecondition(
@@ -75,10 +98,8 @@ Status DiskRows::Create(const DiskOptions& options, KeyType key_type,
     auto* const made = new DiskRows(options, lock_file, std::move(index));
     rows->reset(made);
     made->segments_.reserve(Place::kMostSegments);  // the system backs memory at the first use
-    for (const auto& entry : fs::directory_iterator(options.directory, error)) {
-      if (entry.path().filename().string().rfind(kPrefix, 0) == 0) fs::remove(entry.path(), error);
-    }
-    return error ? failed(error.message()) : Status::Ok();
+    const int not_removed = RemoveFiles(options.directory);
+    return not_removed == 0 ? Status::Ok() : failed(not_removed);
   });
 }
 
