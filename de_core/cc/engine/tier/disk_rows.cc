@@ -52,12 +52,14 @@ int RemoveFiles(const std::string& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> opened(opendir(folder.c_str()), closedir);
   if (opened == nullptr) return errno;
   int error = 0;
-  while (const dirent* const entry = readdir(opened.get())) {
+  for (;;) {
+    errno = 0;
+    const dirent* const entry = readdir(opened.get());
+    if (entry == nullptr) return errno != 0 ? errno : error;
     const std::string name = entry->d_name;
     if (name.rfind(kPrefix, 0) != 0) continue;
     if (unlink((folder + "/" + name).c_str()) != 0) error = errno;
   }
-  return error;
 }
 
 }  // namespace
@@ -214,15 +216,16 @@ Status DiskRows::WriteRows(const RowBatch& rows, std::vector<int64_t>* places) {
   for (size_t first = 0; first < count;) {
     DE_RETURN_IF_ERROR(PrepareSegment(rows.layout));
     size_t bytes = 0;
-    const size_t wrote = EncodeRows(rows, first, kMostWritten, writer_.Next(), &begins_, &bytes);
-    const uint64_t begin = reserved_;
+    const size_t wrote = EncodeRows(rows, first, kMostWritten, writer_.Next(), &bytes);
+    uint64_t begin = reserved_;
     writer_.Append(segments_[active_], bytes);
     reserved_ += bytes;
     written_bytes_ += bytes;
     disk_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     for (size_t i = 0; i < wrote; ++i) {
-      (*places)[first + i] =
-          Place{active_, begin + begins_[i], RecordBytes(rows, first + i)}.Packed();
+      const size_t size = RecordBytes(rows, first + i);
+      (*places)[first + i] = Place{active_, begin, size}.Packed();
+      begin += size;
     }
     first += wrote;
   }

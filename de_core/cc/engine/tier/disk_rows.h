@@ -2,7 +2,7 @@
 //
 // Rows are appended to segment files. An index in memory, a table whose values are places on disk,
 // says where the newest row of each key is. So a key without a row needs no read, and a row needs
-// one. A row that is replaced or erased leaves a gap. When gaps take more than a third of the
+// one. A row that is replaced or erased leaves a gap. When gaps take more than 32 % of the
 // files, writes also copy the rows of the segment with the most gaps, so fast that as many bytes
 // become free as are written. Then the segment's file is used again (log cleaning: M. Rosenblum and
 // J. Ousterhout, 1992).
@@ -10,8 +10,8 @@
 //  - Memory: about 26 bytes per row with an integer key. String keys take their bytes too.
 //  - Disk: at most 1.47 times the bytes of the records, and three segments. A record has 16 bytes
 //    more than its row, so that makes 1.5 times the rows with Adam's slots at dim 64.
-//  - Writes: a segment that is removed has gaps for at least a third of its bytes on average, so
-//    rows are written at most three times, usually less than twice.
+//  - Writes: a segment that is removed has gaps for at least 32 % of its bytes on average, so
+//    rows are written at most 3.2 times, usually less than twice.
 //
 // The files are working memory: they belong to one process and end with it. Checkpoints keep rows.
 #ifndef DE_CORE_ENGINE_DISK_ROWS_H_
@@ -134,7 +134,6 @@ class DiskRows final : public ColdRows {
   std::atomic<uint64_t> spare_bytes_{0};  ///< of the spare files
   uint64_t reserved_ = 0;  ///< where the active segment ends once all appends are done
   SegmentWriter writer_;
-  std::vector<uint64_t> begins_;
   mutable std::atomic<uint64_t> reads_{0};
   mutable std::mutex buffers_mutex_;
   mutable std::vector<BlockBuffer> buffers_;  ///< that no call uses

@@ -23,8 +23,8 @@ Status FileError(const std::string& what, const std::string& path, int error) {
   return Status::Internal(text);
 }
 
-/// Writes a row as a record, and returns its size.
-size_t EncodeRow(const RowBatch& rows, size_t row, char* out) noexcept {
+/// Writes a row as a record, with zeros up to RecordBytes. Returns the record's end.
+char* EncodeRow(const RowBatch& rows, size_t row, char* out) noexcept {
   const size_t stride = rows.layout.stride();
   const std::string_view key = rows.keys.empty() ? std::string_view() : rows.keys[row];
   RowRecord record{0, static_cast<uint32_t>(sizeof(record) + stride + key.size()), rows.words[row]};
@@ -33,7 +33,9 @@ size_t EncodeRow(const RowBatch& rows, size_t row, char* out) noexcept {
   if (!key.empty()) std::memcpy(out + sizeof(record) + stride, key.data(), key.size());
   record.crc = Crc32c(out + sizeof(record.crc), record.bytes - sizeof(record.crc));
   std::memcpy(out, &record.crc, sizeof(record.crc));
-  return record.bytes;
+  char* const end = out + RoundUpTo(record.bytes, 8);
+  std::memset(out + record.bytes, 0, static_cast<size_t>(end - out) - record.bytes);
+  return end;
 }
 
 }  // namespace
@@ -52,24 +54,19 @@ size_t RecordBytes(const RowBatch& rows, size_t row) noexcept {
 }
 
 size_t EncodeRows(const RowBatch& rows, size_t first, size_t most, BlockBuffer* out,
-                  std::vector<uint64_t>* begins, size_t* bytes) {
-  begins->clear();
-  size_t end = 0;
-  for (size_t row = first; row < rows.size(); ++row) {
-    const size_t size = RecordBytes(rows, row);
-    if (row > first && end + size > most) break;
-    begins->push_back(end);
-    end += size;
+                  size_t* bytes) {
+  size_t last = first, records = 0;
+  for (; last < rows.size(); ++last) {
+    const size_t size = RecordBytes(rows, last);
+    if (last > first && records + size > most) break;
+    records += size;
   }
-  *bytes = RoundUpTo(end, kBlockBytes);
+  *bytes = RoundUpTo(records, kBlockBytes);
   out->Reserve(*bytes);
-  end = 0;
-  for (size_t i = 0; i < begins->size(); ++i) {
-    std::memset(out->data() + end, 0, (*begins)[i] - end);
-    end = (*begins)[i] + EncodeRow(rows, first + i, out->data() + (*begins)[i]);
-  }
-  std::memset(out->data() + end, 0, *bytes - end);
-  return begins->size();
+  char* to = out->data();
+  for (size_t row = first; row < last; ++row) to = EncodeRow(rows, row, to);
+  std::memset(to, 0, *bytes - records);
+  return last - first;
 }
 
 bool DecodeRow(const char* at, size_t available, const RowLayout& layout,

@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "de_core/cc/engine/base/status.h"
 #include "de_core/cc/engine/rows/row_batch.h"
@@ -48,12 +47,11 @@ inline constexpr size_t kMaxRecordBytes = size_t{1} << 22;
 /// Size in a file of row `row` of a batch: records begin at multiples of 8.
 size_t RecordBytes(const RowBatch& rows, size_t row) noexcept;
 
-/// Encodes rows of a batch, from row `first` on, as whole blocks that are filled up with zeros.
-/// Encodes one row, and further rows while the blocks have at most `most` bytes. begins[i] receives
-/// where row first + i begins, `bytes` the size of the blocks. Returns the number of rows. Throws
+/// Encodes rows of a batch, from row `first` on, one behind the other, as whole blocks that are
+/// filled up with zeros. Encodes one row, and further rows while the blocks have at most `most`
+/// bytes. `bytes` receives the size of the blocks. Returns the number of rows. Throws
 /// std::bad_alloc.
-size_t EncodeRows(const RowBatch& rows, size_t first, size_t most, BlockBuffer* out,
-                  std::vector<uint64_t>* begins, size_t* bytes);
+size_t EncodeRows(const RowBatch& rows, size_t first, size_t most, BlockBuffer* out, size_t* bytes);
 
 /// A decoded record, which refers to the memory that was decoded.
 struct DecodedRow {
