@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -120,18 +120,14 @@ class Rows(tf.Module):
             self.collect_penalty(keys)
         return values
 
-    def anchors(self, after: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
-        """Returns a list of the tensor that a lookup op takes as the anchor. May be empty.
-
-        Args:
-            after: Read the anchor after these tensors, unless it is on another task.
-        """
+    def anchors(self) -> list[tf.Tensor]:
+        """Returns a list of the tensor that a lookup op takes as the anchor. May be empty."""
         anchor = self.watched
         if anchor is None:
             return []
         if tf.distribute.in_cross_replica_context() and strategy.mirrors_replicas():
             return []  # outside of a replica: only replicas compute gradients
-        return [anchor_tensor(anchor, self._table, after)]
+        return [anchor_tensor(anchor, self._table)]
 
     def collect_penalty(self, keys: tf.Tensor) -> None:
         """Adds the penalty on the rows of `keys` to the graph's losses. Does nothing if eager."""
@@ -309,9 +305,7 @@ class Rows(tf.Module):
             dim = self._table.spec.dim
             rows = self.anchored(tf.reshape(keys, [-1]), tf.reshape(values, [-1, dim]))
             return tf.reshape(rows, tf.shape(values))
-        # Read the anchor after the rows. If both operations became ready at once, TensorFlow would
-        # run the lookup on another thread.
-        anchors = self.anchors([values])
+        anchors = self.anchors()
         return library.de_embedding_anchor(anchors[0], keys, values) if anchors else values
 
     def _checked(self, keys: TensorLike) -> tf.Tensor:

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.benchmark
 
 BATCHES = (256, 16384, 131072)
 KEYS_A_ROUND = 131072
+EAGER_CALLS_A_ROUND = 200
 #: The lookup against each peer: the goal, and the stretch goal.
 BARS = {"tf.gather": (0.6, 1.0), "MutableHashTable": (5, 8), "DenseHashTable": (1.5, 2)}
 
@@ -54,3 +55,26 @@ def test_lookup_op_reaches_its_goals(tables, batch, rounds, report):
     report.row("Lookup op in a tf.function (million/s of wall time)", cells)
     for name, (bar, _) in BARS.items():
         assert measures.ratio("de_core", name) >= bar / 2, name
+
+
+def test_eager_lookups_of_few_keys_take_little_longer_than_a_gather(tables, rounds, report):
+    dim, keys, all_tables = tables
+    numbers = np.random.default_rng(1).integers(0, len(keys), 256)
+    measures = Rounds()
+    for table in all_tables:
+        ids = tf.constant(numbers if table.name == "tf.gather" else keys[numbers])
+
+        def run(table=table, ids=ids):
+            for _ in range(EAGER_CALLS_A_ROUND):
+                table.lookup(ids)
+
+        measures.add(table.name, EAGER_CALLS_A_ROUND, run)
+    measures.run(rounds)
+    ratio = measures.ratio("de_core", "tf.gather")
+    report.keep("eager lookup", f"dim {dim}, batch 256, rows {len(keys)}", measures)
+    report.bars.append(Bar(f"eager lookup / tf.gather, dim {dim}, batch 256", ratio, 0.6, 0.8))
+    cells = {"dim": dim, "batch": 256} | {
+        name: 1e6 * measured.rate() for name, measured in measures.measured.items()
+    }
+    report.row("Eager lookup (calls per second)", cells | {"/ tf.gather": ratio})
+    assert ratio >= 0.3

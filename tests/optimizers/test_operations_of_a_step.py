@@ -74,8 +74,8 @@ def operations_of_a_graph(count):
         # `each` counts the operations of one table. An update of a table has three: its handle, the
         # constant with the gradient's shape, and the update. `once` counts all other operations.
         (operations_of_an_update, 3, 32),
-        (operations_of_a_step, 34, 33),
-        (operations_of_three_shards, 85, 33),
+        (operations_of_a_step, 28, 33),
+        (operations_of_three_shards, 81, 33),
         (operations_of_a_graph, 30, 25),
     ],
 )
