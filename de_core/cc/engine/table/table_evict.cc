@@ -32,6 +32,25 @@ uint64_t LastHashOf(size_t shard) noexcept {
   return static_cast<uint64_t>(shard) << (64 - kShardBits) | (~uint64_t{0} >> kShardBits);
 }
 
+// Calls visit(word, row number) for the rows of the index segment that contains `hash`, whose last
+// byte before `end` is prefetched. Returns the last hash of the segment.
+template <typename Visit>
+uint64_t VisitPrefetched(const Shard& shard, uint64_t hash, size_t end, const Visit& visit) {
+  std::pair<uint64_t, uint32_t> ahead[kPipelineLag];  // prefetched rows that are visited later
+  size_t rows = 0;
+  const auto visit_row = [&](size_t i) {
+    const auto [word, row] = ahead[i % kPipelineLag];
+    visit(word, row);
+  };
+  const uint64_t last = shard.VisitSegment(hash, [&](uint64_t word, uint32_t row) {
+    PrefetchFar(shard.Row(row) + std::max<size_t>(end, 1) - 1);
+    if (rows >= kPipelineLag) visit_row(rows);
+    ahead[rows++ % kPipelineLag] = {word, row};
+  });
+  for (size_t i = rows - std::min(rows, kPipelineLag); i < rows; ++i) visit_row(i);
+  return last;
+}
+
 }  // namespace
 
 // Calls visit(word, row) for the rows from hash `first` on in the index segment that contains it,
@@ -39,19 +58,11 @@ uint64_t LastHashOf(size_t shard) noexcept {
 template <typename Visit>
 uint64_t Table::VisitRows(uint64_t first, const Visit& visit) const {
   const Shard& shard = *shards_[ShardOfHash(first)];
-  std::vector<std::pair<uint64_t, const char*>> rows;
   const std::shared_lock<ShardLock> guard(shard.lock);
-  const uint64_t last = shard.VisitSegment(first, [&](uint64_t word, uint32_t row) {
+  return VisitPrefetched(shard, first, policy_.end(), [&](uint64_t word, uint32_t row) {
     // A segment that grew meanwhile may begin before the cursor.
-    if (Mix64(word) >= first) rows.emplace_back(word, shard.Row(row));
+    if (Mix64(word) >= first) visit(word, shard.Row(row));
   });
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (i + kPrefetchAhead < rows.size()) {
-      PrefetchFar(rows[i + kPrefetchAhead].second + policy_.end() - 1);
-    }
-    visit(rows[i].first, rows[i].second);
-  }
-  return last;
 }
 
 // Erases those of the listed rows (word, row number) of a shard for which `which` is true. Requires
@@ -85,9 +96,10 @@ uint64_t Table::EraseSegment(uint64_t* hash, const Which& which) {
   std::vector<std::pair<uint64_t, uint32_t>> rows;
   // Lock one segment at a time, so that other verbs can run in between.
   const std::lock_guard<ShardLock> guard(shard.lock);
-  *hash =
-      shard.VisitSegment(*hash, [&](uint64_t word, uint32_t row) { rows.emplace_back(word, row); });
-  return EraseListed(shard, rows, which);
+  *hash = VisitPrefetched(shard, *hash, policy_.end(), [&](uint64_t word, uint32_t row) {
+    if (which(word, shard.Row(row))) rows.emplace_back(word, row);
+  });
+  return EraseListed(shard, rows, [](uint64_t, const char*) { return true; });
 }
 
 template <typename Which>
@@ -235,6 +247,7 @@ uint64_t Table::RowsTooMany() const noexcept {
 template <typename RankRow>
 std::vector<RowRank> Table::RankPart(uint64_t* begin, const RankRow& rank_of) const {
   std::vector<RowRank> ranks;
+  ranks.reserve(2 * kRowsPerPart);
   const uint64_t start = *begin;
   for (bool wrapped = false; ranks.size() < kRowsPerPart && !(wrapped && *begin >= start);) {
     *begin = VisitRows(*begin, [&](uint64_t word,

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <fstream>
+#include <numeric>
 #include <random>
 #include <thread>
 
@@ -216,7 +217,7 @@ void EvictSection(const Options& options, Report* report) {
   constexpr size_t kRowsPerWrite = 512, kSmallDim = 4;
   const std::vector<char> values(kBatch * kSmallDim * sizeof(float), 1);
   report->Section("Writes of 512 new keys to a full table (ms)",
-                  {"rows", "median", "longest", "CPU: median", "CPU: 99 %", "CPU: longest"});
+                  {"rows", "median", "longest", "CPU: mean", "CPU: 99 %", "CPU: longest"});
   for (const uint64_t rows : {options.rows / 16, options.rows}) {
     engine::TableOptions of;
     of.dim = kSmallDim;
@@ -241,9 +242,11 @@ void EvictSection(const Options& options, Report* report) {
       cpu_ms.push_back(1e3 * (CpuSeconds() - cpu));
     });
     std::sort(cpu_ms.begin(), cpu_ms.end());
+    const double mean_cpu =
+        std::accumulate(cpu_ms.begin(), cpu_ms.end(), 0.0) / static_cast<double>(cpu_ms.size());
     const double longest_cpu = cpu_ms.back();
     report->Row({std::to_string(rows), Number(watch.At(0.5), 3), Number(watch.At(1)),
-                 Number(cpu_ms[cpu_ms.size() / 2], 3), Number(cpu_ms[cpu_ms.size() * 99 / 100], 3),
+                 Number(mean_cpu, 3), Number(cpu_ms[cpu_ms.size() * 99 / 100], 3),
                  Number(longest_cpu)});
     report->Bar("longest write to a full table of " + std::to_string(rows) + " rows, CPU time",
                 longest_cpu, 5, 1, true, " ms");
