@@ -37,17 +37,17 @@ def anchor_tensor(anchor: tf.Variable, table: ShardedTable) -> tf.Tensor:
     """
     graph: Any = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     if not _is_control_flow(graph):
-        return _seen_by_tapes(anchor, table)
+        return _watched(anchor, table)
     while _is_control_flow(graph):
         graph = graph.outer_graph
     spec = table.spec
     with graph.as_default():
         return library.de_loop_anchor(
-            _seen_by_tapes(anchor, table), Tkeys=spec.key_dtype, Tvalues=spec.value_dtype, dim=spec.dim
+            _watched(anchor, table), Tkeys=spec.key_dtype, Tvalues=spec.value_dtype, dim=spec.dim
         )
 
 
-def _seen_by_tapes(anchor: tf.Variable, table: ShardedTable) -> tf.Tensor:
+def _watched(anchor: tf.Variable, table: ShardedTable) -> tf.Tensor:
     """Makes tapes watch the anchor, and returns its handle or its value."""
     handle = anchor.handle
     if not _is_on_another_task(handle.device) or table.router.is_spread:
