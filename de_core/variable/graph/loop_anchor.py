@@ -51,12 +51,10 @@ def _watched(anchor: tf.Variable, table: ShardedTable) -> tf.Tensor:
     """Makes tapes watch the anchor, and returns its handle or its value."""
     handle = anchor.handle
     if not _is_on_another_task(handle.device) or table.router.is_spread:
-        if isinstance(anchor, tf.distribute.DistributedValues):
-            anchor.read_value()
-        else:
-            # To a tape this is a read, but it creates no op. A read takes 2 us of each lookup, and
-            # if it becomes ready together with the lookup, another thread runs the lookup.
-            tf.type_spec_from_value(anchor).to_tensors(anchor)
+        # To a tape this is a read, but it creates no op, unless the anchor has several replicas. A
+        # read takes 2 us of each lookup, and if it becomes ready together with the lookup, another
+        # thread runs the lookup.
+        tf.type_spec_from_value(anchor).to_tensors(anchor)
         return handle
     if tf.is_symbolic_tensor(handle) and handle.graph is tf.compat.v1.get_default_graph():
         return handle.graph.as_graph_element(anchor)  # all lookups share one read
