@@ -9,6 +9,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+pytest_plugins = ["tests.support.costs"]
+
 ROOT = Path(__file__).resolve().parents[1]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
