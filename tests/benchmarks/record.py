@@ -32,6 +32,51 @@ PEERS = {"lookup": OURS, "libcuckoo": "libcuckoo", "absl": "absl", "boost": "boo
 OPS = ("test_lookup_speed.py", "test_insert_speed.py", "test_training_speed.py")
 COLORS = ("#2b6cb0", "#c05621", "#718096", "#a0aec0")
 Quartiles = tuple[float, float, float]
+#: What the README compares: its words, and part, operation, case and library of the record.
+COMPARED = (
+    ("lookup of 16,384 ids, FBGEMM (1)", "libraries", "lookup", "batch 16384", "fbgemm"),
+    (
+        "lookup of 256 ids, `tf.gather` (2)",
+        "ops",
+        "lookup op",
+        "batch 256, rows 1000000",
+        "tf.gather",
+    ),
+    (
+        "lookup of 16,384 ids, `tf.gather`",
+        "ops",
+        "lookup op",
+        "batch 16384, rows 1000000",
+        "tf.gather",
+    ),
+    (
+        "the same, `MutableHashTable`",
+        "ops",
+        "lookup op",
+        "batch 16384, rows 1000000",
+        "MutableHashTable",
+    ),
+    ("the same, tfra", "libraries", "lookup", "batch 16384", "tfra"),
+    (
+        "step with Adam, lazy Adam on a `tf.Variable`",
+        "ops",
+        "step with Adam",
+        "batch 16384, rows 1000000",
+        "dense",
+    ),
+    ("the same, tfra", "libraries", "step with Adam", "batch 16384", "tfra"),
+    ("step with Adagrad, tfra", "libraries", "step with Adagrad", "batch 16384", "tfra"),
+    ("the same, FBGEMM", "libraries", "step with Adagrad", "batch 16384", "fbgemm"),
+    (
+        "new keys, `MutableHashTable`",
+        "ops",
+        "insert op, new keys",
+        "batch 16384, rows 999424",
+        "MutableHashTable",
+    ),
+    ("the same, tfra", "libraries", "upsert of new keys", "batch 16384", "tfra"),
+)
+README_BEGIN, README_END = "<!-- make bench writes this table -->\n\n", "\n<!-- end of the table -->\n"
 
 
 @dataclass
@@ -234,6 +279,32 @@ def page(about: dict[str, Any], measures: Sequence[Measure], plots: Sequence[str
     return "\n".join(lines) + "\n"
 
 
+def comparison(about: dict[str, Any], measures: Sequence[Measure]) -> str:
+    """Returns the README's table: our speed divided by each peer's, for two dims."""
+    found = {(each.part, each.operation, each.case, each.library): each.ours for each in measures}
+    lines = [
+        f"Measured on {about['date']}: {about['processor']}, {about['cores']} cores, Python "
+        f"{about['Python']}, TensorFlow {about['TensorFlow']}.",
+        "",
+        "| operation, peer | dim 16 | dim 64 |",
+        "|---|---|---|",
+    ]
+    for words, part, operation, case, library in COMPARED:
+        cells = [
+            _cell(found.get((part, operation, f"dim {dim}, {case}", library))) for dim in (16, 64)
+        ]
+        if any(cells):
+            lines.append(f"| {words} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def with_comparison(readme: str, table: str) -> str:
+    """Returns the README's text with another table."""
+    before, _, rest = readme.partition(README_BEGIN)
+    _, _, after = rest.partition(README_END)
+    return f"{before}{README_BEGIN}{table}{README_END}{after}"
+
+
 def _cell(numbers: Quartiles | None) -> str:
     return "" if numbers is None else "{1:.3g} ({0:.3g} to {2:.3g})".format(*numbers)
 
@@ -271,7 +342,7 @@ def draw(measures: Sequence[Measure], folder: Path) -> list[str]:
 
 
 def write(about: dict[str, Any], measures: Sequence[Measure], docs: Path) -> None:
-    """Writes the JSON file, the page and the plots into a folder like `docs`."""
+    """Writes the JSON file, the page, the plots and the README's table; `docs` is their folder."""
     for name in ("reference", "images"):
         (docs / name).mkdir(parents=True, exist_ok=True)
     record = {"machine": about, "measures": [asdict(each) for each in measures]}
@@ -280,6 +351,10 @@ def write(about: dict[str, Any], measures: Sequence[Measure], docs: Path) -> Non
     plots = draw(measures, docs / "images")
     text = page(about, measures, plots)
     (docs / "reference/benchmark-record.md").write_text(text, "utf-8")
+    if docs == ROOT / "docs":
+        readme = ROOT / "README.md"
+        table = comparison(about, measures)
+        readme.write_text(with_comparison(readme.read_text("utf-8"), table), "utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

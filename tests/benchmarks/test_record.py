@@ -58,3 +58,13 @@ def test_a_small_run_writes_the_record(tmp_path):
     assert "| lookup op | dim 16, batch 16384, rows 2000 | tf.gather |" in page
     plot = tmp_path / "images/record-ops.svg"
     assert plot.exists() == ("record-ops.svg" in page)
+
+
+def test_the_readme_shows_the_record():
+    docs = record.ROOT / "docs/reference"
+    written = json.loads((docs / "benchmark-record.json").read_text("utf-8"))
+    measures = [record.Measure(**each) for each in written["measures"]]
+    table = record.comparison(written["machine"], measures)
+    assert len(table.splitlines()) == 4 + len(record.COMPARED)
+    readme = (record.ROOT / "README.md").read_text("utf-8")
+    assert readme == record.with_comparison(readme, table), "run make bench"
