@@ -76,7 +76,8 @@ COMPARED = (
     ),
     ("the same, tfra", "libraries", "upsert of new keys", "batch 16384", "tfra"),
 )
-README_BEGIN, README_END = "<!-- make bench writes this table -->\n\n", "\n<!-- end of the table -->\n"
+README_BEGIN = "<!-- make bench writes this table -->\n\n"
+README_END = "\n<!-- end of the table -->\n"
 
 
 @dataclass
