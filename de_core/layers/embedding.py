@@ -243,13 +243,7 @@ class Embedding(keras.layers.Layer):
         """Makes a layer with an empty table from the result of `get_config`."""
         revival.leave_to_saved_functions()
         kept = {name: config[name] for name in ("dtype",) if name in config}
-        config = {name: value for name, value in config.items() if name != "short_file_name"}
         restored = {name: table_arguments.deserialized(value) for name, value in config.items()}
-        if "initializer" in restored:
-            # Older files contain a VarianceScaling whose fans were computed for a matrix [1, dim].
-            restored["initializer"] = initial_rows.with_fans(
-                restored["initializer"], 1, restored["dim"]
-            )
         return cls(**{**restored, **kept})
 
     def _initializer_of(self, given: InitializerLike, value_dtype: tf.DType) -> InitializerLike:

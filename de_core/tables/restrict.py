@@ -112,8 +112,6 @@ def policy_named(name: str) -> type[RestrictPolicy]:
     Raises:
         ValueError: No class of this name is defined in this process.
     """
-    if name.startswith("de_core."):  # older files keep the module of the library's own policies
-        name = f"de_core>{name.rpartition('.')[2]}"
     registered = keras.saving.get_registered_object(name)
     if registered is not None:
         return cast("type[RestrictPolicy]", registered)

@@ -1,6 +1,7 @@
 """Tests Keras 3 models with tables under `compile` and `fit`."""
 
 import json
+import zipfile
 
 import keras
 import numpy as np
@@ -295,3 +296,26 @@ def test_clone_model_makes_tables_of_its_own(ratings):
     assert int(clone.get_layer("users").table.size()) == 0
     clone.set_weights(model.get_weights())
     assert int(model.get_layer("users").table.size()) == 40
+
+
+# Keras converts its variables through an `__array__` that numpy 2 deprecates.
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_a_file_finds_classes_by_their_registered_names_whatever_their_modules(tmp_path):
+    layer = de.layers.Embedding(
+        2, restrict_policy=de.TimestampRestrictPolicy, eviction=de.EvictionLRU(100), name="users"
+    )
+    model = keras.Sequential([keras.Input([], dtype="int64"), layer, keras.layers.Dense(1)])
+    model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")
+    ids = np.arange(4)
+    model.fit(ids, np.ones(4), verbose=0)
+    model.save(tmp_path / "model.keras")
+    with (
+        zipfile.ZipFile(tmp_path / "model.keras") as archive,
+        zipfile.ZipFile(tmp_path / "moved.keras", "w") as moved,
+    ):
+        for name in archive.namelist():
+            content = archive.read(name)
+            moved.writestr(name, content.replace(b'"module": "de_core', b'"module": "de_core.gone'))
+    loaded = keras.models.load_model(tmp_path / "moved.keras")
+    np.testing.assert_allclose(loaded.predict(ids, verbose=0), model.predict(ids, verbose=0))
+    assert loaded.get_layer("users").table.eviction == (de.EvictionLRU(100),)

@@ -464,20 +464,6 @@ def test_the_layers_of_the_reference_api_begin_normal():
         np.testing.assert_array_equal(copy.table.lookup([7]), layer.table.lookup([7]))
 
 
-def test_layers_of_older_files_keep_their_initial_rows():
-    config = de.layers.Embedding(3).get_config()
-    older = de.layers.Embedding.from_config({**config, "initializer": None})
-    assert not np.any(older(int64([1, 2])))
-    # In older files, GlorotUniform draws as for a matrix of one row, up to sqrt(6 / (1 + 3)).
-    glorot = keras.initializers.serialize(keras.initializers.GlorotUniform())
-    for init_size in (0, 100):
-        changed = {**config, "initializer": glorot, "init_size": init_size}
-        older = de.layers.Embedding.from_config(changed)
-        for layer in (older, de.layers.Embedding.from_config(older.get_config())):
-            largest = np.abs(layer.table.lookup(np.arange(2000))).max()
-            np.testing.assert_allclose(largest, np.sqrt(1.5), rtol=0.01)
-
-
 def test_layers_without_a_name_get_one_of_their_own():
     made = [de.layers.SquashedEmbedding(2) for _ in range(2)]
     made += [de.layers.FieldWiseEmbedding(2, 3, field_of) for _ in range(2)]

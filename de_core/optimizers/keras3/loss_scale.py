@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -115,12 +114,6 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
             grads: Gradients, some of which may be None.
         """
         return clipping.is_finite([each for each in grads if each is not None])
-
-    def load_own_variables(self, store: Any) -> None:
-        """Reads the state that `save_own_variables` wrote into a Keras file."""
-        if isinstance(self.inner_optimizer, KerasOptimizer):
-            store = self.inner_optimizer.numbered_values(store, self.variables)
-        super().load_own_variables(store)
 
     @property
     def slots_owner(self) -> tf.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from de_core.base.private_names import SWAPPER_OF_AVERAGES
 from de_core.base.types import GradientPair
 from de_core.optimizers import clipping, plan, replicas
 from de_core.optimizers.accumulation import Accumulation, Trained
-from de_core.optimizers.keras3 import callers, own_steps, rules, saved_state
+from de_core.optimizers.keras3 import callers, own_steps, rules
 from de_core.optimizers.keras3.copies import KerasCopies
 from de_core.optimizers.keras3.rowwise_adagrad import RowwiseAdagrad
 from de_core.optimizers.keras3.rowwise_adam import RowwiseAdam
@@ -71,7 +72,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         self._tables: list[ShardedTable] = []
         self._made_eagerly = is_eager_outside()
         self._accumulation: Accumulation | None = None
-        self._slots_id = saved_state.slots_id_variable()
+        self._slots_id = _slots_id_variable()
         self._track_variable(self._slots_id)
         self._rejected = self.add_variable((), "zeros", "int64", name="rejected_steps")
         self._u_product = self.add_variable((), "ones", "float32", name="u_product")
@@ -301,11 +302,6 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     @property
     def variables(self) -> list[Any]:
         """The state that is saved with a model: this optimizer's and the wrapped optimizer's."""
-        return saved_state.as_in_the_file(self.saved_variables, self._slots_id)
-
-    @property
-    def saved_variables(self) -> list[Any]:
-        """The variables, in the order in which Keras files number them."""
         own = {id(each): each for each in self._variables}  # Keras lists some twice
         return [*own.values(), *self.inner_optimizer.variables]
 
@@ -354,18 +350,9 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     def load_own_variables(self, store: Any) -> None:
         """Reads the state that `save_own_variables` wrote."""
         names = list(store.keys())
-        super().load_own_variables(self.numbered_values(store, self.variables))
+        super().load_own_variables({name: store[name] for name in names if name.isdigit()})
         if self._accumulation is not None and "waiting_0" in names:
             self._accumulation.load(store)
-
-    def numbered_values(self, store: Any, variables: list[Any]) -> dict[str, Any]:
-        """Returns the values of variables in a Keras file, by the variables' numbers.
-
-        Args:
-            store: The file, or a dict.
-            variables: The variables of this optimizer, or of a LossScaleOptimizer around it.
-        """
-        return saved_state.numbered_values(store, variables, self._slots_id)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the configuration for `from_config`, which makes an equal optimizer."""
@@ -391,3 +378,15 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             config["optimizer"], custom_objects=custom_objects
         )
         return cls(**{**config, "optimizer": inner})
+
+
+def _slots_id_variable() -> keras.Variable:
+    """Returns a new variable with a random number, which names an optimizer's slots."""
+    number = secrets.randbits(60)
+    return keras.Variable(
+        lambda shape, dtype: tf.fill(shape, tf.constant(number, tf.int64)),  # noqa: ARG005
+        shape=(),
+        dtype="int64",
+        trainable=False,
+        name="slots_id",
+    )

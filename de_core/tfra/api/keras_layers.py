@@ -11,13 +11,12 @@ from de_core import layers
 from de_core.base.checks import received
 from de_core.base.keras import keras
 from de_core.base.types import DTypeLike, InitializerLike
-from de_core.layers import table_arguments
 from de_core.tfra.api.shadow_ops import ShadowVariable
 from de_core.tfra.api.variable import Variable
 from de_core.variable.new_table import numbered
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    pass
 
 __all__ = ["BasicEmbedding", "Embedding", "FieldWiseEmbedding", "SquashedEmbedding"]
 _LAYER = "DynamicEmbeddingLayer"
@@ -130,13 +129,6 @@ class Embedding(_Arguments, layers.Embedding):
     ) -> None:
         ours = _ours(dict(locals()))
         super().__init__(**{**ours, "combiner": None})
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Makes a layer from a config. Earlier versions of this class pooled with a combiner."""
-        layer: Self = super().from_config(config)
-        layer.combiner = table_arguments.deserialized(config.get("combiner"))
-        return layer
 
 
 @keras.saving.register_keras_serializable(package="de_core.keras")
