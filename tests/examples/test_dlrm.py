@@ -56,7 +56,6 @@ def test_a_made_up_log_has_frequent_and_rare_ids(dlrm):
 
 
 def test_the_example_trains_publishes_and_serves(dlrm, tmp_path):
-    pytest.importorskip("matplotlib")
     made_up, log = dlrm.synthetic_log(3000), tmp_path / "day_0.tsv"
     with log.open("w") as file:
         for click, numbers, ids in zip(*made_up, strict=True):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.applies import applies_if
+
 ROOT = Path(__file__).resolve().parents[2]
 RETAIL = ROOT.parent / "shared/data/online_retail_sample.csv"
 TINY = ["--events", "3000", "--epochs", "1", "--dim", "4", "--batch-size", "1024"]
@@ -63,7 +65,7 @@ def test_training_without_data_measures_and_exports(tmp_path):
     assert "What limits these numbers" in output
 
 
-@pytest.mark.skipif(not RETAIL.exists(), reason="the retail sample is not beside this checkout")
+@applies_if(RETAIL.exists(), "the retail sample beside the checkout")
 def test_training_on_the_retail_sample_reports_both_and_what_limits_them(tmp_path):
     output = succeeded(run("train_ranking.py", "--data", RETAIL, "--out", tmp_path / "out"))
     assert "2,291 without user" in output

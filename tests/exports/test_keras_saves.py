@@ -1,6 +1,5 @@
 """Tests the save methods of tf_keras, and many threads that use one export."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -9,7 +8,6 @@ import threading
 from pathlib import Path
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 import de_core as de
@@ -53,9 +51,6 @@ TF_KERAS = """
 """
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("tf_keras") is None, reason="tf_keras is not installed"
-)
 def test_saves_of_tf_keras_include_the_tables(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(TF_KERAS), str(tmp_path / "saved")],

@@ -1,6 +1,5 @@
 """Loading the weights of a SavedModel into a model also restores the rows of its tables."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -65,9 +64,6 @@ LOAD = """
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    importlib.util.find_spec("tf_keras") is None, reason="tf_keras is not installed"
-)
 def test_another_process_loads_a_compiled_model_of_tf_keras_and_its_weights(tmp_path):
     for part in (SAVE, LOAD):
         program = textwrap.dedent(MODEL) + textwrap.dedent(part)

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 import de_core as de
 from tests.optimizers import test_generic_optimizers
@@ -19,7 +20,6 @@ from tests.optimizers import test_rules as test_optimizer_rules
 from tests.optimizers import test_tf1 as test_optimizer_tf1
 from tests.support import oracle
 
-tf_keras = pytest.importorskip("tf_keras")
 v1 = tf.compat.v1.train
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no rule inside the tables")
 

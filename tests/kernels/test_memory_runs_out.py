@@ -2,20 +2,17 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.support.applies import program
 
 HERE = Path(__file__).parent
 
 
 def test_every_allocation_of_a_kernel_may_fail(tmp_path):
-    compiler = shutil.which("c++")
-    if compiler is None:
-        pytest.skip("no C++ compiler")
+    compiler = program("c++", "g++")
     library = tmp_path / "alloc_failures.so"
     subprocess.run(
         [compiler, "-shared", "-fPIC", "-std=c++17", HERE / "alloc_failures.cc", "-o", library],

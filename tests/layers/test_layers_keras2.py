@@ -1,6 +1,5 @@
 """Runs the tests of Keras models again, in a process with tf_keras."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -21,9 +20,6 @@ ROOT = Path(__file__).resolve().parents[2]
         pytest.param("tfra/api/test_training.py", marks=pytest.mark.slow),
         pytest.param("variable/test_weight_values.py", marks=pytest.mark.slow),
     ],
-)
-@pytest.mark.skipif(
-    importlib.util.find_spec("tf_keras") is None, reason="tf_keras is not installed"
 )
 def test_the_same_layers_work_in_tf_keras(file):
     done = subprocess.run(

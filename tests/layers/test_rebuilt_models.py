@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.base.keras import LEGACY, keras
+from tests.support.applies import applies_if
 from tests.support.rebuilt_models import INPUTS, OfNumbers, train_on
 
 # Keras converts its variables through an `__array__` that numpy 2 deprecates.
@@ -51,7 +52,7 @@ def test_ids_that_are_floats_are_refused_where_there_are_numbers():
         tf.function(table.lookup)(floats)
 
 
-@pytest.mark.skipif(LEGACY, reason="tf_keras calls layers in the model's own graph")
+@applies_if(not LEGACY, "Keras 3, which calls layers outside of the model's own graph")
 def test_an_input_that_was_left_a_float_is_refused():
     inputs = keras_3.Input([2])
     with pytest.raises(TypeError, match=r"keras.Input\(..., dtype='int64'\)"):

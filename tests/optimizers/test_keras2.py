@@ -5,11 +5,11 @@ import json
 
 import numpy as np
 import pytest
+import tf_keras
 
 import de_core as de
 from tests.support import oracle
 
-tf_keras = pytest.importorskip("tf_keras")
 new, legacy = tf_keras.optimizers, tf_keras.optimizers.legacy
 FTRL = {
     "l1_regularization_strength": 0.01,

@@ -6,7 +6,6 @@ that starts a server runs until the page ends.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -172,11 +171,6 @@ def runners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[bool, Run
 )
 def test_the_blocks_of_a_page_run(page: Path, runners: dict[bool, Runner]):
     legacy = name_of(page) in LEGACY
-    if legacy and importlib.util.find_spec("tf_keras") is None:
-        pytest.skip("tf_keras is not installed")
-    for library in ("faiss", "pyarrow"):
-        if f"import {library}" in page.read_text("utf-8"):
-            pytest.importorskip(library)
     status, output = runners[legacy].run(page)
     assert status == 0, output[-4000:]
 

@@ -45,7 +45,6 @@ def run_here(folder: Path, *names: str, legacy: bool) -> dict[str, dict[str, lis
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory):
-    pytest.importorskip("tf_keras")
     return run_here(tmp_path_factory.mktemp("results"), *NAMES, legacy=True)
 
 

@@ -7,13 +7,13 @@ import sys
 
 import keras
 import numpy as np
+import pandas
+import pyarrow as pa
 import pytest
 import tensorflow as tf
+from pyarrow import parquet
 
 import de_core as de
-
-pa = pytest.importorskip("pyarrow")
-parquet = pytest.importorskip("pyarrow.parquet")
 
 #: Values that a dtype must keep, and Arrow's type of the column's elements.
 DTYPES = {
@@ -132,7 +132,6 @@ def test_an_empty_table_keeps_its_schema():
 
 
 def test_slices_and_lists_of_pandas_are_taken():
-    pandas = pytest.importorskip("pandas")
     users = de.Variable(dim=2, name="users")
     frame = pandas.DataFrame(
         {"key": [1, 2, 3], "value": [np.float32([i, i + 1]) for i in range(3)]}
