@@ -205,9 +205,8 @@ PUBLISHER = """
 """
 
 
-@pytest.mark.parametrize(
-    "run", [0, *(pytest.param(run, marks=pytest.mark.slow) for run in range(1, 5))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("run", range(5))
 def test_a_killed_publisher_leaves_whole_versions(run, tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(PUBLISHER), str(tmp_path)],

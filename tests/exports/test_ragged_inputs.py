@@ -69,6 +69,7 @@ def test_another_process_gives_the_same_answers(entry_point, run_python, tmp_pat
     np.testing.assert_allclose(answers["serving_default"]["output_0"], answer(served), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_gateway_gives_the_same_answers(tmp_path):
     served = model()
     de.export(served, tmp_path / "m")

@@ -71,20 +71,14 @@ EVERY = {
 }
 IN_SHORT = {
     "keras 3": [
-        ("keras 3 own", "eager"),
         ("keras 3 waiting", "function"),
         ("keras 3 ema", "fit by threes"),
-        ("keras 3 adam", "fit"),
-        ("keras 3 rmsprop centered", "train_step"),
     ],
     "tf_keras": [
         ("legacy own", "function"),
-        ("new own", "fit"),
         ("new nadam", "eager"),
         ("new ema", "train_step"),
-        ("legacy nesterov", "fit by threes"),
         ("adam", "session"),
-        ("ftrl", "monitored session"),
         ("own", "monitored session"),
     ],
 }
