@@ -1,9 +1,6 @@
 """A save on a full disk raises, keeps earlier saves, and leaves no new files."""
 
-import subprocess
-import sys
 import tempfile
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -175,23 +172,18 @@ def test_keras_model_checkpoint(two_mib):
 
 
 IN_A_PROCESS = """
-import os, sys
+import sys
 from pathlib import Path
 from tests.checkpoint.test_full_disk import check_keras_model_checkpoint
 check_keras_model_checkpoint(Path(sys.argv[1]), ".weights.h5")
-sys.stdout.flush()
-os._exit(0)
 """
 
 
-def test_keras_weights(two_mib):
+def test_keras_weights(run_python, two_mib):
     # HDF5 crashes at the end of a process in which it could not write a file, even with Keras alone
-    # (h5py 3.14, HDF5 1.14.6). So this runs in its own process, which ends by os._exit
-    # and skips the code that crashes.
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run([sys.executable, "-c", IN_A_PROCESS, str(two_mib)],
-                          cwd=root, capture_output=True, text=True, check=False)  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    # (h5py 3.14, HDF5 1.14.6). So this runs in its own process, which is forked: it ends by
+    # os._exit and skips the code that crashes.
+    run_python(IN_A_PROCESS, two_mib)
 
 
 def test_a_saver_of_tensorflow_1(two_mib):

@@ -1,7 +1,5 @@
 """Subclassed models load from `.keras` files, with the Keras of the process."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import keras as keras_3
@@ -19,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_they_answer_the_same_in_another_process(tmp_path):
+def test_they_answer_the_same_in_another_process(forks, tmp_path):
     for model_class, inputs in INPUTS.items():
         model = model_class()
         model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")
@@ -27,14 +25,7 @@ def test_they_answer_the_same_in_another_process(tmp_path):
         np.save(tmp_path / f"{name}.npy", train_on(model, inputs))
         model.save(tmp_path / f"{name}.keras")
         np.save(tmp_path / f"{name}_later.npy", train_on(model, inputs))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.rebuilt_models", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = forks.module("tests.support.rebuilt_models", tmp_path)
     assert done.returncode == 0, done.stderr[-4000:]
 
 
