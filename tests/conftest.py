@@ -1,15 +1,13 @@
 """Environment settings before TensorFlow is imported, and fixtures for several folders."""
 
 import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import hypothesis
 import pytest
 
-pytest_plugins = ["tests.support.costs"]
+pytest_plugins = ["tests.support.costs", "tests.support.applies"]
 
 ROOT = Path(__file__).resolve().parents[1]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -21,18 +19,21 @@ if os.environ.get("CI"):
 
 
 @pytest.fixture(scope="session")
-def run_python():
+def forks(tmp_path_factory):
+    """Forks processes that have imported `de_core`: see `Forks`."""
+    from tests.support.forks import Forks
+
+    made = Forks(tmp_path_factory.mktemp("forks"))
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def run_python(forks):
     """Runs Python source in another process and returns its output."""
 
     def run(source: str, *arguments: object) -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(source), *map(str, arguments)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        done = forks.source(textwrap.dedent(source), *arguments)
         assert done.returncode == 0, done.stderr[-4000:]
         return done.stdout
 

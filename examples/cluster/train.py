@@ -31,44 +31,50 @@ DIM, IDS = 16, 100_000
 Step = Callable[[tf.Tensor], tf.Tensor]
 
 
-def free_addresses(count: int) -> list[str]:
-    """Returns addresses with free ports on this machine."""
+@contextlib.contextmanager
+def free_addresses(count: int) -> Iterator[list[str]]:
+    """Yields addresses with free ports on this machine.
+
+    Until the end of the block the system gives the ports to nobody. TensorFlow's servers can listen
+    on them, because they set SO_REUSEADDR too.
+    """
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
+        yield [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
 
 
 @contextlib.contextmanager
 def processes_of(servers: int, workers: int) -> Iterator[dict[str, list[str]]]:
     """Starts servers and workers on this machine, and yields all addresses."""
-    addresses = free_addresses(1 + servers + workers)
-    jobs = {
-        "chief": addresses[:1],
-        "ps": addresses[1 : 1 + servers],
-        "worker": addresses[1 + servers :],
-    }
-    environment = {**os.environ, "TF_CONFIG": json.dumps({"cluster": jobs})}
-    started = {
-        f"{job} {task}": subprocess.Popen(
-            [sys.executable, "-m", "de_core.server", "--job", job, "--task", str(task)],
-            env=environment,
-        )
-        for job in ("ps", "worker")
-        for task in range(len(jobs[job]))
-    }
-    over = threading.Event()
-    for name in started:
-        threading.Thread(target=end_with, args=(name, started, over), daemon=True).start()
-    try:
-        yield jobs
-    finally:
-        over.set()
-        for process in started.values():
-            process.terminate()
-        for process in started.values():
-            process.wait()
+    with free_addresses(1 + servers + workers) as addresses:
+        jobs = {
+            "chief": addresses[:1],
+            "ps": addresses[1 : 1 + servers],
+            "worker": addresses[1 + servers :],
+        }
+        environment = {**os.environ, "TF_CONFIG": json.dumps({"cluster": jobs})}
+        started = {
+            f"{job} {task}": subprocess.Popen(
+                [sys.executable, "-m", "de_core.server", "--job", job, "--task", str(task)],
+                env=environment,
+            )
+            for job in ("ps", "worker")
+            for task in range(len(jobs[job]))
+        }
+        over = threading.Event()
+        for name in started:
+            threading.Thread(target=end_with, args=(name, started, over), daemon=True).start()
+        try:
+            yield jobs
+        finally:
+            over.set()
+            for process in started.values():
+                process.terminate()
+            for process in started.values():
+                process.wait()
 
 
 def end_with(name: str, started: dict[str, subprocess.Popen[bytes]], over: threading.Event) -> None:
@@ -89,20 +95,21 @@ def end_with(name: str, started: dict[str, subprocess.Popen[bytes]], over: threa
 
 def start_in_step(workers: int, steps: int) -> None:
     """Runs this script in `workers` processes that train in step, and waits for them."""
-    jobs = {"worker": free_addresses(workers)}
-    started = [
-        subprocess.Popen(
-            [sys.executable, __file__, "--steps", str(steps)],
-            env={
-                **os.environ,
-                "TF_CONFIG": json.dumps(
-                    {"cluster": jobs, "task": {"type": "worker", "index": index}}
-                ),
-            },
-        )
-        for index in range(workers)
-    ]
-    codes = [process.wait() for process in started]
+    with free_addresses(workers) as addresses:
+        cluster = {"cluster": {"worker": addresses}}
+        started = [
+            subprocess.Popen(
+                [sys.executable, __file__, "--steps", str(steps)],
+                env={
+                    **os.environ,
+                    "TF_CONFIG": json.dumps(
+                        {**cluster, "task": {"type": "worker", "index": index}}
+                    ),
+                },
+            )
+            for index in range(workers)
+        ]
+        codes = [process.wait() for process in started]
     if any(codes):
         sys.exit(f"Workers ended with {codes}.")
 

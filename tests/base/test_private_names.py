@@ -1,8 +1,8 @@
 """The private names of TensorFlow and Keras that the library uses still exist."""
 
 import keras
-import pytest
 import tensorflow as tf
+from tf_keras.src.saving.legacy import hdf5_format
 
 from de_core.base import private_names
 
@@ -19,7 +19,6 @@ def test_they_are_there():
 
 
 def test_tf_keras_has_its_own():
-    hdf5_format = pytest.importorskip("tf_keras.src.saving.legacy.hdf5_format")
     assert callable(getattr(hdf5_format, private_names.WRITER_OF_H5_FILES))
 
 

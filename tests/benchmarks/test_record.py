@@ -46,6 +46,7 @@ def test_numbers_of_the_engine_come_from_several_runs_of_its_benchmark(tmp_path)
     assert cuckoo.ours == pytest.approx((10.0,) * 3)
 
 
+@pytest.mark.slow
 def test_a_small_run_writes_the_record(tmp_path):
     record.main(["--quick", "--docs", str(tmp_path), "--table-bench", str(tmp_path / "none")])
     written = json.loads((tmp_path / "reference/benchmark-record.json").read_text("utf-8"))

@@ -35,7 +35,6 @@ def benchmarked(port, command):
 
 
 def test_batches_reach_half_of_a_pipelined_benchmark(tmp_path):
-    servers.require_redis()
     server = servers.Server(tmp_path)
     try:
         table = de.Variable(dim=DIM, name="speed", kv_creator=creator_for([server]))

@@ -1,10 +1,6 @@
 """A save on a full disk raises, keeps earlier saves, and leaves no new files."""
 
-import shutil
-import subprocess
-import sys
 import tempfile
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -12,25 +8,25 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from tests.support.small_disk import needs_mounts, small_disk
 
 FULL = r"[Nn]o space left|exhausted"
 FEW, MANY = 20000, 40000
 # Keras converts its variables to arrays in a way that numpy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+pytestmark = [
+    needs_mounts,
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+]
 
 
 @pytest.fixture
-def small_disk(tmp_path, monkeypatch):
+def two_mib(tmp_path, monkeypatch):
     """A file system of 2 MiB in memory. Temporary files go elsewhere."""
-    folder, temporary = tmp_path / "small", tmp_path / "temporary"
-    folder.mkdir()
+    temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
-    if shutil.which("mount") is None or subprocess.run(command, check=False).returncode:
-        pytest.skip("needs the right to mount a tmpfs")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with small_disk(tmp_path / "small", "2m") as folder:
+        yield folder
     assert list(temporary.glob("de_core*")) == []
 
 
@@ -71,18 +67,18 @@ def entry_points(owner, folder):
 
 @pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize("entry_point", ["tables", "manager", "tensorflow", "file system"])
-def test_a_full_disk_keeps_earlier_saves(small_disk, entry_point, shards):
+def test_a_full_disk_keeps_earlier_saves(two_mib, entry_point, shards):
     owner = tf.Module()
     owner.table = de.Variable(dim=8, name="t", devices=["/CPU:0"] * shards)
     fill(owner.table, FEW, 1.0)
-    save, restore = entry_points(owner, small_disk)[entry_point]
+    save, restore = entry_points(owner, two_mib)[entry_point]
     save()
-    before = files_in(small_disk)
+    before = files_in(two_mib)
     fill(owner.table, MANY, 2.0)
     for _ in range(2):
         with pytest.raises(tf.errors.OpError, match=FULL):
             save()
-        assert files_in(small_disk) == before
+        assert files_in(two_mib) == before
         assert_holds(restore)
     # With free space again the next save writes everything.
     owner.table.remove(np.arange(1000, MANY))
@@ -93,11 +89,11 @@ def test_a_full_disk_keeps_earlier_saves(small_disk, entry_point, shards):
     np.testing.assert_array_equal(other.lookup([7]), np.full([1, 8], 2.0))
 
 
-def test_a_restore_that_fills_the_disk_of_a_tier(small_disk, tmp_path):
+def test_a_restore_that_fills_the_disk_of_a_tier(two_mib, tmp_path):
     table = de.Variable(dim=8, name="t")
     fill(table, MANY, 2.0)
     de.checkpoint.save(table, tmp_path / "saved")
-    tiered = de.Variable(dim=8, name="t", tier=de.DiskTier(str(small_disk), memory_bytes=50_000))
+    tiered = de.Variable(dim=8, name="t", tier=de.DiskTier(str(two_mib), memory_bytes=50_000))
     fill(tiered, 1000, 1.0)
     message = rf"({FULL}).*The table has no rows now; restore it again"
     with pytest.raises(tf.errors.ResourceExhaustedError, match=message):
@@ -112,19 +108,19 @@ def test_a_restore_that_fills_the_disk_of_a_tier(small_disk, tmp_path):
     np.testing.assert_array_equal(tiered.lookup(np.arange(2000)), np.full([2000, 8], 4.0))
 
 
-def test_no_room_for_the_rest_of_a_model(small_disk):
+def test_no_room_for_the_rest_of_a_model(two_mib):
     owner = tf.Module()
     owner.table = de.Variable(dim=8, name="t")
     owner.dense = tf.Variable(tf.ones([10]))
     fill(owner.table, 100, 1.0)
-    manager = de.checkpoint.Manager(owner, small_disk)
+    manager = de.checkpoint.Manager(owner, two_mib)
     first = manager.save()
-    before = files_in(small_disk)
+    before = files_in(two_mib)
     owner.more = tf.Variable(tf.zeros([1 << 20]))
     with pytest.raises(tf.errors.OpError, match=FULL):
         manager.save()
-    assert files_in(small_disk) == before
-    assert [path.name for path in small_disk.iterdir() if path.is_dir()] == []
+    assert files_in(two_mib) == before
+    assert [path.name for path in two_mib.iterdir() if path.is_dir()] == []
     assert manager.restore() == first
 
 
@@ -140,16 +136,16 @@ def fit(model, callback):
     model.fit(ids, labels, epochs=1, verbose=0, callbacks=[callback])
 
 
-def test_the_incremental_callback(small_disk):
+def test_the_incremental_callback(two_mib):
     model = keras_model()
-    fit(model, de.checkpoint.IncrementalCheckpoint(small_disk))
-    before = files_in(small_disk)
-    callback = de.checkpoint.IncrementalCheckpoint(small_disk, restore=False)
+    fit(model, de.checkpoint.IncrementalCheckpoint(two_mib))
+    before = files_in(two_mib)
+    callback = de.checkpoint.IncrementalCheckpoint(two_mib, restore=False)
     fill(model.layers[0].table, MANY, 2.0)
     with pytest.raises(tf.errors.OpError, match=FULL):
         fit(model, callback)
-    assert files_in(small_disk) == before
-    assert_holds(lambda table: de.checkpoint.restore(table, small_disk))
+    assert files_in(two_mib) == before
+    assert_holds(lambda table: de.checkpoint.restore(table, two_mib))
 
 
 def check_keras_model_checkpoint(folder, ending):
@@ -171,31 +167,26 @@ def check_keras_model_checkpoint(folder, ending):
     assert int(model.layers[0].table.size()) == FEW
 
 
-def test_keras_model_checkpoint(small_disk):
-    check_keras_model_checkpoint(small_disk, ".keras")
+def test_keras_model_checkpoint(two_mib):
+    check_keras_model_checkpoint(two_mib, ".keras")
 
 
 IN_A_PROCESS = """
-import os, sys
+import sys
 from pathlib import Path
 from tests.checkpoint.test_full_disk import check_keras_model_checkpoint
 check_keras_model_checkpoint(Path(sys.argv[1]), ".weights.h5")
-sys.stdout.flush()
-os._exit(0)
 """
 
 
-def test_keras_weights(small_disk):
+def test_keras_weights(run_python, two_mib):
     # HDF5 crashes at the end of a process in which it could not write a file, even with Keras alone
-    # (h5py 3.14, HDF5 1.14.6). So this runs in its own process, which ends by os._exit
-    # and skips the code that crashes.
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run([sys.executable, "-c", IN_A_PROCESS, str(small_disk)],
-                          cwd=root, capture_output=True, text=True, check=False)  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    # (h5py 3.14, HDF5 1.14.6). So this runs in its own process, which is forked: it ends by
+    # os._exit and skips the code that crashes.
+    run_python(IN_A_PROCESS, two_mib)
 
 
-def test_a_saver_of_tensorflow_1(small_disk):
+def test_a_saver_of_tensorflow_1(two_mib):
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
         table = de.get_variable("t", dim=8, devices=["/CPU:0"] * 2)
@@ -204,18 +195,18 @@ def test_a_saver_of_tensorflow_1(small_disk):
         session.run(v1.global_variables_initializer())
         saver, plain = v1.train.Saver(), {"write_meta_graph": False}
         session.run(few)
-        saver.save(session, str(small_disk / "m"), global_step=1, **plain)
-        before = files_in(small_disk)
+        saver.save(session, str(two_mib / "m"), global_step=1, **plain)
+        before = files_in(two_mib)
         session.run(many)
         for step in (2, 3):
             with pytest.raises(tf.errors.OpError, match=FULL):
-                saver.save(session, str(small_disk / "m"), global_step=step, **plain)
-            left = files_in(small_disk).keys() - before.keys()
+                saver.save(session, str(two_mib / "m"), global_step=step, **plain)
+            left = files_in(two_mib).keys() - before.keys()
             # A table's complete file may stay: in a graph no op runs after another op failed.
             assert all(".data-r" in path and ".tmp-" not in path for path in left)
-            assert before.items() <= files_in(small_disk).items()
-        saver.restore(session, str(small_disk / "m-1"))
+            assert before.items() <= files_in(two_mib).items()
+        saver.restore(session, str(two_mib / "m-1"))
         assert session.run(size) == FEW
         session.run(table.clear())
-        saver.save(session, str(small_disk / "m"), global_step=4, **plain)
-        assert not [path for path in files_in(small_disk) if "m-2" in path or "m-3" in path]
+        saver.save(session, str(two_mib / "m"), global_step=4, **plain)
+        assert not [path for path in files_in(two_mib) if "m-2" in path or "m-3" in path]

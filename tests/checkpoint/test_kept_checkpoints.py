@@ -297,8 +297,20 @@ def is_folder(descriptor):
     return stat.S_ISDIR(os.fstat(descriptor).st_mode)
 
 
-@pytest.mark.parametrize("of", [is_folder, lambda descriptor: not is_folder(descriptor)])
-@pytest.mark.parametrize("entry_point", ["tables", "manager", "file system"])
+def is_file(descriptor):
+    return not is_folder(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "of"),
+    [
+        ("tables", is_folder),
+        ("tables", is_file),
+        ("manager", is_folder),
+        ("manager", is_file),
+        ("file system", is_folder),  # the engine syncs its files
+    ],
+)
 def test_a_disk_that_cannot_sync_raises_and_keeps_checkpoints(
     tmp_path, monkeypatch, entry_point, of
 ):
@@ -315,8 +327,6 @@ def test_a_disk_that_cannot_sync_raises_and_keeps_checkpoints(
             lambda users: users.load_from_file_system(str(tmp_path)),
         ),
     }[entry_point]
-    if entry_point == "file system" and of is not is_folder:
-        pytest.skip("the engine syncs the files")
     owner.change(rng)
     save()
     before = rows_of(owner.users)

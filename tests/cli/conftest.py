@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,17 +19,11 @@ COMMAND = [sys.executable, "-m", "de_core_cli"]
 
 
 @pytest.fixture(scope="session")
-def command():
+def command(forks):
     """Runs the command in another process, in a folder that is not the checkout."""
 
-    def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-        variables = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return subprocess.run(
-            [*COMMAND, *map(str, arguments)],
-            **{"cwd": "/", "env": variables, "text": True, "timeout": 300, **options},
-            capture_output=True,
-            check=False,
-        )
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return forks.module("de_core_cli", *arguments, cwd=Path("/"))
 
     return run
 

@@ -66,18 +66,25 @@ def test_wrong_usage_exits_with_2(command, files):
         assert "Traceback" not in done.stderr
 
 
-def test_a_reader_that_stops_reading_is_no_error(files):
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["inspect"],
+        pytest.param(["cat"], marks=pytest.mark.slow),  # imports TensorFlow
+        pytest.param(["cat", "--json"], marks=pytest.mark.slow),
+    ],
+)
+def test_a_reader_that_stops_reading_is_no_error(files, verb):
     """`de-core cat users.de | head -1`."""
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
-    for arguments in (["cat", files[0]], ["cat", "--json", files[0]], ["inspect", *files]):
-        with subprocess.Popen(
-            [*COMMAND, *arguments], env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as done:
-            assert done.stdout is not None
-            assert done.stderr is not None
-            done.stdout.close()
-            assert done.stderr.read() == b""
-            assert done.wait() == 0
+    with subprocess.Popen(
+        [*COMMAND, *verb, files[0]], env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as done:
+        assert done.stdout is not None
+        assert done.stderr is not None
+        done.stdout.close()
+        assert done.stderr.read() == b""
+        assert done.wait() == 0
 
 
 def test_a_full_disk_is_one_line(files):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from pyarrow import parquet
 
 import de_core as de
 from de_core.snapshot.file import SnapshotFile, hashes
@@ -66,7 +67,6 @@ def test_cat_prints_rows_as_text_and_as_json(files, capsys):
 
 
 def test_csv_and_parquet_hold_all_rows(files, tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
     for form in ("csv", "parquet"):
         output = str(tmp_path / f"rows.{form}")
         assert main(["cat", files[0], "--slots", "--format", form, "--output", output]) == 0
@@ -85,7 +85,6 @@ def test_csv_and_parquet_hold_all_rows(files, tmp_path):
 
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.int32, tf.bool, tf.string])
 def test_parquet_takes_every_dtype(dtype, tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
     table = de.Variable(tf.string, dtype, 2, name="t")
     values = tf.constant([["a", "b"]]) if dtype == tf.string else tf.cast([[1, 0]], dtype)
     table.upsert([b"\xff"], values)

@@ -25,15 +25,16 @@ def check(found, here, rows):
     assert found["files"] == 2
 
 
-def test_replicas_of_one_process_train_as_one(cluster, tmp_path):
-    processes = cluster()
-    processes.start("mirrored", PROGRAMS / "in_step.py", "mirrored", tmp_path)
-    found = result_of(processes.finish("mirrored"))
+def test_replicas_of_one_process_train_as_one(forks, tmp_path):
+    done = forks.file(PROGRAMS / "in_step.py", "mirrored", tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = result_of(done.stdout)
     check(found, here=2, rows=IDS + 2)
     assert sum(found["Adam"]["here"]) == IDS
     assert found["losses"][1] < found["losses"][0] / 2
 
 
+@pytest.mark.slow
 def test_workers_train_as_one_and_save_one_checkpoint(cluster, tmp_path):
     processes = cluster(worker=2)
     for task in range(2):
@@ -57,7 +58,8 @@ def test_workers_train_as_one_and_save_one_checkpoint(cluster, tmp_path):
         assert here.lookup([102]).numpy().tolist() == [[first["verbs"]["upserted"][1]] * 3]
 
 
-@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [2, 3])
 def test_many_features_share_collectives_and_strings_travel(cluster, tmp_path, workers):
     processes = cluster(worker=workers)
     names = [f"worker_{task}" for task in range(workers)]

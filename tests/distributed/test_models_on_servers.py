@@ -11,13 +11,14 @@ from tests.distributed.support.processes import PROGRAMS, result_of
     [
         ["model_worker.py", "v2"],
         pytest.param(["model_worker.py", "v1"], marks=pytest.mark.slow),
-        ["model_coordinator.py"],
+        pytest.param(["model_coordinator.py"], marks=pytest.mark.slow),
     ],
 )
-def test_models_train_as_over_dense_variables(cluster, program):
-    processes, (file, *arguments) = cluster(), program
-    processes.start("chief", PROGRAMS / file, *arguments)
-    found = result_of(processes.finish("chief", 500))
+def test_models_train_as_over_dense_variables(forks, program):
+    file, *arguments = program
+    done = forks.file(PROGRAMS / file, *arguments)
+    assert done.returncode == 0, done.stderr
+    found = result_of(done.stdout)
     assert list(found) == [model.__name__ for model in MODELS]
     for name, numbers in found.items():
         assert numbers["difference"] < 1e-5, (name, numbers)

@@ -6,7 +6,8 @@ from tests.distributed.support.processes import PROGRAMS, result_of
 
 PROGRAM = PROGRAMS / "own_optimizers.py"
 TABLES = 3
-SLOW_WRAPPED = pytest.param("wrapped", marks=pytest.mark.slow)
+WAYS = ["wrapped", "plain"]
+pytestmark = pytest.mark.slow
 
 
 def check(found):
@@ -16,7 +17,7 @@ def check(found):
     assert found["steps"] == [4] * TABLES
 
 
-@pytest.mark.parametrize("way", [SLOW_WRAPPED, "plain"])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_coordinator_trains_tables_on_servers(cluster, way):
     processes = cluster(ps=2, worker=1, chief=1)
     for job, task in (("ps", 0), ("ps", 1), ("worker", 0)):
@@ -25,7 +26,7 @@ def test_a_coordinator_trains_tables_on_servers(cluster, way):
     check(result_of(processes.finish("chief")))
 
 
-@pytest.mark.parametrize("way", ["wrapped", pytest.param("plain", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("way", WAYS)
 def test_tables_on_servers_share_requests_under_a_wrapped_optimizer(cluster, way):
     processes = cluster(ps=2, worker=1)
     for task in range(2):
@@ -43,7 +44,7 @@ def test_tables_on_servers_share_requests_under_a_wrapped_optimizer(cluster, way
         assert received == 1 + TABLES
 
 
-@pytest.mark.parametrize("way", [SLOW_WRAPPED, "plain"])
+@pytest.mark.parametrize("way", WAYS)
 def test_of_workers_in_step(cluster, way):
     processes = cluster(worker=2)
     for task in range(2):

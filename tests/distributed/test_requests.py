@@ -10,7 +10,7 @@ import tensorflow as tf
 import de_core as de
 from de_core.lookup.feature import Feature
 from de_core.lookup.feature_lookup import lookup_features
-from tests.distributed.support.processes import free_ports
+from tests.support.ports import held_ports
 
 tf1 = tf.compat.v1
 SERVERS = 2
@@ -20,7 +20,7 @@ WORKER = "/job:worker/replica:0/task:0"
 @pytest.fixture(scope="module")
 def target():
     """A cluster of two servers and a worker, all in this process."""
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(SERVERS + 1)]
+    addresses = [f"127.0.0.1:{port}" for port in held_ports(SERVERS + 1)]
     cluster = tf.train.ClusterSpec({"ps": addresses[:SERVERS], "worker": addresses[SERVERS:]})
     servers = [tf1.train.Server(cluster, "ps", task) for task in range(SERVERS)]
     worker = tf1.train.Server(cluster, "worker", 0)

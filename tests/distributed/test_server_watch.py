@@ -9,8 +9,9 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.distributed.support.processes import PROGRAMS, free_ports
+from tests.distributed.support.processes import PROGRAMS
 from tests.distributed.support.proxy import Proxy
+from tests.support.ports import held_ports
 
 EXIT_CODE = de.distributed.ServerWatch.EXIT_CODE
 SECONDS = 8
@@ -18,7 +19,7 @@ SECONDS = 8
 
 @pytest.fixture(scope="module")
 def live_port():
-    [port] = free_ports(1)
+    [port] = held_ports(1)
     spec = tf.train.ClusterSpec({"ps": [f"localhost:{port}"]})
     server = tf.compat.v1.train.Server(spec, "ps", 0)
     yield port
@@ -27,7 +28,7 @@ def live_port():
 
 def test_the_silent_servers_are_named_with_the_remedy(live_port):
     deaf = socket.create_server(("127.0.0.1", 0))  # accepts connections, like a stopped process
-    [nobodys] = free_ports(1)
+    [nobodys] = held_ports(1)
     ports = (live_port, deaf.getsockname()[1], nobodys)
     cluster = {"ps": [f"localhost:{port}" for port in ports], "worker": ["localhost:1"]}
     lost = queue.Queue()

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -34,10 +33,11 @@ def get(port, path):
         return error.code, error.read().decode()
 
 
+@pytest.mark.slow
 def test_sessions_train_tables_on_servers_and_lose_no_update(cluster, tmp_path):
     processes = cluster(ps=2, worker=2)
     servers = [
-        processes.serve("ps", task, "--http-port", 0, "--grace-seconds", 2) for task in range(2)
+        processes.serve("ps", task, "--http-port", 0, "--grace-seconds", 20) for task in range(2)
     ]
     for task in range(2):
         program = PROGRAMS / "session_worker.py"
@@ -70,13 +70,23 @@ def test_sessions_train_tables_on_servers_and_lose_no_update(cluster, tmp_path):
     pid = processes.processes[servers[0]].pid
     thread = max(int(each.name) for each in Path(f"/proc/{pid}/task").iterdir())
     assert ctypes.CDLL(None).tgkill(pid, thread, signal.SIGTERM) == 0
-    end = time.monotonic() + 60
-    while get(port, "/healthz")[0] == 200:
-        assert time.monotonic() < end
-    assert get(port, "/healthz") == (503, "stopping\n")
-    assert "ps 0 at" in processes.finish(servers[0], 60)
+    while (answer := get(port, "/healthz"))[0] == 200:
+        pass
+    assert answer == (503, "stopping\n")
+    assert "ps 0 at" in processes.finish(servers[0])
 
 
+def test_a_server_is_ready_alone_and_says_so(cluster):
+    processes = cluster(ps=1, worker=1)
+    server = processes.serve("ps", 0, "--http-port", 0)
+    port = int(
+        processes.wait_until_printed(server, "health at :").split("health at :")[1].split("/")[0]
+    )
+    assert get(port, "/healthz") == (200, "ready\n")
+    assert 'de_server_ready{job="ps",task="0"} 1' in get(port, "/metrics")[1]
+
+
+@pytest.mark.slow
 def test_a_coordinator_trains_tables_on_servers_to_the_numbers_of_one_process(cluster, tmp_path):
     processes = cluster(chief=1, ps=2, worker=2)
     # By default TensorFlow's servers wait for each other forever on one core.

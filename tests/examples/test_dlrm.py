@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.examples.test_scripts import run, succeeded
+from tests.examples.test_scripts import succeeded
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +55,8 @@ def test_a_made_up_log_has_frequent_and_rare_ids(dlrm):
     assert [len(each.clicks) for each in parts] == [4000, 1000]
 
 
-def test_the_example_trains_publishes_and_serves(dlrm, tmp_path):
-    pytest.importorskip("matplotlib")
+@pytest.mark.slow
+def test_the_example_trains_publishes_and_serves(run, dlrm, tmp_path):
     made_up, log = dlrm.synthetic_log(3000), tmp_path / "day_0.tsv"
     with log.open("w") as file:
         for click, numbers, ids in zip(*made_up, strict=True):

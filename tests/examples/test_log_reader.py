@@ -1,9 +1,13 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as arrow
 import pytest
+from pyarrow import parquet
 from ranking.errors import DataError
 from ranking.log_reader import MINIMUM, LogFormat, read_log
+
+from tests.support.applies import applies_if
 
 RETAIL = Path(__file__).resolve().parents[3] / "shared/data/online_retail_sample.csv"
 
@@ -154,7 +158,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
         read_log(path)
 
 
-@pytest.mark.skipif(not RETAIL.exists(), reason="the retail sample is not beside this checkout")
+@applies_if(RETAIL.exists(), "the retail sample beside the checkout")
 def test_the_retail_sample_is_read_without_options():
     log, report = read_log(RETAIL)
     assert report.lines == 10_000
@@ -175,7 +179,6 @@ def test_the_separator_of_a_log_is_found(tmp_path, separator):
 
 
 def write_parquet(folder, times, users=None):
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     users = arrow.array([n % 4 for n in range(MINIMUM)]) if users is None else users
     items = arrow.array([f"i{n % 7}" for n in range(MINIMUM)]).dictionary_encode()
     table = arrow.table({"user_id": users, "price": times, "item_id": items, "time": times})
@@ -187,7 +190,6 @@ def write_parquet(folder, times, users=None):
     "of_time", ["int64", "float64", "timestamp[ns]", "timestamp[ms, tz=Europe/Paris]", "string"]
 )
 def test_a_parquet_log_is_read_by_its_columns(tmp_path, of_time):
-    arrow = pytest.importorskip("pyarrow")
     seconds = arrow.array([1_291_191_960 + n for n in range(MINIMUM)])
     kind = {
         "timestamp[ns]": arrow.timestamp("ns"),
@@ -204,9 +206,7 @@ def test_a_parquet_log_is_read_by_its_columns(tmp_path, of_time):
 
 
 def test_rows_of_a_parquet_log_without_a_user_are_left_out(tmp_path):
-    arrow = pytest.importorskip("pyarrow")
     users = arrow.array([None, " ", *["u"] * MINIMUM])
-    parquet = pytest.importorskip("pyarrow.parquet")
     table = arrow.table(
         {"user": users, "item": ["i"] * len(users), "time": list(range(len(users)))}
     )
@@ -217,7 +217,6 @@ def test_rows_of_a_parquet_log_without_a_user_are_left_out(tmp_path):
 
 
 def test_a_damaged_parquet_log_is_refused(tmp_path):
-    arrow = pytest.importorskip("pyarrow")
     path = write_parquet(tmp_path, arrow.array(range(MINIMUM)))
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(DataError, match="must be a whole Parquet file"):
@@ -225,7 +224,6 @@ def test_a_damaged_parquet_log_is_refused(tmp_path):
 
 
 def test_a_parquet_column_of_lists_is_refused(tmp_path):
-    arrow = pytest.importorskip("pyarrow")
     users = arrow.array([[1]] * MINIMUM)
     with pytest.raises(DataError, match="user_id of type list"):
         read_log(write_parquet(tmp_path, arrow.array(range(MINIMUM)), users))

@@ -1,26 +1,14 @@
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.applies import applies_if
+
 ROOT = Path(__file__).resolve().parents[2]
 RETAIL = ROOT.parent / "shared/data/online_retail_sample.csv"
 TINY = ["--events", "3000", "--epochs", "1", "--dim", "4", "--batch-size", "1024"]
-
-
-def run(script, *arguments, timeout=300):
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return subprocess.run(
-        [sys.executable, ROOT / "examples" / script, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "-1"},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
 
 
 def succeeded(result):
@@ -44,14 +32,14 @@ def learned(output):
 @pytest.mark.parametrize(
     "script", ["train_ranking.py", "demo.py", "client.py", "export.py", "online_update.py"]
 )
-def test_help_explains_the_script(script):
+def test_help_explains_the_script(run, script):
     output = succeeded(run(script, "--help"))
     assert "usage" in output
     assert "-h, --help" in output
 
 
 @pytest.mark.slow
-def test_training_without_data_measures_and_exports(tmp_path):
+def test_training_without_data_measures_and_exports(run, tmp_path):
     output = succeeded(run("train_ranking.py", *TINY, "--out", tmp_path / "out"))
     saved = re.search(r"SavedModel: (.*)", output)[1]
     assert saved == str(tmp_path / "out" / "1")
@@ -63,8 +51,9 @@ def test_training_without_data_measures_and_exports(tmp_path):
     assert "What limits these numbers" in output
 
 
-@pytest.mark.skipif(not RETAIL.exists(), reason="the retail sample is not beside this checkout")
-def test_training_on_the_retail_sample_reports_both_and_what_limits_them(tmp_path):
+@pytest.mark.slow
+@applies_if(RETAIL.exists(), "the retail sample beside the checkout")
+def test_training_on_the_retail_sample_reports_both_and_what_limits_them(run, tmp_path):
     output = succeeded(run("train_ranking.py", "--data", RETAIL, "--out", tmp_path / "out"))
     assert "2,291 without user" in output
     measured(output, "model")
@@ -87,7 +76,7 @@ def test_training_on_the_retail_sample_reports_both_and_what_limits_them(tmp_pat
         (["--resume", "--checkpoint-dir", "none", "--events", "500"], "has none"),
     ],
 )
-def test_bad_input_gets_one_sentence_and_status_2(tmp_path, monkeypatch, arguments, message):
+def test_bad_input_gets_one_sentence_and_status_2(run, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     Path("wrong.csv").write_text("buyer,sku,day\n" + "a,b,1\n" * 30)
     Path("empty.csv").write_text("")
@@ -102,13 +91,14 @@ def test_bad_input_gets_one_sentence_and_status_2(tmp_path, monkeypatch, argumen
 
 @pytest.mark.parametrize("option", ["--epochs", "--dim", "--batch-size", "--seed", "--events"])
 @pytest.mark.parametrize("value", ["-1", "1.5", "many"])
-def test_a_number_out_of_range_is_refused(option, value):
+def test_a_number_out_of_range_is_refused(run, option, value):
     result = run("train_ranking.py", option, value)
     assert result.returncode == 2
     assert "must be a whole number from" in result.stderr
 
 
-def test_the_demo_trains_serves_asks_and_stops(tmp_path):
+@pytest.mark.slow
+def test_the_demo_trains_serves_asks_and_stops(run, tmp_path):
     out = tmp_path / "ranking"
     output = succeeded(run("demo.py", "--out", out, "--events", "3000", "--epochs", "1"))
     predictions = [
@@ -128,7 +118,7 @@ def test_the_demo_trains_serves_asks_and_stops(tmp_path):
 
 
 @pytest.mark.slow
-def test_online_updates_are_served_within_seconds(tmp_path):
+def test_online_updates_are_served_within_seconds(run, tmp_path):
     options = ["--seconds", "8", "--every", "2", "--events", "6000"]
     output = succeeded(run("online_update.py", *options, "--out", tmp_path / "ranking"))
     kinds = re.findall(r"then version \d+: (\w+),", output)
@@ -140,21 +130,21 @@ def test_online_updates_are_served_within_seconds(tmp_path):
     assert (int(asked), int(seen)) == (len(served), len({each[:2] for each in served}))
 
 
-def test_the_client_says_how_to_start_a_gateway_that_is_not_there():
+def test_the_client_says_how_to_start_a_gateway_that_is_not_there(run):
     result = run("client.py", "--url", "http://127.0.0.1:9", "--user", "u", "--item", "i")
     assert result.returncode == 1
     assert "python -m server" in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_the_smallest_export_reads_back(tmp_path):
+def test_the_smallest_export_reads_back(run, tmp_path):
     output = succeeded(run("export.py", tmp_path / "tiny"))
     assert "Exported 5 rows" in output
     assert "[ True False]" in output
 
 
 @pytest.mark.slow
-def test_on_the_synthetic_log_the_model_clearly_beats_popularity(tmp_path):
+def test_on_the_synthetic_log_the_model_clearly_beats_popularity(run, tmp_path):
     output = succeeded(run("train_ranking.py", "--out", tmp_path / "out"))
     auc, recall = measured(output, "model")
     base_auc, base_recall = measured(output, "popularity baseline")

@@ -154,7 +154,6 @@ def mapped(path):
     return str(path) in Path("/proc/self/maps").read_text("utf-8")
 
 
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
 def test_dropping_a_loaded_version_frees_it(ratings, tmp_path):
     path = de.export(trained(functional, ratings), tmp_path)
     loaded = tf.saved_model.load(path)

@@ -1,15 +1,9 @@
 """Tests the save methods of tf_keras, and many threads that use one export."""
 
-import importlib.util
-import os
-import subprocess
-import sys
-import textwrap
 import threading
 from pathlib import Path
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 import de_core as de
@@ -53,16 +47,9 @@ TF_KERAS = """
 """
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("tf_keras") is None, reason="tf_keras is not installed"
-)
-def test_saves_of_tf_keras_include_the_tables(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(TF_KERAS), str(tmp_path / "saved")],
-        cwd=ROOT, env={**os.environ, "TF_USE_LEGACY_KERAS": "1"},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+def test_saves_of_tf_keras_include_the_tables(run_python, monkeypatch, tmp_path):
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    run_python(TF_KERAS, tmp_path / "saved")
 
 
 def test_many_threads_ask_one_export(tmp_path):

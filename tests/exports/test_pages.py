@@ -1,62 +1,37 @@
-"""Measures which parts of a served table's files are in memory, and which are in huge pages."""
+"""What a process asks of the system for a served table's files: huge pages, and which bytes now."""
 
-import mmap
+import ctypes
 import os
-import re
-import time
 from pathlib import Path
 
-import pytest
+import numpy as np
 import tensorflow as tf
 
 import de_core as de
 from de_core.tables.served_copy import SUFFIX
+from tests.support.shims import environment_with
 
 HUGE = 2 << 20
 ROWS, DIM = 1 << 17, 16  # a file of 10 MB
+MADV_RANDOM, MADV_HUGEPAGE, MADV_POPULATE_READ = 1, 14, 22
+#: Keeps the calls of madvise. The system may follow them or not.
+MADVISE = """
+#define _GNU_SOURCE
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+long calls[3 * 4096];
+int count;
 
-def mapped_bytes(path, kind):
-    """Returns the bytes of a mapped file that /proc/self/smaps counts as `kind`."""
-    text = Path("/proc/self/smaps").read_text("utf-8")
-    name = re.escape(str(Path(path).resolve()))
-    found = re.findall(rf" {name}\n(?:\w+: .*\n)*?{kind}: +(\d+) kB", text)
-    return 1024 * sum(map(int, found))
-
-
-def huge_bytes(path):
-    return mapped_bytes(path, "FilePmdMapped")
-
-
-def write(path, data, piece):
-    with path.open("wb", buffering=0) as file:
-        for at in range(0, len(data), piece):
-            file.write(data[at : at + piece])
-        os.fsync(file.fileno())
-
-
-def forget(path):
-    """Drops a file from the page cache."""
-    with path.open("rb") as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def need_huge_pages(folder, piece, advise):
-    """Skips the test if even a plain file gets no huge pages."""
-    path = folder / "probe"
-    write(path, bytes(2 * HUGE), piece)
-    if advise:
-        forget(path)
-    with (
-        path.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped,
-    ):
-        if advise:
-            mapped.madvise(mmap.MADV_HUGEPAGE)
-        assert sum(mapped[:: mmap.PAGESIZE]) == 0
-        if huge_bytes(path) < HUGE:
-            pytest.skip("the file system has no huge pages")
-    path.unlink()
+int madvise(void* begin, size_t bytes, int advice) {
+  const int at = __atomic_fetch_add(&count, 1, __ATOMIC_RELAXED) % 4096;
+  calls[3 * at] = (long)begin;
+  calls[3 * at + 1] = (long)bytes;
+  calls[3 * at + 2] = advice;
+  return syscall(SYS_madvise, begin, bytes, advice);
+}
+"""
 
 
 class Model(tf.Module):
@@ -70,59 +45,49 @@ class Model(tf.Module):
         return self.rows.lookup(ids)
 
 
-def served(path, file):
-    """Looks up every row; returns the fraction of the table's file in huge pages."""
-    loaded = tf.saved_model.load(path)
-    answer = loaded.signatures["de_lookup/rows"](ids=tf.range(ROWS, dtype=tf.int64))
-    assert bool(tf.reduce_all(answer["embeddings"] == 1.0))
-    return huge_bytes(file)
-
-
 def table_file(path):
     (file,) = (Path(path) / "assets").glob(f"*{SUFFIX}")
     assert file.stat().st_size > 4 * HUGE
     return file
 
 
-def test_an_export_lies_in_huge_pages(tmp_path):
-    need_huge_pages(tmp_path, HUGE, advise=False)
-    path = de.export(Model(), tmp_path / "model")
-    file = table_file(path)
-    assert served(path, file) >= file.stat().st_size // HUGE * HUGE
+def advised(library, file):
+    """Returns the bytes and the advice of each call for a mapped file."""
+    lines = Path("/proc/self/maps").read_text("utf-8").splitlines()
+    places = [line.split()[0].split("-") for line in lines if line.endswith(str(file.resolve()))]
+    ranges = [range(int(begin, 16), int(end, 16)) for begin, end in places]
+    count = ctypes.c_int.in_dll(library, "count").value
+    assert count < 4096
+    calls = np.frombuffer((ctypes.c_long * (3 * 4096)).in_dll(library, "calls"), np.int64)
+    return [
+        (size, advice)
+        for at, size, advice in calls.reshape(-1, 3)[:count].tolist()
+        if any(at in each for each in ranges)
+    ]
 
 
-def test_a_file_that_was_copied_and_forgotten_is_read_into_huge_pages(tmp_path):
-    path = de.export(Model(), tmp_path / "model")
-    file = table_file(path)
-    data = file.read_bytes()
-    # The system may have no huge page free at one moment: a plain file shows that it has one.
-    for _ in range(10):
-        need_huge_pages(tmp_path, 1 << 16, advise=True)
-        file.unlink()
-        write(file, data, 1 << 16)
-        forget(file)
-        if served(path, file) >= 2 * HUGE:  # neither head nor tail: opening reads small pages there
-            return
-        time.sleep(0.5)  # the system makes huge pages from small ones meanwhile
-    need_huge_pages(tmp_path, 1 << 16, advise=True)
-    pytest.fail("most of the table's file must be in huge pages, as a plain file's is")
-
-
-def test_a_delta_is_in_memory_before_it_is_looked_up(tmp_path):
-    with mmap.mmap(-1, mmap.PAGESIZE) as probe:
-        try:
-            probe.madvise(22)  # MADV_POPULATE_READ, since Linux 5.14
-        except OSError:
-            pytest.skip("the system does not read a mapping into memory")
+def load_versions(folder):
+    library = ctypes.CDLL(os.environ["LD_PRELOAD"])
     model = Model()
-    base = table_file(de.publish(model, tmp_path))
+    base = table_file(de.publish(model, folder))
     model.rows.upsert(tf.range(ROWS, dtype=tf.int64), tf.zeros([ROWS, DIM]))
-    path = Path(de.publish(model, tmp_path, full_part=10))
-    (delta,) = set(path.glob(f"assets/*{SUFFIX}")) - {path / "assets" / base.name}
-    for file in (path / "assets" / base.name, delta):
-        forget(file)
+    path = Path(de.publish(model, folder, full_part=10))
+    base = path / "assets" / base.name
+    (delta,) = set(path.glob(f"assets/*{SUFFIX}")) - {base}
     loaded = tf.saved_model.load(str(path))
-    assert mapped_bytes(delta, "Rss") > 0.99 * delta.stat().st_size
-    # The check of the files touches only the huge pages of the base.
-    assert mapped_bytes(path / "assets" / base.name, "Rss") < 0.99 * delta.stat().st_size
-    del loaded
+    of_delta, of_base = (advised(library, file) for file in (delta, base))
+    for file, calls in ((delta, of_delta), (base, of_base)):
+        assert (file.stat().st_size, MADV_HUGEPAGE) in calls, calls
+        assert MADV_RANDOM not in [advice for _, advice in calls]
+    # A delta bypasses the page cache when it is written. So all of it is read before a lookup.
+    assert (delta.stat().st_size, MADV_POPULATE_READ) in of_delta, of_delta
+    # The check of the files reads ahead only the huge pages that it touches.
+    assert max([0, *(size for size, advice in of_base if advice == MADV_POPULATE_READ)]) <= HUGE
+    answer = loaded.signatures["de_lookup/rows"](ids=tf.range(ROWS, dtype=tf.int64))
+    assert not np.any(answer["embeddings"])
+
+
+def test_files_are_advised_before_they_are_looked_up(forks, tmp_path):
+    environment = environment_with(tmp_path, MADVISE)
+    done = forks.call(load_versions, str(tmp_path / "model"), env=environment)
+    assert done.returncode == 0, done.stderr

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.snapshot import chain_file
+from tests.support.small_disk import needs_mounts, small_disk
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = 3000
@@ -153,22 +154,18 @@ def test_a_file_replaced_under_a_loaded_model_hurts_nobody(versions):
 
 
 @pytest.fixture
-def small_disk(tmp_path):
+def two_mib(tmp_path):
     """A file system of 2 MiB in memory."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
-    if shutil.which("mount") is None or subprocess.run(command, check=False).returncode:
-        pytest.skip("needs the right to mount a tmpfs")
-    yield folder
-    gc.collect()  # frees loaded models, which are in reference cycles
-    subprocess.run(["umount", str(folder)], check=True)
+    with small_disk(tmp_path / "small", "2m") as folder:
+        yield folder
+        gc.collect()  # frees loaded models, which are in reference cycles
 
 
-def test_a_full_disk_leaves_no_version_and_loses_no_change(small_disk):
+@needs_mounts
+def test_a_full_disk_leaves_no_version_and_loses_no_change(two_mib):
     module = Scores()
-    de.publish(module, small_disk)
-    filler = small_disk / "filler"
+    de.publish(module, two_mib)
+    filler = two_mib / "filler"
     with filler.open("wb", buffering=0) as file:
         while True:
             try:
@@ -177,17 +174,17 @@ def test_a_full_disk_leaves_no_version_and_loses_no_change(small_disk):
             except OSError:
                 break
     module.users.upsert(np.arange(2000), np.full([2000, 8], 3.0, np.float32))
-    before = sorted(each.name for each in small_disk.iterdir())
+    before = sorted(each.name for each in two_mib.iterdir())
     for full in (False, True):
         with pytest.raises((tf.errors.OpError, OSError), match=r"[Nn]o space|exhausted"):
-            de.publish(module, small_disk, full=full)
-        assert sorted(each.name for each in small_disk.iterdir()) == before
+            de.publish(module, two_mib, full=full)
+        assert sorted(each.name for each in two_mib.iterdir()) == before
     filler.unlink()
-    path = de.publish(module, small_disk)
+    path = de.publish(module, two_mib)
     assert path.report["kind"] == "delta"
     assert Path(path).name == "2"
     np.testing.assert_array_equal(answers(path), module(ASKED)["score"])
-    np.testing.assert_array_equal(answers(small_disk / "1"), [*[8.0] * 100, 0.0])
+    np.testing.assert_array_equal(answers(two_mib / "1"), [*[8.0] * 100, 0.0])
 
 
 PUBLISHER = """
@@ -208,9 +205,8 @@ PUBLISHER = """
 """
 
 
-@pytest.mark.parametrize(
-    "run", [0, *(pytest.param(run, marks=pytest.mark.slow) for run in range(1, 5))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("run", range(5))
 def test_a_killed_publisher_leaves_whole_versions(run, tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(PUBLISHER), str(tmp_path)],

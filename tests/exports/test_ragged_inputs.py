@@ -1,6 +1,5 @@
 """Exports of models with ragged and sparse ids match the model, also over REST."""
 
-import importlib.util
 import json
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,10 +11,6 @@ import tensorflow as tf
 import de_core as de
 from tests.exports.test_export import ANSWERS
 from tests.server.support.gateway_process import GatewayProcess
-
-needs_tf_keras = pytest.mark.skipif(
-    importlib.util.find_spec("tf_keras") is None, reason="tf_keras is not installed"
-)
 
 IDS = tf.ragged.constant([[3], [], [1, 2, 0, 3]], dtype=tf.int64)
 NESTED = tf.ragged.constant([[[3, 4], []], [], [[1], [2, 0]]], dtype=tf.int64)
@@ -74,6 +69,7 @@ def test_another_process_gives_the_same_answers(entry_point, run_python, tmp_pat
     np.testing.assert_allclose(answers["serving_default"]["output_0"], answer(served), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_gateway_gives_the_same_answers(tmp_path):
     served = model()
     de.export(served, tmp_path / "m")
@@ -137,7 +133,6 @@ def test_keras_own_export_warns_that_it_pads(tmp_path):
 
 
 @pytest.mark.slow
-@needs_tf_keras
 def test_ragged_models_of_tf_keras(run_python, tmp_path, monkeypatch):
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
     program = """

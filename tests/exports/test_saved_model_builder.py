@@ -75,10 +75,6 @@ def mapped(path):
     return sum(f"{path}/variables/" in line for line in lines)
 
 
-needs_maps = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
-
-
-@needs_maps
 @pytest.mark.parametrize(("tables", "key_dtype"), [(1, tf.int64), (3, tf.int64), (1, tf.string)])
 def test_a_loaded_model_answers_from_the_mapped_file(tmp_path, tables, key_dtype):
     trainer = Trainer(tables, key_dtype)
@@ -92,7 +88,6 @@ def test_a_loaded_model_answers_from_the_mapped_file(tmp_path, tables, key_dtype
     assert mapped(path) == 0
 
 
-@needs_maps
 def test_versions_of_one_graph_in_one_process_do_not_interfere(tmp_path):
     trainer = Trainer(1)
     paths, expected = [], []
@@ -111,7 +106,6 @@ def test_versions_of_one_graph_in_one_process_do_not_interfere(tmp_path):
     np.testing.assert_array_equal(loaded[1].answers(), expected[1])
 
 
-@needs_maps
 @pytest.mark.parametrize("tables", [1, 3])
 def test_training_goes_on_in_a_loaded_model(tmp_path, tables):
     trainer = Trainer(tables)
@@ -186,7 +180,6 @@ def test_verification_of_all_blocks_is_an_option(tmp_path, monkeypatch):
         Loaded(path)
 
 
-@needs_maps
 def test_a_saver_of_ones_own_reads_the_rows_into_memory(tmp_path):
     trainer = Trainer(1)
     trainer.train()

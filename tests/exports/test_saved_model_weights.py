@@ -1,9 +1,5 @@
 """Loading the weights of a SavedModel into a model also restores the rows of its tables."""
 
-import importlib.util
-import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -65,18 +61,12 @@ LOAD = """
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    importlib.util.find_spec("tf_keras") is None, reason="tf_keras is not installed"
-)
-def test_another_process_loads_a_compiled_model_of_tf_keras_and_its_weights(tmp_path):
+def test_another_process_loads_a_compiled_model_of_tf_keras_and_its_weights(
+    run_python, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
     for part in (SAVE, LOAD):
-        program = textwrap.dedent(MODEL) + textwrap.dedent(part)
-        done = subprocess.run(
-            [sys.executable, "-c", program, str(tmp_path)],
-            cwd=ROOT, env={**os.environ, "TF_USE_LEGACY_KERAS": "1"},
-            capture_output=True, text=True, timeout=900, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-3000:]
+        run_python(textwrap.dedent(MODEL) + textwrap.dedent(part), tmp_path)
 
 
 def module_of(name, rows=()):

@@ -128,7 +128,6 @@ def bytes_read():
     return int(line.split()[1])
 
 
-@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs Linux's /proc")
 def test_the_check_ends_when_its_table_is_closed(tmp_path):
     path = tmp_path / "table.de"
     file = str(path)

@@ -4,10 +4,12 @@ import json
 import time
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import prediction_log_pb2
 
 import de_core as de
 from server.engines.embedded.warm_up import read_records
@@ -212,13 +214,12 @@ def test_last_use_has_microsecond_resolution(tmp_path, monkeypatch):
 
 
 def test_warm_up_requests_are_those_of_the_sample(tmp_path):
-    logs = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
     samples = [{"user": IDS[:3], "item": IDS[:3]}, {"user": [2**62], "item": [-1]}]
     path = Path(de.export(Scores(), tmp_path / "ranker", sample=samples))
     records = read_records(path / "assets.extra/tf_serving_warmup_requests")
     assert len(records) == len(list(tf.data.TFRecordDataset(str(next(path.glob("assets.e*/tf*"))))))
     for record, sample in zip(records, samples, strict=True):
-        request = logs.PredictionLog.FromString(record).predict_log.request
+        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
         assert request.model_spec.name == "ranker"
         assert request.model_spec.signature_name == "serving_default"
         assert set(request.inputs) == {"user", "item"}
@@ -232,7 +233,6 @@ FORBIDDEN = ("Random", "Apply", "Assign", "Insert", "Scatter", "Optimizer", "Dro
 
 @pytest.mark.parametrize("entry_point", ["export", "publish"])
 def test_the_graph_holds_nothing_of_training(entry_point, ratings, tmp_path):
-    keras = pytest.importorskip("keras")
     users, items, pleases = ratings
     inputs = {name: keras.Input([], dtype="int64", name=name) for name in ("user", "item")}
     rows = [de.layers.Embedding(4, name=f"{name}s")(each) for name, each in inputs.items()]

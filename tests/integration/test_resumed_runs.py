@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 import de_core as de
 from tests.optimizers import test_generic_optimizers
@@ -19,7 +20,6 @@ from tests.optimizers import test_rules as test_optimizer_rules
 from tests.optimizers import test_tf1 as test_optimizer_tf1
 from tests.support import oracle
 
-tf_keras = pytest.importorskip("tf_keras")
 v1 = tf.compat.v1.train
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no rule inside the tables")
 
@@ -71,20 +71,14 @@ EVERY = {
 }
 IN_SHORT = {
     "keras 3": [
-        ("keras 3 own", "eager"),
         ("keras 3 waiting", "function"),
         ("keras 3 ema", "fit by threes"),
-        ("keras 3 adam", "fit"),
-        ("keras 3 rmsprop centered", "train_step"),
     ],
     "tf_keras": [
         ("legacy own", "function"),
-        ("new own", "fit"),
         ("new nadam", "eager"),
         ("new ema", "train_step"),
-        ("legacy nesterov", "fit by threes"),
         ("adam", "session"),
-        ("ftrl", "monitored session"),
         ("own", "monitored session"),
     ],
 }

@@ -8,13 +8,14 @@ import pytest
 import tensorflow as tf
 
 from de_core.base.ops import library
+from tests.support.applies import applies_if
 
 ROWS, DIM = 400_000, 16
 TASKS = Path("/proc/self/task")
 
 pytestmark = [
-    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores"),
-    pytest.mark.skipif(not TASKS.exists(), reason="needs /proc"),
+    pytest.mark.benchmark,
+    applies_if(len(os.sched_getaffinity(0)) > 1, "two cores"),
 ]
 
 
@@ -29,12 +30,16 @@ def cpu_of_threads():
     return times
 
 
-def test_the_first_write_uses_several_threads(make_table, tmp_path):
+def make_table():
+    return library.de_table(anonymous=True, key_dtype=tf.int64, value_dtype=tf.float32, dim=DIM)
+
+
+def test_the_first_write_uses_several_threads(tmp_path):
     path = str(tmp_path / "rows")
-    saved = make_table(dim=DIM)
+    saved = make_table()
     library.de_table_insert_or_assign(saved, tf.range(ROWS, dtype=tf.int64), tf.ones([ROWS, DIM]))
     library.de_table_save(saved, path, metadata=["partition", "hash", "shard", "0/1"])
-    table = make_table(dim=DIM)
+    table = make_table()
     report = library.de_table_restore(table, [path], map=True)
     assert json.loads(report.numpy())["read"] == 0, "the file answers until the first write"
     before = cpu_of_threads()

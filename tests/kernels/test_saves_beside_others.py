@@ -2,7 +2,6 @@
 
 import errno
 import os
-import subprocess
 import threading
 import time
 
@@ -13,6 +12,7 @@ import tensorflow as tf
 from de_core.base.ops import library
 from tests.kernels.snapshot_reference_reader import Snapshot
 from tests.kernels.test_deltas import put, restore, save
+from tests.support.shims import environment_with
 
 OWNERS = {"adam": 1.0, "lamb": 2.0}
 
@@ -155,14 +155,15 @@ except tf.errors.FailedPreconditionError:
 """
 
 
+@pytest.fixture(scope="module")
+def failing_syncs(tmp_path_factory):
+    return environment_with(tmp_path_factory.mktemp("shim"), SHIM)
+
+
 @pytest.mark.parametrize("code", [errno.EIO, errno.EINVAL])
-def test_a_folder_that_cannot_be_synced_fails_the_save(code, run_python, tmp_path, monkeypatch):
-    (tmp_path / "shim.c").write_text(SHIM)
-    shim = str(tmp_path / "shim.so")
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, tmp_path / "shim.c", "-ldl"], check=True)
-    monkeypatch.setenv("LD_PRELOAD", shim)
-    monkeypatch.setenv("FOLDER_SYNC_ERRNO", str(code))
-    told = run_python(SAVES, tmp_path / "rows.de").splitlines()
+def test_a_folder_that_cannot_be_synced_fails_the_save(code, forks, failing_syncs, tmp_path):
+    environment = {**failing_syncs, "FOLDER_SYNC_ERRNO": str(code)}
+    told = forks.source(SAVES, tmp_path / "rows.de", env=environment).stdout.splitlines()
     if code == errno.EINVAL:  # the file system cannot sync folders
         assert told == ["saved", "followed"]
     else:

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.base.keras import LEGACY, keras
+from tests.support.applies import applies_if
 
 # Keras converts its variables through an `__array__` that numpy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -330,7 +331,7 @@ def test_a_checkpoint_of_a_model_has_the_rows_of_a_collection(tmp_path):
     assert int(third.tables["items"].size()) == int(first.tables["items"].size())
 
 
-@pytest.mark.skipif(LEGACY, reason="Keras 3 alone has symbolic shapes")
+@applies_if(not LEGACY, "Keras 3, for symbolic shapes")
 def test_symbolic_inputs_have_the_shapes_of_the_rows():
     rows = table()
     features = {
@@ -403,7 +404,7 @@ def test_training_equals_dense_variables(devices):
         np.testing.assert_allclose(variable.lookup(np.arange(20)), peer, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.skipif(LEGACY, reason="tf_keras has no optimizer per table")
+@applies_if(not LEGACY, "Keras 3, for an optimizer per table")
 def test_each_table_may_have_its_own_optimizer():
     tables = [
         table("slow", 2, initializer="zeros", optimizer=keras.optimizers.SGD(0.25)),

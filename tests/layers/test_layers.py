@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.base.keras import LEGACY, keras
+from tests.support.applies import applies_if
 
 # Keras converts its variables through an `__array__` that numpy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -473,7 +474,7 @@ def test_layers_without_a_name_get_one_of_their_own():
     assert de.layers.BasicEmbedding is de.layers.Embedding
 
 
-@pytest.mark.skipif(LEGACY, reason="tf_keras has no inputs of this kind in functional models")
+@applies_if(not LEGACY, "Keras 3, for such inputs of functional models")
 @pytest.mark.parametrize("kind", ["ragged", "sparse"])
 def test_models_of_ragged_and_sparse_inputs(kind):
     ids = KINDS["ragged"].merge_dims(1, 2)

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.base.keras import LEGACY, keras
+from tests.support.applies import applies_if
 
 # Keras converts its variables through an `__array__` that numpy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -13,9 +14,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 TPU = tf.tpu.experimental.embedding
 
 
-@pytest.mark.skipif(LEGACY, reason="keras-rs needs Keras 3")
+@applies_if(not LEGACY, "Keras 3, for keras-rs")
 def test_configs_of_keras_rs_declare_the_same_features():
-    layers = pytest.importorskip("keras_rs").layers
+    from keras_rs import layers  # refuses tf_keras
+
     items = layers.TableConfig("items", vocabulary_size=50, embedding_dim=4, combiner="sum")
     features = {
         "seen": layers.FeatureConfig("seen", items, input_shape=(2, 3), output_shape=(2, 4)),
@@ -72,7 +74,7 @@ def test_a_custom_combiner_is_refused():
         de.layers.EmbeddingCollection([TPU.FeatureConfig(table)])
 
 
-@pytest.mark.skipif(LEGACY, reason="tf_keras has no optimizer per table")
+@applies_if(not LEGACY, "Keras 3, for an optimizer per table")
 def test_optimizers_of_tf_tpu_become_those_of_keras():
     kinds = [
         (TPU.SGD(0.5), {"learning_rate": 0.5}),
@@ -100,7 +102,8 @@ def test_a_schedule_of_tf_tpu_is_refused():
 
 
 def keras_rs_model():
-    layers = pytest.importorskip("keras_rs").layers
+    from keras_rs import layers  # refuses tf_keras
+
     optimizer = keras.optimizers.Adagrad(0.5)
     items = layers.TableConfig("items", 50, 4, combiner="sum", optimizer=optimizer)
 
@@ -118,7 +121,7 @@ def tpu_model():
     }
 
 
-@pytest.mark.skipif(LEGACY, reason="tf_keras has no optimizer per table")
+@applies_if(not LEGACY, "Keras 3, for an optimizer per table")
 @pytest.mark.parametrize("configs", [keras_rs_model, tpu_model])
 def test_models_of_other_configs_train_are_saved_and_exported(configs, tmp_path):
     inputs = {

@@ -1,7 +1,5 @@
 """Subclassed models load from `.keras` files, with the Keras of the process."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import keras as keras_3
@@ -11,6 +9,7 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.base.keras import LEGACY, keras
+from tests.support.applies import applies_if
 from tests.support.rebuilt_models import INPUTS, OfNumbers, train_on
 
 # Keras converts its variables through an `__array__` that numpy 2 deprecates.
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_they_answer_the_same_in_another_process(tmp_path):
+def test_they_answer_the_same_in_another_process(forks, tmp_path):
     for model_class, inputs in INPUTS.items():
         model = model_class()
         model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")
@@ -26,14 +25,7 @@ def test_they_answer_the_same_in_another_process(tmp_path):
         np.save(tmp_path / f"{name}.npy", train_on(model, inputs))
         model.save(tmp_path / f"{name}.keras")
         np.save(tmp_path / f"{name}_later.npy", train_on(model, inputs))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.rebuilt_models", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = forks.module("tests.support.rebuilt_models", tmp_path)
     assert done.returncode == 0, done.stderr[-4000:]
 
 
@@ -51,7 +43,7 @@ def test_ids_that_are_floats_are_refused_where_there_are_numbers():
         tf.function(table.lookup)(floats)
 
 
-@pytest.mark.skipif(LEGACY, reason="tf_keras calls layers in the model's own graph")
+@applies_if(not LEGACY, "Keras 3, which calls layers outside of the model's own graph")
 def test_an_input_that_was_left_a_float_is_refused():
     inputs = keras_3.Input([2])
     with pytest.raises(TypeError, match=r"keras.Input\(..., dtype='int64'\)"):

@@ -4,10 +4,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 import de_core as de
 
-tf_keras = pytest.importorskip("tf_keras")
 v1 = tf.compat.v1.train
 FAMILIES = {
     "keras": lambda name: getattr(keras.optimizers, name)(0.1),

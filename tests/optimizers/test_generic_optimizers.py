@@ -7,12 +7,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 import de_core as de
 from tests.optimizers.test_tf1 import Dense, Tables
 from tests.support import oracle
+from tests.support.applies import applies_if
 
-tf_keras = pytest.importorskip("tf_keras")
 v1 = tf.compat.v1.train
 
 
@@ -331,7 +332,7 @@ def test_state_of_no_row_in_keras_3_equals_the_dense_one():
     oracle.check(lambda: OwnNadam(0.01), steps=4)
 
 
-@pytest.mark.skipif(not hasattr(keras.optimizers, "Muon"), reason="this Keras has no Muon")
+@applies_if(hasattr(keras.optimizers, "Muon"), "a Keras with Muon")
 def test_muon_takes_tables_for_the_embeddings_that_it_leaves_to_adamw():
     start = np.random.default_rng(3).normal(size=[6, 3]).astype(np.float32)
     rates = np.random.default_rng(4).normal(size=[3, 6, 3]).astype(np.float32)

@@ -5,11 +5,11 @@ import json
 
 import numpy as np
 import pytest
+import tf_keras
 
 import de_core as de
 from tests.support import oracle
 
-tf_keras = pytest.importorskip("tf_keras")
 new, legacy = tf_keras.optimizers, tf_keras.optimizers.legacy
 FTRL = {
     "l1_regularization_strength": 0.01,
@@ -165,8 +165,6 @@ def test_models_that_fit_have_the_dense_rows(run_python, monkeypatch, cases):
 
 
 FIT = """
-import os
-os.environ["TF_USE_LEGACY_KERAS"] = "1"
 import numpy as np, tensorflow as tf, tf_keras
 import de_core as de
 
@@ -199,5 +197,6 @@ print("fitted")
 
 
 @pytest.mark.slow
-def test_models_of_tf_keras_fit_with_and_without_a_loss_scale(run_python):
+def test_models_of_tf_keras_fit_with_and_without_a_loss_scale(run_python, monkeypatch):
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
     assert run_python(FIT).splitlines()[-1] == "fitted"

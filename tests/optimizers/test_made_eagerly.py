@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 import de_core as de
 
@@ -38,7 +39,6 @@ def test_keras_3_is_refused_with_the_remedy():
 
 
 def test_tf_keras_makes_what_it_can_anew():
-    tf_keras = pytest.importorskip("tf_keras")
     with pytest.raises(RuntimeError, match=r"made in the graph.*Received: SGD with variables of"):
         trained(de.DynamicEmbeddingOptimizer(tf_keras.optimizers.SGD(0.25)))
     optimizer = de.DynamicEmbeddingOptimizer(tf_keras.optimizers.legacy.SGD(0.25))

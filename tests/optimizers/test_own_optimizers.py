@@ -11,6 +11,7 @@ import tensorflow as tf
 import de_core as de
 from tests.optimizers.test_rules import BY_ROW, NAMES, OPTIMIZERS
 from tests.support import oracle
+from tests.support.applies import applies_if
 
 IDS = np.array([3, 5, 3], np.int64)
 ONES = tf.IndexedSlices(tf.ones([2, 2]), tf.constant([3, 5], tf.int64))
@@ -205,12 +206,11 @@ def test_a_step_with_a_nonfinite_gradient_is_skipped_by_the_table_too():
     assert int(table.optimizer.iterations) == 1
 
 
+@applies_if(hasattr(keras.optimizers, "OptimizerMap"), "a Keras with OptimizerMap")
 def test_an_optimizer_per_path_in_a_multi_optimizer():
     users = de.Variable(dim=2, name="users", optimizer=keras.optimizers.SGD(1.0))
     kernel, bias = (keras.Variable(tf.ones([2]), name=name) for name in ("kernel", "bias"))
     chosen = {"kernel": keras.optimizers.SGD(0.5)}
-    if not hasattr(keras.optimizers, "OptimizerMap"):
-        pytest.skip("Keras 3.14 has no OptimizerMap")
     optimizer = keras.optimizers.MultiOptimizer(
         keras.optimizers.OptimizerMap(keras.optimizers.SGD(0.25), chosen)
     )

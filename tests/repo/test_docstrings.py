@@ -18,8 +18,6 @@ MODULES = sorted(
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
-    if ".keras2_" in name:
-        pytest.importorskip("tf_keras")
     module = importlib.import_module(name)
     failures, tried = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert failures == 0

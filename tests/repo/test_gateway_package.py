@@ -34,7 +34,6 @@ sys.meta_path.insert(0, Refusing())
 @pytest.fixture(scope="module")
 def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the installed wheel."""
-    pytest.importorskip("setuptools", minversion="77")
     folder = tmp_path_factory.mktemp("gateway")
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
     shutil.copytree(root / "server", folder / "server", ignore=ignored)

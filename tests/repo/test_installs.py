@@ -30,7 +30,6 @@ def test_the_readme_runs_after_an_installation(tmp_path: Path, way: str):
     environment = FreshEnvironment(tmp_path, version)
     checkout = copy_of_checkout(tmp_path / "check out")
     if way == "sdist":
-        pytest.importorskip("scikit_build_core")
         run(sys.executable, "-c", BUILD_SDIST, cwd=checkout)
     if before:
         environment.install(*before)

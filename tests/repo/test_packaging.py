@@ -31,7 +31,6 @@ def run(*command: str, cwd: Path, **variables: str) -> str:
 
 @pytest.fixture(scope="module")
 def sdist(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("scikit_build_core")
     folder = tmp_path_factory.mktemp("sdist")
     code = f"from scikit_build_core.build import build_sdist; build_sdist({str(folder)!r})"
     run(sys.executable, "-c", code, cwd=root)

@@ -6,17 +6,16 @@ that starts a server runs until the page ends.
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import os
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
-from tests.support.page_process import blocks_of
+from tests.support.forks import Forks
+from tests.support.page_process import blocks_of, run_page
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("server", "serving_ops", "examples", "de_core/cc/engine")
@@ -34,6 +33,8 @@ LEGACY = {"docs/reference/tf_keras.md"}
 SLOW = {
     "docs/reference/command.md",  # each command imports TensorFlow again
     "docs/howto/serve-tfra-models.md",
+    "docs/howto/many-features.md",  # starts a gateway
+    "docs/tutorials/two-tower-retrieval.md",
     "docs/tutorials/ranking.md",
     "docs/tutorials/online-learning.md",
     "docs/tutorials/serving.md",
@@ -93,73 +94,32 @@ def has_code(page: Path) -> bool:
     )
 
 
-class Runner:
-    """A process that runs pages. It starts when the first page needs it."""
+@pytest.fixture
+def run(forks: Forks, tmp_path: Path) -> Callable[..., CompletedProcess[str]]:
+    """Runs the blocks of a page in a forked process, in an empty folder."""
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name, module in (("de-core", "-m de_core_cli"), ("python", "")):
+        script = commands / name
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+        script.chmod(0o755)
+    (tmp_path / "empty").mkdir()
 
-    def __init__(self, folder: Path, legacy: bool) -> None:
-        self.folder = folder
-        commands = folder / "bin"
-        commands.mkdir()
-        for name, module in (("de-core", "-m de_core_cli"), ("python", "")):
-            script = commands / name
-            script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
-            script.chmod(0o755)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.page_process"],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "PATH": f"{commands}:{os.environ['PATH']}",
-                "PYTHONPATH": str(ROOT),
-                "PYTHONWARNINGS": "ignore",
-                "TF_CPP_MIN_LOG_LEVEL": "3",
-                "TF_USE_LEGACY_KERAS": str(int(legacy)),
-            },
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+    def run(page: Path) -> CompletedProcess[str]:
+        name = name_of(page)
+        environment = {
+            **os.environ,
+            "PATH": f"{commands}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "PYTHONWARNINGS": "ignore",
+            "TF_USE_LEGACY_KERAS": str(int(name in LEGACY)),
+        }
+        left_out = list(LEFT_OUT.get(name, ()))
+        return forks.call(
+            run_page, str(page), name, left_out, cwd=tmp_path / "empty", env=environment
         )
 
-    def run(self, page: Path) -> tuple[int, str]:
-        name = name_of(page)
-        own = self.folder / name.replace("/", "_")
-        (own / "empty").mkdir(parents=True)
-        output = own / "output"
-        order = {
-            "page": str(page),
-            "name": name,
-            "folder": str(own / "empty"),
-            "output": str(output),
-            "left_out": list(LEFT_OUT.get(name, ())),
-        }
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(order) + "\n")
-        self.process.stdin.flush()
-        status = int(self.process.stdout.readline() or -1)
-        return status, output.read_text("utf-8", "replace") if output.exists() else ""
-
-    def stop(self) -> None:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self.process.wait(60)
-
-
-@pytest.fixture(scope="module")
-def runners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[bool, Runner]]:
-    started: dict[bool, Runner] = {}
-
-    class Started(dict[bool, Runner]):
-        def __missing__(self, legacy: bool) -> Runner:
-            started[legacy] = Runner(tmp_path_factory.mktemp("pages"), legacy)
-            self[legacy] = started[legacy]
-            return started[legacy]
-
-    yield Started()
-    for runner in started.values():
-        runner.stop()
+    return run
 
 
 @pytest.mark.parametrize(
@@ -170,15 +130,9 @@ def runners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[bool, Run
         if has_code(page)
     ],
 )
-def test_the_blocks_of_a_page_run(page: Path, runners: dict[bool, Runner]):
-    legacy = name_of(page) in LEGACY
-    if legacy and importlib.util.find_spec("tf_keras") is None:
-        pytest.skip("tf_keras is not installed")
-    for library in ("faiss", "pyarrow"):
-        if f"import {library}" in page.read_text("utf-8"):
-            pytest.importorskip(library)
-    status, output = runners[legacy].run(page)
-    assert status == 0, output[-4000:]
+def test_the_blocks_of_a_page_run(page: Path, run: Callable[..., CompletedProcess[str]]):
+    done = run(page)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
 
 
 def test_every_block_has_a_language_that_is_run_or_shown():
@@ -213,12 +167,13 @@ def test_every_block_that_is_left_out_exists():
         assert set(lines) - first == set(), name
 
 
-def test_a_block_that_fails_is_noticed(tmp_path: Path, runners: dict[bool, Runner]):
-    page = ROOT / "build" / f"{tmp_path.name}.md"
+def test_a_block_that_fails_is_noticed(root: Path, run: Callable[..., CompletedProcess[str]]):
+    page = root / "build" / f"page_{os.getpid()}.md"
     page.parent.mkdir(exist_ok=True)
-    for code in ("python\nassert 1 == 2", "sh\nfalse", "sh\nde-core serve --no-such-flag"):
-        page.write_text(f"# A page\n\n```{code}\n```\n", "utf-8")
-        runners[False].folder = tmp_path / code.split()[-1]
-        status, output = runners[False].run(page)
-        assert status == 1, output
-    page.unlink()
+    try:
+        for code in ("python\nassert 1 == 2", "sh\nfalse", "sh\nde-core serve --no-such-flag"):
+            page.write_text(f"# A page\n\n```{code}\n```\n", "utf-8")
+            done = run(page)
+            assert done.returncode == 1, done.stdout
+    finally:
+        page.unlink()

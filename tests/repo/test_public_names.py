@@ -79,7 +79,6 @@ def test_registered_names_do_not_depend_on_modules():
 
 @pytest.mark.slow
 def test_mypy_finds_the_mistakes_in_a_users_file(tmp_path: Path, root: Path):
-    pytest.importorskip("mypy")
     (tmp_path / "user.py").write_text(USERS_FILE)
     command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", "user.py"]
     settings = (root / "pyproject.toml").read_text().partition("[tool.mypy]")[2]

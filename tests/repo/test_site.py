@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -12,10 +11,6 @@ from pathlib import Path
 import pytest
 
 import de_core as de
-
-needs_mkdocs = pytest.mark.skipif(
-    importlib.util.find_spec("mkdocstrings") is None, reason="needs the extra `docs`"
-)
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +32,12 @@ def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@needs_mkdocs
 def test_the_site_builds_without_a_warning_and_has_all_pages(root: Path, site: Path):
     pages = {path.relative_to(root / "docs") for path in (root / "docs").rglob("*.md")}
     assert {path for path in pages if not (site / path).with_suffix(".html").is_file()} == set()
     assert "unknown id reads as its initial row" in (site / "reference/gateway.html").read_text()
 
 
-@needs_mkdocs
 def test_a_browser_loads_nothing_from_elsewhere(site: Path):
     loaded = re.compile(
         r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"((?:https?:)?//[^\"]+)"

@@ -55,6 +55,7 @@ def installed(root: Path, tmp_path: Path, compat, sources: Path) -> Path:
     return package.parent
 
 
+@pytest.mark.slow
 def test_the_installed_ops_of_the_same_sources_are_used(sources: Path, installed: Path):
     done = run("-c", TRAIN, cwd=sources, path=str(installed))
     assert done.returncode == 0, done.stderr
@@ -62,6 +63,7 @@ def test_the_installed_ops_of_the_same_sources_are_used(sources: Path, installed
     assert f"{sources}/de_core/__init__.py {library} [[1.0, 1.0]]" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_installed_ops_of_other_sources_are_not_used(sources: Path, installed: Path):
     with (sources / "de_core/cc/engine/table/table.h").open("a") as file:
         file.write("// changed\n")

@@ -9,7 +9,6 @@ from tests.storage.servers import creator_for
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """A Redis server."""
-    servers.require_redis()
     server = servers.Server(tmp_path_factory.mktemp("redis"))
     yield server
     server.stop()
@@ -18,7 +17,6 @@ def server(tmp_path_factory):
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """The three nodes of a Redis Cluster."""
-    servers.require_redis()
     nodes = servers.cluster(tmp_path_factory.mktemp("cluster"))
     yield nodes
     for node in nodes:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import pathlib
-import shutil
-import socket
+import random
 import subprocess
 import time
 
-import pytest
-
 import de_core as de
+from tests.support.applies import program
 
 _numbers = itertools.count()
-PROGRAM = shutil.which("redis-server")
 
 
 class Server:
@@ -24,26 +20,47 @@ class Server:
     Args:
         folder: The folder for its files.
         options: Further command-line options.
-        port: The port; None for a free one.
+        config: The path of a configuration file, which a Sentinel needs.
     """
 
-    def __init__(self, folder: pathlib.Path, *options: str, port: int | None = None):
-        self.port = free_port() if port is None else port
+    def __init__(self, folder: pathlib.Path, *options: str, config: pathlib.Path | None = None):
         self.folder = folder
         self.options = options
+        self.config = config
         self.process = None
-        self.start()
+        # The system gives ports above 32768 to sockets that ask for any. So nobody takes this
+        # server's port, or its bus's port 10000 above, while the server is down.
+        for self.port in random.SystemRandom().sample(range(10_000, 20_000), 50):
+            if self._starts():
+                return
+        raise AssertionError(f"redis-server must start. Received: {self._log.read_text()}")
 
     def start(self):
+        """Starts the server again, on its port."""
+        assert self._starts(), self._log.read_text()
+
+    @property
+    def _log(self):
+        return self.folder / "redis.log"
+
+    def _starts(self) -> bool:
+        """Returns whether the server listens; otherwise it has ended, as if its port is taken."""
         port = [] if "--tls-port" in self.options else ["--port", str(self.port)]
         options = [option.format(port=self.port) for option in self.options]
-        quiet = ["--save", "", "--appendonly", "no", "--dir", str(self.folder)]
-        self.process = subprocess.Popen(
-            [PROGRAM, *port, *quiet, *options],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        wait_for(lambda: connects(self.port), "redis-server does not listen")
+        if self.config is None:
+            options += ["--save", "", "--appendonly", "no"]
+        first = [] if self.config is None else [str(self.config)]
+        path = program("redis-server", "redis-server redis-tools")
+        with self._log.open("w") as log:
+            self.process = subprocess.Popen(
+                [path, *first, *port, "--dir", str(self.folder), *options], stdout=log, stderr=log
+            )
+        wait_for(lambda: self._listens() or self.process.poll() is not None, "redis-server waits")
+        return self.process.poll() is None
+
+    def _listens(self) -> bool:
+        text = self._log.read_text("utf-8", "replace")
+        return "Ready to accept connections" in text or "Sentinel ID is" in text
 
     def stop(self):
         self.process.kill()
@@ -86,34 +103,11 @@ def cluster(folder: pathlib.Path, *options: str) -> list[Server]:
     return nodes
 
 
-def free_port() -> int:
-    """Returns a free port P. P + 10000 is free too, because a Cluster needs it."""
-    while True:
-        with socket.socket() as probe, socket.socket() as bus:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-            with contextlib.suppress(OSError, OverflowError):
-                bus.bind(("127.0.0.1", port + 10000))
-                return port
-
-
-def connects(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def wait_for(condition, message: str, seconds: float = 30):
+def wait_for(condition, message: str, seconds: float = 120):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, message
         time.sleep(0.05)
-
-
-def require_redis():
-    """Skips a test if Redis is not installed."""
-    if PROGRAM is None:
-        pytest.skip("needs redis-server: apt-get install redis-server redis-tools")
-    pytest.importorskip("redis", reason="needs pip install 'redis[hiredis]'")
 
 
 def creator_for(nodes, **params):

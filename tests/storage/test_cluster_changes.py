@@ -20,7 +20,6 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def nodes(tmp_path):
     """Three masters that detect a lost master within a second."""
-    servers.require_redis()
     found = servers.cluster(tmp_path, "--cluster-node-timeout", "1000")
     yield found
     for node in found:

@@ -1,35 +1,30 @@
-"""Runs the code blocks of documentation pages, each page in a process of its own.
-
-This module runs as a program. It imports TensorFlow once. Then it forks a process for each page, so
-a page costs no import. A line of standard input is a JSON object: `page` is the file, `name` its
-name in error messages, `folder` an empty folder to run in, `output` a file for everything that the
-page prints, and `left_out` the first lines of blocks that do not run. The answer is a line with
-the page's exit status.
-"""
+"""Runs the code blocks of a documentation page, in a process of its own (`Forks`)."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import linecache
 import os
 import re
-import signal
-import socket
+import shutil
 import subprocess
 import sys
+import threading
 import time
-import traceback
 import types
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from tests.support.forks import run_block
 
 BLOCK = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 #: An error of the server must fail the page.
 CURL = 'curl() { command curl --fail-with-body --silent --show-error "$@"; }\n'
 SERVER = ("de-core serve", "python -m server")
+#: The server's address on the page. The page's server listens on another port, a free one.
+ADDRESS = "127.0.0.1:8501"
 
 
 class Block(NamedTuple):
@@ -56,83 +51,58 @@ def blocks_of(page: str) -> list[Block]:
     ]
 
 
-def run_page(page: Path, name: str, left_out: list[str]) -> None:
-    """Runs the blocks of a page from top to bottom: Python in one module, shell in bash."""
+def run_page(page: str, name: str, left_out: list[str]) -> None:
+    """Runs the blocks of a page from top to bottom: Python in one module, shell in bash.
+
+    Args:
+        page: The path of the page.
+        name: The page's name in error messages.
+        left_out: The first lines of blocks that do not run.
+    """
     module = sys.modules["__main__"] = types.ModuleType("__main__")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    os.environ["DE_GATEWAY_PORT"] = str(port)
+    os.environ["DE_GATEWAY_PORT"] = "0"
+    address = ADDRESS
     with contextlib.ExitStack() as servers:
-        for block in blocks_of(page.read_text("utf-8")):
+        for block in blocks_of(Path(page).read_text("utf-8")):
             if block.first_line in left_out:
                 continue
-            text = block.text.replace("127.0.0.1:8501", f"127.0.0.1:{port}")
+            text = block.text.replace(ADDRESS, address)
             if block.language == "python":
-                _run_python(text, f"{name}:{block.line}", module)
+                run_block(text, f"{name}:{block.line}", module)
             elif block.language == "sh" and text.startswith(SERVER):
-                servers.enter_context(_serving(text, port))
+                address = servers.enter_context(_serving(text))
             elif block.language == "sh":
                 command = ["bash", "-euo", "pipefail", "-c", CURL + text]
                 done = subprocess.run(command, check=False)
                 assert done.returncode == 0, f"{name}:{block.line}: status {done.returncode}"
 
 
-def _run_python(text: str, name: str, module: types.ModuleType) -> None:
-    # AutoGraph and `inspect` read the source of a function from here.
-    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    exec(compile(text, name, "exec"), module.__dict__)
-
-
 @contextlib.contextmanager
-def _serving(command: str, port: int) -> Any:
-    """Runs a server in the background until the page ends; waits until it is ready."""
-    server = subprocess.Popen(["bash", "-c", f"exec {command}"])
+def _serving(command: str) -> Iterator[str]:
+    """Runs a server until the page ends; waits until it is ready, and yields its address."""
+    server = subprocess.Popen(["bash", "-c", f"exec {command}"], stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
     try:
-        deadline = time.monotonic() + 120
-        while True:
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10).close()
-                break
-            except (urllib.error.URLError, OSError):
-                assert server.poll() is None, f"The server ended: {command}"
-                assert time.monotonic() < deadline, f"The server is not ready: {command}"
-                time.sleep(0.1)
-        yield
+        lines = iter(server.stdout.readline, "")
+        found = re.search(r"Gateway listens on http://(\S+:\d+)", next(lines, ""))
+        assert found, f"The server ended: {command}"
+        threading.Thread(
+            target=shutil.copyfileobj, args=(server.stdout, sys.stdout), daemon=True
+        ).start()
+        _wait_until_ready(found[1], server)
+        yield found[1]
     finally:
         server.terminate()
         server.wait(60)
 
 
-def _in_child(order: dict[str, Any]) -> None:
-    os.setpgid(0, 0)  # the parent ends all processes of a page together
-    output = os.open(order["output"], os.O_WRONLY | os.O_CREAT)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    os.chdir(order["folder"])
-    try:
-        run_page(Path(order["page"]), order["name"], order["left_out"])
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(1)
-    sys.stdout.flush()
-    os._exit(0)
-
-
-def main() -> None:
-    """Runs pages until standard input ends."""
-    import de_core  # noqa: F401
-
-    for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            _in_child(json.loads(line))
-        _, status = os.waitpid(child, 0)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
-        print(os.waitstatus_to_exitcode(status), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+def _wait_until_ready(address: str, server: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            urllib.request.urlopen(f"http://{address}/readyz", timeout=10).close()
+            return
+        except (urllib.error.URLError, OSError):
+            assert server.poll() is None, "The server has ended."
+            assert time.monotonic() < deadline, "The server must become ready."
+            time.sleep(0.1)

@@ -113,7 +113,7 @@ class Pair:
                 )
 
 
-@pytest.mark.parametrize("tables", [1, 3])
+@pytest.mark.parametrize("tables", [pytest.param(1, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize(
     ("column", "limits"),
     [

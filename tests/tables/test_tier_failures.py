@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from tests.support.small_disk import needs_mounts, small_disk
 
 DIM, COUNT = 8, 500
 
@@ -39,20 +40,16 @@ def files_of(folder):
 
 
 @pytest.fixture
-def small_disk(tmp_path):
+def one_mib(tmp_path):
     """A file system of 1 MiB in memory, and a function that makes it larger."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    if shutil.which("mount") is None or subprocess.run(command, check=False).returncode:
-        pytest.skip("needs the right to mount a tmpfs")
-    enlarge = ["mount", "-o", "remount,size=64m", str(folder)]
-    yield folder, lambda: subprocess.run(enlarge, check=True)
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with small_disk(tmp_path / "small", "1m") as folder:
+        enlarge = ["mount", "-o", "remount,size=64m", str(folder)]
+        yield folder, lambda: subprocess.run(enlarge, check=True)
 
 
-def test_a_full_disk_loses_no_row(small_disk):
-    folder, enlarge = small_disk
+@needs_mounts
+def test_a_full_disk_loses_no_row(one_mib):
+    folder, enlarge = one_mib
     table = table_in(folder)
     with pytest.raises(tf.errors.ResourceExhaustedError, match=r"Received: .*Free space"):
         fill_until_it_fails(table)

@@ -48,8 +48,7 @@ assert peak <= allowed
 """
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.benchmark
 @pytest.mark.parametrize(
     ("memory", "rows", "buffers"), [(128 << 20, 400_000, BUFFERS), (512 << 20, 1_200_000, 0)]
 )

@@ -110,17 +110,32 @@ def run(folder: Path, *arguments: str, **environment: str) -> subprocess.Complet
     )
 
 
-def test_a_program_runs_unchanged_with_its_arguments(tmp_path):
+@pytest.fixture
+def program(tmp_path):
+    """The path of a program with a module beside it, relative to `tmp_path`."""
     (tmp_path / "programs").mkdir()
     (tmp_path / "programs/beside.py").write_text("DIM = 3\n")
     (tmp_path / "programs/program.py").write_text(PROGRAM)
-    done = run(tmp_path, "programs/program.py", "--mode", "train")
+    return "programs/program.py"
+
+
+def test_a_program_runs_unchanged_with_its_arguments(forks, program, tmp_path):
+    environment = {**os.environ, "TF_USE_LEGACY_KERAS": "1"}
+    arguments = ("de_core.tfra", program, "--mode", "train")
+    done = forks.module(*arguments, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "['--mode', 'train'] tf de_core.tfra"
 
 
-def test_a_wrong_command_line_says_how_to_call_the_runner(tmp_path):
-    done = run(tmp_path, "missing.py")
+@pytest.mark.slow
+def test_a_program_starts_again_with_tf_keras(program, tmp_path):
+    done = run(tmp_path, program, "x")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "['x'] tf de_core.tfra"
+
+
+def test_a_wrong_command_line_says_how_to_call_the_runner(forks, tmp_path):
+    done = forks.module("de_core.tfra", "missing.py", cwd=tmp_path)
     assert done.returncode == 2
     assert "usage: python -m de_core.tfra" in done.stderr
     assert "No such program: 'missing.py'." in done.stderr

@@ -29,11 +29,6 @@ def table(ops, key_dtype=tf.int64, value_dtype=tf.float32, shape=(2,), **attribu
     )
 
 
-def run(code: str) -> str:
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
 def ids(*keys):
     return tf.constant(keys, tf.int64)
 
@@ -98,6 +93,7 @@ def test_two_models_of_one_program_do_not_share_rows(tmp_path):
     np.testing.assert_array_equal(gone, [[-1.0] * 3])
 
 
+@pytest.mark.slow
 def test_the_gateway_serves_them_as_they_are(tmp_path):
     names = ("keras_save", "module_of_strings", "simple_save")
     for name in names:
@@ -124,7 +120,7 @@ def test_the_gateway_refuses_rows_in_files():
         SavedModel(exported.saved_model("simple_save_files"))
 
 
-def test_the_ops_load_on_demand_and_never_beside_the_real_library(tmp_path):
+def test_the_ops_load_on_demand_and_never_beside_the_real_library(run_python, tmp_path):
     other = shutil.copy(environment.tfra_library_path(), tmp_path / "as_if_it_were_tfras.so")
     code = f"""
         import tensorflow as tf
@@ -136,7 +132,7 @@ def test_the_ops_load_on_demand_and_never_beside_the_real_library(tmp_path):
         except ImportError as error:
             print(error)
     """
-    said = run(code)
+    said = run_python(code)
     assert said.startswith("registered: False")
     assert "must not be registered yet. Received: 'TFRA>CuckooHashTableSize'" in said
 
@@ -150,7 +146,7 @@ def test_a_missing_library_is_named(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 def test_without_the_table_ops_the_error_names_their_library():
-    said = run(f"""
+    code = f"""
         import tensorflow as tf
         ops = tf.load_op_library({environment.tfra_library_path()!r})
         make = ops.tfra_cuckoo_hash_table_of_tensors
@@ -158,7 +154,9 @@ def test_without_the_table_ops_the_error_names_their_library():
             make(key_dtype=tf.int64, value_dtype=tf.float32, value_shape=[2])
         except tf.errors.FailedPreconditionError as error:
             print(error)
-    """)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "_de_ops.so must be loaded before" in said
 
 

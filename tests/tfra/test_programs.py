@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.support.forks import Forks
 from tests.tfra.record import NAMES, PROGRAMS, RESULTS, results_of_the_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,25 +27,19 @@ for name in names:
 """
 
 
-def run_here(folder: Path, *names: str, legacy: bool) -> dict[str, dict[str, list[float]]]:
+def run_here(
+    forks: Forks, folder: Path, *names: str, legacy: bool
+) -> dict[str, dict[str, list[float]]]:
     """Runs programs with `de_core.tfra`, and returns what they wrote."""
-    done = subprocess.run(
-        [sys.executable, "-c", RUN_ALL, PROGRAMS, folder, *names],
-        cwd=ROOT,
-        env={**os.environ, "TF_USE_LEGACY_KERAS": str(int(legacy))},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    environment = {**os.environ, "TF_USE_LEGACY_KERAS": str(int(legacy))}
+    done = forks.source(RUN_ALL, PROGRAMS, folder, *names, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
     return {name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in names}
 
 
 @pytest.fixture(scope="module")
-def ours(tmp_path_factory):
-    pytest.importorskip("tf_keras")
-    return run_here(tmp_path_factory.mktemp("results"), *NAMES, legacy=True)
+def ours(forks, tmp_path_factory):
+    return run_here(forks, tmp_path_factory.mktemp("results"), *NAMES, legacy=True)
 
 
 def check_equal(given: dict[str, list[float]], expected: dict[str, list[float]]) -> None:
@@ -63,8 +56,8 @@ def test_a_program_trains_as_the_recorded_run_of_the_real_wheel(name, ours):
     check_equal(ours[name], recorded)
 
 
-def test_a_keras_program_trains_to_the_same_numbers_with_keras_3(tmp_path):
-    results = run_here(tmp_path, "movielens", legacy=False)
+def test_a_keras_program_trains_to_the_same_numbers_with_keras_3(forks, tmp_path):
+    results = run_here(forks, tmp_path, "movielens", legacy=False)
     check_equal(results["movielens"], json.loads(RESULTS.read_text("utf-8"))["movielens"])
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import keras
 import numpy as np
+import pandas
+import pyarrow as pa
 import pytest
 import tensorflow as tf
+from pyarrow import parquet
 
 import de_core as de
-
-pa = pytest.importorskip("pyarrow")
-parquet = pytest.importorskip("pyarrow.parquet")
 
 #: Values that a dtype must keep, and Arrow's type of the column's elements.
 DTYPES = {
@@ -68,14 +67,14 @@ def test_a_table_of_any_dtype_comes_back_as_it_was(dtype, key_dtype):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "key_dtype"), [("float16", "string"), ("string", "int64")])
-def test_another_process_reads_the_rows_through_parquet(dtype, key_dtype, tmp_path):
+def test_another_process_reads_the_rows_through_parquet(run_python, dtype, key_dtype, tmp_path):
     table = de.Variable(tf.as_dtype(key_dtype), tf.as_dtype(dtype), dim=2, name="t")
     keys = ["a", "b", "ö", "d"] if key_dtype == "string" else [1, -1, 2**62, 2**53 + 1]
     rows = tf.stack([tf.constant(DTYPES[dtype][0], table.value_dtype)] * 2, 1)
     table.upsert(tf.constant(keys, table.key_dtype), rows)
     parquet.write_table(table.to_arrow().read_all(), tmp_path / "out.parquet")
     arguments = [tmp_path / "out.parquet", tmp_path / "back.parquet", dtype, key_dtype]
-    subprocess.run([sys.executable, "-c", READER, *map(str, arguments)], check=True, timeout=300)
+    run_python(READER, *arguments)
     other = de.Variable(table.key_dtype, table.value_dtype, dim=2, name="other")
     other.from_arrow(parquet.read_table(tmp_path / "back.parquet"))
     assert rows_of(other) == rows_of(table)
@@ -132,7 +131,6 @@ def test_an_empty_table_keeps_its_schema():
 
 
 def test_slices_and_lists_of_pandas_are_taken():
-    pandas = pytest.importorskip("pandas")
     users = de.Variable(dim=2, name="users")
     frame = pandas.DataFrame(
         {"key": [1, 2, 3], "value": [np.float32([i, i + 1]) for i in range(3)]}

@@ -1,8 +1,6 @@
 """A table's memory is freed with the last reference to its Variable."""
 
 import gc
-import os
-import pathlib
 import threading
 
 import keras
@@ -11,14 +9,10 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.base.ops import library
+from tests.support.mapped_memory import mapped_bytes
 
 ROWS, DIM = 100_000, 128
 PAYLOAD = ROWS * DIM * 4
-
-
-def resident():
-    pages = int(pathlib.Path("/proc/self/statm").read_text("ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def by_name():
@@ -50,43 +44,43 @@ def in_a_function():
     return table
 
 
-def held_and_kept(make):
-    """Return the bytes that a table adds to the process, and those that stay after its end."""
+@pytest.fixture
+def in_a_new_process(forks):
+    """Calls a function of this module where no other test has left memory."""
+
+    def call(function, *arguments):
+        done = forks.call(function, *arguments)
+        assert done.returncode == 0, done.stderr
+
+    return call
+
+
+def drop_the_last_reference(name):
+    make = globals()[name]
     keys, rows = tf.range(ROWS, dtype=tf.int64), tf.ones([ROWS, DIM])
     make().upsert(keys, rows)  # create everything that is created once per process
     gc.collect()
-    before = resident()
+    before = mapped_bytes()
     table = make()
     table.upsert(keys, rows)
     assert table.memory_usage()["rows"] >= PAYLOAD
-    held = resident() - before
+    held = mapped_bytes() - before
+    gc.collect()
+    gc.disable()
+    del table
     if make is in_a_function:
         gc.collect()  # TensorFlow's functions are in reference cycles
-    else:
-        gc.disable()
-    try:
-        del table
-        if make is in_a_function:
-            gc.collect()
-        return held, resident() - before
-    finally:
-        gc.enable()
+    kept = mapped_bytes() - before
+    assert held > 0.9 * PAYLOAD, held
+    assert kept < 0.2 * PAYLOAD, kept
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of earlier tests' sockets
-@pytest.mark.parametrize("make", [by_name, alone, in_a_module, in_a_function])
-def test_the_last_reference_frees_it(make):
-    for _ in range(4):
-        held, kept = held_and_kept(make)
-        # Memory of an earlier test may be freed meanwhile, and the allocator may keep the memory of
-        # one step. A table that is never freed is kept each time.
-        if held > 0.9 * PAYLOAD and kept < 0.2 * PAYLOAD:
-            break
-    assert held > 0.9 * PAYLOAD
-    assert kept < 0.2 * PAYLOAD
+@pytest.mark.parametrize("name", ["by_name", "alone", "in_a_module", "in_a_function"])
+def test_the_last_reference_frees_it(in_a_new_process, name):
+    in_a_new_process(drop_the_last_reference, name)
 
 
-def test_a_layer_takes_its_table_with_it():
+def drop_layers():
     keys = tf.range(ROWS, dtype=tf.int64)
 
     def use():
@@ -97,15 +91,18 @@ def test_a_layer_takes_its_table_with_it():
 
     use()
     gc.collect()
-    before = resident()
+    before = mapped_bytes()
     for _ in range(3):
         assert use() >= PAYLOAD
         gc.collect()
-    assert resident() - before < 0.5 * PAYLOAD
+    assert mapped_bytes() - before < 0.5 * PAYLOAD
 
 
-@pytest.mark.parametrize("eagerly", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_model_that_was_fitted_takes_its_table_with_it(eagerly):
+def test_a_layer_takes_its_table_with_it(in_a_new_process):
+    in_a_new_process(drop_layers)
+
+
+def drop_fitted_models(eagerly):
     ids = tf.range(ROWS, dtype=tf.int64)
 
     def fit():
@@ -115,19 +112,23 @@ def test_a_model_that_was_fitted_takes_its_table_with_it(eagerly):
         model.fit(ids[:8], tf.zeros([8, 1]), verbose=0)
         table = model.layers[0].table
         table.upsert(ids, tf.ones([ROWS, DIM]))
-        return resident(), table.memory_usage()["slots"]
+        return mapped_bytes(), table.memory_usage()["slots"]
 
     fit()
     gc.collect()
-    first, grown = resident(), []
+    first = mapped_bytes()
     for _ in range(3):
-        before = resident()
+        before = mapped_bytes()
         held, slots = fit()
         assert slots >= 2 * PAYLOAD  # Adam keeps two slots, each as large as the rows
-        grown.append(held - before)
+        assert held - before > 2 * PAYLOAD
         gc.collect()
-    assert max(grown) > 2 * PAYLOAD  # 3 are in use; memory of earlier tests may be freed meanwhile
-    assert resident() - first < 0.5 * PAYLOAD
+    assert mapped_bytes() - first < 0.5 * PAYLOAD
+
+
+@pytest.mark.parametrize("eagerly", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_model_that_was_fitted_takes_its_table_with_it(in_a_new_process, eagerly):
+    in_a_new_process(drop_fitted_models, eagerly)
 
 
 def made_and_traced():

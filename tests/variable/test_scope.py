@@ -6,11 +6,12 @@ import tensorflow as tf
 import de_core as de
 from de_core.base.keras import LEGACY, keras
 from tests.support import execution_modes
+from tests.support.applies import applies_if
 
 v1 = tf.compat.v1
 
 
-@pytest.mark.skipif(LEGACY, reason="tf_keras has no optimizer per table")
+@applies_if(not LEGACY, "Keras 3, for an optimizer per table")
 def test_a_variable_with_its_own_optimizer_is_shared_by_requests_for_the_same():
     table = de.get_variable("own_rule", dim=1, initializer=1.0, optimizer=keras.optimizers.SGD(0.5))
     assert de.get_variable("own_rule", dim=1) is table

@@ -1,13 +1,23 @@
 """Tables at each SIMD level that the processor has. The environment variable DE_SIMD chooses it."""
 
-import functools
 import os
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
-LEVELS = ["scalar", "avx2", "avx512"]
+from tests.support.applies import applies_if
+
+#: The processor's flags that each level needs, as in `simd_level.cc`.
+FLAGS = {
+    "scalar": set(),
+    "avx2": {"avx2", "fma"},
+    "avx512": {"avx512bw", "avx512dq", "avx512vl", "bmi1", "bmi2", "avx512_vbmi2"},
+}
+PROCESSOR = set(Path("/proc/cpuinfo").read_text("utf-8").split())
+LEVELS = [
+    pytest.param(level, marks=applies_if(flags <= PROCESSOR, f"a processor with {level}"))
+    for level, flags in FLAGS.items()
+]
 # These tests compare tables with Python dicts.
 ORACLES = [
     "tests/variable/test_state_machine.py",
@@ -32,45 +42,44 @@ print(digest.hexdigest())
 """
 
 
-def run(level, *arguments):
-    return subprocess.run(
-        [sys.executable, *arguments],
-        env={**os.environ, "DE_SIMD": level},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.fixture
+def run(forks, monkeypatch):
+    """Runs source at a SIMD level in another process."""
 
+    def run(level, source):
+        monkeypatch.setenv("DE_SIMD", level)
+        return forks.source(source)
 
-@functools.cache
-def digest(level):
-    done = run(level, "-c", DIGEST)
-    if f"DE_SIMD={level}, while the processor's best level" in done.stderr:
-        pytest.skip(f"this processor lacks {level}: nothing here tests it")
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("oracle", ORACLES)
 @pytest.mark.parametrize("level", LEVELS)
-def test_tables_agree_with_dicts_at_every_level(level, oracle):
-    digest(level)
-    done = run(level, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", oracle)
+def test_tables_agree_with_dicts_at_every_level(forks, monkeypatch, level, oracle):
+    monkeypatch.setenv("DE_SIMD", level)
+    done = forks.module("pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", oracle)
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout
 
 
+@pytest.fixture(scope="module")
+def scalar_digest(forks):
+    return forks.source(DIGEST, env={**os.environ, "DE_SIMD": "scalar"}).stdout
+
+
 @pytest.mark.parametrize("level", LEVELS[1:])
-def test_every_level_reads_writes_and_initializes_the_same_rows(level):
-    assert digest(level) == digest("scalar")
+def test_every_level_reads_writes_and_initializes_the_same_rows(run, level, scalar_digest):
+    done = run(level, DIGEST)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == scalar_digest
 
 
 @pytest.mark.parametrize(
     "name", ["mmx", *(pytest.param(name, marks=pytest.mark.slow) for name in ("AVX2", "avx5123"))]
 )
-def test_another_name_is_an_error(name):
-    done = run(name, "-c", MAKE)
+def test_another_name_is_an_error(run, name):
+    done = run(name, MAKE)
     assert done.returncode != 0
     assert "DE_SIMD must be scalar, avx2 or avx512" in done.stderr
     assert f"Received: DE_SIMD={name}, while the processor's best level is" in done.stderr

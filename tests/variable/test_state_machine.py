@@ -191,15 +191,23 @@ class VariableMachine(RuleBasedStateMachine):
         assert self.table.stats()["rows"] == len(keys)
 
 
-@pytest.mark.parametrize("tiered", [False, True], ids=["in memory", "tiered"])
+@pytest.mark.parametrize(
+    ("tiered", "examples"),
+    [
+        pytest.param(False, 8, id="in memory"),
+        pytest.param(True, 4, id="tiered"),
+        pytest.param(False, 40, id="in memory, long", marks=pytest.mark.slow),
+        pytest.param(True, 15, id="tiered, long", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("key_dtype", [tf.int64, tf.int32, tf.string], ids=lambda d: d.name)
-def test_a_variable_is_a_dict_through_any_sequence_of_verbs(key_dtype, tiered):
+def test_a_variable_is_a_dict_through_any_sequence_of_verbs(key_dtype, tiered, examples):
     own = {"key_dtype": key_dtype, "keys": keys_of(key_dtype), "tiered": tiered}
     machine = type("Machine", (VariableMachine,), own)
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=15 if tiered else 40,
+            max_examples=examples,
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],

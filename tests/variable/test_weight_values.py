@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.base.keras import LEGACY, keras
+from tests.support.applies import applies_if
 
 # Keras converts its variables through an `__array__` that numpy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -204,7 +205,7 @@ def test_h5_files_of_weights_hold_the_rows_or_are_refused(tmp_path):
     np.testing.assert_array_equal(answers(clone), wanted)
 
 
-@pytest.mark.skipif(LEGACY, reason="tf_keras has no such callback")
+@applies_if(not LEGACY, "Keras 3, for its callback")
 def test_swapped_averages_are_refused():
     model = make(keras.optimizers.SGD(0.1, use_ema=True))
     with pytest.raises(NotImplementedError, match=r"SwapEMAWeights(?s:.)*ema_overwrite_frequency"):

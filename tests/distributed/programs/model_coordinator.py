@@ -24,10 +24,10 @@ from tests.distributed.programs.models import (
     relative_difference,
     start_of,
 )
-from tests.distributed.support.processes import free_ports
+from tests.support.ports import held_ports
 
 SERVERS = 2
-addresses = [f"127.0.0.1:{port}" for port in free_ports(SERVERS + 1)]
+addresses = [f"127.0.0.1:{port}" for port in held_ports(SERVERS + 1)]
 cluster = tf.train.ClusterSpec({"ps": addresses[:SERVERS], "worker": addresses[SERVERS:]})
 # On few cores, TensorFlow's default has too few threads: a step's ops would wait for each other.
 config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=8)

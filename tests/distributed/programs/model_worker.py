@@ -25,13 +25,13 @@ from tests.distributed.programs.models import (
     relative_difference,
     start_of,
 )
-from tests.distributed.support.processes import free_ports
+from tests.support.ports import held_ports
 
 tf1 = tf.compat.v1
 SERVERS = 2
 if sys.argv[1] == "v1":
     tf1.disable_v2_behavior()
-addresses = [f"127.0.0.1:{port}" for port in free_ports(SERVERS + 1)]
+addresses = [f"127.0.0.1:{port}" for port in held_ports(SERVERS + 1)]
 cluster = tf.train.ClusterSpec({"ps": addresses[:SERVERS], "worker": addresses[SERVERS:]})
 servers = [tf1.train.Server(cluster, "ps", task) for task in range(SERVERS)]
 worker = tf1.train.Server(cluster, "worker", 0)

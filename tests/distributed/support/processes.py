@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 
+from tests.support.ports import held_ports
+
 ROOT = pathlib.Path(__file__).parents[3]
 PROGRAMS = pathlib.Path(__file__).parents[1] / "programs"
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 def result_of(output: str) -> dict:
@@ -40,7 +32,7 @@ class Cluster:
     """
 
     def __init__(self, folder: pathlib.Path, **jobs: int):
-        ports = iter(free_ports(sum(jobs.values())))
+        ports = iter(held_ports(sum(jobs.values())))
         self.jobs = {
             job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items()
         }

@@ -7,6 +7,7 @@ import tensorflow as tf
 import de_core
 from de_core import tfra
 from de_core.base.keras import LEGACY, keras
+from tests.support.applies import applies_if
 
 de = tfra.dynamic_embedding
 IDS = tf.constant([1, 2], tf.int64)
@@ -109,7 +110,7 @@ def test_a_saved_model_whose_table_was_left_out_of_training_is_not_silent(tmp_pa
         saved_without_rows(tmp_path)
 
 
-@pytest.mark.skipif(not LEGACY, reason="Keras 3 neither saves nor loads this form")
+@applies_if(LEGACY, "tf_keras, for this form of files")
 def test_weights_of_a_saved_model_bring_the_rows_into_the_next_one(tmp_path):
     """A demonstration program exported only zeros: the rows were not loaded."""
     ids = np.arange(20)

@@ -14,16 +14,19 @@ v1 = tf.compat.v1
 DIM, BATCH, STEPS = 4, 32, 40
 
 
-def free_address():
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        return f"localhost:{probe.getsockname()[1]}"
+def held_port():
+    """Returns a socket that keeps a port from others."""
+    # It does not listen. So a server of this process may, because gRPC sets SO_REUSEADDR too.
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held
 
 
 def main():
-    cluster = tf.train.ClusterSpec(
-        {"ps": [free_address(), free_address()], "worker": [free_address()]}
-    )
+    held = [held_port() for _ in range(3)]
+    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in held]
+    cluster = tf.train.ClusterSpec({"ps": addresses[:2], "worker": addresses[2:]})
     servers = [v1.train.Server(cluster, job_name="ps", task_index=task) for task in (0, 1)]
     worker = v1.train.Server(cluster, job_name="worker", task_index=0)
     users, items, stars = made_up.ratings(BATCH * STEPS)

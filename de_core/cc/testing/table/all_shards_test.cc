@@ -79,7 +79,7 @@ TEST_F(AllShardsTest, a_reader_has_none_where_two_are_taken_once_the_first_is_fr
       held = AllShards<false>(shards_).held();
       done = true;
     });
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    for (int waits = 0; waits < 100; ++waits) std::this_thread::yield();
     LockOf(2).unlock();
     for (int waits = 0; waits < 1000 && !done; ++waits) std::this_thread::yield();
     LockOf(9).unlock();
@@ -91,9 +91,14 @@ TEST_F(AllShardsTest, a_reader_has_none_where_two_are_taken_once_the_first_is_fr
 
 TEST_F(AllShardsTest, a_reader_waits_for_the_first_that_is_taken) {
   LockOf(5).lock();
+  std::atomic<bool> begun{false};
   std::atomic<bool> held{false};
-  std::thread reader([&] { held = AllShards<false>(shards_).held(); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::thread reader([&] {
+    begun = true;
+    held = AllShards<false>(shards_).held();
+  });
+  while (!begun) std::this_thread::yield();
+  for (int waits = 0; waits < 100; ++waits) std::this_thread::yield();
   EXPECT_FALSE(held);
   LockOf(5).unlock();
   reader.join();

@@ -213,17 +213,21 @@ TEST(TablePolicyStress, AllVerbsAtOnceStayWithinTheBound) {
   constexpr uint64_t kBound = 3000;
   const auto table =
       Make("evict_by=1;max_rows=3000;count_reads=1;uses=1;ttl_steps=40;admission=1;min_count=2");
-  std::atomic<bool> stop{false};
+  // Each thread goes on until all have done their rounds.
+  constexpr int kRounds = 300;
+  std::atomic<int> unfinished{0};
   std::atomic<int> failed{0};
   std::atomic<uint64_t> most{0};
   std::vector<std::thread> threads;
   const auto start = [&](auto&& verb) {
+    ++unfinished;
     threads.emplace_back([&, verb, seed = threads.size()] {
       std::mt19937_64 random(seed);
       std::vector<int64_t> keys(400);
-      while (!stop) {
+      for (int round = 1; unfinished > 0; ++round) {
         for (int64_t& key : keys) key = static_cast<int64_t>(random() % 8000);
         failed += !verb(keys).ok();
+        if (round == kRounds) --unfinished;
       }
     });
   };
@@ -266,8 +270,6 @@ TEST(TablePolicyStress, AllVerbsAtOnceStayWithinTheBound) {
     most = std::max(most.load(), table->size());
     return Status::Ok();
   });
-  std::this_thread::sleep_for(std::chrono::seconds(2));
-  stop = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed, 0);
   EXPECT_LE(most, kBound + 3 * 512);

@@ -38,7 +38,9 @@ TEST(TableStress, NoVerbSeesATornRowWhileAllRunAtOnce) {
   std::unique_ptr<Table> table;
   ASSERT_TRUE(Table::Create(options, &table).ok());
   ASSERT_TRUE(table->EnsureSlots("opt", {{"m", DType::kFloat32, kDim, 0}}).ok());
-  std::atomic<bool> stop{false};
+  // Each thread goes on until all have done their rounds.
+  constexpr int kRounds = 300;
+  std::atomic<int> unfinished{0};
   std::atomic<int> torn{0}, failed{0};
   const auto check = [&](const float* row) {
     for (size_t c = 1; c < kDim; ++c) torn += row[c] != row[0];
@@ -50,14 +52,16 @@ TEST(TableStress, NoVerbSeesATornRowWhileAllRunAtOnce) {
   };
   std::vector<std::thread> threads;
   const auto start = [&](uint64_t seed, auto&& body) {
+    ++unfinished;
     threads.emplace_back([&, seed, body] {
       std::mt19937_64 random(seed);
       std::vector<int64_t> numbers;
       std::vector<float> rows(kLargeBatch * kDim);
       TwoThreads pool;
-      while (!stop) {
+      for (int round = 1; unfinished > 0; ++round) {
         const Keys keys = batch_of(&random, &numbers);
         failed += !body(keys, &rows, &random, &pool).ok();
+        if (round == kRounds) --unfinished;
       }
     });
   };
@@ -112,8 +116,6 @@ TEST(TableStress, NoVerbSeesATornRowWhileAllRunAtOnce) {
     (void)table->Stats();
     return Status::Ok();
   });
-  std::this_thread::sleep_for(std::chrono::seconds(3));
-  stop = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(torn, 0);
   EXPECT_EQ(failed, 0);
