@@ -17,6 +17,7 @@ except ModuleNotFoundError:  # Python 3.10 has no tomllib; pytest installs tomli
 
 import pytest
 
+from tests.server.support.gateway_process import ROOT
 from tests.support.fresh_environment import running_gateway
 
 #: Each process of these tests runs this first: it makes imports of the checkout or TensorFlow fail.
@@ -32,12 +33,12 @@ sys.meta_path.insert(0, Refusing())
 
 
 @pytest.fixture(scope="module")
-def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the installed wheel."""
     pytest.importorskip("setuptools", minversion="77")
     folder = tmp_path_factory.mktemp("gateway")
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    shutil.copytree(root / "server", folder / "server", ignore=ignored)
+    shutil.copytree(ROOT / "server", folder / "server", ignore=ignored)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "-w", str(folder), str(folder / "server")], check=True, timeout=300)
     (wheel,) = folder.glob("*.whl")
@@ -46,18 +47,18 @@ def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-def test_the_list_of_packages_names_every_folder(root: Path):
-    project = tomllib.loads((root / "server/pyproject.toml").read_text("utf-8"))
-    folders = {p.parent.relative_to(root / "server") for p in (root / "server").rglob("*.py")}
+def test_the_list_of_packages_names_every_folder():
+    project = tomllib.loads((ROOT / "server/pyproject.toml").read_text("utf-8"))
+    folders = {p.parent.relative_to(ROOT / "server") for p in (ROOT / "server").rglob("*.py")}
     packages = {".".join(("de_core_gateway", *folder.parts)) for folder in folders}
     assert set(project["tool"]["setuptools"]["packages"]) == packages
 
 
-def test_the_wheel_holds_every_file_under_its_own_name(root: Path, site: Path):
+def test_the_wheel_holds_every_file_under_its_own_name(site: Path):
     sources = {
-        path.relative_to(root / "server")
+        path.relative_to(ROOT / "server")
         for pattern in ("*.py", "*.html", "*.binpb", "*.proto", "py.typed")
-        for path in (root / "server").rglob(pattern)
+        for path in (ROOT / "server").rglob(pattern)
     }
     package = site / "de_core_gateway"
     assert {p.relative_to(package) for p in package.rglob("*") if p.is_file()} == sources
