@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import shutil
 import threading
 from pathlib import Path
@@ -17,7 +18,7 @@ from server.engines.embedded.model_folder import ModelFolder
 from server.engines.embedded.model_versions import ModelVersions
 from server.engines.embedded.worker_pool import WorkerPool
 from server.errors import Code, ServingError
-from tests.server.support.eventually import eventually
+from tests.server.support.eventually import PATIENCE_S, eventually
 from tests.server.support.numpy_engine import signature, tensor
 
 
@@ -50,7 +51,7 @@ class FakeModel:
             raise ValueError("broken file")
         if content == "slow":
             assert hold is not None
-            assert hold.wait(60)
+            assert hold.wait(PATIENCE_S)
         self.number = int(path.name)
         self.signatures = {SPEC.name: SPEC, STATS.name: STATS}
         self.described = [SPEC]
@@ -65,7 +66,7 @@ class FakeModel:
             return {"stats": np.array(TOLD[self.health].encode(), object)}
         self.running = True
         if self.hold is not None:
-            assert self.hold.wait(60)
+            assert self.hold.wait(PATIENCE_S)
         assert not self.closed
         return {"y": np.array(self.number)}
 
@@ -81,6 +82,7 @@ class World:
         self.path.mkdir()
         self.loaded: list[FakeModel] = []
         self.hold: threading.Event | None = None
+        self.looks: list[Path] = []  # at folders, by engines
         self.pool = WorkerPool("test", 2, 10)
         self.loader = WorkerPool("load", 1, 100)
         self.model = ModelVersions("m", self.load, self.pool, self.loader)
@@ -102,10 +104,11 @@ class World:
         await self.settle()
 
     async def settle(self):
-        """Waits for pending releases, which run on the loader's only thread."""
-        await asyncio.sleep(0.05)
-        await self.loader.run(lambda: None)
-        await asyncio.sleep(0.01)
+        """Waits for pending releases: tasks that use the loader's only thread."""
+        for _ in range(2):
+            for _ in range(20):  # more turns of the loop than a release takes
+                await asyncio.sleep(0)
+            await self.loader.run(lambda: None)
 
     @property
     def current(self):
@@ -333,8 +336,19 @@ def test_ended_versions_are_forgotten_after_a_while(world):
     asyncio.run(scenario())
 
 
+@dataclasses.dataclass(frozen=True)
+class WatchedFolder(ModelFolder):
+    """Records each look at the folder in `looks`."""
+
+    looks: list[Path] = dataclasses.field(default_factory=list)
+
+    def scan(self):
+        self.looks.append(self.path)
+        return super().scan()
+
+
 def engine_of(world, **options):
-    folder = ModelFolder(options.pop("folder", world.path))
+    folder = WatchedFolder(options.pop("folder", world.path), looks=world.looks)
     return EmbeddedEngine(EmbeddedOptions(folder, poll_seconds=0.02, **options), world.load)
 
 
@@ -350,11 +364,9 @@ def test_engine_picks_up_models_and_versions_by_itself(world):
             assert servable.version == 1
         world.write(2)
         await eventually(lambda: world.loaded[0].closed)
-        await asyncio.sleep(0.05)
-        assert [s.state for s in await engine.status(ModelSpec("m"))] == [
-            VersionState.AVAILABLE,
-            VersionState.END,
-        ]
+        wanted = [VersionState.AVAILABLE, VersionState.END]
+        while [s.state for s in await engine.status(ModelSpec("m"))] != wanted:
+            await asyncio.sleep(0.01)
         await engine.close()
         assert world.loaded[1].closed
 
@@ -368,7 +380,8 @@ def test_engine_goes_on_when_its_folder_vanishes(world):
         await engine.start()
         await eventually(engine.ready)
         world.path.rename(world.path.with_name("elsewhere"))
-        await asyncio.sleep(0.1)
+        looked = len(world.looks)
+        await eventually(lambda: len(world.looks) > looked + 2)
         assert engine.ready()
         world.path.with_name("elsewhere").rename(world.path)
         world.write(2)
