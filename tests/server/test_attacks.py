@@ -62,7 +62,12 @@ BODIES = {
     "examples": ("classify", examples(b'{"age":1}', 700_000), False, "at most 100000 examples"),
     "infinities in gzip": ("predict", values(b"-Inf", 200_000), True, ""),
     "numbers": ("predict", values(b"1.5", 200_000), False, ""),
-    "one long id": ("lookup", b'{"table":"user","ids":["' + b"7" * 600_000 + b'"]}', False, "fit"),
+    "one long id": (
+        "lookup",
+        b'{"table":"user","ids":["' + b"7" * 600_000 + b'"]}',
+        False,
+        "An id must be",
+    ),
     "no JSON": ("lookup", b'{"table":"user","ids":[' + b"7," * 300_000, False, "JSON Parse error"),
     "admitted examples": ("classify", examples(b'{"age":1}', 20_000), False, ""),
 }
@@ -80,10 +85,12 @@ def test_an_expensive_body_is_read_apart(stub, name):
     assert lost[1].startswith(LOST), lost
 
 
+# numpy copies these rows on a thread, without the interpreter's lock.
+COPIED = "rows in bytes without the unknown"
 LOOKUPS = {
     "rows in JSON": ("", {}),
     "rows in base64": (',"format":"b64"', {}),
-    "rows in bytes without the unknown": (',"missing":"null"', {"Accept": RAW}),
+    COPIED: (',"missing":"null"', {"Accept": RAW}),
     "bags": (',"combiner":"mean"', {}),
     "bags in bytes": (',"combiner":"mean","missing":"null"', {"Accept": RAW}),
 }
@@ -95,7 +102,7 @@ def lookup_of(name: str, count: int) -> tuple[bytes, dict[str, str]]:
     return f'{{"table":"wide","ids":{ids}{options}}}'.encode(), headers
 
 
-@pytest.mark.parametrize("name", LOOKUPS)
+@pytest.mark.parametrize("name", [each for each in LOOKUPS if each != COPIED])
 def test_an_expensive_answer_is_written_apart(stub, name):
     body, headers = lookup_of(name, 50_000)
     result, lost = check_work_is_done_apart(
