@@ -12,7 +12,11 @@ import pytest
 
 from tests.benchmarks.http_load import TOOLS, latencies, script, with_ids, wrk
 from tests.benchmarks.rounds import Bar
+from tests.server import test_attacks as attacks
+from tests.server.support.attack import delays_beside
+from tests.server.support.children import children_of
 from tests.server.support.gateway_process import STUB, GatewayProcess
+from tests.server.test_attacks import LOOKUPS
 
 pytestmark = [
     pytest.mark.benchmark,
@@ -209,3 +213,43 @@ def test_micro_batches_beside_none(report, recommender, tmp_path):
                    {"batch rows": rows, "requests/s": median(values)})  # fmt: skip
     ratios = [b / a for a, b in zip(rates["0"], rates["64"], strict=True)]
     report.bars.append(Bar("with micro-batches / without", median(ratios), 1.0, 1.5))
+
+
+# Bodies and the verbs that they are sent to.
+ATTACKS = {
+    "3,000,000 examples": ("classify", attacks.examples(b"{}", 3_000_000)),
+    "100,000 admitted examples": ("classify", attacks.examples(b'{"age":1}', 100_000)),
+    "3,900,000 infinities": ("predict", attacks.values(b"-Inf", 3_900_000)),
+    "3,900,000 numbers": ("predict", attacks.values(b"1.5", 3_900_000)),
+    "an id of 30 MB": ("lookup", b'{"table":"user","ids":["' + b"7" * 30_000_000 + b'"]}'),
+    **{f"100,000 {name}": ("lookup", attacks.lookup_of(name, 100_000)[0]) for name in LOOKUPS},
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_livez_beside_expensive_requests(report, tmp_path, name):
+    verb, body = ATTACKS[name]
+    quiet = GatewayProcess(None, tmp_path / "quiet", *FREE, module=STUB)
+    with quiet, GatewayProcess(None, tmp_path / "stub", *FREE, module=STUB) as stub:
+        quiet.wait_ready()
+        stub.wait_ready()
+        path = f"/v1/models/m:{verb}"
+        undisturbed, beside = delays_beside(stub, quiet, lambda _: stub.ask("POST", path, body))
+        peak = peak_kb(stub.process.pid)
+    report.row("Gateway: /livez beside 4 clients with one expensive request each", {
+        "request": name,
+        "p99 ms of a quiet gateway": undisturbed * 1e3,
+        "p99 ms": beside * 1e3,
+        "peak MB, all processes": peak / 1e3,
+    })  # fmt: skip
+    # The quiet delay counts as at least 5 ms.
+    report.bars.append(
+        Bar(f"20 x quiet / beside {name}", 20 * max(undisturbed, 0.005) / beside, 1, 4)
+    )
+    report.bars.append(Bar(f"1,500 MB / peak of {name}", 1_500_000 / peak, 1, 4))
+
+
+def peak_kb(pid: int) -> int:
+    """Returns the largest memory that a process and each of its children had, summed up."""
+    texts = (Path(f"/proc/{each}/status").read_text() for each in (pid, *children_of(pid)))
+    return sum(int(text.split("VmHWM:")[1].split()[0]) for text in texts if "VmHWM:" in text)

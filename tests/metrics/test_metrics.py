@@ -1,6 +1,5 @@
 """The numbers of tables equal what the program did, in every form."""
 
-import time
 import urllib.request
 
 import keras
@@ -57,18 +56,19 @@ def test_evicted_expired_and_refused_rows_are_counted():
 def test_steps_and_the_norms_of_some_gradients_are_counted():
     table = new_table(devices=["/CPU:0"] * 2)
     monitor = de.metrics.Monitor(table)
-    begin = time.perf_counter()
     for step in range(17):
         table.optimizer.step(slices([4], float(step + 3)))
-    took = time.perf_counter() - begin
     numbers = monitor.read()["users"]
     assert numbers["updates"] == 2 * 17  # each shard does a step
-    assert 0 < numbers["update_seconds"] < took
+    assert numbers["update_seconds"] > 0
+    assert monitor.read()["users"]["update_seconds"] == numbers["update_seconds"]
     stats = table.stats()
     assert stats["gradients_read"] == 4
     assert stats["gradient_norms"] == pytest.approx(np.sqrt(2) * (3 + 19))
     table.optimizer.step(slices([4], np.nan))
-    assert "gradient_norm" not in monitor.read()["users"]
+    later = monitor.read()["users"]
+    assert later["update_seconds"] > numbers["update_seconds"]
+    assert "gradient_norm" not in later
 
 
 def test_the_norm_of_a_gradient_is_its_euclidean_norm():
@@ -161,10 +161,11 @@ def test_rows_that_are_not_finite_stop_no_training(tmp_path):
 
 
 def test_tensorboard_itself_reads_the_file(tmp_path):
-    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    from tensorboard.backend.event_processing import event_accumulator
+
     fit = {"verbose": 0, "callbacks": [de.callbacks.TableMetrics(str(tmp_path))]}
     small_model().fit(np.arange(8), np.ones([8, 1]), **fit)
-    read = reader.EventAccumulator(str(tmp_path)).Reload()
+    read = event_accumulator.EventAccumulator(str(tmp_path)).Reload()
     assert [(each.step, each.value) for each in read.Scalars("users/rows")] == [(1, 8.0)]
     [histogram] = read.Histograms("users/row_norms")
     assert histogram.histogram_value.num == 8

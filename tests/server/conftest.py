@@ -7,51 +7,90 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.server.support.gateway_process import STUB, GatewayProcess, environment
+from tests.server.support.gateway_process import ROOT, STUB, GatewayProcess, environment
 
 HERE = Path(__file__).parent
+#: Each process of an installed gateway runs this first. The package `server` is the checkout's.
+WITHOUT_CHECKOUT = """
+import os, sys
+for name in ("server", *os.environ.get("DE_TEST_ABSENT", "").split()):
+    sys.modules[name] = None  # cannot be imported
+"""
+
+
+def once(factory: pytest.TempPathFactory, name: str, write: Callable[[Path], None]) -> Path:
+    """Returns a folder that one of the test processes writes; the others wait for it."""
+    base = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+    folder, unfinished = base / name, base / f"{name}.unfinished"
+    with (base / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            write(unfinished)
+            unfinished.rename(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
 def saved_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with versions 1 and 2 of the test model. Copy from it and do not change it."""
-    base = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return write_models(base / "saved_models")
-    # One test process writes it; the others wait and find it there.
-    folder = base.parent / "saved_models"
-    with (base.parent / "saved_models.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return folder if folder.exists() else write_models(folder)
+    return once(tmp_path_factory, "saved_models", write_models)
 
 
-def write_models(folder: Path) -> Path:
-    unfinished = folder.with_suffix(".unfinished")
+def write_models(folder: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(HERE / "make_models.py"), str(unfinished)],
+        [sys.executable, str(HERE / "make_models.py"), str(folder)],
         env=environment(),
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return unfinished.rename(folder)
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the gateway's wheel is installed, and an empty folder `empty`.
+
+    With `PYTHONPATH` set to it, Python imports the gateway from there and never the checkout's.
+    """
+    return once(tmp_path_factory, "site", install)
+
+
+def install(site: Path) -> None:
+    """Builds the gateway's wheel from its sources alone, and installs it into a folder."""
+    sources = site.with_name("gateway_sources")
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
+    shutil.copytree(ROOT / "server", sources, ignore=ignored)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    done = subprocess.run(
+        [*pip, "--no-build-isolation", "--target", str(site), str(sources)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stderr}\nRun: pip install 'setuptools>=77'"
+    (site / "sitecustomize.py").write_text(WITHOUT_CHECKOUT)
+    (site / "empty").mkdir()
 
 
 @pytest.fixture(scope="session")
 def gateway(
-    saved_models: Path, tmp_path_factory: pytest.TempPathFactory
+    saved_models: Path, site: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GatewayProcess]:
-    """A gateway that serves version 1 of the test model as `ranker`. Do not stop it."""
+    """An installed gateway that serves version 1 of the test model as `ranker`. Do not stop it."""
     folder = tmp_path_factory.mktemp("served") / "ranker"
     shutil.copytree(saved_models / "1", folder / "1")
     log = folder.parent / "log"
-    with GatewayProcess(folder, log, "--max-body-bytes", "1000000", "--ui") as process:
+    flags = ("--max-body-bytes", "1000000", "--ui", "--grpc-port", "0", "--labels", "stable=1")
+    with GatewayProcess(folder, log, *flags, site=site) as process:
+        process.grpc_port = process.port_of("gRPC")
         process.wait_ready()
         yield process
 

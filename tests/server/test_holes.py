@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import os
@@ -20,21 +21,21 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import jwt
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ed25519
 
+from server.app import create_app
+from server.dataplane.plane import DataPlane
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto
+from server.settings import load_settings
 from server.tensors import dtype_of_name
-from tests.server.support.attack import (
-    CLIENTS,
-    QUIET_SECONDS,
-    RATIO,
-    check_others_are_answered,
-    for_a_second,
-)
+from tests.server.support.asgi import send
+from tests.server.support.attack import CLIENTS, check_others_are_answered, several
 from tests.server.support.children import children_of
-from tests.server.support.eventually import wait_until
+from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.server.support.gateway_process import (
     ROOT,
     STUB,
@@ -45,6 +46,7 @@ from tests.server.support.gateway_process import (
 )
 from tests.server.support.light_upstream import LightUpstream
 from tests.server.support.livez_probe import LivezProbe
+from tests.server.support.numpy_engine import NumpyEngine
 
 PREDICT = "/v1/models/m:predict"
 RANKER = "/v1/models/ranker:predict"
@@ -53,7 +55,8 @@ FOREVER = {"signature_name": "slow", "inputs": 2_000_000_000}
 SHORT = {"signature_name": "slow", "inputs": 1}
 
 
-def test_models_that_fail_or_load_do_not_change_readiness(saved_models, bystander, tmp_path):
+@pytest.mark.slow
+def test_models_that_fail_or_load_do_not_change_readiness(saved_models, tmp_path):
     models = tmp_path / "models"
     shutil.copytree(saved_models / "1", models / "ranker" / "1")
     with GatewayProcess(models, tmp_path / "log", "--poll-seconds", "0.1") as gateway:
@@ -85,11 +88,12 @@ def test_models_that_fail_or_load_do_not_change_readiness(saved_models, bystande
                 statuses.add(gateway.ask("GET", "/readyz").status)
             return statuses
 
-        statuses = check_others_are_answered(gateway, bystander, attack, memory_kb=None)
+        statuses = check_others_are_answered(gateway, attack)
         assert statuses == [{200}] * CLIENTS
 
 
-def test_a_killed_worker_is_replaced_and_no_request_waits_for_it(bystander, tmp_path):
+@pytest.mark.slow
+def test_a_killed_worker_is_replaced_and_no_request_waits_for_it(tmp_path):
     with LightUpstream() as upstream, GatewayProcess(
         None, tmp_path / "log", "--engine", "tfserving", "--models", "m", "--workers", "2",
         "--upstreams", f"127.0.0.1:{upstream.port}", "--drain-seconds", "0",
@@ -101,25 +105,22 @@ def test_a_killed_worker_is_replaced_and_no_request_waits_for_it(bystander, tmp_
             lines = gateway.ask("GET", "/metrics").body.splitlines()
             return {line for line in lines if line.startswith(b"process_start_time_seconds")}
 
-        def attack(client: int) -> set[int]:
-            statuses, before = set(), starts() if client == 0 else set()
-            if client == 0:
-                os.kill(children_of(gateway.process.pid)[1], signal.SIGKILL)
-            end = time.monotonic() + 60
-            while time.monotonic() < end:
-                try:
-                    statuses.add(gateway.ask("POST", PREDICT, BODY).status)
-                    if client or starts() not in (before, set()):
-                        end = min(end, time.monotonic() + 4)
-                except ConnectionError:
-                    continue  # the killed worker had not accepted this connection yet
-            return statuses
-
-        told = check_others_are_answered(gateway, bystander, attack, memory_kb=None, connect=True)
-        assert told == [{200}] * CLIENTS
+        statuses, before = set(), starts()
+        os.kill(children_of(gateway.process.pid)[1], signal.SIGKILL)
+        while True:
+            try:
+                statuses.add(gateway.ask("POST", PREDICT, BODY).status)
+                if starts() not in (before, set()):
+                    break
+            except ConnectionError:
+                continue  # the killed worker had not accepted this connection yet
+        # The system gives half of these requests to the new worker.
+        statuses |= {gateway.ask("POST", PREDICT, BODY).status for _ in range(50)}
+        assert statuses == {200}
 
 
-def test_endless_runs_end_at_their_deadline_and_with_the_process(saved_models, bystander, tmp_path):
+@pytest.mark.slow
+def test_endless_runs_end_at_their_deadline_and_with_the_process(saved_models, tmp_path):
     folder = tmp_path / "ranker"
     shutil.copytree(saved_models / "1", folder / "1")
     flags = ("--threads", "1", "--drain-seconds", "0", "--shutdown-seconds", "1")
@@ -138,27 +139,27 @@ def test_endless_runs_end_at_their_deadline_and_with_the_process(saved_models, b
             late = gateway.ask("POST", RANKER, body, {"X-Request-Timeout-Ms": "300"})
             return late.status, late.error
 
-        late = check_others_are_answered(gateway, bystander, attack, memory_kb=None)
+        late = check_others_are_answered(gateway, attack)
         assert late == [(504, "Deadline exceeded")] * CLIENTS
         assert gateway.ask("POST", RANKER, SHORT).status == 200
 
         with ask_only():
             gateway.wait_in_flight(1)
             gateway.process.send_signal(signal.SIGTERM)
-            assert gateway.process.wait(45) == 0
+            assert gateway.process.wait(PATIENCE_S) == 0
         assert "a model still runs" in gateway.log()
         assert "Traceback" not in gateway.log()
 
 
 def ask_from(address: str, port: int, body: bytes, length: int) -> socket.socket:
     """Sends a predict of which only some bytes of the body have arrived."""
-    client = socket.create_connection(("127.0.0.1", port), 60, source_address=(address, 0))
+    client = socket.create_connection(("127.0.0.1", port), PATIENCE_S, source_address=(address, 0))
     head = f"POST {PREDICT} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n"
     client.sendall(head.encode() + body)
     return client
 
 
-def test_bodies_that_trickle_take_no_places_of_others(bystander, tmp_path):
+def test_bodies_that_trickle_take_no_places_of_others(tmp_path):
     body = json.dumps(BODY).encode()
     flags = ("--max-in-flight", "40", "--client-in-flight", "40", "--body-seconds", "60")
     with GatewayProcess(None, tmp_path / "log", *flags, module=STUB) as gateway:
@@ -166,18 +167,18 @@ def test_bodies_that_trickle_take_no_places_of_others(bystander, tmp_path):
 
         def attack(_: int) -> tuple[set[int], bytes]:
             slow = [ask_from("127.0.0.2", gateway.port, b"{", 1000) for _ in range(50)]
-            slow_ones.wait(60)
-            statuses = for_a_second(lambda: gateway.ask("POST", PREDICT, body).status)
+            slow_ones.wait(PATIENCE_S)
+            statuses = several(lambda: gateway.ask("POST", PREDICT, body).status)
             with ask_from("127.0.0.2", gateway.port, body, len(body)) as client:
                 answer = client.recv(65536)
-            slow_ones.wait(60)
+            slow_ones.wait(PATIENCE_S)
             for each in slow:
                 each.close()
             return statuses, answer
 
         slow_ones = threading.Barrier(CLIENTS)
 
-        for statuses, answer in check_others_are_answered(gateway, bystander, attack):
+        for statuses, answer in check_others_are_answered(gateway, attack):
             assert statuses == {200}
             assert answer.startswith(b"HTTP/1.1 429 ")
             assert b"At most 40 requests of one client are answered at once" in answer
@@ -249,31 +250,30 @@ EMBEDDINGS = {
 
 
 @pytest.mark.parametrize("name", EMBEDDINGS)
-def test_a_key_for_predicting_reads_no_embeddings(keyed, bystander, name):
-    attack = partial(for_a_second, partial(EMBEDDINGS[name], keyed))
-    answers = set().union(*check_others_are_answered(keyed.process, bystander, lambda _: attack()))
+def test_a_key_for_predicting_reads_no_embeddings(keyed, name):
+    attack = partial(several, partial(EMBEDDINGS[name], keyed))
+    answers = set().union(*check_others_are_answered(keyed.process, lambda _: attack()))
     assert {code for code, _ in answers} <= {403, "PERMISSION_DENIED"}
     assert all("does not open the scope lookup" in error for _, error in answers)
 
 
 LARGE = {
-    "at most 100000 ids": ("lookup", lambda: proto("de_lookup/wide", ids=np.arange(3_000_000))),
-    "at most 4000000 values": ("predict", lambda: proto("", x=np.ones(5_000_000, np.float32))),
+    "at most 100000 ids": ("lookup", lambda: proto("de_lookup/wide", ids=np.arange(100_001))),
+    "at most 4000000 values": ("predict", lambda: proto("", x=np.ones(4_000_001, np.float32))),
     "at most 8 dimensions": ("predict", lambda: proto("", x=np.ones((1,) * 9, np.float32))),
 }
 
 
 @pytest.mark.parametrize("error", LARGE)
-def test_grpc_has_the_limits_of_http(keyed, bystander, error):
+def test_grpc_has_the_limits_of_http(keyed, error):
     key, make = LARGE[error]
     request = make()
-    attack = partial(for_a_second, lambda: keyed.call(key, request))
-    for answers in check_others_are_answered(keyed.process, bystander, lambda _: attack()):
-        assert {code for code, _ in answers} == {"INVALID_ARGUMENT"}
-        assert all(error in details for _, details in answers)
+    for code, told in check_others_are_answered(keyed.process, lambda _: keyed.call(key, request)):
+        assert code == "INVALID_ARGUMENT"
+        assert error in told
 
 
-def test_ids_that_others_looked_up_need_the_scope_lookup(keyed, bystander):
+def test_ids_that_others_looked_up_need_the_scope_lookup(keyed):
     secret = 2**53 + 1
     lookup = {"table": "user", "ids": [secret]}
     path = "/ui/sample?model=m&table=user"
@@ -284,68 +284,62 @@ def test_ids_that_others_looked_up_need_the_scope_lookup(keyed, bystander):
         return reply.status, str(secret).encode() in reply.body
 
     wait_until(lambda: sample("lookup") == (200, True))
-    attack = partial(for_a_second, lambda: sample("predict"))
-    answers = check_others_are_answered(keyed.process, bystander, lambda _: attack())
+    attack = partial(several, lambda: sample("predict"))
+    answers = check_others_are_answered(keyed.process, lambda _: attack())
     assert answers == [{(403, False)}] * CLIENTS
-    # Without --ui there is no page, even if no key is needed.
-    assert {bystander.ask("GET", each).status for each in ("/ui", "/ui/data", path)} == {404}
 
 
-def test_a_removed_key_opens_nothing_and_sighup_ends_nobody(bystander, tmp_path):
+def test_a_removed_key_opens_nothing_and_sighup_ends_nobody(tmp_path):
     keyed = Keyed(tmp_path)
     with keyed.process as gateway:
         gateway.wait_ready()
 
         def attack(_: int) -> set[int]:
             gateway.process.send_signal(signal.SIGHUP)
-            return for_a_second(lambda: keyed.post("removed", PREDICT, BODY)[0])
+            return several(lambda: keyed.post("removed", PREDICT, BODY)[0])
 
-        assert set().union(*check_others_are_answered(gateway, bystander, attack)) == {403}
+        assert set().union(*check_others_are_answered(gateway, attack)) == {403}
         keyed.file.write_text("keys:\n" + keyed.lines["predict"] + "\n")
         wait_until(lambda: keyed.post("removed", PREDICT, BODY)[0] == 401)
-        assert set().union(*check_others_are_answered(gateway, bystander, attack)) == {401}
+        assert set().union(*check_others_are_answered(gateway, attack)) == {401}
         assert keyed.post("predict", PREDICT, BODY)[0] == 200
 
 
-def test_forged_requests_are_refused(keyed, bystander):
+def test_forged_requests_are_refused(keyed):
     port, twice = keyed.process.port, proto("", x=np.ones(2, np.float32))
     twice.output_filter.extend(["y", "y"])
 
     def send(hosts: bytes) -> bytes:
-        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
             client.sendall(b"GET /livez HTTP/1.1\r\n" + hosts + b"\r\n")
             return client.recv(65536).split(b"\r\n")[0]
 
     def attack(_: int) -> tuple[set[bytes], set[tuple[int, ...]]]:
-        refused = for_a_second(lambda: send(b"")) | {send(b"Host: x\r\nHost: x\r\n")}
+        refused = several(lambda: send(b"")) | {send(b"Host: x\r\nHost: x\r\n")}
         code, answer = keyed.call("predict", twice)
         assert code == "OK"
         return refused, {tuple(dim.size for dim in answer.outputs["y"].tensor_shape.dim)}
 
-    for answers in check_others_are_answered(keyed.process, bystander, attack):
+    for answers in check_others_are_answered(keyed.process, attack):
         assert answers == ({b"HTTP/1.1 400 Bad Request"}, {(2,)})
 
 
-def test_invented_addresses_give_no_client_a_higher_rate(bystander, tmp_path):
-    flags = ("--rate-per-second", "20")  # a burst of 40 requests
-    with GatewayProcess(None, tmp_path / "log", *flags, module=STUB) as gateway:
-        gateway.wait_ready()
+def test_invented_addresses_give_no_client_a_higher_rate():
+    settings = load_settings(model_dir="x", rate_per_second="20")  # a burst of 40 requests
+    plane = DataPlane(NumpyEngine(), settings, None, clock=lambda: 0.0)
+    app = create_app(settings, plane.engine, plane=plane)
 
-        def attack(client: int) -> int:
-            answered = 0
-            for number in range(100):
-                headers = {"X-Forwarded-For": f"10.0.{client}.{number}"}
-                answered += gateway.ask("POST", PREDICT, BODY, headers).status == 200
-            return answered
+    async def attack() -> list[int]:
+        async with app.router.lifespan_context(app):
+            return [
+                (await send(app, "POST", PREDICT, json.dumps(BODY).encode(), headers)).status
+                for headers in ({"X-Forwarded-For": f"10.0.0.{number}"} for number in range(100))
+            ]
 
-        begun = time.monotonic()
-        answered = sum(check_others_are_answered(gateway, bystander, attack))
-        assert answered <= 40 + 20 * (time.monotonic() - begun)
+    assert asyncio.run(attack()) == [200] * 40 + [429] * 60
 
 
-def test_a_token_with_a_wrong_scope_is_no_failure(bystander, tmp_path):
-    jwt = pytest.importorskip("jwt", reason="needs de-core-gateway[jwt]")
-    ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
+def test_a_token_with_a_wrong_scope_is_no_failure(tmp_path):
     key = ed25519.Ed25519PrivateKey.generate()
     public = jwt.algorithms.OKPAlgorithm.to_jwk(key.public_key(), as_dict=True)
     file = tmp_path / "keys.json"
@@ -360,22 +354,21 @@ def test_a_token_with_a_wrong_scope_is_no_failure(bystander, tmp_path):
             headers = {"Authorization": f"Bearer {text}"}
             return gateway.ask("POST", PREDICT, BODY, headers).status
 
-        attack = partial(for_a_second, lambda: status(7))
-        answers = set().union(*check_others_are_answered(gateway, bystander, lambda _: attack()))
+        attack = partial(several, lambda: status(7))
+        answers = set().union(*check_others_are_answered(gateway, lambda _: attack()))
         assert answers <= {401, 403}
         assert status("predict") == 200
         assert "Traceback" not in gateway.log()
 
 
-def test_while_it_stops_every_question_is_answered(bystander, tmp_path):
+def test_while_it_stops_every_question_is_answered(tmp_path):
     flags = ("--drain-seconds", "2")
     with GatewayProcess(None, tmp_path / "log", *flags, module=STUB) as gateway:
         gateway.wait_ready()
         # The probe fails if its busy connection is reset. It ends when it is asked to close.
-        with LivezProbe(bystander.port) as quiet, LivezProbe(gateway.port) as probe:
+        with LivezProbe(gateway.port):
             gateway.process.send_signal(signal.SIGTERM)
-            assert gateway.process.wait(60) == 0
-        assert probe.p99 <= RATIO * max(quiet.p99, QUIET_SECONDS)
+            assert gateway.process.wait(PATIENCE_S) == 0
 
 
 STARTS = {
@@ -390,10 +383,10 @@ STARTS = {
 }
 
 
+# Slow: `test_command_line.py` starts such gateways one by one, most in the test's process.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STARTS)
-def test_a_gateway_that_cannot_start_says_so_and_leaves_the_others_alone(
-    keyed, bystander, tmp_path, name
-):
+def test_a_gateway_that_cannot_start_says_so_and_leaves_the_others_alone(keyed, tmp_path, name):
     sentence, flags = STARTS[name]
     names = {"port": keyed.process.port, "file": tmp_path / "file"}
     names["file"].write_text("nothing")
@@ -403,15 +396,16 @@ def test_a_gateway_that_cannot_start_says_so_and_leaves_the_others_alone(
         if client < 2:
             done = subprocess.run(
                 command(*given), cwd=ROOT, env=environment(), capture_output=True, text=True,
-                timeout=60, check=False,
+                timeout=PATIENCE_S, check=False,
             )  # fmt: skip
             assert (done.returncode, done.stdout) == (2, "")
             assert len(done.stderr.splitlines()) == 1
             assert sentence.format(**names) in done.stderr
 
-    check_others_are_answered(keyed.process, bystander, attack)
+    check_others_are_answered(keyed.process, attack)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("versions", "flags", "sentence"),
     [
@@ -421,7 +415,7 @@ def test_a_gateway_that_cannot_start_says_so_and_leaves_the_others_alone(
     ],
 )
 def test_a_version_that_is_missing_is_told_before_the_gateway_listens(
-    keyed, bystander, tmp_path, versions, flags, sentence
+    keyed, tmp_path, versions, flags, sentence
 ):
     folder = tmp_path / "m"
     folder.mkdir()
@@ -441,4 +435,4 @@ def test_a_version_that_is_missing_is_told_before_the_gateway_listens(
             process.kill()
         return line
 
-    assert sentence in check_others_are_answered(keyed.process, bystander, attack)[0]
+    assert sentence in check_others_are_answered(keyed.process, attack)[0]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.server.support.asgi import Reply
-from tests.server.support.gateway_process import ROOT, GatewayProcess, environment
+from tests.server.support.eventually import wait_until
+from tests.server.support.gateway_process import GatewayProcess, environment
 
-pytestmark = pytest.mark.skipif(
-    not (ROOT / "de_core" / "_de_ops.so").exists(), reason="the op library is not compiled here"
-)
+pytestmark = pytest.mark.slow
 
 MODEL = "/v1/models/tower"
 
@@ -44,7 +42,6 @@ for name in ("keras", "tf_keras", "h5py", "rich", "pygments", "optree", "setupto
 """
 
 
-@pytest.mark.slow
 def test_serving_needs_no_keras(tmp_path, monkeypatch):
     export(tmp_path / "tower", 2.0)
     (tmp_path / "sitecustomize.py").write_text(NO_KERAS)
@@ -86,13 +83,9 @@ def test_exported_tables_are_looked_up_swapped_and_let_go(tmp_path):
         )
         reply = gateway.ask("POST", f"{MODEL}:predict", rows)
         assert (reply.headers["x-model-version"], reply.json()["predictions"]) == ("2", [12.0, 0.0])
-        deadline = time.monotonic() + 5
-        while mapped_versions(gateway.process.pid, folder) != {"2"}:
-            assert time.monotonic() < deadline, mapped_versions(gateway.process.pid, folder)
-            time.sleep(0.1)
+        wait_until(lambda: mapped_versions(gateway.process.pid, folder) == {"2"})
 
 
-@pytest.mark.slow
 def test_a_damaged_version_gives_way_to_the_one_before(tmp_path):
     folder, aside = tmp_path / "tower", tmp_path / "aside"
     export(folder, 2.0)

@@ -2,13 +2,14 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 
+from tests.server.support.eventually import PATIENCE_S
+from tests.server.support.gateway_process import some_port
 from tests.serving.tools import ROOT
 
 BINARY = os.environ.get("DE_MODEL_SERVER")
@@ -25,12 +26,6 @@ CONFIG = """model_config_list {{ config {{
   model_version_policy {{ all {{}} }}
 }} }}
 """
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def binary_command(root, folder, grpc_port, rest_port, every_version, batching):
@@ -66,30 +61,39 @@ class ModelServer:
 
     def __init__(self, command_of, root, folder, every_version=False, batching=False, wait=True):
         self.wait = wait
-        self.grpc_port, self.rest_port = free_port(), free_port()
-        command = command_of(root, folder, self.grpc_port, self.rest_port, every_version, batching)
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}
-        if PRELOAD and command_of is binary_command:
-            environment["LD_PRELOAD"] = PRELOAD
         self.log = folder / "server.log"
+        self._command_of = command_of
+        self._arguments = (root, folder), (every_version, batching)
+        self._start()
+
+    def _start(self):
+        self.grpc_port, self.rest_port = some_port(), some_port()
+        (places, choices), ports = self._arguments, (self.grpc_port, self.rest_port)
+        command = self._command_of(*places, *ports, *choices)
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}
+        if PRELOAD and self._command_of is binary_command:
+            environment["LD_PRELOAD"] = PRELOAD
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 list(map(str, command)), cwd=ROOT, env=environment, stdout=log, stderr=log
             )
 
     def __enter__(self):
-        if self.wait:
+        while self.wait:
             try:
                 self.wait_for("AVAILABLE")
+                break
             except BaseException:
                 self.__exit__()
-                raise
+                if "in use" not in self.log.read_text(errors="replace"):
+                    raise
+            self._start()
         return self
 
     def __exit__(self, *_):
         self.process.terminate()
         try:
-            self.process.wait(60)
+            self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait(10)
@@ -99,7 +103,7 @@ class ModelServer:
         data = None if body is None else json.dumps(body).encode()
         url = f"http://127.0.0.1:{self.rest_port}{path}"
         try:
-            with urllib.request.urlopen(url, data, timeout=30) as response:
+            with urllib.request.urlopen(url, data, timeout=PATIENCE_S) as response:
                 return response.status, json.load(response)
         except urllib.error.HTTPError as error:
             with error:
@@ -111,7 +115,7 @@ class ModelServer:
         assert status == 200, said
         return {int(each["version"]): each["state"] for each in said["model_version_status"]}
 
-    def wait_for(self, state, version=None, seconds=300):
+    def wait_for(self, state, version=None, seconds=PATIENCE_S):
         """Waits until a version, or any version, is in a state."""
         deadline = time.monotonic() + seconds
         said = None

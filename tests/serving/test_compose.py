@@ -5,11 +5,10 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from server.settings import load_settings
 from tests.serving.tools import ROOT
-
-yaml = pytest.importorskip("yaml")
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,14 @@ import build_images
 import pytest
 from versions import versions
 
-from tests.serving.model_server import free_port
+from tests.server.support.gateway_process import some_port
 from tests.serving.tools import ROOT, needs, run
+from tests.support.applies import applies_if
 
 pytestmark = [
     pytest.mark.slow,
     needs("buildah", "debootstrap", "ps"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for a chroot"),
+    applies_if(os.geteuid() == 0, "root, for a chroot"),
 ]
 WORK = ROOT / "build" / "images"  # kept, so that the next run reuses the layers
 ISOLATED = ["--isolation", "chroot", "--network", "host"]
@@ -156,7 +157,7 @@ def test_the_gateway_serves_the_trainers_export(builder, tmp_path):
     assert (models / "ranking" / "1" / "saved_model.pb").is_file()
 
     config = settings(builder, "gateway")
-    port = free_port()
+    port = some_port()
     command = [*config["Entrypoint"], *config["Cmd"], "--port", str(port)]
     healthy = ["env", f"DE_GATEWAY_PORT={port}", *config["Healthcheck"]["Test"][1:]]
     with running(builder, "gateway", command, *volume) as process:
@@ -179,7 +180,7 @@ def test_the_gateway_serves_the_trainers_export(builder, tmp_path):
 
 
 def test_the_gateway_in_front_of_model_servers_starts_without_tensorflow(builder):
-    config, port = settings(builder, "gateway-front"), free_port()
+    config, port = settings(builder, "gateway-front"), some_port()
     assert "DE_GATEWAY_ENGINE=tfserving" in config["Env"]
     command = [*config["Entrypoint"], "--upstreams", "127.0.0.1:9", "--models", "m"]
     with running(builder, "gateway-front", [*command, "--port", str(port)]) as process:

@@ -2,13 +2,13 @@
 
 import re
 
+import kubernetes_validate
 import pytest
+import yaml
 
 from server.settings import flag_of, load_settings
 from tests.serving.test_model_server_stage import instructions
 from tests.serving.tools import ROOT
-
-yaml = pytest.importorskip("yaml")
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +25,11 @@ def pod(documents):
 
 @pytest.mark.parametrize("release", ["1.29", "1.37"])
 def test_kubernetes_own_schemas_accept_it(documents, release):
-    validate = pytest.importorskip("kubernetes_validate").validate
     for document in documents:
-        validate(document, release, strict=True)
+        kubernetes_validate.validate(document, release, strict=True)
 
 
 def test_kubernetes_own_schemas_refuse_a_mistake(documents):
-    kubernetes_validate = pytest.importorskip("kubernetes_validate")
     (service,) = [each for each in documents if each["kind"] == "Service"]
     wrong = {**service, "spec": {**service["spec"], "portz": []}}
     with pytest.raises(kubernetes_validate.ValidationError):

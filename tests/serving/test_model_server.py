@@ -14,17 +14,17 @@ import time
 
 import pytest
 
+from tests.server.support.eventually import PATIENCE_S
 from tests.serving import model_server as servers
 from tests.serving.model_server import MODEL, ModelServer
 from tests.serving.tools import SERVING_OPS, run
+from tests.support.applies import applies_if
 
 pytestmark = pytest.mark.slow
 LOOKUP = "de_lookup/users"
 IDS = [0, 7, 4_000_000_000]
 
-needs_binary = pytest.mark.skipif(
-    servers.BINARY is None, reason="DE_MODEL_SERVER names no model server binary"
-)
+needs_binary = applies_if(servers.BINARY is not None, "a model server, named by DE_MODEL_SERVER")
 
 
 @pytest.fixture(
@@ -79,11 +79,11 @@ def predicted_over_grpc(server, version=None):
     request.inputs["ids"].CopyFrom(tf.make_tensor_proto(IDS, tf.int64))
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-        answer = stub.Predict(request, timeout=30)
+        answer = stub.Predict(request, timeout=PATIENCE_S)
     return tf.make_ndarray(answer.outputs["embeddings"]).tolist()
 
 
-def eventually(holds, seconds=30):
+def eventually(holds, seconds=PATIENCE_S):
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline

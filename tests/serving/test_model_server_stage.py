@@ -7,13 +7,16 @@ import shutil
 import signal
 import subprocess
 from contextlib import contextmanager
+from pathlib import Path
 
 import apply_overlay
 import pytest
 from versions import versions
 
+from tests.server.support.eventually import PATIENCE_S
 from tests.serving.model_server import LOAD_FLAGS, MODEL, ModelServer, gateway_command
-from tests.serving.tools import ROOT, SERVING_OPS, needs, run
+from tests.serving.tools import ROOT, SERVING_OPS, run
+from tests.support.applies import applies_if
 
 RELEASE = versions()["TENSORFLOW_SERVING"]
 
@@ -105,18 +108,17 @@ def first_process(tmp_path, last_line, *arguments):
             process.kill()
 
 
-needs_namespace = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare"
+needs_namespace = applies_if(
+    os.geteuid() == 0 and shutil.which("unshare"), "root and the program unshare"
 )
 
 
 @needs_namespace
-@needs("ps")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_server_stops_when_its_container_is_told_to(tmp_path, number):
     # Like TensorFlow Serving the program handles no signals, so as a first process it would get
     # none.
-    with first_process(tmp_path, "exec sleep 60", "--enable_batching") as process:
+    with first_process(tmp_path, "exec sleep 3600", "--enable_batching") as process:
         said = list(iter(process.stdout.readline, "ready\n"))
         assert said == [
             "--port=8500\n",
@@ -126,15 +128,16 @@ def test_the_server_stops_when_its_container_is_told_to(tmp_path, number):
             "--model_base_path=/models/a model\n",
             "--enable_batching\n",
         ]
-        (first,) = run(["ps", "--ppid", str(process.pid), "-o", "pid="]).split()
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        (first,) = children.read_text().split()
         os.kill(int(first), number)
-        assert process.wait(9) == 0  # Docker kills after ten seconds
+        assert process.wait(PATIENCE_S) == 0
 
 
 @needs_namespace
 def test_a_server_that_ends_by_itself_says_how(tmp_path):
     with first_process(tmp_path, "exit 3") as process:
-        assert process.wait(20) == 3
+        assert process.wait(PATIENCE_S) == 3
 
 
 @pytest.mark.slow

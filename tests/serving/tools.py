@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.support.applies import applies_if
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVING_OPS = ROOT / "serving_ops"
@@ -25,6 +25,6 @@ def run(command, timeout=600, **options):
 
 
 def needs(*programs):
-    """Skips the test if the machine lacks a program."""
+    """Leaves out tests of programs that are large to install, where they are not installed."""
     missing = [program for program in programs if shutil.which(program) is None]
-    return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)} installed")
+    return applies_if(not missing, f"the programs {', '.join(missing)}")

@@ -71,4 +71,4 @@ class Page:
 
 @functools.cache
 def _page() -> bytes:
-    return files("server.edge.http").joinpath("page.html").read_bytes()
+    return files(__package__).joinpath("page.html").read_bytes()

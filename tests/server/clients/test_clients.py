@@ -5,7 +5,6 @@ They run in their own environment, because their packages conflict with ours.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -22,8 +21,6 @@ HERE = Path(__file__).parent
 
 
 def test_triton_by_http(gateway):
-    if importlib.util.find_spec("tritonclient") is None:
-        pytest.skip("tritonclient is not installed")
     assert run(sys.executable, str(HERE / "ask_triton.py"), str(gateway.port)) == "asked\n"
 
 
@@ -51,8 +48,6 @@ def test_a_client_generated_from_the_document(asked: Asked, clients_python, tmp_
 
 @pytest.mark.slow
 def test_tensorflow_serving_by_grpc(saved_models, tmp_path):
-    if importlib.util.find_spec("tensorflow_serving") is None:
-        pytest.skip("tensorflow-serving-api is not installed")
     shutil.copytree(saved_models / "3", tmp_path / "ranker" / "3")
     with GatewayProcess(tmp_path / "ranker", tmp_path / "log", "--grpc-port", "0") as gateway:
         gateway.wait_ready()

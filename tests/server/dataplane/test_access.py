@@ -20,6 +20,7 @@ from server.settings import SettingsError, load_settings
 from tests.server.support.asgi import ask, send
 from tests.server.support.gateway_process import make_key
 from tests.server.support.numpy_engine import NumpyEngine
+from tests.server.support.virtual_time import run_in_virtual_time
 
 PREDICT = ("POST", "/v1/models/m:predict", b'{"instances": [1.0]}')
 LOOKUP = ("POST", "/v1/models/m:lookup", b'{"table": "user", "ids": [7]}')
@@ -291,7 +292,7 @@ def test_requests_beyond_the_places_are_refused_over_http():
         engine.servable.run = slow
         return await asyncio.gather(*(send(app, *PREDICT) for _ in range(5)))
 
-    replies = asyncio.run(run())
+    replies = run_in_virtual_time(run())
     assert sorted(reply.status for reply in replies) == [200, 200, 429, 429, 429]
     refused = next(reply for reply in replies if reply.status == 429)
     assert refused.headers["retry-after"] == "1"
@@ -313,7 +314,7 @@ def test_a_busy_model_leaves_room_for_other_models():
         later = [await send(app, *PREDICT) for _ in range(3)]
         return at_once, later, await send(app, "GET", "/v1/models/other")
 
-    at_once, later, other = asyncio.run(run())
+    at_once, later, other = run_in_virtual_time(run())
     assert sorted(reply.status for reply in at_once) == [200, 200, 429]
     refused = next(reply for reply in at_once if reply.status == 429)
     assert refused.error.startswith("At most 2 requests to one model are answered at once.")
@@ -424,11 +425,17 @@ def test_answers_close_connections_once_the_gateway_drains(keys):
             await send(app, "GET", "/livez"),
             await send(app, *PREDICT, headers={"x": "a" * 1001}),
             await send(admin_app, "GET", "/admin/models"),
+            await send(app, "GET", "/readyz"),
         ]
 
     open_, closing = asyncio.run(run())
     assert [reply.headers.get("connection") for reply in open_] == [None] * 2
-    assert [reply.headers.get("connection") for reply in closing] == ["close"] * 4
+    assert [reply.headers.get("connection") for reply in closing] == ["close"] * 5
+    assert closing[0].status == 200
+    assert (closing[-1].status, closing[-1].error) == (
+        503,
+        "Draining: the gateway is about to stop",
+    )
 
 
 def test_a_large_head_is_refused():

@@ -8,12 +8,13 @@ import pytest
 
 from server.dataplane.start import ensure_task, start_now
 from server.dataplane.supervision import ClientGoneError, Supervisor, Watch
+from tests.server.support.eventually import PATIENCE_S
+from tests.server.support.virtual_time import run_in_virtual_time
+from tests.support.applies import applies_if
 
 STEP = contextvars.ContextVar("step", default="none")
 
-needs_contexts = pytest.mark.skipif(
-    sys.version_info < (3, 11), reason="tasks cannot share a context before Python 3.11"
-)
+needs_contexts = applies_if(sys.version_info >= (3, 11), "Python 3.11, where tasks share contexts")
 
 
 async def begin(work, then=None):
@@ -28,7 +29,7 @@ async def begin(work, then=None):
         begun.set_result([task])
 
     loop.call_soon(start)
-    return (await asyncio.wait_for(begun, 5))[0]
+    return (await asyncio.wait_for(begun, PATIENCE_S))[0]
 
 
 def started(work):
@@ -119,5 +120,5 @@ def test_a_deadline_ends_a_request_that_began_without_a_task(seconds):
         await asyncio.wait_for(await begin(work), 5)
         assert not watch.running
 
-    asyncio.run(run())
+    run_in_virtual_time(run())
     assert ended == ["late"]

@@ -9,21 +9,19 @@ import os
 import subprocess
 import time
 
+import jwt
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from server.app import create_app
 from server.dataplane.keys import KeyRing
 from server.dataplane.tokens import Tokens, TokensError
 from server.settings import load_settings
 from tests.server.support.asgi import ask
+from tests.server.support.eventually import PATIENCE_S
 from tests.server.support.gateway_process import ROOT, command, environment
 from tests.server.support.numpy_engine import NumpyEngine
-
-jwt = pytest.importorskip("jwt", reason="needs de-core-gateway[jwt]")
-pytest.importorskip("cryptography", reason="needs de-core-gateway[jwt]")
-
-from cryptography.hazmat.primitives import serialization  # noqa: E402
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa  # noqa: E402
 
 PREDICT = ("POST", "/v1/models/m:predict", b'{"instances": [1.0]}')
 LOOKUP = ("POST", "/v1/models/m:lookup", b'{"table": "user", "ids": [7]}')
@@ -173,7 +171,8 @@ def test_the_start_up_error_names_missing_token_settings(file):
     done = subprocess.run(
         command("--engine", "tfserving", "--upstreams", "a:1", "--models", "m",
                 "--jwt-keys-file", str(file)),
-        cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, timeout=60,
+        cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
+        timeout=PATIENCE_S,
     )  # fmt: skip
     assert done.returncode == 2
     assert "--jwt-issuer and --jwt-audience" in done.stderr

@@ -14,6 +14,7 @@ from server.dataplane.lifecycle import Lifecycle
 from server.settings import load_settings
 from tests.server.support.asgi import ask, send
 from tests.server.support.numpy_engine import NumpyEngine
+from tests.server.support.virtual_time import run_in_virtual_time
 
 
 def make_app(engine=None, lifecycle=None, **flags):
@@ -351,7 +352,7 @@ def test_options_answers_browsers_only_when_an_origin_is_set(app):
 
 
 def test_a_slow_body_is_refused():
-    app = make_app(body_seconds=0.05)
+    app = make_app(body_seconds=5)
 
     async def scenario():
         async with app.router.lifespan_context(app):
@@ -362,7 +363,7 @@ def test_a_slow_body_is_refused():
                 try:
                     return next(pieces)
                 except StopIteration:
-                    await asyncio.sleep(10)
+                    await asyncio.sleep(1000)
 
             sent = []
 
@@ -376,7 +377,7 @@ def test_a_slow_body_is_refused():
             await app(scope, receive, collect)
             return sent
 
-    start, *_ = asyncio.run(scenario())
+    start, *_ = run_in_virtual_time(scenario())
     assert start["status"] == 408
 
 

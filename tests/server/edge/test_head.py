@@ -319,6 +319,7 @@ def test_a_draining_gateway_closes_the_connection():
         assert protocol.transport.is_closing()
 
 
+@pytest.mark.slow  # It waits for timers of its own protocol, which nothing else uses.
 def test_an_incomplete_head_after_repeated_ones_is_late():
     with serving(head_seconds=0.05) as gateway:
         protocol = gateway.connect()

@@ -20,6 +20,7 @@ from server.dataplane.plane import DataPlane
 from server.edge.grpc.server import GrpcOptions, GrpcServer
 from server.protos.inference import message_type
 from server.settings import load_settings
+from tests.server.support.eventually import PATIENCE_S
 from tests.server.support.light_upstream import LightUpstream
 from tests.server.support.numpy_engine import NumpyEngine
 
@@ -38,7 +39,7 @@ def call(channel: grpc.Channel, method: str, **fields: Any) -> Any:
         request_serializer=lambda message: message.SerializeToString(),
         response_deserializer=message_type(f"{method}Response").FromString,
     )
-    return ask(message_type(f"{method}Request")(**fields), timeout=60)
+    return ask(message_type(f"{method}Request")(**fields), timeout=PATIENCE_S)
 
 
 def infer(channel: grpc.Channel, *inputs: dict[str, Any], **fields: Any) -> Any:
@@ -162,7 +163,9 @@ def test_a_client_that_knows_nothing_calls_by_reflection(channel):
             response_deserializer=message_factory.GetMessageClass(found.output_type).FromString,
         )
         request = message_factory.GetMessageClass(found.input_type)()
-        answer = call(json_format.ParseDict(asked, request, descriptor_pool=pool), timeout=60)
+        answer = call(
+            json_format.ParseDict(asked, request, descriptor_pool=pool), timeout=PATIENCE_S
+        )
         return json_format.MessageToDict(answer, descriptor_pool=pool)
 
     for service in ProtoReflectionDescriptorDatabase(channel).get_services():

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
@@ -20,6 +21,7 @@ from server.process.server import _config
 from server.settings import load_settings
 from tests.server.support.numpy_engine import NumpyEngine
 from tests.server.support.recording_transport import RecordingTransport
+from tests.support.applies import applies_if
 
 HEAD, ROWS, FOUND = b"HTTP/1.1 200 OK\r\n\r\n", bytes(256_000), bytes(1_000)
 
@@ -102,7 +104,7 @@ def test_a_socket_gets_all_bytes_in_order(uv):
         theirs.close()
         return received
 
-    loop = pytest.importorskip("uvloop").new_event_loop() if uv else asyncio.new_event_loop()
+    loop = uvloop.new_event_loop() if uv else asyncio.new_event_loop()
     with contextlib.closing(loop):
         assert loop.run_until_complete(run()) == expected
 
@@ -182,7 +184,7 @@ def test_a_whole_answer_is_the_answer_that_messages_send(by_messages):
     assert len(written) == 1
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="each request has a task there")
+@applies_if(sys.version_info >= (3, 11), "Python 3.11: before it each request has a task")
 def test_only_a_request_that_waits_has_a_task(monkeypatch):
     tasks = []
 

@@ -7,9 +7,6 @@ import asyncio
 import grpc
 import numpy as np
 import pytest
-
-pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed")
-
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor

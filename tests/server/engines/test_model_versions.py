@@ -17,7 +17,7 @@ from server.engines.embedded.model_folder import ModelFolder
 from server.engines.embedded.model_versions import ModelVersions
 from server.engines.embedded.worker_pool import WorkerPool
 from server.errors import Code, ServingError
-from tests.server.support.eventually import eventually
+from tests.server.support.eventually import PATIENCE_S, eventually
 from tests.server.support.numpy_engine import signature, tensor
 
 
@@ -50,7 +50,7 @@ class FakeModel:
             raise ValueError("broken file")
         if content == "slow":
             assert hold is not None
-            assert hold.wait(60)
+            assert hold.wait(PATIENCE_S)
         self.number = int(path.name)
         self.signatures = {SPEC.name: SPEC, STATS.name: STATS}
         self.described = [SPEC]
@@ -65,7 +65,7 @@ class FakeModel:
             return {"stats": np.array(TOLD[self.health].encode(), object)}
         self.running = True
         if self.hold is not None:
-            assert self.hold.wait(60)
+            assert self.hold.wait(PATIENCE_S)
         assert not self.closed
         return {"y": np.array(self.number)}
 
@@ -102,10 +102,11 @@ class World:
         await self.settle()
 
     async def settle(self):
-        """Waits for pending releases, which run on the loader's only thread."""
-        await asyncio.sleep(0.05)
-        await self.loader.run(lambda: None)
-        await asyncio.sleep(0.01)
+        """Waits for pending releases: tasks that use the loader's only thread."""
+        for _ in range(2):
+            for _ in range(20):  # more turns of the loop than a release takes
+                await asyncio.sleep(0)
+            await self.loader.run(lambda: None)
 
     @property
     def current(self):
@@ -350,25 +351,27 @@ def test_engine_picks_up_models_and_versions_by_itself(world):
             assert servable.version == 1
         world.write(2)
         await eventually(lambda: world.loaded[0].closed)
-        await asyncio.sleep(0.05)
-        assert [s.state for s in await engine.status(ModelSpec("m"))] == [
-            VersionState.AVAILABLE,
-            VersionState.END,
-        ]
+        wanted = [VersionState.AVAILABLE, VersionState.END]
+        while [s.state for s in await engine.status(ModelSpec("m"))] != wanted:
+            await asyncio.sleep(0.01)
         await engine.close()
         assert world.loaded[1].closed
 
     asyncio.run(scenario())
 
 
-def test_engine_goes_on_when_its_folder_vanishes(world):
+def test_engine_goes_on_when_its_folder_vanishes(world, monkeypatch):
+    looks, scan = [], ModelFolder.scan
+    monkeypatch.setattr(ModelFolder, "scan", lambda folder: looks.append(0) or scan(folder))
+
     async def scenario():
         engine = engine_of(world)
         world.write(1)
         await engine.start()
         await eventually(engine.ready)
         world.path.rename(world.path.with_name("elsewhere"))
-        await asyncio.sleep(0.1)
+        looked = len(looks)
+        await eventually(lambda: len(looks) > looked + 2)
         assert engine.ready()
         world.path.with_name("elsewhere").rename(world.path)
         world.write(2)

@@ -9,7 +9,7 @@ import pytest
 
 from server.engines.embedded.worker_pool import WorkerPool
 from server.errors import Code, ServingError
-from tests.server.support.eventually import eventually
+from tests.server.support.eventually import PATIENCE_S, eventually
 
 
 def test_work_beyond_the_bound_is_refused_and_the_rest_is_done():
@@ -18,7 +18,7 @@ def test_work_beyond_the_bound_is_refused_and_the_rest_is_done():
         go = threading.Event()
         released = []
         accepted = [
-            asyncio.create_task(pool.run(lambda: go.wait(10), lambda: released.append(1)))
+            asyncio.create_task(pool.run(lambda: go.wait(PATIENCE_S), lambda: released.append(1)))
             for _ in range(3)
         ]
         await eventually(lambda: pool.waiting == 2)
@@ -44,7 +44,7 @@ def test_a_cancelled_call_that_waits_is_dropped_and_one_that_runs_is_awaited():
 
         def call(name):
             ran.append(name)
-            go.wait(10)
+            go.wait(PATIENCE_S)
 
         tasks = [
             asyncio.create_task(pool.run(lambda n=n: call(n), lambda n=n: done.append(n)))
@@ -54,7 +54,8 @@ def test_a_cancelled_call_that_waits_is_dropped_and_one_that_runs_is_awaited():
         tasks[0].cancel()
         tasks[1].cancel()
         await eventually(lambda: done)
-        await asyncio.sleep(0.05)
+        for _ in range(20):  # the call that runs is not done before its thread is
+            await asyncio.sleep(0)
         assert done == [1]
         go.set()
         await tasks[2]

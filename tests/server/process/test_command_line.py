@@ -14,6 +14,7 @@ from server.cli import main
 from server.process.gateway import Gateway
 from server.process.workers import Worker
 from server.settings import load_settings
+from tests.server.support.eventually import PATIENCE_S
 from tests.server.support.gateway_process import ROOT, command, environment
 from tests.server.support.tls_files import tls_files
 
@@ -25,7 +26,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 

@@ -150,6 +150,15 @@ def test_long_bodies_are_a_413_that_arrives(gateway, size):
     assert predict(gateway, chunked).status == 413
 
 
+def test_an_endless_run_ends_at_its_deadline(gateway):
+    forever, short = ({"signature_name": "slow", "inputs": n} for n in (2_000_000_000, 1))
+    headers = {"X-Request-Timeout-Ms": "300"}
+    reply = gateway.ask("POST", f"{MODEL}:predict", forever, headers)
+    assert (reply.status, reply.error) == (504, "Deadline exceeded")
+    gateway.wait_in_flight(0)
+    assert predict(gateway, short).json() == {"outputs": 1}
+
+
 def test_gzip_requests(gateway):
     body = gzip.compress(b'{"instances": [{"user": 7, "item": "x"}]}')
     headers = {"content-encoding": "gzip"}

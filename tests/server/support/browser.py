@@ -16,19 +16,24 @@ from typing import Any
 
 from websockets.sync.client import connect
 
+from tests.server.support.eventually import PATIENCE_S
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+INSTALL = "The page is tested in Chromium. Run: apt-get install chromium"
 
 
 class Browser:
     """One page in its own browser; a context manager."""
 
     def __init__(self, width: int = 1100, height: int = 1500) -> None:
-        assert CHROMIUM
+        assert CHROMIUM, INSTALL
         self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.log = Path(self.profile.name) / "log"
         self.log_file = self.log.open("wb")
         self.process = subprocess.Popen(
             [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
+             "--disable-quic", "--disable-sync", "--disable-background-networking",
+             "--disable-component-update",
              "--disable-dev-shm-usage", "--remote-debugging-port=0", "--hide-scrollbars",
              "--remote-allow-origins=*", f"--user-data-dir={self.profile.name}",
              f"--window-size={width},{height}", "about:blank"],
@@ -47,11 +52,12 @@ class Browser:
             raise
 
     def _connect(self) -> Browser:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while not (match := re.search(r"ws://127\.0\.0\.1:(\d+)/", self.log.read_text())):
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.1)
-        with urllib.request.urlopen(f"http://127.0.0.1:{match[1]}/json/list", timeout=30) as reply:
+        pages_url = f"http://127.0.0.1:{match[1]}/json/list"
+        with urllib.request.urlopen(pages_url, timeout=PATIENCE_S) as reply:
             pages = [each for each in json.load(reply) if each["type"] == "page"]
         url = pages[0]["webSocketDebuggerUrl"]
         self.socket = self.stack.enter_context(connect(url, max_size=64 << 20))
@@ -70,7 +76,7 @@ class Browser:
         self.number += 1
         self.socket.send(json.dumps({"id": self.number, "method": method, "params": parameters}))
         while True:
-            message = json.loads(self.socket.recv(timeout=60))
+            message = json.loads(self.socket.recv(timeout=PATIENCE_S))
             if message.get("id") == self.number:
                 assert "error" not in message, message
                 return message["result"]
@@ -84,7 +90,7 @@ class Browser:
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
-    def wait_for(self, script: str, seconds: float = 60) -> Any:
+    def wait_for(self, script: str, seconds: float = PATIENCE_S) -> Any:
         deadline = time.monotonic() + seconds
         while not (value := self.run(script)):
             assert time.monotonic() < deadline, f"{script} stays {value}"

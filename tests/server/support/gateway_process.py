@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import io
 import json
 import os
-import socket
+import random
 import ssl
 import subprocess
 import sys
@@ -13,11 +15,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from server import keys
 from tests.server.support.asgi import Reply
+from tests.server.support.eventually import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
+NAME = "de_core_gateway"
 STUB = "tests.server.support.stub_gateway"
 
 
@@ -30,20 +35,25 @@ def environment() -> dict[str, str]:
     return {**kept, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
-def free_port() -> int:
-    """Returns a port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def installed_environment(site: Path) -> dict[str, str]:
+    """Returns variables with which Python imports the gateway from `site`, never the checkout's."""
+    return {**environment(), "PYTHONPATH": str(site)}
+
+
+def some_port() -> int:
+    """Returns a port that the system gives to no connection: servers have it, or nobody.
+
+    Prefer port 0. Start again with another port if the server says that this one is taken.
+    """
+    return random.randrange(20_000, 32_000)
 
 
 def make_key(name: str, *scopes: str) -> tuple[str, str]:
     """Creates a key as users do; returns it and its line of the keys file."""
-    done = subprocess.run(
-        [sys.executable, "-m", "server.keys", name, *scopes],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    key, line = done.stdout.splitlines()
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told):
+        assert keys.main([name, *scopes]) == 0
+    key, line = told.getvalue().splitlines()
     return key.removeprefix("key: "), line
 
 
@@ -51,19 +61,25 @@ class GatewayProcess:
     """`python -m server` on a free port. A context manager that stops the process at the end."""
 
     def __init__(
-        self, model_dir: Path | None, log: Path, *arguments: str, module: str = "server"
+        self,
+        model_dir: Path | None,
+        log: Path,
+        *arguments: str,
+        module: str = "server",
+        site: Path | None = None,
     ) -> None:
+        """Starts the process: of the checkout, or of the gateway that is installed in `site`."""
         folder = ("--model-dir", str(model_dir)) if model_dir else ()
         self._log_file = log.open("wb")
         self.log_path = log
         self.process = subprocess.Popen(
-            command(*folder, "--port", "0", *arguments, module=module),
-            cwd=ROOT,
-            env=environment(),
+            command(*folder, "--port", "0", *arguments, module=NAME if site else module),
+            cwd=site / "empty" if site else ROOT,
+            env=installed_environment(site) if site else environment(),
             stdout=subprocess.PIPE,
             stderr=self._log_file,
         )
-        self.port = 0
+        self.port = self.grpc_port = 0
         self.tls: ssl.SSLContext | None = None
 
     def __enter__(self) -> GatewayProcess:
@@ -109,7 +125,7 @@ class GatewayProcess:
             body = json.dumps(body).encode()
         kind = http.client.HTTPSConnection if self.tls else http.client.HTTPConnection
         extra: dict[str, Any] = {"context": self.tls} if self.tls else {}
-        connection = kind("127.0.0.1", port or self.port, timeout=60, **extra)
+        connection = kind("127.0.0.1", port or self.port, timeout=PATIENCE_S, **extra)
         try:
             connection.request(
                 method, path, body, headers or {}, encode_chunked=isinstance(body, list)
@@ -123,7 +139,7 @@ class GatewayProcess:
         finally:
             connection.close()
 
-    def wait_for(self, path: str, accept: Any, seconds: float = 60) -> Reply:
+    def wait_for(self, path: str, accept: Any, seconds: float = PATIENCE_S) -> Reply:
         """Repeats a request until `accept(reply)` is true."""
         deadline = time.monotonic() + seconds
         while True:

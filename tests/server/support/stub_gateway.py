@@ -19,8 +19,8 @@ def make_engine() -> NumpyEngine:
     """Returns an engine with signatures for tests of load.
 
     `tasks` returns the event loop's number of tasks, `connections` the number of connections in
-    memory, `rest` sleeps for the input's seconds, and the table `wide` returns rows of 64 numbers
-    for any 100,000 ids.
+    memory, `blocks` the number of memory blocks that Python's allocator has given out. `rest`
+    sleeps for the input's seconds. The table `wide` returns rows of 64 numbers for any 100,000 ids.
     """
 
     def tasks(x):
@@ -31,11 +31,16 @@ def make_engine() -> NumpyEngine:
         kept = sum(isinstance(each, HttpToolsProtocol) for each in gc.get_objects())
         return {"y": np.full(x.shape, kept, np.float32)}
 
+    def blocks(x):
+        gc.collect()
+        return {"y": np.full(x.shape, sys.getallocatedblocks(), np.float32)}
+
     added = {
         name: (signature(name, [tensor("x", "float", None)], [tensor("y", "float", None)]), run)
         for name, run in (
             ("tasks", tasks),
             ("connections", connections),
+            ("blocks", blocks),
             ("rest", lambda x: {"y": x}),
         )
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -88,3 +90,15 @@ def test_empty_answers_are_refused():
         encode_classify(None, np.zeros((0, 2), np.float32))
     with pytest.raises(ServingError, match=r"^Cannot convert empty RegressionResults to JSON$"):
         encode_regress(np.zeros(0, np.float32))
+
+
+def test_too_many_examples_are_refused_before_any_is_read():
+    body = b'{"examples":[' + b",".join([b'{"age":1}'] * 500_000) + b"]}"
+    tracemalloc.start()
+    try:
+        with pytest.raises(ServingError, match="at most 100000 examples"):
+            decode_examples(body, Limits())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20

@@ -25,6 +25,7 @@ from server.wire.oip_body import RequestParameters
 from server.wire.predict import Format, decode_predict, decode_predict_by_reference, encode_predict
 from tests.server.support.fuzz_decoders import SEEDS, TARGETS, feed
 from tests.server.support.gateway_process import ROOT
+from tests.support.applies import applies_if
 
 DTYPES = [
     *("bool", "float", "double", "half", "bfloat16", "int8", "int16", "int32", "int64"),
@@ -142,7 +143,7 @@ def test_the_fuzzers_seeds_are_valid_requests():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris is not installed")
+@applies_if(importlib.util.find_spec("atheris"), "atheris (pip install atheris)")
 @pytest.mark.parametrize("target", TARGETS)
 def test_fuzzing_by_coverage_finds_nothing(target, tmp_path):
     done = subprocess.run(
