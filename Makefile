@@ -23,31 +23,32 @@ docs: python  ## build the documentation's site into site/, without a network; o
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
 test: python  ## run the tests except the slow ones
-	@$(ENVIRONMENT) server,test,docs
-	@$(PYTEST) $(PARALLEL) -m "not slow and not benchmark"
+	@$(ENVIRONMENT) server,test,docs --tests
 	@$(VENV)/bin/python scripts/engine_tests.py
+	@$(PYTEST) $(PARALLEL) -m "not slow and not benchmark"
 
-test-all: python  ## run every test, and the engine's tests under the sanitizers
-	@$(ENVIRONMENT) server,test,docs
+test-all: python  ## run every test; compile each C++ source by itself; run the engine's tests under the sanitizers
+	@$(ENVIRONMENT) server,test,docs,proofs --tests
+	@$(VENV)/bin/python scripts/engine_tests.py
 	@$(PYTEST) $(PARALLEL) -m "not benchmark"
-	@for preset in default engine-asan engine-tsan; do \
+	@$(VENV)/bin/python scripts/build_ops.py --check
+	@for preset in engine-asan engine-tsan; do \
 	  $(VENV)/bin/python scripts/engine_tests.py --preset $$preset || exit 1; done
 
 bench: python  ## write docs/reference/benchmark-record.md [TFRA=python FBGEMM=python]; half an hour, on a quiet machine
 	@$(ENVIRONMENT) server,test,docs
-	@cd de_core && cmake --preset default && cmake --build --preset default --target table_bench
+	@$(VENV)/bin/python scripts/engine_tests.py --only table_bench --no-run
 	@$(VENV)/bin/python -m tests.benchmarks.record $(if $(TFRA),--tfra $(TFRA)) $(if $(FBGEMM),--fbgemm $(FBGEMM))
 
 ops: python  ## compile de_core/_de_ops.so into the checkout for the TensorFlow of $(PYTHON)
 	@$(PYTHON) scripts/build_ops.py
 
 engine-test: python  ## run only the engine's C++ tests [PRESET=engine-asan, engine-tsan or engine-arm64]
-	@$(PYTHON) scripts/engine_tests.py --preset $(PRESET) --require
+	@$(PYTHON) scripts/engine_tests.py --preset $(PRESET)
 
-lint: python  ## check with ruff, mypy and clang-format; check that each C++ source compiles by itself
+lint: python  ## check with ruff, mypy and clang-format
 	@$(ENVIRONMENT) server,test,dev
 	@$(PYTHON) scripts/lint.py --tools $(VENV)/bin
-	@$(VENV)/bin/python scripts/build_ops.py --check
 
 format: python  ## format the files with ruff and clang-format
 	@$(ENVIRONMENT) server,test,dev
@@ -55,7 +56,7 @@ format: python  ## format the files with ruff and clang-format
 
 python:
 	@command -v $(PYTHON) >/dev/null || { \
-	  echo "Python 3.10 to 3.13 is needed, and there is no $(PYTHON). Run: apt-get install python3 python3-venv"; \
+	  echo "Python 3.10 to 3.13 is needed, and there is no $(PYTHON). Run: apt-get install python3 python3-venv g++"; \
 	  exit 1; }
 
 images: python  ## build the Dockerfile's images with Docker, or as root with buildah [IMAGES="trainer gateway"]

@@ -6,6 +6,7 @@ the syntax of Python 3.6, and quotes annotations that Python 3.6 could not evalu
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,13 @@ GIB = 2**30
 #: Free disk space in GiB: for TensorFlow, its dependencies and the build; and for a rebuild only.
 FRESH_GIB, FILLED_GIB = 4.0, 0.5
 COMPILERS = ("c++", "g++", "clang++")
+#: The programs that tests start, any one of each group, and the Debian package with them.
+TEST_TOOLS = (
+    (("redis-server",), "redis-server"),
+    (("redis-cli",), "redis-tools"),
+    (("chromium", "chromium-browser"), "chromium"),
+    (("promtool",), "prometheus"),
+)
 PROGRAM = """
 #include <optional>
 #include <string_view>
@@ -102,8 +110,32 @@ def platform_problem(platform: str) -> "str | None":
     )
 
 
-def diagnose(root: Path, environment_exists: bool) -> "list[str]":
-    """Returns every problem of this machine, each as one sentence; empty if there is none."""
+def tools_problem(missing: "list[tuple[tuple[str, ...], str]]") -> "str | None":
+    """Returns the problem with the ``missing`` entries of TEST_TOOLS."""
+    if not missing:
+        return None
+    programs = ", ".join(names[0] for names, _ in missing)
+    packages = " ".join(package for _, package in missing)
+    return (
+        f"The tests start programs of other packages. Received: no {programs} on PATH. "
+        f"Run: apt-get install {packages}"
+    )
+
+
+def together(problems: "list[str]") -> "list[str]":
+    """Adds the one command that installs the packages of several problems."""
+    packages = [re.findall(r"apt-get install ((?: ?[\w.+-]+)+)", each) for each in problems]
+    commands = [each[0] for each in packages if each]
+    if len(commands) < 2:
+        return problems
+    return [*problems, f"All together: apt-get install {' '.join(commands)}"]
+
+
+def diagnose(root: Path, environment_exists: bool, tests: bool = False) -> "list[str]":
+    """Returns every problem of this machine, each as one sentence; empty if there is none.
+
+    With ``tests``, the programs that tests start belong to the machine.
+    """
     needed = FILLED_GIB if environment_exists else FRESH_GIB
     supported = OLDEST <= sys.version_info[:2] <= NEWEST
     wanted = [os.environ["CXX"]] if os.environ.get("CXX") else list(COMPILERS)
@@ -113,12 +145,15 @@ def diagnose(root: Path, environment_exists: bool) -> "list[str]":
         python_problem(sys.version_info[:2], {} if supported else supported_pythons()),
         venv_problem(importlib.util.find_spec("ensurepip") is not None) if supported else None,
         compiler_problem(compiler, compiler is not None and compiler_works(compiler)),
+        tools_problem([each for each in TEST_TOOLS if not any(map(shutil.which, each[0]))])
+        if tests
+        else None,
         disk_problem(str(root), shutil.disk_usage(str(root)).free / GIB, needed),
     ]
     temporary = tempfile.gettempdir()
     if not environment_exists:
         problems.append(disk_problem(temporary, shutil.disk_usage(temporary).free / GIB, 1.5))
-    return [problem for problem in problems if problem]
+    return together([problem for problem in problems if problem])
 
 
 def _runs(command: "list[str]") -> bool:

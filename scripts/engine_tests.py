@@ -1,13 +1,16 @@
-"""Builds and runs the engine's C++ tests, without TensorFlow, with one of the CMake presets.
+"""Builds and runs the engine's C++ tests.
 
-Without GoogleTest it skips them and says how to install it. With ``--require``, as in continuous
-integration, that is an error.
+Without a preset it builds them in the folder where pip compiled the ops, if there is one, and
+shares the engine's objects. A CMake preset has a folder of its own and needs no TensorFlow.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
+import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,17 +19,21 @@ from build_ops import parallel_jobs
 
 ROOT = Path(__file__).resolve().parent.parent
 PRESETS = ("default", "engine-asan", "engine-tsan", "engine-arm64")
+#: pip's build folder of an editable installation (pyproject.toml).
+SHARED = ROOT / "build" / "editable"
 TIMEOUT_S = 1800
-NO_GTEST = "need GoogleTest"
+SHOWN = 5
+#: This environment's tools come first.
+PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+RESULT = re.compile(r"^ *\d+/\d+ Test +#\d+: (\S+) .* ([\d.]+) sec", re.MULTILINE)
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Runs ``command`` in de_core, with this environment's tools on PATH."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    """Runs ``command`` in de_core."""
     return subprocess.run(
         command,
         cwd=ROOT / "de_core",
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": PATH},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -35,22 +42,37 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
+def steps(preset: str | None, only: list[str]) -> list[list[str]]:
+    """Returns the commands that configure, build and test; ``only`` names some of the tests."""
+    jobs = str(parallel_jobs())
+    if preset:
+        where = ["--preset", preset]
+        configure, build, test = where, where, where
+    else:
+        configure = ["-S", ".", "-B", str(SHARED), "-DDE_BUILD_TESTS=ON"]
+        # An isolated `pip install -e .` built with a ninja that pip has removed.
+        if ninja := shutil.which("ninja", path=PATH):
+            configure.append(f"-DCMAKE_MAKE_PROGRAM={ninja}")
+        build, test = [str(SHARED)], ["--test-dir", str(SHARED)]
+        test += ["--output-on-failure", "--no-tests=error"]
+    chosen = ["-R", f"^({'|'.join(only)})(_scalar|_avx2|_avx512)?$"] if only else []
+    return [
+        ["cmake", *configure],
+        ["cmake", "--build", *build, "-j", jobs, "--target", *(only or ["de_tests"])],
+        ["ctest", *test, "-j", jobs, *chosen],
+    ]
+
+
 def main() -> None:
     """Configures, builds and tests. Prints only failures and a summary."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--preset", choices=PRESETS, default="default")
-    parser.add_argument("--require", action="store_true", help="fail if GoogleTest is missing")
+    parser.add_argument("--preset", choices=PRESETS)
     parser.add_argument("--only", nargs="+", metavar="TEST", help="build and run only these tests")
+    parser.add_argument("--no-run", action="store_true", help="only build; benchmarks too")
     args = parser.parse_args()
-    jobs = str(parallel_jobs())
-    targets = ["--target", *args.only] if args.only else []
-    chosen = ["-R", f"^({'|'.join(args.only)})$"] if args.only else []
-    steps = (
-        ["cmake", "--preset", args.preset],
-        ["cmake", "--build", "--preset", args.preset, "-j", jobs, *targets],
-        ["ctest", "--preset", args.preset, "-j", jobs, *chosen],
-    )
-    for step in steps:
+    preset = args.preset or (None if (SHARED / "CMakeCache.txt").exists() else "default")
+    for step in steps(preset, args.only or [])[: 2 if args.no_run else 3]:
+        before = _cpu_seconds()
         try:
             done = run(step)
         except FileNotFoundError:
@@ -59,15 +81,38 @@ def main() -> None:
             sys.exit(f"{' '.join(step)} took more than {TIMEOUT_S} s.")
         if done.returncode == 0:
             continue
-        if NO_GTEST in done.stdout and not args.require:
-            print("Engine tests skipped: they need GoogleTest. Run: apt-get install libgtest-dev")
-            return
-        sys.exit(f"{done.stdout}\nFailed: {' '.join(step)} (in de_core)")
-    print(f"Engine tests ({args.preset}): {_summary(done.stdout)}")
+        sys.exit(f"{done.stdout}\n{explain(step, done.stdout)}")
+    if args.no_run:
+        return
+    print(f"Engine tests ({preset or 'shared build'}): {summary(done.stdout)}")
+    spent = _cpu_seconds() - before
+    print(f"They took {spent:.0f} CPU seconds. The longest: {longest(done.stdout)}")
 
 
-def _summary(output: str) -> str:
+def explain(step: list[str], output: str) -> str:
+    """Returns the sentence for a failed command, from its output."""
+    if "step for googletest failed" in output:
+        return (
+            "The engine's tests need GoogleTest, and its download failed. "
+            "Run: apt-get install libgtest-dev"
+        )
+    return f"Failed: {' '.join(step)} (in de_core)"
+
+
+def summary(output: str) -> str:
+    """Returns ctest's sentence about passed tests."""
     return next((line for line in output.splitlines() if "tests passed" in line), "no summary")
+
+
+def longest(output: str) -> str:
+    """Returns the tests with the most elapsed seconds, from ctest's output."""
+    results = sorted(RESULT.findall(output), key=lambda each: -float(each[1]))
+    return ", ".join(f"{name} {seconds} s" for name, seconds in results[:SHOWN])
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

@@ -159,9 +159,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv")
     parser.add_argument("--extras", default="server", help="comma-separated extras to install")
+    parser.add_argument("--tests", action="store_true", help="check the tests' programs too")
     args = parser.parse_args()
     environment = Environment(args.venv.absolute())
-    problems = doctor.diagnose(ROOT, environment_exists=environment.exists())
+    problems = doctor.diagnose(ROOT, environment.exists(), args.tests)
     if problems:
         sys.exit("\n".join(problems))
     environment.ensure(set(args.extras.split(",")))

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLE_BENCH = ROOT / "build/engine/cc/testing/table_bench"
+TABLE_BENCH = ROOT / "build/editable/cc/testing/table_bench"
 OURS = "de_core"
 ENGINE = ["--only", "w3", "--rows", "3000000", "--dims", "16,64", "--batches", "4096,131072"]
 #: The names of libraries in the columns of `table_bench`.

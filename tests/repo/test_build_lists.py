@@ -112,3 +112,26 @@ def test_continuous_integration_runs_the_command_of_the_readme(root: Path):
     assert lines[0].endswith("bash")
     assert "set -euo pipefail" in lines
     assert "make test" in lines
+
+
+def test_continuous_integration_installs_the_programs_of_the_tests(root: Path):
+    import doctor
+
+    words = set((root / ".ci" / "run").read_text("utf-8").split())
+    packages = {package for _, package in doctor.TEST_TOOLS}
+    assert {"g++", "ccache", "libgtest-dev", *packages} <= {word.rstrip(";") for word in words}
+
+
+def test_missing_googletest_is_a_failure_with_one_command(root: Path, tmp_path: Path):
+    """CMake's real message for a failed download, as engine_tests.py finds it."""
+    import engine_tests
+
+    source = tmp_path / "CMakeLists.txt"
+    text = (root / "de_core/cc/testing/CMakeLists.txt").read_text("utf-8")
+    block = text[: text.index("# Ends a test that hangs")]
+    source.write_text(f"cmake_minimum_required(VERSION 3.20)\nproject(x NONE)\n{block}", "utf-8")
+    configure = ["cmake", "-S", str(tmp_path), "-B", str(tmp_path / "build")]
+    configure += ["-DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON", "-DDE_GTEST_SOURCE=/nowhere"]
+    done = engine_tests.run([*configure, "-DDE_GTEST_URL=file:///nowhere/googletest.tar.gz"])
+    assert done.returncode != 0
+    assert "apt-get install libgtest-dev" in engine_tests.explain(configure, done.stdout)

@@ -53,6 +53,27 @@ def test_compiler_is_judged_by_what_it_does(tmp_path: Path):
     assert not doctor.compiler_works(str(tmp_path / "absent"))
 
 
+def test_missing_programs_of_the_tests_are_named_with_their_packages():
+    message = doctor.tools_problem([(("promtool",), "prometheus"), (("a", "b"), "c")])
+    assert "no promtool, a on PATH" in message
+    assert "apt-get install prometheus c" in message
+    assert doctor.tools_problem([]) is None
+
+
+def test_several_missing_packages_end_in_one_command():
+    problems = [
+        doctor.venv_problem(has_ensurepip=False),
+        doctor.compiler_problem(None, works=False),
+        doctor.tools_problem([(("chromium",), "chromium"), (("promtool",), "prometheus")]),
+        doctor.disk_problem("/home/ann", free_gib=1.25, needed_gib=4.0),
+    ]
+    package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
+    *same, last = doctor.together(problems)
+    assert same == problems
+    assert last == f"All together: apt-get install {package} g++ chromium prometheus"
+    assert doctor.together(problems[:1]) == problems[:1]
+
+
 def test_full_disk_names_folder_and_need():
     message = doctor.disk_problem("/home/ann", free_gib=1.25, needed_gib=4.0)
     assert "4.0 GB" in message
@@ -70,8 +91,9 @@ def test_machine_without_a_compiler_is_stopped_before_anything_is_made(root: Pat
     venv = tmp_path / "venv"
     variables = {**os.environ, "PATH": str(tmp_path)}
     variables.pop("CXX", None)
+    command = [sys.executable, str(root / "scripts/environment.py"), "--venv", str(venv), "--tests"]
     done = subprocess.run(
-        [sys.executable, str(root / "scripts/environment.py"), "--venv", str(venv)],
+        command,
         env=variables,
         capture_output=True,
         text=True,
@@ -80,6 +102,8 @@ def test_machine_without_a_compiler_is_stopped_before_anything_is_made(root: Pat
     )
     assert done.returncode == 1
     assert "A C++17 compiler is needed" in done.stderr
+    packages = "g++ redis-server redis-tools chromium prometheus"
+    assert done.stderr.endswith(f"All together: apt-get install {packages}\n")
     assert "Traceback" not in done.stderr
     assert not venv.exists()
 
