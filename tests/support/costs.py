@@ -61,9 +61,7 @@ class Meter:
         self._fixtures[name] += cpu_seconds() - start - inner
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo
-    ) -> Iterator[None]:
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo) -> Iterator[None]:
         if call.when == "teardown":
             own = cpu_seconds() - self._test_start - self._fixtures.total()
             item.user_properties.append(("cpu_seconds", own))
@@ -115,7 +113,9 @@ class Report:
         write, spent = terminalreporter.write_line, collections.Counter(self._tests)
         shared = sum(self._fixtures.values())
         terminalreporter.section("CPU seconds")
-        write(f"{cpu_seconds():.0f} in all: {spent.total():.0f} by tests, {shared:.0f} by shared fixtures")
+        write(
+            f"{cpu_seconds():.0f} in all: {spent.total():.0f} by tests, {shared:.0f} by shared fixtures"
+        )
         spent.update({f"fixture {name}": s for name, s in self._fixtures.items()})
         for name, seconds in spent.most_common(SHOWN):
             write(f"{seconds:7.1f} {name}")
