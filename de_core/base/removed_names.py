@@ -79,6 +79,7 @@ MOVED["register_all"] = "from de_core import tfra, and use tfra.register_all"
 
 #: Removed names of `Variable`. Its `__getattr__` reads them.
 VARIABLE = {
+    "_id": "pass its `trainable_variables` to tape.gradient",
     "embedding_lookup": "use de.embedding_lookup(variable, ids)",
     "get_trainable_by_name": "lookups create no variables; see trainable_variables",
     "load_from_file_system_with_restore_function": "use load_from_file_system",

@@ -14,6 +14,7 @@ import tensorflow as tf
 from de_core.base.ops import library
 from de_core.tables.router import summed_rows
 from de_core.tables.sharded import ShardedTable
+from de_core.tables.spec import arithmetic_dtype
 from de_core.tables.table_step import TableStep
 
 # A table's number in the batch, and a shard's number in the table.
@@ -81,14 +82,15 @@ def apply(steps: Sequence[TableStep]) -> list[tf.Operation | None]:
         settings = {id(each.settings): each.settings for each in (steps[n] for n, _ in members)}
         parcel = _packed(keys_of)
         # The settings travel as values, because a tensor more would be a request more.
-        vectors = [_as_values(each, dtype) for each in settings.values()]
+        real = arithmetic_dtype(dtype)
+        vectors = [_as_values(each, real) for each in settings.values()]
         flat = tf.concat([*vectors, *(tf.reshape(each, [-1]) for each in values_of)], 0)
         with tf.device(device):
             keys_there = _unpacked(parcel, [each.dtype for each in keys_of])
             of_step: dict[int, tf.Tensor] = {}
             for name, vector in zip(settings, vectors, strict=True):
                 length = vector.shape[0]
-                of_step[name], flat = _as_settings(flat[:length], dtype), flat[length:]
+                of_step[name], flat = _as_settings(flat[:length], real), flat[length:]
             dims = [tables[number].spec.dim for number, _ in members]
             rows = _divided(flat, keys_there, dims)
             for (number, shard), part, values in zip(members, keys_there, rows, strict=True):

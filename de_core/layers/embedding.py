@@ -14,7 +14,14 @@ from de_core.base.keras import dtype_name, global_policy, is_symbolic, keras, on
 from de_core.base.plain_python import plain_python
 from de_core.base.types import DTypeLike, Id, Ids, InitializerLike, RegularizerLike, Rows
 from de_core.checkpoint import ancestor
-from de_core.layers import combining, keras_arguments, masking, revival, table_arguments
+from de_core.layers import (
+    cast_ids,
+    combining,
+    keras_arguments,
+    masking,
+    revival,
+    table_arguments,
+)
 from de_core.lookup.lookup import embedding_lookup_unique
 from de_core.lookup.segments import (
     Segments,
@@ -304,14 +311,17 @@ class Embedding(keras.layers.Layer):
     def _check_dtype(self, ids: Ids) -> None:
         wanted = self.table.key_dtype.name
         given = dtype_name(ids.dtype)
-        if given != wanted and (given, wanted) != ("int32", "int64"):
+        if given == wanted or (given, wanted) == ("int32", "int64"):
+            cast_ids.check(ids, wanted, self.name)
+        else:
             other = ""
             if given in [each.name for each in KEY_DTYPES]:
                 other = f", or the layer with key_dtype={given!r}"
             elif tf.is_symbolic_tensor(ids):
                 other = (
-                    ". When Keras saves a subclassed model, it assumes that all inputs are floats: "
-                    "pass `input_signature` to `model.export`, or, for tf.saved_model.save, define "
+                    ". A Sequential without such an input makes an input of floats. When Keras "
+                    "saves a subclassed model, it assumes that all inputs are floats: pass "
+                    "`input_signature` to `model.export`, or, for tf.saved_model.save, define "
                     f"`input_dtype` as {wanted!r} in the model's class"
                 )
             raise TypeError(

@@ -11,7 +11,7 @@ from de_core.base.checks import received
 from de_core.base.keras import dtype_name, global_policy, keras, only_builds
 from de_core.base.plain_python import plain_python
 from de_core.base.types import Ids
-from de_core.layers import revival
+from de_core.layers import cast_ids, revival
 from de_core.layers.declared_features import DeclaredFeatures
 from de_core.layers.feature_config import FeatureConfig
 from de_core.layers.table_config import TableConfig
@@ -203,6 +203,7 @@ def _check_ids(config: FeatureConfig, ids: Any) -> None:
             f"The ids of feature {config.name!r} must be {wanted}: cast them, or make the table "
             f"with another `key_dtype`. Received: ids.dtype={given}."
         )
+    cast_ids.check(ids, wanted, config.name)
     rank = tf.TensorShape(ids.shape).rank
     kind = kind_of(ids)
     if rank is None or rank < 1 or (kind != "dense" and rank != 2):

@@ -10,6 +10,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.keras import LEGACY, is_symbolic, keras
 from de_core.base.types import Id, Ids, Rows
+from de_core.lookup.segments import flat_values
 
 
 def checked_key(mask_key: Id | None, key_dtype: tf.DType) -> int | str | None:
@@ -68,6 +69,9 @@ def not_padding(ids: Ids, mask_key: int | str, mask: Rows | None) -> Rows:
     if is_symbolic(ids):
         real = _NotEqual(mask_key)(ids)
         return real if mask is None else keras.ops.logical_and(real, mask)
+    if isinstance(ids, tf.SparseTensor):
+        mask = mask if mask is None else flat_values(mask)
+        return ids.with_values(not_padding(ids.values, mask_key, mask))
     real = tf.not_equal(ids, tf.cast(mask_key, ids.dtype))
     return real if mask is None else tf.logical_and(real, mask)
 

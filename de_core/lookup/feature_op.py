@@ -9,9 +9,9 @@ import tensorflow as tf
 from de_core.base.ops import library
 from de_core.base.types import Ids, Rows
 from de_core.lookup.feature import Feature
-from de_core.lookup.pooling import arithmetic_dtype
 from de_core.lookup.segments import kind_of
 from de_core.tables import keys_and_values
+from de_core.tables.spec import arithmetic_dtype
 from de_core.variable.gradients import anchor_slices, is_wanted
 
 #: Attributes that the op and its gradients share.
@@ -111,6 +111,7 @@ def _lookup_gradient(op: Any, *gradients: tf.Tensor) -> list[Any]:
     anchor_gradients = []
     if anchors:
         trained = op.get_attr("anchored")
+        attributes["Tvalues"] = [arithmetic_dtype(each) for each in attributes["Tvalues"]]
         keys, values = library.de_lookup_features_gradient(
             ids,
             structure,

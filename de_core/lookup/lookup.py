@@ -11,6 +11,7 @@ from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.base.types import Rows, TensorLike
 from de_core.tables import keys_and_values
+from de_core.tables.spec import arithmetic_dtype
 from de_core.variable.trainable_wrapper import TrainableWrapper
 from de_core.variable.variable import Variable
 
@@ -110,7 +111,10 @@ def _unique_rows(
         return ids.with_flat_values(_unique_rows(variable, ids.flat_values, max_norm))
     ids = keys_and_values.checked_keys(ids, variable._table)
     unique, places = tf.unique(tf.reshape(ids, [-1]))
-    rows = tf.gather(variable._rows.lookup_scaled(unique, max_norm), places)
+    # Do not round rows before the gather: their gradients would be summed in the rounded dtype.
+    real = None if max_norm is None else arithmetic_dtype(variable.value_dtype)
+    rows = tf.gather(variable._rows.lookup_scaled(unique, max_norm, real), places)
+    rows = tf.cast(rows, variable.value_dtype)
     shape = tf.concat([tf.shape(ids), [variable.dim]], 0)
     return tf.ensure_shape(tf.reshape(rows, shape), ids.shape.concatenate([variable.dim]))
 

@@ -10,6 +10,7 @@ from de_core.base.checks import received
 from de_core.base.ops import library
 from de_core.lookup.segments import segment_ids
 from de_core.tables import keys_and_values
+from de_core.tables.spec import arithmetic_dtype
 from de_core.tables.table import Table
 from de_core.variable.variable import Variable
 
@@ -79,7 +80,8 @@ def pooled_rows(
         weights = tf.cast(weights, real)
     pools = value_dtype.is_floating and all(table.pools for table in variable.tables)
     if max_norm is not None or not pools or not variable._table.is_on_one_device:
-        return pooled(variable._rows.lookup_scaled(ids, max_norm), row_splits, weights, combiner)
+        rows = variable._rows.lookup_scaled(ids, max_norm, real)
+        return tf.cast(pooled(rows, row_splits, weights, combiner), value_dtype)
     sums = tf.ensure_shape(_sums(variable, ids, row_splits, weights, real), [None, variable.dim])
     return tf.cast(_normalized(sums, row_splits, weights, combiner), value_dtype)
 
@@ -106,11 +108,6 @@ def pooled(
         rows *= weights[:, None]
     sums = tf.ensure_shape(_segment_sum(rows, row_splits), [None, rows.shape[1]])
     return tf.cast(_normalized(sums, row_splits, weights, combiner), value_dtype)
-
-
-def arithmetic_dtype(value_dtype: tf.DType) -> tf.DType:
-    """Returns the dtype in which rows of `value_dtype` are summed."""
-    return value_dtype if value_dtype.size >= 4 or value_dtype.is_integer else tf.float32
 
 
 def _normalized(

@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from de_core.base.types import GradientPair, TrainedVariable
 from de_core.optimizers import clipping
-from de_core.optimizers.plan import arithmetic_dtype
 from de_core.optimizers.targets import Targets
 from de_core.tables.sharded import ShardedTable
+from de_core.tables.spec import arithmetic_dtype
 
 Trained = list[tuple[tf.IndexedSlices, ShardedTable]]
 
@@ -37,7 +37,7 @@ class WaitingGradients(tf.Module):
         gradient = gradient or _nothing(self._table)
         ids, values = gradient.indices, gradient.values
         ids = ids if ids.dtype == self.ids.dtype else tf.cast(ids, self.ids.dtype)
-        values = tf.concat([self.values.read_value(), tf.cast(values, self.values.dtype)], 0)
+        values = tf.concat([self.values.read_value(), values], 0)
         ids = tf.concat([self.ids.read_value(), ids], 0)
         return tf.IndexedSlices(values, ids, gradient.dense_shape)
 
@@ -150,7 +150,7 @@ def _nothing(table: ShardedTable) -> tf.IndexedSlices:
     ids = tf.constant([], tf.string if table.spec.key_dtype == tf.string else tf.int64)
     if table.spec.key_dtype == tf.int32:
         ids = tf.cast(ids, tf.int32)
-    values = tf.zeros([0, table.spec.dim], arithmetic_dtype(table))
+    values = tf.zeros([0, table.spec.dim], arithmetic_dtype(table.spec.value_dtype))
     return tf.IndexedSlices(values, ids, tf.constant([-1, table.spec.dim]))
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.types import Gradient, Scalar
-from de_core.tables.router import are_distinct
+from de_core.tables.router import summed_rows
+from de_core.tables.spec import arithmetic_dtype
 
 #: A Keras optimizer that clips has set one of these attributes.
 SETTINGS = ("clipnorm", "clipvalue", "global_clipnorm")
@@ -20,10 +21,7 @@ SETTINGS = ("clipnorm", "clipvalue", "global_clipnorm")
 
 def summed(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
     """Returns a sparse gradient with one slice per id: the sum of the slices with that id."""
-    if are_distinct(gradient.indices):
-        return gradient
-    ids, positions = tf.unique(gradient.indices)
-    values = tf.math.unsorted_segment_sum(gradient.values, positions, tf.size(ids))
+    ids, values = summed_rows(gradient.indices, gradient.values)
     return tf.IndexedSlices(values, ids, gradient.dense_shape)
 
 
@@ -45,7 +43,9 @@ def clip_tables(
     """
     if optimizer.global_clipnorm:
         sparse = [summed(each) for each in tables]
-        norm = tf.linalg.global_norm([*sparse, *others])
+        values = [values_of(each) for each in (*sparse, *others)]
+        wide = max((each.dtype for each in values), key=lambda dtype: dtype.size)
+        norm = tf.linalg.global_norm([tf.cast(each, arithmetic_dtype(wide)) for each in values])
         limit = tf.cast(optimizer.global_clipnorm, norm.dtype)
         scale = limit / tf.maximum(norm, limit)
         return [scaled(each, scale) for each in sparse], scale

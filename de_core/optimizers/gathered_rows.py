@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.types import DTypeLike, ShapeLike, TensorLike
-from de_core.optimizers.plan import arithmetic_dtype
 from de_core.tables.sharded import ShardedTable
+from de_core.tables.spec import arithmetic_dtype
 
 
 class RowSlot:
@@ -71,7 +71,7 @@ class GatheredRows:
     """
 
     def __init__(self, table: ShardedTable) -> None:
-        self.dtype = arithmetic_dtype(table)
+        self.dtype = arithmetic_dtype(table.spec.value_dtype)
         self.dim = table.spec.dim
         self.rows = _of_any_height((self.dim,), self.dtype, "rows")
         self.slots: list[RowSlot] = []

@@ -6,10 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.optimizers.plan import arithmetic_dtype
 from de_core.optimizers.targets import Targets
 from de_core.optimizers.tf1.optimizer import Tf1Optimizer
 from de_core.tables.sharded import ShardedTable
+from de_core.tables.spec import arithmetic_dtype
 
 
 def make_slots(optimizer: Any, table: ShardedTable) -> list[Any]:
@@ -26,7 +26,7 @@ def make_slots(optimizer: Any, table: ShardedTable) -> list[Any]:
     """
     spec = table.spec
     nothing = tf.IndexedSlices(
-        tf.zeros([0, spec.dim], arithmetic_dtype(table)), tf.zeros([0], spec.key_dtype)
+        tf.zeros([0, spec.dim], arithmetic_dtype(spec.value_dtype)), tf.zeros([0], spec.key_dtype)
     )
     if isinstance(optimizer, Tf1Optimizer):
         return optimizer._apply_to_tables(Targets([(nothing, table)], [], []))

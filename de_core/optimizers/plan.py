@@ -12,6 +12,7 @@ from de_core.base.types import Scalar
 from de_core.distributed.request_groups import request_groups
 from de_core.optimizers.rule_settings import Power, Settings
 from de_core.tables.sharded import ShardedTable
+from de_core.tables.spec import arithmetic_dtype
 from de_core.tables.table_step import TableStep
 
 
@@ -30,11 +31,6 @@ class Plan(NamedTuple):
     settings: Callable[[tf.DType], Settings]
     decay: Scalar | None = None
     average_momentum: Scalar | None = None
-
-
-def arithmetic_dtype(table: ShardedTable) -> tf.DType:
-    """Returns the dtype in which a table computes its rows and keeps its slots."""
-    return tf.float64 if table.spec.value_dtype == tf.float64 else tf.float32
 
 
 def apply(
@@ -66,7 +62,7 @@ def steps_of(
     steps: list[TableStep] = []
     for gradient, table in trained:
         decayed = plan.decay is not None and is_decayed(table)
-        kind = (arithmetic_dtype(table), decayed)
+        kind = (arithmetic_dtype(table.spec.value_dtype), decayed)
         if kind not in vectors:
             vectors[kind] = _vector(plan, *kind)
         steps.append(TableStep(gradient, table, vectors[kind], owner, plan.rule, average))

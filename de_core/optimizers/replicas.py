@@ -57,7 +57,7 @@ def check_step(table: ShardedTable, **settings: Any) -> None:
     wanted = {name: value for name, value in settings.items() if value}
     if wanted and (table.router.is_spread or several_here()):
         raise NotImplementedError(
-            "An optimizer that trains a table together with other replicas or workers must have "
-            f"{', '.join(wanted)} off, because not every replica has the gradients that it needs. "
-            f"{received(table=table.name, **wanted)} Turn these off, or train on one replica."
+            "Replicas or workers that train a table together must not use "
+            f"{', '.join(wanted)}: not every replica has the gradients that it needs. "
+            f"{received(table=table.name, **wanted)} Turn it off, or train on one replica."
         )

@@ -129,15 +129,14 @@ class RowUpdates:
             if decay is not None:
                 gathered.rows.assign_sub(gathered.rows * decay)
             self.copies.update(table, values)
-            after = gathered.rows.read_value()
+            after = tf.cast(gathered.rows.read_value(), old.dtype)
             if plan.average_momentum is not None:
                 momentum = tf.cast(plan.average_momentum, dtype)
-                gathered.average.blend(before, after, momentum)
+                gathered.average.blend(before, tf.cast(after, dtype), momentum)
             return [after, *(slot.rows() for slot in slots)]
 
         states = [table.find_slot(ids, slot.full_name(owner), slot.width) for slot in slots]
-        new, *states = self._in_turn(compute, tf.cast(old, dtype), tf.cast(values, dtype), *states)
-        new = tf.cast(new, table.spec.value_dtype)
+        new, *states = self._in_turn(compute, tf.cast(old, dtype), values, *states)
         if self._adds:
             done = table.write(library.de_table_accum, (ids, old, new))
         else:

@@ -14,6 +14,7 @@ from de_core.base.checks import received
 from de_core.base.types import Gradient, GradientPair, Scalar, TrainedVariable
 from de_core.optimizers import clipping
 from de_core.tables.sharded import ShardedTable, living
+from de_core.tables.spec import arithmetic_dtype
 from de_core.variable.anchor import of_an_imported_table, table_of, tensor_variable
 from de_core.variable.own_optimizer import OwnOptimizer, optimizer_of
 from de_core.variable.trainable_wrapper import TrainableWrapper
@@ -58,9 +59,9 @@ class Targets(NamedTuple):
             elif isinstance(gradient, tf.IndexedSlices):
                 own = own_optimizer_of(variable)
                 if own is not None:
-                    targets.owned.append((checked(gradient, table), own))
+                    targets.owned.append((gradient, own))
                 elif getattr(variable, "trainable", True):
-                    targets.trained.append((checked(gradient, table), table))
+                    targets.trained.append((gradient, table))
             elif gradient is not None:
                 check_nothing(gradient, table)
         return targets
@@ -189,6 +190,7 @@ def _once_per_table(
                     f"table {table.name!r}. Pass either its trainable variable or one wrapper of "
                     "a lookup, and first add up the gradients of several losses."
                 )
+            gradient = checked(gradient, table)
         targets.append((gradient, variable, table))
     return targets
 
@@ -281,7 +283,7 @@ def filled_by_loss(loss: Any, var_list: Any) -> tuple[Any, Any]:
 
 
 def checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlices:
-    """Returns the gradient of a table. Raises unless the table can use it.
+    """Returns the gradient of a table in the dtype in which the table computes.
 
     Raises:
         TypeError: The ids do not have the table's key dtype.
@@ -298,7 +300,11 @@ def checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlices
             f"A table's gradient must have the shape [ids, dim], dim={table.spec.dim}. "
             f"Received: shape={gradient.values.shape} for table {table.name!r}."
         )
-    return gradient
+    real = arithmetic_dtype(table.spec.value_dtype)
+    if gradient.dtype == real:
+        return gradient
+    values = tf.cast(gradient.values, real)
+    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
 
 
 def _check_not_loaded(gradient: Gradient | None, variable: TrainedVariable) -> None:

@@ -32,15 +32,13 @@ def default_partition_fn(keys: tf.Tensor, shard_num: int) -> tf.Tensor:
 
 
 def summed_rows(keys: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Sums the rows of equal keys, to send less data. Returns the distinct keys and the sums.
-
-    float16 and bfloat16 rows are returned as they are: the table sums them in float32.
+    """Sums the rows of equal keys. Returns the distinct keys and the sums.
 
     Args:
         keys: [n].
-        rows: [n, dim].
+        rows: float32 or float64 [n, dim].
     """
-    if rows.dtype not in (tf.float32, tf.float64) or are_distinct(keys):
+    if are_distinct(keys):
         return keys, rows
     unique, places = tf.unique(keys)
     return unique, tf.math.unsorted_segment_sum(rows, places, tf.size(unique))

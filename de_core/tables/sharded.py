@@ -13,7 +13,7 @@ from de_core.base.ops import library
 from de_core.tables.initial_rows import InitialRow
 from de_core.tables.policy import TablePolicy
 from de_core.tables.router import Router, summed_rows
-from de_core.tables.spec import TableSpec
+from de_core.tables.spec import TableSpec, arithmetic_dtype
 from de_core.tables.table import Table, is_remote
 
 # All tables of this process, numbered in order of creation.
@@ -257,7 +257,7 @@ class ShardedTable:
             slot: Scalar string, "owner/name".
             width: The slot's width.
         """
-        dtype = tf.float64 if self.spec.value_dtype == tf.float64 else tf.float32
+        dtype = arithmetic_dtype(self.spec.value_dtype)
 
         def read(table: Table, part: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             attributes = {"Tvalues": dtype, "dim": width}

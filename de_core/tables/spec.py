@@ -34,6 +34,11 @@ MAX_DIM = 4096
 _ACCELERATOR = re.compile(r"(^|/|device:)([GT]PU|XLA_\w+)(:|$)", re.IGNORECASE)
 
 
+def arithmetic_dtype(value_dtype: tf.DType) -> tf.DType:
+    """Returns the dtype in which rows of `value_dtype` and their gradients are computed."""
+    return value_dtype if value_dtype.size >= 4 or value_dtype.is_integer else tf.float32
+
+
 @dataclasses.dataclass(frozen=True)
 class TableSpec:
     """The properties that must be equal when `get_variable` is called again for a table.

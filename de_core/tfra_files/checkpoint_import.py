@@ -14,9 +14,9 @@ from de_core.base.ops import library
 from de_core.base.progress import Progress
 from de_core.base.types import DTypeLike, Optimizer, Target
 from de_core.checkpoint.targets import tables_of
-from de_core.optimizers.plan import arithmetic_dtype
 from de_core.optimizers.tf1.optimizer import Tf1Optimizer
 from de_core.tables.sharded import ShardedTable
+from de_core.tables.spec import arithmetic_dtype
 from de_core.tfra_files import (
     checkpoint_tables,
     dense_state,
@@ -378,5 +378,5 @@ def _write(writer: Writer, job: _Job, names: dict[str, tf.Tensor], progress: Pro
         ) -> tf.Operation | None:
             return table.assign_slot(keys, values, slot)
 
-        dtypes = (spec.key_dtype, arithmetic_dtype(table))
+        dtypes = (spec.key_dtype, arithmetic_dtype(spec.value_dtype))
         writer.write(assign, dtypes, saved.batches(saved.spec() or spec), progress)

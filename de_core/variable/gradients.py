@@ -1,4 +1,8 @@
-"""Registers the gradients of lookup ops: sparse gradients, one slice per id."""
+"""Registers the gradients of lookup ops: sparse gradients, one slice per id.
+
+The slices are float32, or float64 for float64 rows. So sums of float16 or bfloat16 slices are exact
+to float32.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.ops import library
+from de_core.tables.spec import arithmetic_dtype
 
 # First dimension of a gradient's dense shape. `tf.TensorShape` reads -1 as None: a table's height
 # is unbounded. So TensorFlow refuses to densify the gradient. The shape is int32, because tf.cond
@@ -24,12 +29,8 @@ def _anchor_gradient(op: Any, gradient: tf.Tensor) -> tuple[Any, None, None]:
     """
     anchor, keys, rows = op.inputs
     if isinstance(gradient, tf.IndexedSlices):  # the gradient of tf.gather
-        if gradient.dtype not in (tf.float32, tf.float64):  # the table sums them in float32
-            flat = tf.gather(_flat(keys, []), gradient.indices)
-            return anchor_slices(anchor, flat, gradient.values), None, None
-        gradient = tf.math.unsorted_segment_sum(
-            gradient.values, gradient.indices, tf.shape(keys)[0]
-        )
+        values = tf.cast(gradient.values, arithmetic_dtype(gradient.dtype))
+        gradient = tf.math.unsorted_segment_sum(values, gradient.indices, tf.shape(keys)[0])
     return anchor_slices(anchor, _flat(keys, []), _flat(gradient, [rows.shape[-1]])), None, None
 
 
@@ -54,8 +55,7 @@ def _pool_gradient(op: Any, gradient: tf.Tensor) -> list[Any]:
             table, keys, splits, gradient, anchors, Tvalues=value_dtype
         )
     anchor_gradients = [
-        _pooled_slices(anchor, keys, splits, weights, gradient, weighted, value_dtype)
-        for anchor in anchors
+        _pooled_slices(anchor, keys, splits, weights, gradient, weighted) for anchor in anchors
     ]
     return [None, None, None, weight_gradient, *anchor_gradients]
 
@@ -88,8 +88,7 @@ def _pool_dots_gradient(op: Any, dot_gradient: tf.Tensor) -> list[Any]:
             dim=gradient.shape[-1],
         )
     anchor_gradients = [
-        _pooled_slices(anchor, keys, splits, dot_gradient, gradient, True, value_dtype)
-        for anchor in anchors
+        _pooled_slices(anchor, keys, splits, dot_gradient, gradient, True) for anchor in anchors
     ]
     return [None, None, None, segment_gradient, *anchor_gradients]
 
@@ -106,7 +105,7 @@ def _pool_gradient_gradient(op: Any, _: Any, slice_gradient: tf.Tensor) -> list[
     keys, splits, weights, gradient = op.inputs
     distinct = op.outputs[0]
     _, places = tf.unique(tf.concat([distinct, keys], 0))
-    rows = tf.cast(tf.gather(slice_gradient, places[tf.size(distinct) :]), gradient.dtype)
+    rows = tf.gather(slice_gradient, places[tf.size(distinct) :])
     segments = tf.ragged.row_splits_to_segment_ids(splits)
     weight_gradient = None
     if op.get_attr("weighted"):
@@ -149,6 +148,7 @@ def _flat(tensor: tf.Tensor, row: list[int]) -> tf.Tensor:
 
 def anchor_slices(anchor: tf.Tensor, keys: tf.Tensor, values: tf.Tensor) -> Any:
     """Returns the gradient with respect to an anchor or its token."""
+    values = tf.cast(values, arithmetic_dtype(values.dtype))
     if anchor.dtype == tf.variant:
         return library.de_row_gradients(keys, values)
     return _slices(keys, values, values.shape[-1])
@@ -161,17 +161,36 @@ def _pooled_slices(
     weights: tf.Tensor,
     gradient: tf.Tensor,
     weighted: bool,
-    value_dtype: tf.DType,
 ) -> Any:
     """Returns the gradient of pooled rows with respect to an anchor or its token."""
     unique, values = library.de_pool_gradient(
-        keys, splits, weights, gradient, weighted=weighted, Tvalues=value_dtype
+        keys, splits, weights, gradient, weighted=weighted, Tvalues=gradient.dtype
     )
     return anchor_slices(anchor, unique, values)
 
 
+class TableGradient(tf.IndexedSlices):
+    """A table's gradient. It cannot become dense, because a table has no height.
+
+    Only the error differs from a `tf.IndexedSlices` of unbounded height, which TensorFlow makes
+    of it when it adds gradients or returns them from a `tf.function`.
+    """
+
+
 def _slices(keys: tf.Tensor, values: tf.Tensor, dim: int) -> tf.IndexedSlices:
-    return tf.IndexedSlices(values, keys, tf.constant([_UNBOUNDED, dim], tf.int32))
+    return TableGradient(values, keys, tf.constant([_UNBOUNDED, dim], tf.int32))
+
+
+def _refuse_to_densify(gradient: TableGradient, *_: Any, **__: Any) -> tf.Tensor:
+    raise ValueError(
+        "A table's gradient must stay sparse, because a table has no height. Received: a gradient "
+        f"of {gradient.values.shape[0]} slices to make dense. Compute on its `values`, and make a "
+        "tf.IndexedSlices of the new values and the same `indices`."
+    )
+
+
+# TensorFlow's own conversion has the priority 100.
+tf.register_tensor_conversion_function(TableGradient, _refuse_to_densify, priority=90)
 
 
 def is_wanted(op: Any, index: int) -> bool:

@@ -14,6 +14,7 @@ from de_core.base.types import TensorLike
 from de_core.distributed import strategy
 from de_core.tables import keys_and_values
 from de_core.tables.sharded import ShardedTable
+from de_core.tables.spec import arithmetic_dtype
 from de_core.variable.anchor import tensor_variable
 from de_core.variable.graph.loop_anchor import anchor_tensor
 
@@ -81,12 +82,18 @@ class Rows(tf.Module):
             values = self.recorded(keys, values)
         return (values, exists) if return_exists else values
 
-    def lookup_scaled(self, ids: TensorLike | tf.RaggedTensor, max_norm: float | None) -> Rows:
+    def lookup_scaled(
+        self,
+        ids: TensorLike | tf.RaggedTensor,
+        max_norm: float | None,
+        dtype: tf.DType | None = None,
+    ) -> Rows:
         """Looks up dense or ragged ids. Scales down rows whose L2 norm exceeds `max_norm`.
 
         Args:
             ids: Ids of the key dtype, any shape.
             max_norm: Greatest L2 norm of a row in the result, above 0; None for no limit.
+            dtype: Dtype of the result; None for the value dtype.
 
         Returns:
             Rows, ids.shape + [dim]; ragged if `ids` are ragged.
@@ -99,11 +106,16 @@ class Rows(tf.Module):
             raise ValueError(f"`max_norm` must be None or above 0. {received(max_norm=max_norm)}")
         if isinstance(ids, tf.RaggedTensor):
             keys_and_values.note_kind("ragged", self._table)
-            return ids.with_flat_values(self.lookup_scaled(ids.flat_values, max_norm))
+            return ids.with_flat_values(self.lookup_scaled(ids.flat_values, max_norm, dtype))
         with tf.name_scope("lookup"):
             keys = self._checked(ids)
-            rows = self.recorded(keys, self._table.find(keys)[0])
-        return rows if max_norm is None else tf.clip_by_norm(rows, max_norm, axes=[-1])
+            rows = self._table.find(keys)[0]
+            dtype = rows.dtype if dtype is None else dtype
+            if max_norm is None:
+                return self.recorded(keys, tf.cast(rows, dtype))
+            # The norm of a float16 row may overflow.
+            rows = self.recorded(keys, tf.cast(rows, arithmetic_dtype(rows.dtype)))
+            return tf.cast(tf.clip_by_norm(rows, max_norm, axes=[-1]), dtype)
 
     def recorded(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         """Records a lookup on gradient tapes, and its penalty in the current graph's losses.

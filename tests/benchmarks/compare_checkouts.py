@@ -29,21 +29,25 @@ OPERATIONS = (
 )
 
 
-def operations() -> dict[str, tuple[Callable, list, int]]:
-    """Returns, by operation, the function, its batches, and the passes over them per turn."""
+def operations(value_dtype: str) -> dict[str, tuple[Callable, list, int]]:
+    """Returns, by operation, the function, its batches, and the passes over them per turn.
+
+    Args:
+        value_dtype: Dtype of the table's rows.
+    """
     import keras
     import numpy as np
     import tensorflow as tf
 
     import de_core as de
 
-    table = de.Variable(dim=DIM, name="compared", initializer="uniform")
+    table = de.Variable(dim=DIM, value_dtype=value_dtype, name="compared", initializer="uniform")
     for first in range(0, ROWS, 4 * BATCH):
         keys = np.arange(first, min(ROWS, first + 4 * BATCH)) * 7919
-        table.upsert(keys, tf.ones([len(keys), DIM]))
+        table.upsert(keys, tf.ones([len(keys), DIM], value_dtype))
     optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(1e-3))
     optimizer.build(table.trainable_variables)
-    rows = tf.ones([BATCH, DIM])
+    rows = tf.ones([BATCH, DIM], value_dtype)
 
     @tf.function
     def lookup(keys):
@@ -72,17 +76,17 @@ def operations() -> dict[str, tuple[Callable, list, int]]:
     return runs
 
 
-def started(checkout: Path) -> Child:
-    command = [sys.executable, "-P", __file__, "--measure"]
+def started(checkout: Path, value_dtype: str) -> Child:
+    command = [sys.executable, "-P", __file__, "--measure", value_dtype]
     child = Child(command, {"PYTHONPATH": f"{checkout}{os.pathsep}{Path(__file__).parent}"})
     if not Path(child.about).is_relative_to(checkout):
         sys.exit(f"`checkout` must hold the package de_core. Received: {checkout}")
     return child
 
 
-def one_round(checkouts: list[Path]) -> list[dict[str, tuple[float, float]]]:
+def one_round(checkouts: list[Path], value_dtype: str) -> list[dict[str, tuple[float, float]]]:
     """Returns, per checkout, each operation's median wall and CPU time per call, in ms."""
-    children = [started(checkout) for checkout in checkouts]
+    children = [started(checkout, value_dtype) for checkout in checkouts]
     times = {name: interleaved(children, name, TURNS) for name in OPERATIONS}
     for child in children:
         child.end()
@@ -96,12 +100,15 @@ def main() -> None:
     parser.add_argument("before", type=Path, help="folder of the first checkout")
     parser.add_argument("after", type=Path, help="folder of the second checkout")
     parser.add_argument("--rounds", type=int, default=10, help="default 10")
+    parser.add_argument(
+        "--value-dtype", default="float32", help="dtype of the rows; default float32"
+    )
     arguments = parser.parse_args()
     checkouts = [arguments.before.resolve(), arguments.after.resolve()]
     rounds = []
     for number in range(arguments.rounds):
         order = slice(None, None, 1 if number % 2 == 0 else -1)
-        rounds.append(one_round(checkouts[order])[order])
+        rounds.append(one_round(checkouts[order], arguments.value_dtype)[order])
         print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr)
     print("| operation | before, ms | after, ms | after / before | the same in CPU time |")
     print("|---|---|---|---|---|")
@@ -117,9 +124,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--measure"]:
+    if sys.argv[1:2] == ["--measure"]:
         import de_core
 
-        answer(operations(), de_core.__file__)
+        answer(operations(sys.argv[2]), de_core.__file__)
     else:
         main()

@@ -45,7 +45,7 @@ def test_workers_train_as_one_and_save_one_checkpoint(cluster, tmp_path):
         check(found, here=1, rows=IDS + 3)
     for name in ("text", "export_batches", "a SavedModel", "deltas"):
         assert "Received: " in first["refused"][name]
-    assert "reject_nonfinite off" in first["refused"]["reject_nonfinite"]
+    assert "must not use reject_nonfinite" in first["refused"]["reject_nonfinite"]
     assert first["Adam"]["here"][0] + second["Adam"]["here"][0] == IDS
     assert min(first["Adam"]["here"] + second["Adam"]["here"]) > IDS / 3
     assert first["verbs"]["upserted"][0] in (0, 1)

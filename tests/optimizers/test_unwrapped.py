@@ -16,7 +16,7 @@ WRAP = (
 # TensorFlow's errors for an id without a row, and for a gradient that it cannot make dense.
 NO_ROW = r"is not in \[0, 0\)|in indices is out of range|on a sparse variable"
 NOT_DENSE = (
-    r"num_segments == -1 must not be negative|must be non-negative but is -1|"
+    r"num_segments == -1 must not be negative|must be non-negative but is -1|must stay sparse|"
     r"dimensions must be >= 0|Dimension -1 must be|Cannot convert a partially known TensorShape"
 )
 IDS = np.array([3, 5, 3], np.int64)

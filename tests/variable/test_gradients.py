@@ -99,8 +99,9 @@ def test_making_the_gradient_dense_fails_instead_of_filling_the_memory():
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(de.embedding_lookup(table, [1]))
     (gradient,) = tape.gradient(loss, table.trainable_variables)
+    plain = tf.IndexedSlices(gradient.values, gradient.indices, gradient.dense_shape)
     with pytest.raises(tf.errors.InvalidArgumentError):
-        tf.convert_to_tensor(gradient)
+        tf.convert_to_tensor(plain)
 
 
 def test_a_table_that_is_not_trainable_has_no_gradient():
@@ -116,12 +117,13 @@ def test_values_that_are_no_floats_have_no_gradient(dtype):
     assert list(de.Variable(value_dtype=dtype, dim=2).trainable_variables) == []
 
 
-@pytest.mark.parametrize("dtype", [tf.float64, tf.float16, tf.bfloat16])
-def test_gradients_have_the_dtype_of_the_values(dtype):
+@pytest.mark.parametrize("dtype", [tf.float64, tf.float32, tf.float16, tf.bfloat16])
+def test_gradients_have_the_dtype_in_which_a_table_computes(dtype):
     table = de.Variable(value_dtype=dtype, dim=2)
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(de.embedding_lookup(table, [1]))
-    assert tape.gradient(loss, table.trainable_variables)[0].values.dtype == dtype
+    wanted = tf.float64 if dtype == tf.float64 else tf.float32
+    assert tape.gradient(loss, table.trainable_variables)[0].values.dtype == wanted
 
 
 def test_modules_layers_and_models_that_hold_a_table_train_it():
@@ -274,3 +276,27 @@ def test_gradients_of_pooled_rows_by_a_python_function():
         return tape.gradient(loss, table.trainable_variables)[0]
 
     assert summed(gradient()) == {1: [3, 3], 2: [3, 3]}
+
+
+def test_a_tape_names_the_variables_of_a_table():
+    table = de.Variable(dim=2)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(table.lookup([1]))
+    with pytest.raises(AttributeError, match=r"pass its `trainable_variables` to tape\.gradient"):
+        tape.gradient(loss, table)
+
+
+@pytest.mark.parametrize("in_function", [False, True])
+@pytest.mark.parametrize(
+    "densify", [tf.convert_to_tensor, lambda g: tf.where(tf.math.is_nan(g), tf.zeros_like(g), g)]
+)
+def test_a_gradient_says_that_it_cannot_become_dense(densify, in_function):
+    table = de.Variable(dim=2)
+
+    def densified():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(table.lookup([1]))
+        return densify(tape.gradient(loss, table.trainable_variables[0]))
+
+    with pytest.raises(ValueError, match=r"must stay sparse.*Compute on its `values`"):
+        (tf.function(densified) if in_function else densified)()

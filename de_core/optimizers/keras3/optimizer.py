@@ -176,9 +176,9 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
                 self._check_replicas(inner, table)
 
     def _check_replicas(self, inner: Any, table: ShardedTable) -> None:
-        settings = {"reject_nonfinite": self.reject_nonfinite}
+        settings: dict[str, Any] = {"reject_nonfinite": self.reject_nonfinite}
         if self._generic is not None:
-            settings[f"{type(inner).__name__}, which has no rule inside tables,"] = True
+            settings["an optimizer without a rule inside tables"] = type(inner).__name__
         if replicas.several_here():
             for name in ("use_ema", "gradient_accumulation_steps", *clipping.SETTINGS):
                 settings[name] = getattr(inner, name)

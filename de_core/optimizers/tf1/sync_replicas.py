@@ -10,7 +10,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.types import GradientPair, TrainedVariable
 from de_core.optimizers import clipping
-from de_core.optimizers.targets import Targets
+from de_core.optimizers.targets import Targets, once_per_table
 from de_core.optimizers.tf1.optimizer import Tf1Optimizer
 
 
@@ -108,6 +108,7 @@ class SyncReplicasOptimizer(tf.compat.v1.train.SyncReplicasOptimizer):
             ValueError: No variable has a gradient, or `global_step` is None.
         """
         pairs = list(grads_and_vars)
+        pairs = once_per_table((each for each, _ in pairs), (each for _, each in pairs))
         targets = Targets.of_pairs(pairs)
         own = {id(gradient) for gradient, _ in targets.trained}
         for gradient, table in targets.trained:

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from de_core.base.ops import library
 from de_core.tables.sharded import ShardedTable
+from de_core.tables.spec import arithmetic_dtype
 from de_core.tables.table import is_remote
 
 # TensorFlow has no public name for the graphs of branches and loop bodies.
@@ -43,7 +44,10 @@ def anchor_tensor(anchor: tf.Variable, table: ShardedTable) -> tf.Tensor:
     spec = table.spec
     with graph.as_default():
         return library.de_loop_anchor(
-            _watched(anchor, table), Tkeys=spec.key_dtype, Tvalues=spec.value_dtype, dim=spec.dim
+            _watched(anchor, table),
+            Tkeys=spec.key_dtype,
+            Tvalues=arithmetic_dtype(spec.value_dtype),
+            dim=spec.dim,
         )
 
 

@@ -64,12 +64,10 @@ struct RowwiseAdagrad {
     const Real* gradient = static_cast<const Real*>(update.gradient);
     Real& sum = *update.slot<Real>(0);
     sum += MeanSquare(gradient, update.dim);
-    DecayRow<Types, AdagradSettings>(update);
     const auto settings = SettingsOf<AdagradSettings>(update.hyper);
     const Real rate =
         static_cast<Real>(settings.lr) / (std::sqrt(sum) + static_cast<Real>(settings.eps));
-    ForElements([rate](Real g, Real& w) { w -= rate * g; }, update.rounding, update.dim,
-                update.value<typename Types::Value>(), gradient);
+    DecayAndStep<Types, AdagradSettings>(update, [rate](Real g, Real& w) { w -= rate * g; });
   }
 };
 

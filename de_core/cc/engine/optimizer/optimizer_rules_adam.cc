@@ -77,7 +77,6 @@ struct RowwiseAdam {
   static void Update(const RowsUpdate& updates) noexcept { ForEachRow(updates, UpdateRow); }
   static void UpdateRow(const RowUpdate& update) noexcept {
     using Real = typename Types::Real;
-    DecayRow<Types, LambSettings>(update);
     const auto settings = SettingsOf<LambSettings>(update.hyper);
     const Moments<Real> moments(settings);
     const Real* gradient = static_cast<const Real*>(update.gradient);
@@ -87,12 +86,12 @@ struct RowwiseAdam {
     const Real rate =
         moments.lr / (1 - static_cast<Real>(settings.beta1_power)) / (root + moments.eps);
     const Real rest1 = moments.rest1;
-    ForElements(
+    DecayAndStep<Types, LambSettings>(
+        update,
         [rate, rest1](Real g, Real& w, Real& m) {
           m += (g - m) * rest1;
           w -= m * rate;
         },
-        update.rounding, update.dim, update.value<typename Types::Value>(), gradient,
         update.slot<typename Types::Slot>(0));
   }
 };
@@ -145,8 +144,8 @@ struct LambRow {
     using T = typename Types::Value;
     using Slot = typename Types::Slot;
     using Real = typename Types::Real;
-    DecayRow<Types, LambSettings>(update);
     const auto settings = SettingsOf<LambSettings>(update.hyper);
+    const auto decayed = DecayOf<LambSettings, Real>(update);
     const Moments<Real> moments(settings);
     const Real unbias1 = 1 - static_cast<Real>(settings.beta1_power);
     const Real unbias2 = 1 - static_cast<Real>(settings.beta2_power);
@@ -161,15 +160,18 @@ struct LambRow {
     ForElements(
         [&moments](Real g, Real&, Real& first, Real& second) { moments.Advance(g, first, second); },
         update.rounding, update.dim, value, gradient, m, v);
-    const Real row_norm = std::sqrt(
-        SumOfSquares<Real>(update.dim, [value](size_t i) { return Scalar<T>::Load(value[i]); }));
+    const Real row_norm = std::sqrt(SumOfSquares<Real>(
+        update.dim, [&](size_t i) { return decayed(Scalar<T>::Load(value[i])); }));
     const Real step_norm = std::sqrt(SumOfSquares<Real>(update.dim, [&](size_t i) {
       return step(Scalar<Slot>::Load(m[i]), Scalar<Slot>::Load(v[i]));
     }));
     const Real rate = (row_norm > 0 && step_norm > 0 ? row_norm / step_norm : 1) * moments.lr;
-    ForElements([rate, &step](Real, Real& w, Real& first,
-                              Real& second) { w -= rate * step(first, second); },
-                update.rounding, update.dim, value, gradient, m, v);
+    DecayAndStep<Types, LambSettings>(
+        update,
+        [rate, &step](Real, Real& w, Real& first, Real& second) {
+          w -= rate * step(first, second);
+        },
+        m, v);
   }
 };
 

@@ -75,20 +75,18 @@ void ForEachRow(const RowsUpdate& updates, const Update& update) noexcept {
   }
 }
 
-/// Computes w -= w * decay * lr for each element w, if `hyper` has a decay after the settings.
-template <typename Types, typename Settings>
-void DecayRow(const RowUpdate& update) noexcept {
-  using T = typename Types::Value;
-  using Real = typename Types::Real;
+/// The weight decay of an update: the number in `hyper` after the settings, or 0.
+template <typename Real>
+struct Decay {
+  Real decay, lr;
+  Real operator()(Real w) const noexcept { return w - w * decay * lr; }
+};
+
+template <typename Settings, typename Real>
+Decay<Real> DecayOf(const RowUpdate& update) noexcept {
   constexpr size_t kDecay = kSettings<Settings>;
-  if (update.n_hyper <= kDecay || update.hyper[kDecay] == 0) return;
-  const Real decay = static_cast<Real>(update.hyper[kDecay]);
-  const Real lr = static_cast<Real>(update.hyper[0]);
-  T* __restrict value = update.value<T>();
-  for (size_t i = 0; i < update.dim; ++i) {
-    const Real w = Scalar<T>::Load(value[i]);
-    value[i] = Scalar<T>::Store(w - w * decay * lr);
-  }
+  return {static_cast<Real>(update.n_hyper > kDecay ? update.hyper[kDecay] : 0),
+          static_cast<Real>(update.hyper[0])};
 }
 
 /// Elements whose bfloat16 slots are widened, stepped and rounded together.
@@ -144,6 +142,26 @@ template <typename T, typename Step, typename Real, typename... Slots>
   }
 }
 
+/// Runs step(g, w, slot...) for each element of a row, after its weight decay. Rounds the row once.
+template <typename Types, typename Settings, typename Step, typename... Slots>
+[[gnu::always_inline]] inline void DecayAndStep(const RowUpdate& update, const Step& step,
+                                                Slots*... slots) noexcept {
+  using Real = typename Types::Real;
+  const auto run = [&](const auto& both) {
+    ForElements(both, update.rounding, update.dim, update.value<typename Types::Value>(),
+                static_cast<const Real*>(update.gradient), slots...);
+  };
+  const auto decayed = DecayOf<Settings, Real>(update);
+  if (decayed.decay == 0) {
+    run(step);
+  } else {
+    run([&step, decayed](Real g, Real& w, auto&... loaded) {
+      w = decayed(w);
+      step(g, w, loaded...);
+    });
+  }
+}
+
 /// Runs an element rule with `kSlots` slots over rows. The rule computes terms that depend only on
 /// its settings once per call: per row, they would cost as much as a short row's arithmetic.
 template <typename Types, template <typename> class Rule, size_t kSlots>
@@ -153,11 +171,7 @@ void UpdateElements(const RowsUpdate& updates) noexcept {
   using Settings = typename Rule<Real>::Settings;
   const Rule<Real> step(SettingsOf<Settings>(updates.hyper));
   ForEachRow(updates, [&step](const RowUpdate& update) {
-    DecayRow<Types, Settings>(update);
-    const auto run = [&](auto*... slots) {
-      ForElements(step, update.rounding, update.dim, update.value<typename Types::Value>(),
-                  static_cast<const Real*>(update.gradient), slots...);
-    };
+    const auto run = [&](auto*... slots) { DecayAndStep<Types, Settings>(update, step, slots...); };
     if constexpr (kSlots == 0) {
       run();
     } else if constexpr (kSlots == 1) {

@@ -2,7 +2,8 @@
 // fields. Flags are 0 or 1; beta^t is beta to the power of the step, counted from 1.
 //
 // Each rule takes one optional number more, at the end: the decoupled weight decay, as in Keras.
-// Before the rule runs, row -= row * decay * lr. So AdamW is "adam" with eight numbers.
+// Before the rule runs, row -= row * decay * lr, without rounding the row. So AdamW is "adam" with
+// eight numbers.
 #ifndef DE_CORE_ENGINE_RULE_SETTINGS_H_
 #define DE_CORE_ENGINE_RULE_SETTINGS_H_
 

@@ -1,0 +1,77 @@
+"""Refuses ids that a model of Keras casts from floating point before a layer gets them.
+
+A float32 has 24 bits, so distinct ids become equal. Keras 3 casts the inputs of a functional model
+to the dtypes of its `keras.Input`s. A `Sequential` without a `keras.Input` makes one: of the ids'
+dtype if a layer of tables is first, but of floats if another model is first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any
+
+import tensorflow as tf
+
+from de_core.base import call_stack
+from de_core.base.keras import LEGACY, dtype_name, is_symbolic, keras
+
+
+def check(ids: Any, key_dtype: str, name: str) -> None:
+    """Raises TypeError if a model that is running cast floats to the dtype of the ids.
+
+    Checks only while Keras builds or traces a model: an eager call would become slower.
+
+    Args:
+        ids: The ids, a tensor or a symbolic tensor of Keras.
+        key_dtype: The name of the ids' dtype.
+        name: The name of the layer or feature.
+
+    Raises:
+        TypeError: The model got floats for an input of the ids' dtype.
+    """
+    if LEGACY or not (is_symbolic(ids) or tf.is_symbolic_tensor(getattr(ids, "values", ids))):
+        return
+    building: dict[int, Any] = {}
+
+    def casts_floats(frame: FrameType) -> bool:
+        model = frame.f_locals.get("self")
+        if not isinstance(model, keras.Model):
+            return False
+        if frame.f_code.co_name == "build":  # a Sequential that has no `inputs` yet
+            building[id(model)] = frame.f_locals.get("inputs")
+        if frame.f_code.co_name != "__call__" or not frame.f_locals.get("args"):
+            return False
+        wanted = building.get(id(model)) if id(model) in building else _inputs_of(model)
+        return any(
+            dtype_name(each.dtype) == dtype_name(ids.dtype) and "float" in dtype_name(given.dtype)
+            for each, given in _pairs(wanted, frame.f_locals["args"][0])
+        )
+
+    frame = call_stack.nearest(casts_floats)
+    if frame is not None:
+        model = frame.f_locals["self"].name
+        raise TypeError(
+            f"The ids of {name!r} must reach the model as {key_dtype}: as floats, ids of 2**24 and "
+            f"more become equal. Received: floats, which the model {model!r} casts. Begin the "
+            f"outermost model with keras.Input(..., dtype={key_dtype!r}), and pass {key_dtype}."
+        )
+
+
+def _inputs_of(model: Any) -> Any:
+    try:
+        return model.inputs if isinstance(model, keras.Sequential) else model.input
+    except (AttributeError, ValueError):  # not a functional model, or not built
+        return []
+
+
+def _pairs(inputs: Any, given: Any) -> list[tuple[Any, Any]]:
+    """Returns pairs of an input of a functional model and the tensor that it was called with."""
+    if isinstance(given, Mapping):
+        by_name = inputs if isinstance(inputs, Mapping) else None
+        if by_name is None:
+            by_name = {each.name: each for each in keras.tree.flatten(inputs)}
+        found = [(by_name[name], given[name]) for name in by_name if name in given]
+    else:
+        found = list(zip(keras.tree.flatten(inputs), keras.tree.flatten(given), strict=False))
+    return [pair for pair in found if all(hasattr(each, "dtype") for each in pair)]
