@@ -18,19 +18,19 @@ from de_core.optimizers.plan import arithmetic_dtype
 from de_core.optimizers.tf1.optimizer import Tf1Optimizer
 from de_core.tables.sharded import ShardedTable
 from de_core.tfra_files import (
-    checkpoint_tables,
     dense_state,
     key_value_files,
     location,
+    roles,
     steps,
 )
 from de_core.tfra_files import (
-    slots as slot_tables,
+    tensors as tensor_tables,
 )
-from de_core.tfra_files.checkpoint_tables import Tensors
+from de_core.tfra_files.contents import SavedTable, Spec, flat
 from de_core.tfra_files.dense_state import Assignment
-from de_core.tfra_files.saved_table import SavedTable, Spec, flat
-from de_core.tfra_files.slots import TableWithSlots
+from de_core.tfra_files.roles import TableWithSlots
+from de_core.tfra_files.tensors import Tensors
 from de_core.tfra_files.writer import Writer
 from de_core.variable.slots import slots_of
 from de_core.variable.variable import Variable
@@ -136,7 +136,7 @@ def import_checkpoint(
     """
     wanted = {} if target is None else tables_of(target)
     tensors, found = _found(os.fspath(path).rstrip("/"))
-    groups = slot_tables.grouped(found, [*wanted, *(name + _LAYER for name in wanted)])
+    groups = roles.grouped(found, [*wanted, *(name + _LAYER for name in wanted)])
     chosen = _chosen(groups, tables, path)
     given = _given(key_dtype, value_dtype, dim)
     jobs = [
@@ -174,7 +174,7 @@ def _found(path: str) -> tuple[Tensors | None, dict[str, SavedTable]]:
     prefix = location.prefix_of(path)
     if prefix is not None:
         tensors = Tensors.of(prefix)
-        here, beside = checkpoint_tables.tables_in(tensors)
+        here, beside = tensor_tables.tables_in(tensors)
         return tensors, here | (location.rows_beside(prefix, beside) if beside else {})
     if not tf.io.gfile.isdir(path):
         if tf.io.gfile.exists(path):
@@ -356,7 +356,7 @@ def _made_slots(
             own = [each.slot_name for each in slots_of(job.table, optimizer)]
             names[job.name] = {
                 saved: tf.strings.join([optimizer.slots_owner, "/", name])
-                for saved, name in slot_tables.own_names(job.name, job.saved.slots, own).items()
+                for saved, name in roles.own_names(job.name, job.saved.slots, own).items()
             }
     return names
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from de_core.base import paths
 from de_core.base.checks import received
-from de_core.tfra_files.saved_table import SavedTable, Spec
+from de_core.tfra_files.contents import SavedTable, Spec
 
 _NAME = re.compile(
     r"(?P<table>.+)_mht_(?P<index>\d+)of(?P<count>\d+)"

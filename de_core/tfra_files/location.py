@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from de_core.base import paths
 from de_core.tfra_files import key_value_files
-from de_core.tfra_files.saved_table import SavedTable, flat
+from de_core.tfra_files.contents import SavedTable, flat
 
 _BESIDE = "TFRADynamicEmbedding"
 _INDEX = ".index"

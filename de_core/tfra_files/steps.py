@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from de_core.tfra_files.checkpoint_tables import Tensors
+from de_core.tfra_files.tensors import Tensors
 
 _SMALLEST = 1e-30  # powers below lose digits
 

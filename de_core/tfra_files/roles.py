@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from de_core.tfra_files.checkpoint_tables import escaped
-from de_core.tfra_files.saved_table import SavedTable, flat
+from de_core.tfra_files.contents import SavedTable, flat
+from de_core.tfra_files.tensors import escaped
 
 #: The names of slots of the optimizers of tf_keras and TensorFlow 1.
 NAMES = (
