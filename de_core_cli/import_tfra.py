@@ -10,7 +10,8 @@ from typing import Any
 from de_core_cli import library, terminal
 from de_core_cli.errors import CommandError
 
-_COLUMNS = ("table", "key_dtype", "value_dtype", "dim", "rows", "shards", "slots")
+_COLUMNS = ("table", "key_dtype", "value_dtype", "dim", "rows", "shards", "slots", "policies")
+_NOTE = "left_out"
 
 
 def add(verbs: Any) -> None:
@@ -22,7 +23,7 @@ def add(verbs: Any) -> None:
         "de.checkpoint.save does. de.warm_start and de.checkpoint.restore read the result. To keep "
         "optimizer slots, call de_core.tfra.import_checkpoint in the program that trains on.",
         **terminal.examples(
-            ("What is there?", "import-tfra run/ckpt-9 --dry-run"),
+            ("What is there?", "import-tfra run/ckpt-9 --check"),
             ("A checkpoint of TensorFlow, or a SavedModel:", "import-tfra run/ckpt-9 tables"),
             (
                 "Key-value files, which do not name their dtypes:",
@@ -34,12 +35,12 @@ def add(verbs: Any) -> None:
     verb.add_argument("source", help="a checkpoint's prefix, a SavedModel, or key-value files")
     verb.add_argument("target", nargs="?", help="the new directory")
     verb.add_argument(
-        "--dry-run", action="store_true", help="list the tables and their slots; write nothing"
+        *("--check", "--dry-run"),
+        action="store_true",
+        help="list the tables, their slots and policies, and what is left out; write nothing",
     )
-    verb.add_argument(
-        "--tables", default=".*", metavar="RE", help="tables whose full names match this regex"
-    )
-    verb.add_argument("--key-dtype", default="int64", choices=("int64", "int32"))
+    verb.add_argument("--tables", metavar="RE", help="tables whose full names match this regex")
+    verb.add_argument("--key-dtype", choices=("int64", "int32"), help="dtype of the keys")
     verb.add_argument("--value-dtype", metavar="DTYPE", help="dtype of key-value files")
     verb.add_argument("--dim", type=int, metavar="N", help="values per row of key-value files")
     terminal.add_json(verb)
@@ -48,8 +49,8 @@ def add(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Lists the tables, or imports them and saves them."""
-    if options.target is None and not options.dry_run:
-        raise CommandError("A target must be given. Received: none. Pass a directory or --dry-run.")
+    if options.target is None and not options.check:
+        raise CommandError("A target must be given. Received: none. Pass a directory or --check.")
     if options.target is not None and pathlib.Path(options.target).exists():
         raise CommandError(f"The target must not exist yet. Received: {options.target!r}.")
     library.load()
@@ -63,24 +64,31 @@ def run(options: argparse.Namespace) -> None:
         key_dtype=options.key_dtype,
         value_dtype=options.value_dtype,
         dim=options.dim,
-        dry_run=options.dry_run,
+        dry_run=options.check,
     )
-    if not options.dry_run:
+    if not options.check:
         de.checkpoint.save({name: each.variable for name, each in found.items()}, options.target)
-    rows = [(name, *_texts(each)) for name, each in found.items()]
+    # Only a check lists tables that are left out.
+    columns = (*_COLUMNS, _NOTE) if any(each.left_out for each in found.values()) else _COLUMNS
+    rows = [(name, *_texts(each), each.left_out)[: len(columns)] for name, each in found.items()]
     if options.json:
         for row in rows:
-            terminal.print_json(dict(zip(_COLUMNS, row, strict=True)))
+            terminal.print_json(dict(zip(columns, row, strict=True)))
     else:
-        shown = [(*row[:-1], ", ".join(row[-1])) for row in rows]
-        terminal.print_table(_COLUMNS, [["" if x is None else x for x in row] for row in shown])
-    if not options.dry_run and any(each.slots for each in found.values()):
+        terminal.print_table(columns, [list(map(_cell, row)) for row in rows])
+    if any(each.slots for each in found.values()):
         print(
             "Optimizer slots are left out. To keep them, call de_core.tfra.import_checkpoint.",
             file=sys.stderr,
         )
 
 
+def _cell(value: Any) -> Any:
+    if isinstance(value, list):
+        return ", ".join(value)
+    return "" if value is None else value
+
+
 def _texts(table: Any) -> tuple[Any, ...]:
     dtypes = (None if each is None else each.name for each in (table.key_dtype, table.value_dtype))
-    return (*dtypes, table.dim, table.rows, table.shards, list(table.slots))
+    return (*dtypes, table.dim, table.rows, table.shards, list(table.slots), list(table.policies))

@@ -114,6 +114,8 @@ class ShardedTable:
         self.on_update: Callable[[tf.Tensor], tf.Operation | None] | None = None
         #: Kinds of ids that were looked up: "dense", "ragged" and "sparse".
         self.kinds_of_ids: set[str] = set()
+        #: True if `start` must not empty the table.
+        self.keeps_rows = False
         #: Converts arrays of another dtype, or returns None to refuse them. None to refuse all.
         self.cast: Callable[[str, Any, tf.DType, str], tf.Tensor | None] | None = None
         #: The publications of this table, by directory.
@@ -326,8 +328,8 @@ class ShardedTable:
         return _grouped(table.run(library.de_table_clear) for table in self.tables)
 
     def start(self) -> tf.Operation | None:
-        """Empties a table in memory, like an initializer. Keeps rows that are persistent."""
-        return tf.no_op() if self.outlives_its_process else self.clear()
+        """Empties a table in memory, like an initializer, unless its rows are to be kept."""
+        return tf.no_op() if self.outlives_its_process or self.keeps_rows else self.clear()
 
     def reserve(self, rows: int) -> tf.Operation | None:
         """Reserves memory for `rows` rows in total, divided among the shards."""

@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.types import Optimizer
-from de_core.tfra_files.checkpoint_tables import Tensors, escaped
+from de_core.tfra_files.contents import escaped
+from de_core.tfra_files.tensors import Tensors
 from de_core.variable.anchor import table_of
 
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"

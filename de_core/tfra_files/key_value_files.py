@@ -15,12 +15,13 @@ import tensorflow as tf
 
 from de_core.base import paths
 from de_core.base.checks import received
-from de_core.tfra_files.saved_table import SavedTable, Spec
+from de_core.tfra_files.contents import SavedTable, Spec
 
 _NAME = re.compile(
     r"(?P<table>.+)_mht_(?P<index>\d+)of(?P<count>\d+)"
     r"(?:_rank(?P<rank>\d+)_size(?P<size>\d+))?-(?P<part>keys|values)"
 )
+_FIRST_BYTES = 1 << 20
 _ADDRESSES = (
     "tfra writes the memory addresses of strings into these files, not the strings. Import a "
     "tf.train.Checkpoint that was saved without a FileSystemSaver."
@@ -42,6 +43,11 @@ class FileShard:
     def spec(self) -> None:
         """Returns None: the files do not contain their dtypes and dim."""
 
+    def sizes(self) -> tuple[int, int]:
+        """Returns the bytes of all keys and of all values."""
+        keys, values = (int(tf.io.gfile.stat(each).length) for each in (self._keys, self._values))
+        return keys, values
+
     def rows(self, spec: Spec) -> int:
         """Returns the number of rows.
 
@@ -53,9 +59,9 @@ class FileShard:
                 "Keys and values of key-value files must be numbers. "
                 f"{received(spec=str(spec), file=self._keys)} {_ADDRESSES}"
             )
-        sizes = [tf.io.gfile.stat(each).length for each in (self._keys, self._values)]
+        sizes = self.sizes()
         rows = sizes[0] // spec.key_dtype.size
-        wanted = [rows * spec.key_dtype.size, rows * _row_bytes(spec)]
+        wanted = (rows * spec.key_dtype.size, rows * _row_bytes(spec))
         if sizes != wanted:
             raise ValueError(
                 f"{self._values!r} must have a row for each key: {wanted[1]} bytes of values for "
@@ -63,7 +69,13 @@ class FileShard:
                 f"bytes of keys, with spec={spec}. Pass the dtypes and the dim of the saved table, "
                 "or copy the files again."
             )
-        return int(rows)
+        return rows
+
+    def halves(self) -> Any:
+        """Returns the first MiB of the keys as int32 [n]."""
+        with tf.io.gfile.GFile(self._keys, "rb") as keys:
+            some = keys.read(_FIRST_BYTES)
+        return np.frombuffer(some[: len(some) // 4 * 4], np.int32)
 
     def batches(self, spec: Spec, rows: int) -> Iterator[tuple[Any, Any]]:
         """Yields keys [n] and values [n, dim]."""
@@ -79,6 +91,42 @@ class FileShard:
                 flat = values.read(len(there) * _row_bytes(spec))
                 numbers = np.frombuffer(flat, spec.value_dtype.as_numpy_dtype)
                 yield there, numbers.reshape([-1, spec.dim])
+
+
+def check_keys(table: SavedTable, spec: Spec, is_given: bool) -> None:
+    """Checks that the keys of a table in files are int64, or int32, and cannot be the other.
+
+    n keys of int64 with rows of `dim` numbers have the sizes of 2 n keys of int32 with half rows.
+    They cannot be int32 if a half of a key repeats: the keys of a shard are distinct.
+
+    Args:
+        table: The table.
+        spec: How its files are read.
+        is_given: True if the caller named the dtype of the keys.
+
+    Raises:
+        ValueError: The keys repeat, or may be of the other dtype.
+    """
+    shards = [each.halves() for each in table.shards if isinstance(each, FileShard)]
+    shards = [halves for halves in shards if len(halves)]
+    repeat = any(len(np.unique(halves)) < len(halves) for halves in shards)
+    if spec.key_dtype == tf.int32:
+        other = Spec(tf.int64, spec.value_dtype, 2 * spec.dim)
+        may_be_other = all(len(halves) % 2 == 0 for halves in shards)
+    else:
+        other = Spec(tf.int32, spec.value_dtype, spec.dim // 2)
+        may_be_other = spec.dim % 2 == 0 and not repeat
+    if repeat and spec.key_dtype == tf.int32:
+        raise ValueError(
+            f"The keys of a shard of table {table.name!r} must be distinct. Received: keys that "
+            f"repeat, with spec={spec}. Pass the dtypes and the dim of the saved table."
+        )
+    if shards and may_be_other and not is_given:
+        raise ValueError(
+            f"The sizes of the files of table {table.name!r} must tell the dtype of its keys. "
+            f"Received: files that hold {spec} or {other}. Pass `key_dtype` to name the dtype "
+            "that was saved."
+        )
 
 
 def _row_bytes(spec: Spec) -> int:

@@ -5,11 +5,44 @@ from __future__ import annotations
 import tensorflow as tf
 
 from de_core.base import paths
-from de_core.tfra_files import key_value_files
-from de_core.tfra_files.saved_table import SavedTable, flat
+from de_core.base.checks import received
+from de_core.tfra_files import key_value_files, tensors
+from de_core.tfra_files.contents import SavedTable, flat
+from de_core.tfra_files.tensors import Tensors
 
 _BESIDE = "TFRADynamicEmbedding"
 _INDEX = ".index"
+
+
+def tables_at(path: str) -> tuple[Tensors | None, dict[str, SavedTable]]:
+    """Returns the checkpoint that a path means, if it means one, and the tables by name.
+
+    Args:
+        path: A prefix, a SavedModel, a directory of checkpoints, or a folder of key-value files.
+
+    Raises:
+        ValueError: The path is a file, or files are missing.
+        tf.errors.NotFoundError: The path does not exist.
+    """
+    prefix = prefix_of(path)
+    if prefix is not None:
+        there = Tensors.of(prefix)
+        here, beside = tensors.tables_in(there)
+        return there, here | (rows_beside(prefix, beside) if beside else {})
+    if not tf.io.gfile.isdir(path):
+        if tf.io.gfile.exists(path):
+            raise ValueError(
+                "The path must not be a file: tfra writes no rows into files with the endings .h5, "
+                f".weights.h5 and .keras. {received(path=path)} Pass a checkpoint or a SavedModel "
+                "of the same run."
+            )
+        raise tf.errors.NotFoundError(
+            None,
+            None,
+            "The path must be a checkpoint's prefix, a SavedModel, or a directory of checkpoints "
+            f"or key-value files. Received: path={path!r}.",
+        )
+    return None, key_value_files.tables_in(path)
 
 
 def prefix_of(path: str) -> str | None:
@@ -51,14 +84,19 @@ def rows_beside(prefix: str, wanted: dict[str, SavedTable]) -> dict[str, SavedTa
     if not (number.isdigit() and tf.io.gfile.isdir(chosen)):
         chosen = paths.join(folder, _BESIDE)
         newest = tf.train.latest_checkpoint(folder)
-        if newest is not None and paths.base_name(newest) != paths.base_name(prefix):
+        found = [name for name in tf.io.gfile.listdir(folder) if name.endswith(_INDEX)]
+        # Without a file `checkpoint`, any other checkpoint may be the newer one.
+        others = found if newest is None else [f"{paths.base_name(newest)}{_INDEX}"]
+        others = sorted({*others} - {f"{paths.base_name(prefix)}{_INDEX}"})
+        if others:
             raise ValueError(
                 f"The folder {_BESIDE!r} holds the rows of the newest checkpoint only, because "
-                f"tfra overwrites it. Received: path={prefix!r}, while the newest is {newest!r}. "
-                "Import the newest, or pass the folder itself as the path."
+                f"tfra overwrites it. Received: path={prefix!r} beside {others}. Import the "
+                "newest, whose name a file `checkpoint` must tell, or pass the folder itself as "
+                "the path."
             )
-    found = key_value_files.tables_in(chosen) if tf.io.gfile.isdir(chosen) else {}
-    missing = sorted(name for name in wanted if flat(name) not in found)
+    there = key_value_files.tables_in(chosen) if tf.io.gfile.isdir(chosen) else {}
+    missing = sorted(name for name, table in wanted.items() if flat(table.name) not in there)
     if missing:
         raise ValueError(
             "A checkpoint with a FileSystemSaver must have the folder with the rows beside it. "
@@ -66,6 +104,6 @@ def rows_beside(prefix: str, wanted: dict[str, SavedTable]) -> dict[str, SavedTa
             "the path of the folder."
         )
     return {
-        name: SavedTable(name, table.path, found[flat(name)].shards)
+        name: table._replace(shards=there[flat(table.name)].shards)
         for name, table in wanted.items()
     }

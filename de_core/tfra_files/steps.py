@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from de_core.tfra_files.checkpoint_tables import Tensors
+from de_core.optimizers.tf1.optimizer import Tf1Optimizer
+from de_core.tfra_files.dense_state import Assignment
+from de_core.tfra_files.tensors import Tensors
 
 _SMALLEST = 1e-30  # powers below lose digits
 
 
-def of_saver(tensors: Tensors, beta_1: float, beta_2: float) -> int | None:
-    """Returns the number of steps from Adam's powers and the global step. None if there is none.
+def of_saver(tensors: Tensors, optimizer: Any) -> list[Assignment]:
+    """Returns the number of steps for an optimizer, from Adam's powers and the global step.
 
     Args:
         tensors: The checkpoint of a Saver.
-        beta_1: Adam's first decay.
-        beta_2: Adam's second decay.
+        optimizer: The result of `DynamicEmbeddingOptimizer`. Its inner optimizer has Adam's decays.
     """
-    counted = int(tensors.read("global_step")) if "global_step" in tensors.shapes else None
-    for name, beta in (("beta1_power", beta_1), ("beta2_power", beta_2)):
-        if name not in tensors.shapes:
-            continue
-        power = float(tensors.read(name))  # beta ** (steps + 1)
-        if power > _SMALLEST:
+    inner = optimizer.inner_optimizer
+    count = int(tensors.read("global_step")) if "global_step" in tensors.shapes else None
+    for number in (2, 1):
+        name = f"beta{number}_power"
+        beta = getattr(inner, f"_beta{number}", getattr(inner, f"beta_{number}", None))
+        power = float(tensors.read(name)) if name in tensors.shapes else 0.0  # beta ** (steps + 1)
+        if beta is not None and power > _SMALLEST:
             steps = round(math.log(power) / math.log(beta)) - 1
             # The product of many rounded factors is not exact.
-            is_near = counted is not None and abs(counted - steps) <= steps // 100 + 1
-            return counted if is_near else steps
-    return counted
+            if count is None or abs(count - steps) > steps // 100 + 1:
+                count = steps
+    steps_here = optimizer.steps if isinstance(optimizer, Tf1Optimizer) else inner.iterations
+    return [] if count is None else [Assignment(steps_here, "global_step", count)]

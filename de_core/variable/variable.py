@@ -107,6 +107,8 @@ class Variable(keras.layers.Layer, tf.Module):
     1
     """
 
+    _keeps_rows = False  # True if a graph's initializer must not empty the table
+
     def __init__(
         self,
         key_dtype: DTypeLike = tf.int64,
@@ -146,6 +148,7 @@ class Variable(keras.layers.Layer, tf.Module):
             init_size=init_size,
             kv_creator=kv_creator,
         )
+        table.keeps_rows = self._keeps_rows
         layer_name = _NO_LAYER_NAME.sub("_", name)
         super().__init__(name=layer_name, trainable=bool(trainable), autocast=False)
         tf.Module.__init__(self, name="variable")

@@ -170,11 +170,17 @@ def test_a_key_must_have_the_tables_dtype(files, capsys):
 
 def test_import_tfra_lists_and_writes_what_the_real_library_saved(tmp_path, capsys):
     source, target = str(ARTEFACTS / "new_adam" / "ckpt"), str(tmp_path / "tables")
-    assert main(["import-tfra", source, "--dry-run", "--json"]) == 0
+    assert main(["import-tfra", source, "--check", "--json"]) == 0
     item, user = map(json.loads, capsys.readouterr().out.splitlines())
     assert item["table"] == "item-parameter"
     wanted = {"key_dtype": "int64", "value_dtype": "float32", "dim": 3, "shards": 3}
-    assert user == {"table": "user-parameter", **wanted, "rows": 25, "slots": ["m", "v"]}
+    assert user == {
+        "table": "user-parameter",
+        **wanted,
+        "rows": 25,
+        "slots": ["m", "v"],
+        "policies": [],
+    }
     assert main(["import-tfra", source, target]) == 0
     printed = capsys.readouterr()
     assert "user-parameter" in printed.out
@@ -184,7 +190,7 @@ def test_import_tfra_lists_and_writes_what_the_real_library_saved(tmp_path, caps
     assert main(["import-tfra", source, target]) == 1
     assert "must not exist" in capsys.readouterr().err
     assert main(["import-tfra", source]) == 1
-    assert "--dry-run" in capsys.readouterr().err
+    assert "--check" in capsys.readouterr().err
 
 
 def test_keys_come_in_the_order_of_their_hashes(tmp_path):

@@ -152,10 +152,12 @@ def test_a_dry_run_lists_the_tables_and_changes_nothing():
         3,
         ("m", "v"),
         None,
+        (),
+        "",
     )
     assert [int(each.size()) for each in tables.values()] == [0, 0]
     unknown = import_checkpoint(DATA / "files_of_two", dry_run=True)["user"]
-    assert unknown == (None, None, None, None, 2, (), None)
+    assert unknown == (None, None, None, None, 2, (), None, (), "")
 
 
 def test_a_directory_means_its_newest_checkpoint(copied):
@@ -181,7 +183,8 @@ def test_the_folder_beside_holds_only_the_newest_rows(copied):
     import_checkpoint(folder / "TFRADynamicEmbedding", tables, slots=False)
     assert_rows(tables["user-parameter"], expected()["beside"]["tables"]["user-parameter"])
     shutil.rmtree(folder / "TFRADynamicEmbedding")
-    (folder / "checkpoint").unlink()
+    for name in ("checkpoint", "newer.index"):
+        (folder / name).unlink()
     with pytest.raises(ValueError, match=r"folder with the rows beside it.*Copy the folder"):
         import_checkpoint(folder / "ckpt", tables, slots=False)
 
@@ -218,17 +221,6 @@ def test_names_are_matched_and_chosen():
         import_checkpoint("/nowhere")
     with pytest.raises(ValueError, match=r"tfra writes no rows into files.*Pass a checkpoint"):
         import_checkpoint(DATA / "no_rows.weights.h5")
-
-
-def test_a_slot_is_told_from_a_table_by_the_names_of_the_target(tmp_path):
-    table = np.arange(2, dtype=np.int64), np.ones([2, 1], np.float32)
-    for name in ("user", "user_m"):
-        for part, numbers in zip(("keys", "values"), table, strict=True):
-            (tmp_path / f"{name}_mht_1of1-{part}").write_bytes(numbers.tobytes())
-    assert import_checkpoint(tmp_path, dry_run=True)["user"].slots == ("m",)
-    both = {name: de.Variable(dim=1, name=name) for name in ("user", "user_m")}
-    import_checkpoint(tmp_path, both)
-    assert [int(each.size()) for each in both.values()] == [2, 2]
 
 
 @pytest.mark.parametrize("part", ["keys", "values"])

@@ -25,6 +25,8 @@ from de_core.variable.scope import requested
 class Variable(variable.Variable):
     """See `de.Variable`. Arrays of another dtype are converted, with a warning.
 
+    In a TensorFlow 1 graph, initializing the variables keeps the rows of a table.
+
     Args:
         key_dtype: See `de.Variable`, also for the arguments that are not described here.
         value_dtype: Dtype of the rows.
@@ -49,6 +51,8 @@ class Variable(variable.Variable):
     >>> users.lookup([7]).numpy().tolist()
     [[0.5, 0.5]]
     """
+
+    _keeps_rows = True
 
     def __init__(
         self,

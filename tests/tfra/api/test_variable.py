@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import de_core as core
 from de_core import tfra
 from tests.support import execution_modes
 
@@ -105,6 +106,17 @@ def test_shards_are_not_saved_again_by_a_saver(tmp_path):
         session.run(table.clear())
         saver.restore(session, path)
         assert session.run(table.size()) == 1
+
+
+def test_initializing_a_graph_keeps_the_rows_that_are_there():
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        kept = de.get_variable("kept", dim=1)
+        emptied = core.get_variable("emptied", dim=1)
+        for table in (kept, emptied):
+            session.run(table.upsert(tf.constant([1], tf.int64), [[5.0]]))
+        session.run(v1.global_variables_initializer())
+        assert session.run([kept.size(), emptied.size()]) == [1, 0]
 
 
 def test_no_op_arguments_are_accepted():

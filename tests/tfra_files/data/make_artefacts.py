@@ -7,6 +7,7 @@ Run: python tests/tfra_files/data/make_artefacts.py FOLDER [FORM ...]
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -14,16 +15,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-os.environ["TF_USE_LEGACY_KERAS"] = "1"
+# The TensorFlow of tfra 0.7.2 has Keras 2 itself, without the package tf_keras.
+os.environ["TF_USE_LEGACY_KERAS"] = str(int(importlib.util.find_spec("tf_keras") is not None))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 from made_up_log import batches
 from tensorflow_recommenders_addons import dynamic_embedding as de
 from tensorflow_recommenders_addons.dynamic_embedding.python.ops import tf_save_restore_patch
 
+tf_keras = tf.keras
 CPU = "/CPU:0"
 STEPS_BEFORE, STEPS_AFTER = 12, 100
 EXPECTED: dict[str, Any] = {}
@@ -46,10 +48,15 @@ TF1_OPTIMIZERS = {
     "adagrad": lambda: tf.compat.v1.train.AdagradOptimizer(0.1),
     "momentum": lambda: tf.compat.v1.train.MomentumOptimizer(0.05, 0.9),
     "rmsprop": lambda: tf.compat.v1.train.RMSPropOptimizer(0.01, momentum=0.5),
+    "ftrl": lambda: tf.compat.v1.train.FtrlOptimizer(0.1),
+    "adadelta": lambda: tf.compat.v1.train.AdadeltaOptimizer(1.0),
 }
+POLICIES = {"user": de.FrequencyRestrictPolicy, "item": de.TimestampRestrictPolicy}
 
 
-def model(shards: int = 1, short: bool = False, saver: Any = None) -> tf_keras.Model:
+def model(
+    shards: int = 1, short: bool = False, saver: Any = None, policies: bool = False
+) -> tf_keras.Model:
     """Returns a model with the tables `user-parameter` and `item-parameter`."""
     initial = tf_keras.initializers.Constant
     creator = de.CuckooHashTableCreator(saver=saver)
@@ -64,6 +71,7 @@ def model(shards: int = 1, short: bool = False, saver: Any = None) -> tf_keras.M
             initializer=initial(value),
             short_file_name=short,
             kv_creator=creator,
+            restrict_policy=POLICIES[name] if policies else None,
         )(inputs[name])
         for name, dim, count, value in (("user", 3, shards, 0.5), ("item", 2, 1, -0.25))
     ]
@@ -110,13 +118,23 @@ def rows(table: Any, read: Any = lambda tensors: [each.numpy() for each in tenso
     }
 
 
+def columns(table: Any, **options: Any) -> dict[str, Any]:
+    """Returns what the restrict policy of a table counts."""
+    policy = table.restrict_policy
+    if policy is None:
+        return {}
+    name = "uses" if isinstance(policy, de.FrequencyRestrictPolicy) else "time"
+    return {"columns": {name: rows(policy.status, **options)}}
+
+
 def note_model(form: str, made: tf_keras.Model, optimizer: Any, count: int) -> None:
     """Notes the tables with their slots, and the losses of the steps that follow."""
     tables = {}
     for layer in made.layers:
         if isinstance(layer, de.keras.layers.Embedding):
             slots = {each.name.rpartition("/")[2]: rows(each) for each in layer.optimizer_vars}
-            tables[layer.params.name] = {**rows(layer.params), "slots": slots}
+            table = layer.params
+            tables[table.name] = {**rows(table), "slots": slots, **columns(table)}
     weights = made.get_layer("head").get_weights()
     EXPECTED[form] = {
         "tables": tables,
@@ -133,6 +151,13 @@ def checkpoints(folder: Path, kind: Any, name: str) -> None:
     made, optimizer = trained(OPTIMIZERS[name](kind), shards=3 if name == "adam" else 1)
     tf.train.Checkpoint(model=made, optimizer=optimizer).write(str(folder / form / "ckpt"))
     note_model(form, made, optimizer, count)
+
+
+def policies(folder: Path) -> None:
+    """Writes a checkpoint with what restrict policies count."""
+    made, optimizer = trained(NEW.Adam(0.01), policies=True)
+    tf.train.Checkpoint(model=made, optimizer=optimizer).write(str(folder / "policies" / "ckpt"))
+    note_model("policies", made, optimizer, 20)
 
 
 def keras_files(folder: Path) -> None:
@@ -209,6 +234,46 @@ def tf1_savers(folder: Path, name: str, in_files: bool = False) -> None:
         }
 
 
+def names(folder: Path, in_files: bool = False) -> None:
+    """Writes tables whose names begin or end like those of others, with slots and counts."""
+    form = "names_beside" if in_files else "names_saver"
+    creator = de.CuckooHashTableCreator(saver=de.FileSystemSaver() if in_files else None)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        ids, loss, wrappers, tables = tf.range(1, 4, dtype=tf.int64), 0.0, {}, {}
+        for rate, name in enumerate(("user", "user_city", "user_linear"), 1):
+            policy = POLICIES["user"] if name == "user" else None
+            tables[name] = de.get_variable(
+                name, dim=2, initializer=0.5, kv_creator=creator, restrict_policy=policy
+            )
+            found, wrappers[name] = de.embedding_lookup(
+                tables[name], ids, name=f"found_{name}", return_trainable=True
+            )
+            loss += rate * tf.reduce_sum(found**2)
+        optimizer = de.DynamicEmbeddingOptimizer(TF1_OPTIMIZERS["adam"]())
+        step = tf.compat.v1.train.get_or_create_global_step()
+        train = optimizer.minimize(loss, step, list(wrappers.values()))
+        saver = tf_save_restore_patch.saver.Saver()
+        session.run(tf.compat.v1.global_variables_initializer())
+        for _ in range(2):
+            session.run(train)
+        (folder / form).mkdir(parents=True)
+        saver.save(session, str(folder / form / "model.ckpt"), step, write_meta_graph=False)
+        read = session.run
+        EXPECTED[form] = {
+            "tables": {
+                name: {
+                    **rows(table, read),
+                    "slots": {
+                        slot: rows(optimizer.get_slot(wrappers[name], slot).params, read)
+                        for slot in optimizer.get_slot_names()
+                    },
+                    **columns(table, read=read),
+                }
+                for name, table in tables.items()
+            }
+        }
+
+
 def other_dtypes(folder: Path) -> None:
     """Writes checkpoints and key-value files of untrained tables with several dtypes."""
     kinds = [
@@ -248,6 +313,10 @@ def other_dtypes(folder: Path) -> None:
         elif name not in ("counts", "empty"):
             save(str(folder / f"files_{name}"))
             EXPECTED[f"files_{name}"] = {"tables": {f"scope_{name}": rows(table)}}
+    short = de.get_variable("scope/short", tf.int32, tf.float32, 2)
+    short.upsert(tf.range(1, 24, 3), tf.reshape(tf.range(16.0), [8, 2]))
+    short.save_to_file_system(str(folder / "files_short"))
+    EXPECTED["files_short"] = {"tables": {"scope_short": rows(short)}}
     for rank in range(2):  # two processes with their own rows, as under Horovod
         part = de.get_variable(f"part_{rank}", dim=2)
         part.upsert(tf.constant([rank, rank + 2], tf.int64), tf.fill([2, 2], float(rank)))
@@ -288,7 +357,8 @@ def by_length(keys: tf.Tensor, shards: int) -> tf.Tensor:
 def forms() -> dict[str, Any]:
     """Returns the functions that write, by a name for each."""
     made = {"keras": keras_files, "beside": file_systems, "dtypes": other_dtypes}
-    made["modules"] = modules
+    made["modules"], made["policies"], made["names"] = modules, policies, names
+    made["names_beside"] = lambda folder: names(folder, in_files=True)
     for name in OPTIMIZERS:
         for kind in (NEW, LEGACY):
             prefix = "legacy" if kind is LEGACY else "new"

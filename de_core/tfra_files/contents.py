@@ -1,4 +1,7 @@
-"""Tables as they lie in files of `tfra.dynamic_embedding`."""
+"""The contents of files of `tfra.dynamic_embedding`: tables, their slots and their policies.
+
+A reader per layout makes `SavedTable`s. `roles` finds which of them belong to others.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,9 @@ class Shard(Protocol):
     def spec(self) -> Spec | None:
         """Returns the dtypes and the dim. None if the file does not contain them."""
 
+    def sizes(self) -> tuple[int, int]:
+        """Returns the bytes of all keys and of all values. Strings count as one byte."""
+
     def rows(self, spec: Spec) -> int:
         """Returns the number of rows.
 
@@ -51,11 +57,13 @@ class SavedTable(NamedTuple):
         name: The table's name. In files that flatten names it has "_" for "/".
         path: The place of the table in the object graph of a checkpoint, or "".
         shards: The shards.
+        scope: The last part of the name, where a Saver's files tell it, or "".
     """
 
     name: str
     path: str
     shards: tuple[Shard, ...]
+    scope: str = ""
 
     def spec(self) -> Spec | None:
         """Returns the dtypes and the dim; None if the files do not contain them.
@@ -70,6 +78,27 @@ class SavedTable(NamedTuple):
                 f"{', '.join(map(str, specs))}. Read the table from a checkpoint that is whole."
             )
         return specs[0]
+
+    def sizes(self) -> tuple[int, int]:
+        """Returns the bytes of all keys and of all values. Strings count as one byte."""
+        keys, values = zip(*(shard.sizes() for shard in self.shards), strict=True)
+        return sum(keys), sum(values)
+
+    def is_like(self, other: SavedTable) -> bool:
+        """Returns whether the shards and the rows have the shape of another table's."""
+        (keys, values), (other_keys, other_values) = self.sizes(), other.sizes()
+        return (
+            len(self.shards) == len(other.shards)
+            and self.spec() == other.spec()
+            and keys * other_values == other_keys * values
+        )
+
+    def may_count(self) -> bool:
+        """Returns whether each row may be one int32, as the counts and times of a policy are."""
+        spec, (keys, values) = self.spec(), self.sizes()
+        if spec is None:
+            return keys in (values, 2 * values)
+        return (spec.value_dtype, spec.dim) == (tf.int32, 1)
 
     def rows(self, spec: Spec) -> int:
         """Returns the number of rows of all shards."""
@@ -103,6 +132,29 @@ class SavedTable(NamedTuple):
                 f"{received(rows=rows, read=read)} Import them once they are complete.",
             )
         return rows
+
+
+class TableContents(NamedTuple):
+    """A table with what belongs to it.
+
+    Attributes:
+        table: The table.
+        slots: The optimizer's slots by name. Each is a table with the keys of this table.
+        columns: The counts and times of restrict policies, by "uses" and "time".
+        optimizer: The path of the optimizer in the checkpoint, or "" if it is unknown.
+        doubts: Why it may also belong to another table, or "".
+    """
+
+    table: SavedTable
+    slots: dict[str, SavedTable]
+    columns: dict[str, SavedTable]
+    optimizer: str = ""
+    doubts: str = ""
+
+
+def escaped(name: str) -> str:
+    """Returns the name of an object as it stands in the keys of a checkpoint's tensors."""
+    return name.replace(".", "..").replace("/", ".S")
 
 
 def flat(name: str) -> str:

@@ -2,7 +2,8 @@
 
 `tf.train.Checkpoint` and Keras write `<path>/tables_of_<name>/<i>/.ATTRIBUTES/table-keys`, and
 `table-values`. A Saver of TensorFlow 1 writes `<scope>/<name>_mht_<i>of<n>-keys`, and `-values`.
-With a `FileSystemSaver` both write a flag instead: the rows lie in a folder beside the checkpoint.
+The name has "_" for "/"; the scope ends with the last part of the name. With a `FileSystemSaver`
+both write a flag instead: the rows lie in a folder beside the checkpoint.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from de_core.tfra_files.saved_table import SavedTable, Spec, flat
+from de_core.tfra_files.contents import SavedTable, Spec, flat
 
 _OBJECT = re.compile(
     r"(?:(?P<path>.+)/)?tables_of_(?P<table>[^/]+)/(?P<index>\d+)/"
     r"\.ATTRIBUTES/table-(?P<part>keys|values|shard_upsert_restore)"
 )
 _NAMED = re.compile(
-    r"(?:.+/)?(?P<table>[^/]+)_mht_(?P<index>\d+)of(?P<count>\d+)-"
+    r"(?:(?:.+/)?(?P<scope>[^/]+)/)?(?P<table>[^/]+)_mht_(?P<index>\d+)of(?P<count>\d+)-"
     r"(?P<part>keys|values|shard_upsert_restore)"
 )
 _ESCAPED = re.compile(r"\.(.)")
@@ -100,6 +101,14 @@ class TensorShard:
         dtypes = self._tensors.dtypes
         return Spec(dtypes[self._keys], dtypes[self._values], values[1])
 
+    def sizes(self) -> tuple[int, int]:
+        """Returns the bytes of all keys and of all values. Strings count as one byte."""
+        (rows,), spec = self._tensors.shapes[self._keys], self.spec()
+        return (
+            rows * max(spec.key_dtype.size, 1),
+            rows * spec.dim * max(spec.value_dtype.size, 1),
+        )
+
     def rows(self, spec: Spec) -> int:
         """Returns the number of rows."""
         del spec
@@ -124,6 +133,7 @@ def tables_in(tensors: Tensors) -> tuple[dict[str, SavedTable], dict[str, SavedT
     """
     found: dict[tuple[str, str], dict[str, dict[int, str]]] = {}
     counts: dict[tuple[str, str], int] = {}
+    scopes: dict[tuple[str, str], str] = {}
     for key in tensors.shapes:
         match = _OBJECT.fullmatch(key)
         if match is not None:
@@ -134,7 +144,7 @@ def tables_in(tensors: Tensors) -> tuple[dict[str, SavedTable], dict[str, SavedT
             if match is None:
                 continue
             place, index = (match["table"], ""), int(match["index"]) - 1
-            counts[place] = int(match["count"])
+            counts[place], scopes[place] = int(match["count"]), match["scope"] or ""
         found.setdefault(place, {}).setdefault(match["part"], {})[index] = key
     here, beside = {}, {}
     for place, parts in sorted(found.items()):
@@ -142,18 +152,13 @@ def tables_in(tensors: Tensors) -> tuple[dict[str, SavedTable], dict[str, SavedT
         count = counts.get(place) or max(max(part) for part in parts.values()) + 1
         if "shard_upsert_restore" in parts:
             _require_all(name, count, {"shards": parts["shard_upsert_restore"]}, tensors.prefix)
-            beside[name] = SavedTable(name, place[1], ())
+            beside[name] = SavedTable(*place, (), scopes.get(place, ""))
             continue
         keys, values = parts.get("keys", {}), parts.get("values", {})
         _require_all(name, count, {"keys": keys, "values": values}, tensors.prefix)
         shards = (TensorShard(tensors, keys[index], values[index]) for index in range(count))
-        here[name] = SavedTable(name, place[1], tuple(shards))
+        here[name] = SavedTable(*place, tuple(shards), scopes.get(place, ""))
     return here, beside
-
-
-def escaped(name: str) -> str:
-    """Returns the name of an object as it stands in the keys of a checkpoint's tensors."""
-    return name.replace(".", "..").replace("/", ".S")
 
 
 def _unescaped(match: re.Match[str]) -> str:
