@@ -124,7 +124,8 @@ class ServerWatch:
     def _message(self, lost: list[_Server]) -> str:
         names = "; ".join(f"{each} at {each.address} ({each.reason})" for each in lost)
         commands = "; ".join(
-            f"python -m de_core.server --job {each.job} --task {each.task}" for each in lost
+            f"python -m de_core.parameter_server --job {each.job} --task {each.task}"
+            for each in lost
         )
         return (
             f"Every server of the cluster must answer within {self._seconds:g} s. Received: no "

@@ -5,8 +5,8 @@
     python examples/cluster/train.py --in-step 4              # four that hold and train them
 
 To train in step on several machines, start this script on each, with the addresses and the task in
-TF_CONFIG. To use servers, start `python -m de_core.server --job ps --task 0` on each machine, with
-the addresses in TF_CONFIG, and this script with `--cluster` on the chief's machine.
+TF_CONFIG. To use servers, start `python -m de_core.parameter_server --job ps --task 0` on each
+machine, with the addresses in TF_CONFIG, and this script with `--cluster` on the chief's machine.
 """
 
 from __future__ import annotations
@@ -58,7 +58,15 @@ def processes_of(servers: int, workers: int) -> Iterator[dict[str, list[str]]]:
         environment = {**os.environ, "TF_CONFIG": json.dumps({"cluster": jobs})}
         started = {
             f"{job} {task}": subprocess.Popen(
-                [sys.executable, "-m", "de_core.server", "--job", job, "--task", str(task)],
+                [
+                    sys.executable,
+                    "-m",
+                    "de_core.parameter_server",
+                    "--job",
+                    job,
+                    "--task",
+                    str(task),
+                ],
                 env=environment,
             )
             for job in ("ps", "worker")

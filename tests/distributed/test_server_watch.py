@@ -38,7 +38,7 @@ def test_the_silent_servers_are_named_with_the_remedy(live_port):
         assert "must answer within 4 s" in error.message
         assert f"/job:ps/task:1 at localhost:{ports[1]} (" in error.message
         assert f"/job:ps/task:2 at localhost:{ports[2]} (UNAVAILABLE" in error.message
-        assert "python -m de_core.server --job ps --task 2)" in error.message
+        assert "python -m de_core.parameter_server --job ps --task 2)" in error.message
         assert "task:0" not in error.message
         assert "worker" not in error.message
         silence = watch.silence()

@@ -141,7 +141,7 @@ def test_a_restarted_server_comes_back_from_the_last_checkpoint(cluster, tmp_pat
     ],
 )
 def test_a_wrong_command_line_is_one_sentence(options, message, monkeypatch, capsys):
-    from de_core.server import __main__
+    from de_core.parameter_server import __main__
 
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {"ps": ["a:1", "b:1"]}}')
     assert __main__.main(options) == 2

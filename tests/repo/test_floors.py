@@ -21,7 +21,7 @@ LIBRARY = (
     ("layers", "metrics", "tfra_files"),
     ("tfra",),
     ("",),
-    ("server",),
+    ("parameter_server",),
 )
 #: The engine's floors, lowest first: folders of de_core/cc/engine.
 ENGINE = (

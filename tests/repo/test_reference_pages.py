@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prometheus_client import ProcessCollector
 
-from de_core.server.health import Health
+from de_core.parameter_server.health import Health
 from server.observability.metrics import Metrics
 from server.settings import Settings, flag_of
 

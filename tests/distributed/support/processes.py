@@ -68,9 +68,8 @@ class Cluster:
     def serve(self, job: str, task: int, *options: object, inside: Sequence[str] = ()) -> str:
         """Starts the parameter server's command and returns the process's name."""
         name = f"{job}_{task}"
-        self.start(
-            name, "-m", "de_core.server", "--job", job, "--task", task, *options, inside=inside
-        )
+        task_options = ["--job", job, "--task", task, *options]
+        self.start(name, "-m", "de_core.parameter_server", *task_options, inside=inside)
         return name
 
     def output_file(self, name: str) -> pathlib.Path:

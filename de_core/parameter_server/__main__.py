@@ -1,4 +1,4 @@
-"""Runs one parameter server or worker: `python -m de_core.server --job ps --task 0`."""
+"""Runs one parameter server or worker: `python -m de_core.parameter_server --job ps --task 0`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Any
 
-from de_core.server.health import Health, serve_http
+from de_core.parameter_server.health import Health, serve_http
 
 
 def cluster_of(text: str | None) -> dict[str, list[str]]:
@@ -51,7 +51,7 @@ def threads_for(cluster: dict[str, list[str]]) -> int:
         cluster: The addresses of each job.
 
     Example:
-    >>> from de_core.server.__main__ import threads_for
+    >>> from de_core.parameter_server.__main__ import threads_for
     >>> threads_for({"ps": ["host:2222"] * 2000, "worker": ["host:2223"] * 2000})
     4001
     """
@@ -79,14 +79,14 @@ def main(arguments: list[str] | None = None) -> int:
     health.ready()
     place = f"{options.job} {options.task} at {cluster[options.job][options.task]}"
     port = "" if http is None else f", health at :{http.server_port}/healthz"
-    print(f"de_core.server: {place} is ready{port}", flush=True)
+    print(f"de_core.parameter_server: {place} is ready{port}", flush=True)
     # Another thread may receive the signal, which does not wake this thread. But this thread runs
     # the handlers.
     while not stop.wait(timeout=0.5):
         pass
     health.drain()
     time.sleep(options.grace_seconds)
-    print(f"de_core.server: {place} stops", flush=True)
+    print(f"de_core.parameter_server: {place} stops", flush=True)
     del server  # TensorFlow cannot stop a server; it ends with the process
     sys.stdout.flush()
     os._exit(0)
@@ -123,7 +123,7 @@ def _check_task(cluster: dict[str, list[str]], job: str, task: int) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m de_core.server", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m de_core.parameter_server", description=__doc__)
     parser.add_argument("--job", required=True, help="such as ps or worker")
     parser.add_argument("--task", type=int, required=True, help="its number in the job, from 0")
     parser.add_argument("--cluster", help="addresses of each job as JSON; default: TF_CONFIG")
