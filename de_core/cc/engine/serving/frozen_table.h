@@ -4,7 +4,7 @@
 //
 // Safety. No contents of the file can make a lookup read outside the mapping. Offsets are checked
 // when the file is opened, row numbers and string references when a lookup follows them. A file
-// that shrinks while it is mapped is not covered: replace files by rename.
+// that shrinks while it is mapped needs a MappedRange: without it, a lookup ends the process.
 #ifndef DE_CORE_ENGINE_FROZEN_TABLE_H_
 #define DE_CORE_ENGINE_FROZEN_TABLE_H_
 
