@@ -29,6 +29,21 @@ def forks(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def in_shims(forks, tmp_path_factory):
+    """Calls a module's function in another process whose system `shims.c` replaces."""
+    from tests.support.shims import compile_shims
+
+    environment = compile_shims(tmp_path_factory.mktemp("shims"))
+
+    def call(function, *arguments, **variables):
+        done = forks.call(function, *map(str, arguments), env={**environment, **variables})
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return call
+
+
+@pytest.fixture(scope="session")
 def run_python(forks):
     """Runs Python source in another process and returns its output."""
 
