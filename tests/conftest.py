@@ -33,10 +33,11 @@ def in_shims(forks, tmp_path_factory):
     """Calls a module's function in another process whose system `shims.c` replaces."""
     from tests.support.shims import compile_shims
 
-    environment = compile_shims(tmp_path_factory.mktemp("shims"))
+    library = compile_shims(tmp_path_factory.mktemp("shims"))
 
     def call(function, *arguments, **variables):
-        done = forks.call(function, *map(str, arguments), env={**environment, **variables})
+        environment = {**os.environ, "LD_PRELOAD": library, **variables}
+        done = forks.call(function, *map(str, arguments), env=environment)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

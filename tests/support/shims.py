@@ -10,13 +10,13 @@ from pathlib import Path
 from tests.support.applies import program
 
 
-def compile_shims(folder: Path) -> dict[str, str]:
-    """Compiles the library in `folder`; returns the environment of a process that preloads it."""
+def compile_shims(folder: Path) -> str:
+    """Compiles the library in `folder`, and returns its path, for LD_PRELOAD."""
     library = folder / "shims.so"
     source = Path(__file__).with_suffix(".c")
     compiler = program("cc", "gcc")
     subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, source], check=True)
-    return {**os.environ, "LD_PRELOAD": str(library)}
+    return str(library)
 
 
 def shims() -> ctypes.CDLL:
