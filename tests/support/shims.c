@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -89,12 +90,18 @@ int madvise(void* begin, size_t bytes, int advice) {
   return syscall(SYS_madvise, begin, bytes, advice);
 }
 
-// --- Bytes written past the page cache, and others, once `count_writes` is set. Then O_DIRECT is
-// accepted for every file, and not passed on: the file system does not matter.
+// --- Bytes written past the page cache, and others, after `begin_counting_writes`. From then on
+// O_DIRECT is accepted for every file, and not passed on: the file system does not matter.
 
-int count_writes;
+static int count_writes;
 int64_t written_direct, written_cached;
 static char is_direct[4096];
+
+void begin_counting_writes(void) {
+  count_writes = 1;
+  written_direct = written_cached = 0;
+  memset(is_direct, 0, sizeof(is_direct));
+}
 
 int fcntl(int file, int command, ...) {
   va_list arguments;
