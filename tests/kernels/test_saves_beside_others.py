@@ -12,7 +12,6 @@ import tensorflow as tf
 from de_core.base.ops import library
 from tests.kernels.snapshot_reference_reader import Snapshot
 from tests.kernels.test_deltas import put, restore, save
-from tests.support.shims import environment_with
 
 OWNERS = {"adam": 1.0, "lamb": 2.0}
 
@@ -116,54 +115,24 @@ def test_lookups_that_count_keep_a_row_alive_in_a_restored_delta(make_table, tmp
     assert sorted(Snapshot(tmp_path / "delta").rows()) == [1, 7]
 
 
-SHIM = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-
-int fsync(int descriptor) {
-  struct stat found;
-  if (fstat(descriptor, &found) == 0 && S_ISDIR(found.st_mode)) {
-    errno = atoi(getenv("FOLDER_SYNC_ERRNO"));
-    return -1;
-  }
-  return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(descriptor);
-}
-"""
-
-SAVES = """
-import sys
-import tensorflow as tf
-from de_core.base.ops import library
-
-table = library.de_table(
-    anonymous=True, key_dtype=tf.int64, value_dtype=tf.float32, dim=2
-)
-library.de_table_insert_or_assign(table, tf.constant([1, 2], tf.int64), tf.ones([2, 2]))
-try:
-    library.de_table_save(table, sys.argv[1], chain="c")
-    print("saved")
-except tf.errors.OpError as error:
-    print(type(error).__name__, error.message)
-try:
-    library.de_table_save(table, sys.argv[1], chain="c", delta=True)
-    print("followed")
-except tf.errors.FailedPreconditionError:
-    print("no base")
-"""
-
-
-@pytest.fixture(scope="module")
-def failing_syncs(tmp_path_factory):
-    return environment_with(tmp_path_factory.mktemp("shim"), SHIM)
+def save_twice(path):
+    table = library.de_table(anonymous=True, key_dtype=tf.int64, value_dtype=tf.float32, dim=2)
+    library.de_table_insert_or_assign(table, tf.constant([1, 2], tf.int64), tf.ones([2, 2]))
+    try:
+        library.de_table_save(table, path, chain="c")
+        print("saved")
+    except tf.errors.OpError as error:
+        print(type(error).__name__, error.message)
+    try:
+        library.de_table_save(table, path, chain="c", delta=True)
+        print("followed")
+    except tf.errors.FailedPreconditionError:
+        print("no base")
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EINVAL])
-def test_a_folder_that_cannot_be_synced_fails_the_save(code, forks, failing_syncs, tmp_path):
-    environment = {**failing_syncs, "FOLDER_SYNC_ERRNO": str(code)}
-    told = forks.source(SAVES, tmp_path / "rows.de", env=environment).stdout.splitlines()
+def test_a_folder_that_cannot_be_synced_fails_the_save(code, in_shims, tmp_path):
+    told = in_shims(save_twice, tmp_path / "rows.de", FOLDER_SYNC_ERRNO=str(code)).splitlines()
     if code == errno.EINVAL:  # the file system cannot sync folders
         assert told == ["saved", "followed"]
     else:

@@ -10,22 +10,28 @@ import tensorflow as tf
 import de_core as de
 from de_core.base.keras import LEGACY, keras
 from tests.support.applies import applies_if
-from tests.support.rebuilt_models import INPUTS, OfNumbers, train_on
+from tests.support.rebuilt_models import INPUTS, OfNamedInputs, OfNumbers, train_on
 
 # Keras converts its variables through an `__array__` that numpy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_they_answer_the_same_in_another_process(forks, tmp_path):
-    for model_class, inputs in INPUTS.items():
-        model = model_class()
-        model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")
-        name = model_class.__name__
-        np.save(tmp_path / f"{name}.npy", train_on(model, inputs))
-        model.save(tmp_path / f"{name}.keras")
-        np.save(tmp_path / f"{name}_later.npy", train_on(model, inputs))
-    done = forks.module("tests.support.rebuilt_models", tmp_path)
+@pytest.mark.parametrize(
+    "model_class",
+    [
+        pytest.param(each, id=each.__name__, marks=[pytest.mark.slow] * (each is not OfNamedInputs))
+        for each in INPUTS
+    ],
+)
+def test_they_answer_the_same_in_another_process(forks, tmp_path, model_class):
+    model = model_class()
+    model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")
+    name, inputs = model_class.__name__, INPUTS[model_class]
+    np.save(tmp_path / f"{name}.npy", train_on(model, inputs))
+    model.save(tmp_path / f"{name}.keras")
+    np.save(tmp_path / f"{name}_later.npy", train_on(model, inputs))
+    done = forks.module("tests.support.rebuilt_models", tmp_path, name)
     assert done.returncode == 0, done.stderr[-4000:]
 
 

@@ -87,7 +87,9 @@ class Forks:
         assert server.stdout is not None
         server.stdin.write(json.dumps(order) + "\n")
         server.stdin.flush()
-        status, seconds = json.loads(server.stdout.readline())
+        answer = server.stdout.readline()
+        assert answer, "The process that forks has ended. Read its messages on standard error."
+        status, seconds = json.loads(answer)
         self._spend(seconds)
         texts = [path.read_text("utf-8", "replace") for path in (output, errors)]
         return subprocess.CompletedProcess(order["function"], status, *texts)

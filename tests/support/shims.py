@@ -1,7 +1,8 @@
-"""C functions that replace functions of the system in another process."""
+"""The library `shims.c`, which replaces functions of the system in other processes."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 from pathlib import Path
@@ -9,12 +10,15 @@ from pathlib import Path
 from tests.support.applies import program
 
 
-def environment_with(folder: Path, source: str) -> dict[str, str]:
-    """Compiles C source in `folder`; returns the environment of a process that preloads it."""
-    (folder / "shim.c").write_text(source, "utf-8")
-    library = folder / "shim.so"
+def compile_shims(folder: Path) -> str:
+    """Compiles the library in `folder`, and returns its path, for LD_PRELOAD."""
+    library = folder / "shims.so"
+    source = Path(__file__).with_suffix(".c")
     compiler = program("cc", "gcc")
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-o", library, folder / "shim.c", "-ldl"], check=True
-    )
-    return {**os.environ, "LD_PRELOAD": str(library)}
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, source], check=True)
+    return str(library)
+
+
+def shims() -> ctypes.CDLL:
+    """Returns the library, in a process that preloads it."""
+    return ctypes.CDLL(os.environ["LD_PRELOAD"])

@@ -1,7 +1,6 @@
 """Tests admission and eviction through a Variable and a layer."""
 
 import ctypes
-import os
 
 import keras
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.support.shims import environment_with
+from tests.support.shims import shims
 
 
 def train(variable, keys, gradient=1.0):
@@ -18,35 +17,9 @@ def train(variable, keys, gradient=1.0):
     variable._table.apply(slices, [1.0], rule="sgd", owner="sgd")
 
 
-#: Replaces `std::chrono::system_clock::now`, which tells the engine the time.
-CLOCK = """
-#include <stdint.h>
-#include <time.h>
-static int64_t passed_nanoseconds;
-void let_pass(int64_t seconds) { passed_nanoseconds += seconds * 1000000000; }
-int64_t _ZNSt6chrono3_V212system_clock3nowEv(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec * INT64_C(1000000000) + now.tv_nsec + passed_nanoseconds;
-}
-"""
-
-
 def let_pass(seconds):
-    """Lets time pass at once, in a process that preloads `CLOCK`."""
-    ctypes.CDLL(os.environ["LD_PRELOAD"]).let_pass(ctypes.c_int64(seconds))
-
-
-@pytest.fixture(scope="module")
-def in_virtual_time(forks, tmp_path_factory):
-    """Calls a function of this module in a process in which `let_pass` works."""
-    environment = environment_with(tmp_path_factory.mktemp("clock"), CLOCK)
-
-    def call(function):
-        done = forks.call(function, env=environment)
-        assert done.returncode == 0, done.stderr
-
-    return call
+    """Lets time pass at once, in a process of `in_shims`."""
+    shims().let_pass(ctypes.c_int64(seconds))
 
 
 def test_a_key_that_is_not_admitted_reads_as_its_initial_row_and_is_not_stored():
@@ -157,8 +130,8 @@ def expire_rows():
     assert int(users.size()) == 1
 
 
-def test_rows_expire_after_seconds(in_virtual_time):
-    in_virtual_time(expire_rows)
+def test_rows_expire_after_seconds(in_shims):
+    in_shims(expire_rows)
 
 
 def test_an_expired_row_starts_again_with_fresh_slots():
@@ -195,8 +168,8 @@ def expire_strings():
     assert names.find_or_insert(["a"]).numpy().tolist() == [[b""]]
 
 
-def test_strings_expire_and_are_counted(in_virtual_time):
-    in_virtual_time(expire_strings)
+def test_strings_expire_and_are_counted(in_shims):
+    in_shims(expire_strings)
 
 
 def test_scores_are_exported_with_their_keys():
