@@ -1,6 +1,6 @@
 """Requests generated from the OpenAPI document: no failure, and only documented answers.
 
-Needs schemathesis: pip install 'de-core[proofs]'.
+Needs schemathesis, which the extra `test` installs.
 """
 
 from __future__ import annotations
