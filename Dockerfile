@@ -114,7 +114,7 @@ ENTRYPOINT ["python", "-m", "server", "--host", "0.0.0.0"]
 FROM ${PYTHON_BUILD_IMAGE} AS dev
 LABEL org.opencontainers.image.title="de-core dev" org.opencontainers.image.licenses="Apache-2.0"
 RUN apt-get update \
- && apt-get install -y --no-install-recommends git g++ make cmake ninja-build libgtest-dev redis-server redis-tools \
+ && apt-get install -y --no-install-recommends git g++ make cmake ninja-build libgtest-dev redis-server redis-tools chromium prometheus \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --create-home --uid 1000 app \
  && mkdir /work && chown app /work

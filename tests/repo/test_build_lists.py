@@ -114,12 +114,13 @@ def test_continuous_integration_runs_the_command_of_the_readme(root: Path):
     assert "make test" in lines
 
 
-def test_continuous_integration_installs_the_programs_of_the_tests(root: Path):
+@pytest.mark.parametrize("file", [".ci/run", "Dockerfile"])
+def test_integration_and_image_install_the_programs_of_the_tests(root: Path, file: str):
     import doctor
 
-    words = set((root / ".ci" / "run").read_text("utf-8").split())
+    words = (root / file).read_text("utf-8").replace(";", " ").split()
     packages = {package for _, package in doctor.TEST_TOOLS}
-    assert {"g++", "ccache", "libgtest-dev", *packages} <= {word.rstrip(";") for word in words}
+    assert {"g++", "libgtest-dev", *packages} <= set(words)
 
 
 def test_missing_googletest_is_a_failure_with_one_command(root: Path, tmp_path: Path):
