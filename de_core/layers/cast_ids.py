@@ -40,12 +40,14 @@ def check(ids: Any, key_dtype: str, name: str) -> None:
             return False
         if frame.f_code.co_name == "build":  # a Sequential that has no `inputs` yet
             building[id(model)] = frame.f_locals.get("inputs")
-        if frame.f_code.co_name != "__call__" or not frame.f_locals.get("args"):
+        # A Sequential casts `args` itself.
+        args = frame.f_locals.get("original_args") or frame.f_locals.get("args")
+        if frame.f_code.co_name != "__call__" or not args:
             return False
         wanted = building.get(id(model)) if id(model) in building else _inputs_of(model)
         return any(
             dtype_name(each.dtype) == dtype_name(ids.dtype) and "float" in dtype_name(given.dtype)
-            for each, given in _pairs(wanted, frame.f_locals["args"][0])
+            for each, given in _pairs(wanted, args[0])
         )
 
     frame = call_stack.nearest(casts_floats)

@@ -41,8 +41,10 @@ def clip_tables(
         are within the global norm, so the optimizer does not clip them again. The factor is None
         unless the optimizer clips by global norm.
     """
+    if not any(getattr(optimizer, each) for each in SETTINGS):
+        return list(tables), None
+    sparse = [summed(each) for each in tables]
     if optimizer.global_clipnorm:
-        sparse = [summed(each) for each in tables]
         values = [values_of(each) for each in (*sparse, *others)]
         wide = max((each.dtype for each in values), key=lambda dtype: dtype.size)
         norm = tf.linalg.global_norm([tf.cast(each, arithmetic_dtype(wide)) for each in values])
@@ -50,15 +52,9 @@ def clip_tables(
         scale = limit / tf.maximum(norm, limit)
         return [scaled(each, scale) for each in sparse], scale
     if optimizer.clipnorm:
-        return [
-            _with_values(summed(each), tf.clip_by_norm, optimizer.clipnorm) for each in tables
-        ], None
-    if optimizer.clipvalue:
-        value = optimizer.clipvalue
-        return [
-            _with_values(summed(each), tf.clip_by_value, -value, value) for each in tables
-        ], None
-    return list(tables), None
+        return [_with_values(each, tf.clip_by_norm, optimizer.clipnorm) for each in sparse], None
+    value = optimizer.clipvalue
+    return [_with_values(each, tf.clip_by_value, -value, value) for each in sparse], None
 
 
 def scaled(gradient: Gradient, factor: Scalar) -> Gradient:

@@ -86,6 +86,7 @@ MASKS = {
         tf.ragged.constant([[True, True, False], [True, True, True]]),
     ),
 }
+MASKS["sparse"] = tuple(each.to_sparse() for each in MASKS["ragged"])
 
 
 @pytest.mark.parametrize("kind", MASKS)
