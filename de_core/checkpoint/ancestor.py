@@ -13,7 +13,15 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 
-_TABLE = re.compile(r"(?:.+/)?tables_of_[^/]+/\d+/\.ATTRIBUTES/table-(?:keys|shard_upsert_restore)")
+_TABLE = re.compile(
+    r"(?:.+/)?(?:tables_of_[^/]+/\d+/\.ATTRIBUTES/table|[^/]+_mht_\d+of\d+)"
+    r"-(?:keys|shard_upsert_restore)"
+)
+#: How to read files of tfra, for errors.
+REMEDY = (
+    "Run `de-core import-tfra` to turn them into a checkpoint, or call "
+    "de_core.tfra.import_checkpoint(path, target)"
+)
 
 
 def refuse(prefix: str | None) -> None:
@@ -32,8 +40,8 @@ def refuse(prefix: str | None) -> None:
     if _has_tables(prefix, tf.io.gfile.stat(f"{prefix}.index").mtime_nsec):
         raise ValueError(
             "A checkpoint of tfra.dynamic_embedding must be imported, because TensorFlow would "
-            f"leave its tables empty. {received(path=prefix)} Call "
-            "de_core.tfra.import_checkpoint(path, target) in place of `restore` or `load_weights`."
+            f"leave its tables empty. {received(path=prefix)} {REMEDY} in place of `restore` or "
+            "`load_weights`."
         )
 
 

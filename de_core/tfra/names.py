@@ -108,14 +108,20 @@ class CuckooHashTableConfig:
         """Makes the configuration."""
 
 
+@keras.saving.register_keras_serializable(package="de_core.keras")
 class CuckooHashTableCreator(KVCreator):
     """Selects the table in main memory, which is also the default."""
 
     in_memory = True
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return {"config": self.config, "saver": self.saver}
+        """Returns an empty dict: the constructor's arguments have no effect."""
+        return {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> CuckooHashTableCreator:
+        """Makes a creator from the result of `get_config`."""
+        return cls(**config)
 
 
 class FileSystemSaver:

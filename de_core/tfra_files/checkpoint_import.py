@@ -251,7 +251,8 @@ def _described(
 ) -> ImportedTable:
     table, slots = saved.table, tuple(sorted(saved.slots))
     policies = tuple(_POLICIES[each][0].__name__ for each in sorted(saved.columns))
-    known = (None,) * 4 if spec is None else (*spec, table.rows(spec))
+    no = (None, None, None, None)
+    known: tuple[Any, Any, Any, Any] = no if spec is None else (*spec, table.rows(spec))
     return ImportedTable(*known, len(table.shards), slots, variable, policies, left_out)
 
 

@@ -94,7 +94,8 @@ def of_target(tensors: Tensors, target: Any, optimizer: Optimizer | None) -> lis
 
 def _is_of_tfra(key: str) -> bool:
     path = key.removesuffix(_VALUE)
-    return "/.OPTIMIZER_SLOT/" in path or path.endswith("/shadow") or "/shadow/" in path
+    own = ("/shadow", "/_current_ids", "/_current_exists")  # the latter two of 0.6.0
+    return "/.OPTIMIZER_SLOT/" in path or path.endswith(own) or "/shadow/" in path
 
 
 def of_optimizer(

@@ -34,7 +34,7 @@ from de_core.variable.retention import Retention, checked_policy
 from de_core.variable.rows import Rows
 from de_core.variable.slots import Slots
 
-_NO_LAYER_NAME = re.compile(r"[^A-Za-z0-9_.\-]")
+_FORBIDDEN = re.compile(r"[^A-Za-z0-9_.\-]")  # in the name of a layer
 _USE_CHECKPOINTS = "Use tf.train.Checkpoint or de.checkpoint.save."
 
 
@@ -107,8 +107,6 @@ class Variable(keras.layers.Layer, tf.Module):
     1
     """
 
-    _keeps_rows = False  # True if a graph's initializer must not empty the table
-
     def __init__(
         self,
         key_dtype: DTypeLike = tf.int64,
@@ -149,8 +147,7 @@ class Variable(keras.layers.Layer, tf.Module):
             kv_creator=kv_creator,
         )
         table.keeps_rows = self._keeps_rows
-        layer_name = _NO_LAYER_NAME.sub("_", name)
-        super().__init__(name=layer_name, trainable=bool(trainable), autocast=False)
+        super().__init__(name=_FORBIDDEN.sub("_", name), trainable=bool(trainable), autocast=False)
         tf.Module.__init__(self, name="variable")
         self._name = name
         self.shared_name = shared_name
@@ -177,12 +174,12 @@ class Variable(keras.layers.Layer, tf.Module):
         restriction = None if restrict_policy is None else restrict_policy(self)
         self._retention = Retention(table, restriction)
         self.built = True
-        # Remove the wrappers of these methods that Keras stores in the object. The wrappers refer
-        # to the object, and this cycle would keep the table's memory until the garbage collector
-        # runs.
+        # Keras stores wrappers of these methods, which refer to the object. This cycle would keep
+        # the table's memory until the garbage collector runs.
         for wrapper in ("build", "quantize"):
             self.__dict__.pop(wrapper, None)
 
+    _keeps_rows = False  # True if a graph's initializer must not empty the table
     # Reads and writes rows by key.
     lookup = method_of("_rows", Rows.lookup)
     find_or_insert = method_of("_rows", Rows.find_or_insert)

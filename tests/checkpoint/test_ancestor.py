@@ -49,6 +49,19 @@ def test_an_optimizer_refuses(form):
         tf.train.Checkpoint(optimizer=optimizer).restore(str(DATA / form / "ckpt"))
 
 
+@pytest.mark.parametrize("path", ["new_adam/ckpt", "saver_adam/model.ckpt-12"])
+def test_a_warm_start_refuses(path):
+    table = de.Variable(dim=2, name="deep_users")
+    with pytest.raises(ValueError, match=r"must be imported.*`de-core import-tfra`"):
+        de.warm_start(str(DATA / path), [table])
+
+
+def test_files_of_another_layout_name_the_importer():
+    table = de.Variable(dim=2, name="scope_plain")
+    with pytest.raises(tf.errors.NotFoundError, match=r"If tfra wrote.*`de-core import-tfra`"):
+        table.load_from_file_system(str(DATA / "files_plain"))
+
+
 def test_a_layer_refuses_and_no_weight_changes():
     class Model(keras.Model):
         def __init__(self):

@@ -178,6 +178,19 @@ def test_a_removed_wrapper_method_names_its_replacement(name):
         getattr(wrapper, name)
 
 
+def test_a_layer_whose_creator_has_a_saver_is_saved_and_loaded(tmp_path):
+    creator = de.CuckooHashTableCreator(de.CuckooHashTableConfig(), de.FileSystemSaver())
+    layer = de.keras.layers.Embedding(2, name="rows_in_files", kv_creator=creator)
+    model = keras.Sequential([keras.Input([2], dtype="int64"), layer])
+    layer.params.upsert([1, 2], [[1.0, 2.0], [3.0, 4.0]])
+    model.save(tmp_path / "model.keras")
+    ids = np.array([[1, 2]])
+    rows = keras.models.load_model(tmp_path / "model.keras").predict(ids, verbose=0)
+    assert rows.tolist() == [[[1, 2], [3, 4]]]
+    de.keras.models.de_save_model(model, str(tmp_path / "saved_model"))
+    assert (tmp_path / "saved_model/saved_model.pb").exists()
+
+
 def test_a_creator_without_a_storage_is_refused():
     class Mine(de.KVCreator):
         pass

@@ -21,6 +21,7 @@ TRAINED = {
     "beside_numbered-2": "beside_numbered/ckpt-2",
     "new_adam": "new_adam/ckpt",
     "legacy_adam": "legacy_adam/ckpt",
+    "old_adam": "old_adam/ckpt",
 }
 
 

@@ -35,13 +35,21 @@ OPTIMIZERS = {
 }
 
 
-def model(optimizer: Any) -> tf_keras.Model:
+POLICIES = {"user": de.FrequencyRestrictPolicy, "item": de.TimestampRestrictPolicy}
+
+
+def model(optimizer: Any, has_policies: bool) -> tf_keras.Model:
     """Returns the model of `data/make_artefacts.py`, over the tables here."""
     inputs = {
         name: tf_keras.Input([], dtype=tf.int64, name=f"{name}_id") for name in ("user", "item")
     }
     rows = [
-        de.layers.Embedding(dim, name=name, initializer=initial)(inputs[name])
+        de.layers.Embedding(
+            dim,
+            name=name,
+            initializer=initial,
+            restrict_policy=POLICIES[name] if has_policies else None,
+        )(inputs[name])
         for name, dim, initial in (("user", 3, 0.5), ("item", 2, -0.25))
     ]
     head = tf_keras.layers.Dense(1, name="head")
@@ -55,9 +63,10 @@ def difference(data: Path, form: str, expected: dict[str, Any]) -> float:
     tf_keras.backend.clear_session()
     kind, _, name = form.partition("_")
     make = OPTIMIZERS.get(form) or OPTIMIZERS.get(name) or (lambda kind: kind.Adam(0.01))
-    optimizer = de.DynamicEmbeddingOptimizer(make(LEGACY if kind == "legacy" else NEW))
-    made = model(optimizer)
-    if kind != "legacy":
+    is_legacy = kind in ("legacy", "old")
+    optimizer = de.DynamicEmbeddingOptimizer(make(LEGACY if is_legacy else NEW))
+    made = model(optimizer, form == "policies")
+    if not is_legacy:
         optimizer.build(made.trainable_variables)
     if form in ("weights", "saved_model"):
         import_checkpoint(data / form / ("model" if form == "weights" else ""), made)

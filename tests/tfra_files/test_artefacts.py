@@ -13,6 +13,8 @@ from tests.tfra_files.artefacts import DATA, expected
 from tests.tfra_files.test_continued_training import QUICK, SLOW, differences
 
 pytestmark = pytest.mark.slow
+#: `make_old_artefact.py` wrote it, in another environment.
+OLD = "old_adam"
 PROGRAM = Path(__file__).parent / "data" / "make_artefacts.py"
 
 
@@ -48,9 +50,11 @@ def assert_near(found, wanted):
 
 
 def test_the_committed_files_are_those_that_the_library_writes(fresh):
-    ours, theirs = files_of(DATA), files_of(fresh)
+    theirs = files_of(fresh)
+    ours = {name: path for name, path in files_of(DATA).items() if not name.startswith(OLD)}
     assert sorted(ours) == sorted(theirs)
-    assert_near(json.loads((fresh / "expected.json").read_text()), expected())
+    wanted = {name: each for name, each in expected().items() if name != OLD}
+    assert_near(json.loads((fresh / "expected.json").read_text()), wanted)
     for name in ours:
         if name.endswith(".index"):
             tensors = [
@@ -61,5 +65,5 @@ def test_the_committed_files_are_those_that_the_library_writes(fresh):
 
 
 def test_training_continues_after_the_import_of_fresh_files(fresh):
-    found = differences(fresh, [*QUICK, *SLOW])
+    found = differences(fresh, [each for each in (*QUICK, *SLOW) if each != OLD])
     assert max(found.values()) < 1e-5, found

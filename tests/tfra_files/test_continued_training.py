@@ -21,6 +21,7 @@ NAMES += ["ftrl", "momentum", "nadam", "rmsprop", "sgd"]
 #: 100 steps of Adam, and 20 of the others.
 QUICK = ("new_adam", "legacy_sgd", "weights", "beside")
 SLOW = sorted({f"{kind}_{name}" for kind in ("new", "legacy") for name in NAMES} - set(QUICK))
+SLOW += ["old_adam", "policies"]
 TF1 = {
     "saver_adam": lambda: tf.compat.v1.train.AdamOptimizer(0.01),
     "beside_saver_adam": lambda: tf.compat.v1.train.AdamOptimizer(0.01),

@@ -60,5 +60,5 @@ class RedisTableCreator(KVCreator):
         return RedisStore(str(name), self.config.settings)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return {"config": self.config, "saver": self.saver}
+        """Returns the constructor's arguments that have an effect."""
+        return {"config": self.config}
