@@ -13,6 +13,8 @@ from de_core.checkpoint.when_used import WhenUsed
 from de_core.snapshot import table_files
 from de_core.tables.sharded import ShardedTable
 
+_READER = "RestoreV2"  # the type of the op that reads an entry of a checkpoint
+
 
 class TableState(tf.Module):
     """A Variable's entry in a checkpoint: a reference to snapshot files beside the checkpoint.
@@ -29,6 +31,7 @@ class TableState(tf.Module):
         self.table = table
         self._first_file = first_file
         self._restoring_from = ""
+        self._is_eager = False  # whether TensorFlow asked for the state in eager mode
         self._folder: str | None = None
         self._saves: list[tuple[str, list[str]]] = []  # prefixes and files of the last two saves
 
@@ -97,8 +100,9 @@ class TableState(tf.Module):
     def _serialize_to_tensors(self) -> dict[str, Any]:
         # TensorFlow also calls this method on restore, to learn the tensors' names. So write rows
         # only when TensorFlow uses the tensor.
-        device = tf.zeros([]).device if self.table.router.is_spread else None
-        return {reference.KEY: WhenUsed(self.write, device)}
+        entry = WhenUsed(self.write)
+        self._is_eager = entry.is_eager
+        return {reference.KEY: entry}
 
     def restore(self, restored: tf.Tensor) -> tf.Operation | None:
         """Restores the rows from a checkpoint's entry.
@@ -109,6 +113,17 @@ class TableState(tf.Module):
         Returns:
             In a graph, an op.
         """
+        if not tf.executing_eagerly() and self._is_eager and restored.op.type == _READER:
+            # Like `WhenUsed`: the `tf.function` is TensorFlow's own (`MultiDeviceSaver.restore`).
+            name = tf.get_static_value(restored.op.inputs[1])[restored.value_index]
+            with tf.init_scope(), tf.device("/CPU:0"):
+                [entry] = tf.raw_ops.RestoreV2(
+                    prefix=self._restoring_from,
+                    tensor_names=[name],
+                    shape_and_slices=[""],
+                    dtypes=[tf.string],
+                )
+                return self.restore(entry)
         if not tf.executing_eagerly():
             placeholder = prefix.of_the_saver_being_built()
             if placeholder is None:

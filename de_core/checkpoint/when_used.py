@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -14,19 +15,22 @@ class WhenUsed:
     TensorFlow requests an object's tensors also on restore, when it needs only their names. It also
     requests them before the checkpoint's location is known.
 
+    If a checkpoint has variables on several tasks, TensorFlow saves it in a `tf.function` of its
+    own (`MultiDeviceSaver.save`, 2.21). The tensor is still computed eagerly then.
+
     Args:
         make: Returns the tensor.
-        device: The tensor's device; None for this process outside of a cluster.
     """
 
     dtype = tf.string
     shape = tf.TensorShape(None)
 
-    def __init__(self, make: Callable[[], tf.Tensor], device: str | None = None) -> None:
-        # In a graph, a device's job must be a job of the cluster. Without a job, the device is on
-        # the session's own task.
-        job = "/job:localhost/replica:0/task:0" if tf.executing_eagerly() else ""
-        self.device = f"{job}/device:CPU:0" if device is None else device
+    def __init__(self, make: Callable[[], tf.Tensor]) -> None:
+        self.is_eager = tf.executing_eagerly()
+        with tf.device("/CPU:0"):
+            # The name of this process's task differs from cluster to cluster. In a graph, a device
+            # without a task is on the session's own task.
+            self.device = tf.zeros([]).device if self.is_eager else "/device:CPU:0"
         self._make = make
         self._made: tf.Tensor | None = None
 
@@ -34,5 +38,6 @@ class WhenUsed:
         """Computes the tensor on the first call, whatever dtype is wanted."""
         del dtype, name
         if self._made is None:
-            self._made = self._make()
+            with tf.init_scope() if self.is_eager else contextlib.nullcontext():
+                self._made = self._make()
         return self._made

@@ -76,8 +76,16 @@ def mirrors_replicas() -> bool:
 
 
 def devices_of_the_scope() -> Sequence[str] | None:
-    """Returns a device per replica if this process runs replicas on several CPU devices."""
+    """Returns the devices of a new table's shards; None for one shard in this process.
+
+    A table gets a shard per parameter server, or per CPU device with a replica.
+    """
     strategy = tf.distribute.get_strategy()
+    if isinstance(strategy, tf.distribute.ParameterServerStrategy):
+        # The strategy names no cluster, but it connected this process to the servers.
+        names = [device.name for device in tf.config.list_logical_devices("CPU")]
+        servers = {tf.DeviceSpec.from_string(name).task for name in names if "/job:ps/" in name}
+        return [f"/job:ps/replica:0/task:{task}/device:CPU:0" for task in sorted(servers)]
     if not isinstance(strategy, tf.distribute.MirroredStrategy):
         return None
     devices = strategy.extended.worker_devices

@@ -128,6 +128,22 @@ class Targets(NamedTuple):
             [(clipping.scaled(gradient, factor), own) for gradient, own in self.owned],
         )
 
+    def require_replica(self) -> None:
+        """Raises RuntimeError if Keras cannot update ordinary variables here.
+
+        In the scope of a strategy, but outside of `strategy.run`, Keras 3.15 and tf_keras 2.21 call
+        `merge_call` of None.
+        """
+        if tf.distribute.in_cross_replica_context() and any(
+            gradient is not None for gradient, _ in self.dense
+        ):
+            raise RuntimeError(
+                "A step that trains a model under a distribution strategy must run inside of "
+                f"`strategy.run`. Received: a step outside of it, under "
+                f"{type(tf.distribute.get_strategy()).__name__}. Call strategy.run(step, "
+                "args=(...)) in the function that you schedule or call."
+            )
+
     def require_one(self) -> None:
         """Raises ValueError if no variable has a gradient."""
         if not (self.trained or self.owned) and all(each is None for each, _ in self.dense):

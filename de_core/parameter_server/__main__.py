@@ -1,4 +1,7 @@
-"""Runs one parameter server or worker: `python -m de_core.parameter_server --job ps --task 0`."""
+"""Runs one parameter server or worker: `python -m de_core.parameter_server --job ps --task 0`.
+
+Without `--job` and `--task`, runs the task of the environment variable TF_CONFIG.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         cluster = cluster_of(options.cluster)
+        options.job, options.task = _task_of(options.job, options.task)
         _check_task(cluster, options.job, options.task)
     except ValueError as error:
         print(error, file=sys.stderr)
@@ -113,6 +117,24 @@ def _start(cluster: dict[str, list[str]], options: argparse.Namespace) -> Any:
     )
 
 
+def _task_of(job: str | None, task: int | None) -> tuple[str, int]:
+    """Returns the job and the task of this process: the options, or else TF_CONFIG's task."""
+    if job is not None and task is not None:
+        return job, task
+    try:
+        if job is not None or task is not None:
+            raise ValueError("one of the two options is missing")
+        found = json.loads(os.environ.get("TF_CONFIG", ""))["task"]
+        return str(found["type"]), int(found["index"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            "Give both --job and --task, or neither. Without them, TF_CONFIG must hold the task, "
+            'such as {"cluster": {"ps": ["host:2222"]}, "task": {"type": "ps", "index": 0}}. '
+            f"Received: --job={job}, --task={task}, TF_CONFIG={os.environ.get('TF_CONFIG')!r} "
+            f"({type(error).__name__}: {error})."
+        ) from error
+
+
 def _check_task(cluster: dict[str, list[str]], job: str, task: int) -> None:
     if job not in cluster or not 0 <= task < len(cluster[job]):
         jobs = {name: len(addresses) for name, addresses in cluster.items()}
@@ -124,8 +146,8 @@ def _check_task(cluster: dict[str, list[str]], job: str, task: int) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m de_core.parameter_server", description=__doc__)
-    parser.add_argument("--job", required=True, help="such as ps or worker")
-    parser.add_argument("--task", type=int, required=True, help="its number in the job, from 0")
+    parser.add_argument("--job", help="such as ps or worker; default: TF_CONFIG's task")
+    parser.add_argument("--task", type=int, help="its number in the job, from 0")
     parser.add_argument("--cluster", help="addresses of each job as JSON; default: TF_CONFIG")
     parser.add_argument("--http-port", type=int, help="for /healthz and /metrics; 0 for any")
     parser.add_argument(

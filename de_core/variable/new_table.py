@@ -53,6 +53,7 @@ def checked_spec(
     devices: Sequence[str] | None,
     tier: DiskTier | None = None,
     slot_dtype: DTypeLike | None = None,
+    kv_creator: KVCreator | None = None,
 ) -> TableSpec:
     """Makes the table's spec from the user's arguments.
 
@@ -63,12 +64,13 @@ def checked_spec(
         devices: See `Variable`. None for the devices of the current distribution strategy.
         tier: See `Variable`.
         slot_dtype: See `Variable`.
+        kv_creator: See `Variable`. A storage divides the keys itself.
 
     Raises:
         TypeError: An argument has a wrong type, or a dtype is not supported.
         ValueError: An argument is out of range.
     """
-    if devices is None:
+    if devices is None and storage_creator(kv_creator) is None:
         devices = strategy.devices_of_the_scope()
     return TableSpec.checked(key_dtype, value_dtype, dim, devices, tier, slot_dtype)
 

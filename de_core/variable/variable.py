@@ -57,7 +57,7 @@ class Variable(keras.layers.Layer, tf.Module):
         value_dtype: Dtype of the rows. Only floating-point rows are trainable.
         dim: Values per row, 1 to 4096.
         devices: Device names. Each device holds one shard of the table. None for one shard on the
-            CPU.
+            CPU, or in the scope of a `ParameterServerStrategy` for one shard per server.
         partitioner: `f(keys [n], shard_num)` that returns the shard of each key, in
             [0, shard_num). Not called if there is only one shard.
         shared_name: Not used.
@@ -132,7 +132,7 @@ class Variable(keras.layers.Layer, tf.Module):
         tier: DiskTier | None = None,
         slot_dtype: DTypeLike | None = None,
     ) -> None:
-        spec = checked_spec(key_dtype, value_dtype, dim, devices, tier, slot_dtype)
+        spec = checked_spec(key_dtype, value_dtype, dim, devices, tier, slot_dtype, kv_creator)
         policy = checked_policy(restrict_policy, admission, eviction)
         _check_regularizer(regularizer)
         graph = graph_mode.current()

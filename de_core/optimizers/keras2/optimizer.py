@@ -114,6 +114,7 @@ class TablesAndOthers(Wrapping):
         """
         self._require_own_mode()
         targets = Targets.of_pairs(grads_and_vars)
+        targets.require_replica()
         for _, table in targets.trained:
             self._add_table(table)
         dense = targets.others

@@ -164,6 +164,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
 
     def _prepare(self, inner: Any, targets: Targets, variables: list[Any]) -> None:
         """Checks the inputs of a step. At the first step, also builds the optimizer."""
+        targets.require_replica()
         if not targets.trained:
             targets.require_one()
         if not self.built:

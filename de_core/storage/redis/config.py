@@ -50,6 +50,7 @@ class Settings:
     using_md5_prefix_name: bool = False  #: True to use the MD5 of table names in Redis names.
     model_tag_runtime: str = "test"  #: Prefix of all names in Redis.
     table_store_mode: int = 2  #: Must be 2: rows only in Redis.
+    allow_empty: bool = False  #: True to continue without rows if Redis lost them.
 
     @property
     def slices(self) -> int:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hiredis
 import redis
 from redis.backoff import ExponentialBackoff
 from redis.cluster import ClusterNode, RedisCluster
+from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from de_core.storage.redis.config import CLUSTER, SENTINEL, Settings
 
+
+class CheckError(redis.RedisError):
+    """A server must not be used. Redis's client closes a connection whose start raises it."""
+
+
 #: Exceptions that a command may fail with.
-Failure = redis.RedisError | OSError
-_FAILURES = (redis.RedisError, OSError)
+Failure = redis.RedisError | RedisClusterException | OSError
+_FAILURES = (redis.RedisError, RedisClusterException, OSError)
 _Command = tuple[Any, ...]
 
 
@@ -26,10 +32,20 @@ class Connection:
 
     Args:
         settings: The connection settings.
+        questions: Commands that each new connection runs first.
+        check: Takes the answers to `questions`, each an answer or an error. Raises a `CheckError`
+            if this client must not use the server.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        questions: Sequence[_Command],
+        check: Callable[[Sequence[Any]], None],
+    ) -> None:
         self._settings = settings
+        self._questions = questions
+        self._check = check
         self._client: Any = None
 
     def run(self, commands: Sequence[_Command]) -> list[Any]:
@@ -37,10 +53,14 @@ class Connection:
 
         A failed command is retried `redis_retries` times. A retry uses a new connection, or in a
         Cluster the node that holds the key now. If the retries fail because the server is
-        unreachable, its other failed commands are not retried.
+        unreachable, its other failed commands are not retried. A server that has no rows for a
+        command is checked again.
 
         Args:
             commands: The commands: a name, the key that selects the server, further arguments.
+
+        Raises:
+            CheckError: The check of a server failed.
         """
         answers: list[Any] = [None] * len(commands)
         for numbers in self._by_server(commands):
@@ -52,16 +72,19 @@ class Connection:
     ) -> None:
         try:
             client = self._server_of(commands[numbers[0]])
-            found = _pipelined(client, [commands[number] for number in numbers])
+            asked = [commands[number] for number in numbers]
+            found = _pipelined(client, asked)
+            if any(map(_has_no_rows, asked, found)):
+                self._check(_pipelined(client, self._questions))
         except _FAILURES as error:
-            found = [error] * len(numbers)
+            found = [_unless_checked(error)] * len(numbers)
         lost: BaseException | None = None
         for number, answer in zip(numbers, found, strict=True):
             if isinstance(answer, _FAILURES) and lost is None:
                 try:
                     answer = self._connected().execute_command(*commands[number])
                 except _FAILURES as error:
-                    answer = error
+                    answer = _unless_checked(error)
                     lost = error if isinstance(error, _UNREACHABLE) else None
             out[number] = answer if lost is None or not isinstance(answer, _FAILURES) else lost
 
@@ -72,7 +95,8 @@ class Connection:
         for number, command in enumerate(commands):
             try:
                 groups[self._connected().get_node_from_key(_key(command)).name].append(number)
-            except _FAILURES:
+            except _FAILURES as error:
+                _unless_checked(error)
                 groups[""].append(number)
         return list(groups.values())
 
@@ -84,8 +108,12 @@ class Connection:
 
     def _connected(self) -> Any:
         if self._client is None:
-            self._client = _client(self._settings)
+            self._client = _client(self._settings, self._greet)
         return self._client
+
+    def _greet(self, connection: Any) -> None:
+        connection.on_connect()
+        self._check(_exchanged(connection, self._questions))
 
 
 def _pipelined(client: Any, commands: Sequence[_Command]) -> list[Any]:
@@ -97,14 +125,18 @@ def _pipelined(client: Any, commands: Sequence[_Command]) -> list[Any]:
     pool = client.connection_pool
     connection = pool.get_connection()
     try:
-        for command in commands:
-            connection.send_packed_command([hiredis.pack_command(command)])
-        return [_answer(connection) for _ in commands]
+        return _exchanged(connection, commands)
     except BaseException:
         connection.disconnect()  # Otherwise the next user would read the remaining answers.
         raise
     finally:
         pool.release(connection)
+
+
+def _exchanged(connection: Any, commands: Sequence[_Command]) -> list[Any]:
+    for command in commands:
+        connection.send_packed_command([hiredis.pack_command(command)])
+    return [_answer(connection) for _ in commands]
 
 
 def _answer(connection: Any) -> Any:
@@ -114,14 +146,31 @@ def _answer(connection: Any) -> Any:
         return error
 
 
-_UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, OSError)
+def _has_no_rows(command: _Command, answer: Any) -> bool:
+    """Returns whether an answer is that of a hash without rows."""
+    if command[0] == "HMGET":
+        return isinstance(answer, list) and not any(row is not None for row in answer)
+    return (command[0] == "HLEN" and answer == 0) or (
+        command[0] == "HSCAN" and isinstance(answer, list) and not answer[1]
+    )
+
+
+def _unless_checked(error: Exception) -> Exception:
+    """Returns an error of Redis. Raises it if a check failed, also inside a `RedisCluster`."""
+    for each in (error, error.__cause__):
+        if isinstance(each, CheckError):
+            raise each from None
+    return error
+
+
+_UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, RedisClusterException, OSError)
 
 
 def _key(command: _Command) -> Any:
     return command[3] if command[0] == "EVAL" else command[1]
 
 
-def _client(settings: Settings) -> Any:
+def _client(settings: Settings, greet: Callable[[Any], None]) -> Any:
     hosts = [*zip(settings.redis_host_ip, settings.redis_host_port, strict=True)]
     common: dict[str, Any] = {
         "username": settings.redis_user if settings.redis_password else None,
@@ -130,6 +179,7 @@ def _client(settings: Settings) -> Any:
         "socket_timeout": settings.redis_socket_timeout / 1000,
         "socket_keepalive": settings.redis_connect_keep_alive,
         "protocol": 2,
+        "redis_connect_func": greet,
         **_tls(settings),
     }
     if settings.redis_connection_mode == CLUSTER:

@@ -19,6 +19,7 @@ from redis.crc import key_slot
 
 from de_core.storage.redis.config import Settings
 from de_core.storage.redis.connection import Connection
+from de_core.storage.redis.marks import Marks
 from de_core.storage.row_store import Row, RowStore
 
 _SLOTS = 16384
@@ -67,7 +68,8 @@ class RedisStore(RowStore):
         )
         self._prefix = f"{settings.model_tag_runtime}:{known_by}"
         self._tags = settings.redis_hash_tags_runtime or _spread_tags(settings.slices)
-        self._connection = Connection(settings)
+        self._marks = Marks(name, [self._hash("mark", part) for part in range(len(self._tags))])
+        self._connection = Connection(settings, self._marks.questions, self._marks.check)
         self._client = uuid.uuid4().hex
         self._calls = itertools.count()
         self._noted: set[str] = set()
@@ -179,7 +181,8 @@ class RedisStore(RowStore):
         return int(sum(self._each_slice("HLEN", self.VALUE)))
 
     def clear(self) -> None:
-        """Removes everything except the description."""
+        """Removes everything except the description. A table whose rows were lost begins anew."""
+        self._open(self._description, replace=True)
         for column in dict.fromkeys([self.VALUE, *self.columns()]):
             self._each_slice("UNLINK", column)
         self._run([("UNLINK", self._hash("columns", 0))])
@@ -187,15 +190,35 @@ class RedisStore(RowStore):
 
     def describe(self, text: str) -> str:
         """Returns the stored description. Stores `text` first if there is none."""
-        name = self._hash("description", 0)
-        slices = str(len(self._tags))
-        self._run([("HSETNX", name, "table", text), ("HSETNX", name, "slices", slices)])
-        [[found, kept]] = self._run([("HMGET", name, "table", "slices")])
+        self._description = self._open(text, replace=self._settings.allow_empty)
+        return self._description
+
+    def _open(self, text: str, *, replace: bool) -> str:
+        """Finds or creates the table and its marks. Returns the stored description.
+
+        Args:
+            text: The description of a new table.
+            replace: Whether the table may have lost rows.
+        """
+        name, slices = self._hash("description", 0), str(len(self._tags))
+        self._marks.generation = None  # Do not check the marks before they are there.
+        new = {"table": text, "slices": slices, "generation": uuid.uuid4().hex}
+        self._run([("HSETNX", name, field, value) for field, value in new.items()])
+        [[found, kept, generation, is_marked]] = self._run([("HMGET", name, *new, "is_marked")])
         if kept.decode() != slices:
             raise ValueError(
                 f"`storage_slice` must stay as it was when table {self._name!r} was created, "
                 f"{kept.decode()}, because it determines the hashes of keys. Received: {slices}."
             )
+        if replace or is_marked is None:
+            # Of a new table, all processes set the same marks. A slice may have an older mark: then
+            # only the description was lost, with the rows of its slice.
+            only_new = () if replace else ("NX",)
+            self._run([("SET", mark, generation, *only_new) for mark in self._marks.names])
+        self._marks.require(generation, self._run([("GET", mark) for mark in self._marks.names]))
+        self._run([("HSET", name, "is_marked", "1")])
+        if not self._settings.allow_empty:
+            self._marks.generation = generation
         return str(found.decode())
 
     def _each_slice(self, command: str, column: str) -> list[Any]:
@@ -237,6 +260,8 @@ class RedisStore(RowStore):
 
         Raises:
             tf.errors.UnavailableError: A command failed. Other commands may have succeeded.
+            tf.errors.DataLossError: Redis lost rows of the table.
+            tf.errors.FailedPreconditionError: Redis may evict rows.
         """
         answers = self._connection.run(commands)
         failed = [at for at, each in enumerate(answers) if isinstance(each, Exception)]
@@ -249,11 +274,15 @@ class RedisStore(RowStore):
             what = f"{len(lost)} of {len(every)} keys could not be {verb}"
         else:
             what = f"{len(failed)} of {len(commands)} commands failed"
+        wanted, remedy = f"answer within {self._settings.redis_socket_timeout} ms", ""
+        if "maxmemory" in str(error):
+            wanted = "have memory for the rows that are written"
+            remedy = " Raise `maxmemory` of Redis, add nodes, or remove rows."
         raise tf.errors.UnavailableError(
             None,
             None,
-            f"Redis must answer within {self._settings.redis_socket_timeout} ms. Received: "
-            f"{what}, of table {self._name!r}: {type(error).__name__}: {error}",
+            f"Redis must {wanted}. Received: {what}, of table {self._name!r}: "
+            f"{type(error).__name__}: {error}{remedy}",
         ) from error
 
 
