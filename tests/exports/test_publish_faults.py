@@ -92,34 +92,53 @@ def test_a_damaged_header_or_index_is_named(versions, which):
         refused(versions, "checksum", file.name)
 
 
-def test_full_verification_finds_a_flipped_bit_among_the_rows(versions, monkeypatch):
-    _, chain = links(versions)
-    file = versions / "assets" / chain[0].name
-    content = bytearray(file.read_bytes())
-    file.unlink()
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
-    tf.saved_model.load(str(versions))  # succeeds: rows are checked later, in the background
-    monkeypatch.setenv("DE_VERIFY", "full")
-    refused(versions, "checksum", file.name)
+def rewrite(version, asset, chain):
+    """Writes a chain file and a manifest that names it."""
+    chain_file.write(asset, chain)
+    chain_file.write_manifest(version, {asset.name: chain})
 
 
 def test_files_out_of_order_twice_or_of_another_base_are_refused(versions, tmp_path):
     asset, (base, delta) = links(versions)
     expected = answers(versions)
-    chain_file.write(asset, [delta, base])
+    rewrite(versions, asset, [delta, base])
     refused(versions, "after its base", base.name)
-    chain_file.write(asset, [base, delta, delta])
+    rewrite(versions, asset, [base, delta, delta])
     refused(versions, "must not be given twice")
     other = Path(de.publish(Scores(), tmp_path / "other"))
     _, (foreign,) = links(other)
     shutil.copy(other / "assets" / foreign.name, versions / "assets" / foreign.name)
-    chain_file.write(asset, [foreign, delta])
+    rewrite(versions, asset, [foreign, delta])
     refused(versions, "directly follow its parent")
-    chain_file.write(asset, [chain_file.Link(base.identity, foreign.name), delta])
+    rewrite(versions, asset, [chain_file.Link(base.identity, foreign.name), delta])
     refused(versions, "must have the id that the chain file", foreign.name)
-    chain_file.write(asset, [base, delta])
+    rewrite(versions, asset, [base, delta])
     np.testing.assert_array_equal(answers(versions), expected)
+
+
+def test_a_chain_that_lost_its_last_delta_is_refused(versions):
+    asset, (base, delta) = links(versions)
+    expected = answers(versions)
+    chain_file.write(asset, [base])  # as it counts right, only the manifest shows the loss
+    refused(versions, "manifest", asset.name, f"'{base.identity} 1 ", f"'{delta.identity} 2 ")
+    shutil.copy(versions.with_name("1") / chain_file.MANIFEST, versions / chain_file.MANIFEST)
+    chain_file.write(asset, [base, delta])  # a manifest of another version
+    refused(versions, "manifest", asset.name)
+    (versions / chain_file.MANIFEST).unlink()
+    refused(versions, "must have its manifest", asset.name)
+    rewrite(versions, asset, [base, delta])
+    np.testing.assert_array_equal(answers(versions), expected)
+    (versions / chain_file.MANIFEST).write_text("something else")
+    refused(versions, "another first line", chain_file.MANIFEST.name)
+
+
+def test_a_chain_that_counts_wrong_is_refused_with_true_words(versions):
+    asset, (base, delta) = links(versions)
+    lines = [f"{link.identity} {link.name}" for link in (base, *[delta] * 7)]
+    asset.write_text("\n".join(["de_core chain 1", *lines, "end 3", ""]))
+    refused(versions, "Received: 'end 3' after 8 lines", asset.name)
+    with pytest.raises(tf.errors.DataLossError, match="with 8 files and the last line 'end 3'"):
+        chain_file.read(asset)
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def test_a_damaged_file_fails_the_load_by_its_name(tmp_path, damage):
         Loaded(path)
 
 
-def test_verification_of_all_blocks_is_an_option(tmp_path, monkeypatch):
+def test_all_blocks_are_verified_before_they_answer(tmp_path, monkeypatch):
     trainer = Trainer(1)
     trainer.train()
     path = trainer.save(tmp_path / "saved")
@@ -174,10 +174,10 @@ def test_verification_of_all_blocks_is_an_option(tmp_path, monkeypatch):
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    Loaded(path)
-    monkeypatch.setenv("DE_VERIFY", "full")
     with pytest.raises(tf.errors.DataLossError, match=file.name):
         Loaded(path)
+    monkeypatch.setenv("DE_VERIFY", "background")
+    Loaded(path)
 
 
 def test_a_saver_of_ones_own_reads_the_rows_into_memory(tmp_path):

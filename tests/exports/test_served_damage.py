@@ -1,6 +1,8 @@
-"""Damaged files of a served model are found, reported, and refused."""
+"""Damaged files of a served model are refused, before a version answers or afterwards."""
 
+import gc
 import json
+import os
 import time
 from pathlib import Path
 
@@ -57,23 +59,72 @@ def files_of(version):
     ]
 
 
-def flip_among_the_rows(file):
+def flip_among_the_rows(file, *, in_place=False):
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
-    file.unlink()  # other versions have hard links to it
+    if not in_place:
+        file.unlink()  # other versions have hard links to it
     file.write_bytes(content)
 
 
-def test_intact_files_are_checked_behind_the_lookups(version):
-    loaded = tf.saved_model.load(str(version))
-    table = checked(loaded)
+@pytest.fixture
+def verifies_later(monkeypatch):
+    monkeypatch.setenv("DE_VERIFY", "background")
+
+
+def test_intact_files_are_verified_before_they_answer(version):
+    table = told(tf.saved_model.load(str(version)))
     assert table["health"] == "intact"
-    assert table["checked_bytes"] == table["bytes"]
+    assert table["read_bytes"] == table["checked_bytes"] == table["bytes"] > 0
     assert "damage" not in table
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_version_with_a_flipped_bit_is_refused_by_the_files_name(version, which):
+def test_a_version_with_a_flipped_bit_does_not_load(version, which):
+    file = files_of(version)[which]
+    flip_among_the_rows(file)
+    with pytest.raises(tf.errors.DataLossError, match=f"{file.name}.*section.*checksum"):
+        tf.saved_model.load(str(version))
+
+
+def test_a_file_that_a_loaded_version_has_verified_is_not_read_again(version):
+    before, new = (version.with_name(number) for number in ("1", "2"))
+    loaded = tf.saved_model.load(str(before))
+    base = told(loaded)["bytes"]
+    assert told(loaded)["read_bytes"] == base
+    table = told(tf.saved_model.load(str(new)))
+    assert table["read_bytes"] == table["bytes"] - base > 0
+    del loaded, table
+    gc.collect()  # loaded models are in reference cycles
+    table = told(tf.saved_model.load(str(new)))
+    assert table["read_bytes"] == table["bytes"]
+
+
+def test_a_file_that_changed_since_it_was_verified_is_read_again(version):
+    loaded = tf.saved_model.load(str(version))
+    file = files_of(version)[0]
+    modified = file.stat().st_mtime_ns
+    file.touch()
+    if file.stat().st_mtime_ns == modified:
+        os.utime(file, ns=(modified, modified + 1))
+    assert told(tf.saved_model.load(str(version)))["read_bytes"] >= file.stat().st_size
+    flip_among_the_rows(file, in_place=True)
+    with pytest.raises(tf.errors.DataLossError, match=file.name):
+        tf.saved_model.load(str(version))
+    del loaded
+
+
+@pytest.mark.usefixtures("verifies_later")
+def test_the_background_check_is_an_alternative(version):
+    loaded = tf.saved_model.load(str(version))
+    table = checked(loaded)
+    assert table["health"] == "intact"
+    assert (table["read_bytes"], table["checked_bytes"]) == (0, table["bytes"])
+
+
+@pytest.mark.usefixtures("verifies_later")
+@pytest.mark.parametrize("which", [0, 1])
+def test_damage_that_the_background_check_finds_is_refused(version, which):
     file = files_of(version)[which]
     flip_among_the_rows(file)
     loaded = tf.saved_model.load(str(version))
@@ -90,11 +141,13 @@ def test_a_version_with_a_flipped_bit_is_refused_by_the_files_name(version, whic
         loaded.signatures["de_lookup/users"](ids=tf.constant([1], tf.int64))
 
 
-def test_verified_before_it_is_opened_it_is_intact_at_once(version, monkeypatch):
-    monkeypatch.setenv("DE_VERIFY", "full")
-    assert told(tf.saved_model.load(str(version)))["health"] == "intact"
+def test_another_way_to_verify_is_refused(version, monkeypatch):
+    monkeypatch.setenv("DE_VERIFY", "no")
+    with pytest.raises(tf.errors.InvalidArgumentError, match='Received: DE_VERIFY="no"'):
+        tf.saved_model.load(str(version))
 
 
+@pytest.mark.usefixtures("verifies_later")
 def test_a_deleted_file_is_checked_where_it_is_mapped(version):
     before = scores(tf.saved_model.load(str(version)))
     loaded = tf.saved_model.load(str(version))
@@ -128,6 +181,7 @@ def bytes_read():
     return int(line.split()[1])
 
 
+@pytest.mark.usefixtures("verifies_later")
 def test_the_check_ends_when_its_table_is_closed(tmp_path):
     path = tmp_path / "table.de"
     file = str(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -86,7 +87,15 @@ def test_exported_tables_are_looked_up_swapped_and_let_go(tmp_path):
         wait_until(lambda: mapped_versions(gateway.process.pid, folder) == {"2"})
 
 
-def test_a_damaged_version_gives_way_to_the_one_before(tmp_path):
+def refused(reply: Reply) -> bool:
+    if reply.status != 200:
+        return False
+    (status,) = reply.json()["model_version_status"]
+    return bool(status["state"] == "END")
+
+
+@pytest.mark.slow
+def test_a_damaged_version_never_takes_over(tmp_path):
     folder, aside = tmp_path / "tower", tmp_path / "aside"
     export(folder, 2.0)
     export(aside, 3.0)
@@ -97,17 +106,35 @@ def test_a_damaged_version_gives_way_to_the_one_before(tmp_path):
     with GatewayProcess(folder, tmp_path / "log", "--poll-seconds", "0.1") as gateway:
         gateway.wait_ready()
         (aside / "1").rename(folder / "2")
+        gateway.wait_for(f"{MODEL}/versions/2", refused)
+        (status,) = gateway.ask("GET", f"{MODEL}/versions/2").json()["model_version_status"]
+        assert file.name in status["status"]["error_message"]
+        assert "checksum" in status["status"]["error_message"]
+        reply = gateway.ask("POST", f"{MODEL}:lookup", {"table": "user", "ids": [7]})
+        assert reply.headers["x-model-version"] == "1"
+        assert reply.json()["embeddings"] == [[2.0] * 4]
+        assert "version 2 serves" not in gateway.log()
 
-        def refused(reply: Reply) -> bool:
-            if reply.status != 200:
-                return False
-            (status,) = reply.json()["model_version_status"]
-            return status["state"] == "END"
 
+def test_a_file_that_is_cut_short_takes_down_its_version_alone(tmp_path):
+    root = tmp_path / "models"
+    export(root / "tower", 2.0)
+    export(root / "other", 4.0)
+    export(root / "tower", 3.0)
+    (file,) = [each for each in (root / "tower" / "2").rglob("*.de") if "user" in each.name]
+    users = {"table": "user", "ids": [7]}
+    with GatewayProcess(root, tmp_path / "log", "--poll-seconds", "0.1") as gateway:
+        gateway.wait_ready()
+        reply = gateway.ask("POST", f"{MODEL}:lookup", users)
+        assert reply.headers["x-model-version"] == "2"
+        os.truncate(file, 4096)
         gateway.wait_for(f"{MODEL}/versions/2", refused)
         (status,) = gateway.ask("GET", f"{MODEL}/versions/2").json()["model_version_status"]
         assert status["status"]["error_code"] == "DATA_LOSS"
         assert file.name in status["status"]["error_message"]
-        reply = gateway.ask("POST", f"{MODEL}:lookup", {"table": "user", "ids": [7]})
-        assert reply.headers["x-model-version"] == "1"
-        assert reply.json()["embeddings"] == [[2.0] * 4]
+        reply = gateway.ask("POST", f"{MODEL}:lookup", users)
+        assert (reply.headers["x-model-version"], reply.json()["embeddings"]) == ("1", [[2.0] * 4])
+        reply = gateway.ask("POST", "/v1/models/other:lookup", users)
+        assert reply.json()["embeddings"] == [[4.0] * 4]
+        assert f"model tower version 2 is damaged: {file.name}" in gateway.log()
+        assert gateway.process.poll() is None

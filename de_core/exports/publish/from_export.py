@@ -83,10 +83,16 @@ def add(
         with version.being_written(target, versions.WORK_PREFIX) as folder:
             _copy_graph(source, folder, tables)
             reports: dict[str, list[dict[str, Any]]] = {}
+            chains: dict[str, list[Link]] = {}
             for table in tables:
-                made = _write_delta if delta else _write_base
+                make = _write_delta if delta else _write_base
                 name = f"{table.info['metadata'].get('table', '')}"
-                reports.setdefault(name, []).append(made(table, folder / "assets"))
+                links, made = make(table, folder / "assets")
+                reports.setdefault(name, []).append(made)
+                chains[_asset_name(table.file.name)] = links
+            for asset, links in chains.items():
+                chain_file.write(folder / "assets" / asset, links)
+            chain_file.write_manifest(folder, chains)
             totals = {name: served_rows.total(each) for name, each in reports.items()}
             previous = newest.number if delta and newest is not None else None
             report = {"kind": "delta" if delta else "full", "previous": previous, "tables": totals}
@@ -140,14 +146,13 @@ def _asset_name(name: str) -> str:
     return name.removesuffix(SUFFIX) + chain_file.SUFFIX
 
 
-def _write_base(table: _Table, assets: pathlib.Path) -> dict[str, Any]:
+def _write_base(table: _Table, assets: pathlib.Path) -> tuple[list[Link], dict[str, Any]]:
     versions.link(table.file, assets / table.file.name)
     links = [Link(table.info["id"], table.file.name)]
-    chain_file.write(assets / _asset_name(table.file.name), links)
-    return {name: table.info[name] for name in ("rows", "tombstones", "bytes")}
+    return links, {name: table.info[name] for name in ("rows", "tombstones", "bytes")}
 
 
-def _write_delta(table: _Table, assets: pathlib.Path) -> dict[str, Any]:
+def _write_delta(table: _Table, assets: pathlib.Path) -> tuple[list[Link], dict[str, Any]]:
     before = [str(path) for path in table.before]
     whole = str(assets / f".{secrets.token_hex(4)}")
     library.de_snapshot_compact(before, whole)
@@ -190,6 +195,4 @@ def _write_delta(table: _Table, assets: pathlib.Path) -> dict[str, Any]:
     links = [Link(about(path)["id"], pathlib.Path(path).name) for path in before]
     for path in table.before:
         versions.link(path, assets / path.name)
-    asset = assets / _asset_name(table.file.name)
-    chain_file.write(asset, [*links, Link(made["id"], name)])
-    return made
+    return [*links, Link(made["id"], name)], made

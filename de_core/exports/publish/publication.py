@@ -119,6 +119,8 @@ class Publication:
                 folder.mkdir()
                 last = None
                 written = self._write(folder, last, consistent)
+            chains = {written.assets[shard]: links for shard, links in written.links.items()}
+            chain_file.write_manifest(folder, chains)
             report = self._report(written, last)
             version.write_report(folder, report)
         written.path = target

@@ -72,8 +72,6 @@ class LeasedVersion:
         self._pool = pool
         self._batcher = Batcher(self._run_now, batching) if batching.rows else None
         self._brief = BriefRuns(brief_seconds, model.steady)
-        # True once the check of the tables' files has ended, or if the model has no tables.
-        self._checked = _STATS not in model.signatures
         self._holders = 0
         self._free = asyncio.Event()
         self._free.set()
@@ -161,12 +159,11 @@ class LeasedVersion:
         )
 
     def damage(self) -> str:
-        """Returns the damage that the check of the tables' files has found so far. Blocks."""
-        if self._checked:
+        """Returns the damage that was found in the tables' files so far. Blocks."""
+        if _STATS not in self._model.signatures:
             return ""
         with contextlib.suppress(Exception):  # such a model does not describe its tables
             stats = orjson.loads(self._model.run(_STATS, {})["stats"].item())
-            self._checked = all(table.get("health") != "unchecked" for table in stats)
             return next((str(table["damage"]) for table in stats if "damage" in table), "")
         return ""
 

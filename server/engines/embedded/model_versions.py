@@ -144,7 +144,7 @@ class ModelVersions:
         await asyncio.gather(*self._retiring)
 
     async def _look_for_damage(self, folders: Versions) -> None:
-        """Checks whether the background check of the serving versions' files found damage."""
+        """Checks whether a lookup or the background check found damaged files of a version."""
         for record in list(self._records.values()):
             serving = record.serving
             if serving is None or record.damage or serving.version not in folders:

@@ -179,12 +179,21 @@ def test_a_damaged_version_serves_if_it_is_the_only_one(world):
             assert world.current == 1
         world.write(2)
         await world.update()
-        newest = world.loaded[-1]
-        newest.health = "intact"
-        await world.update()
-        newest.health = "damaged"
-        await world.update()
         assert (world.current, world.states()) == (2, {2: "AVAILABLE", 1: "END"})
+        await world.model.close()
+
+    asyncio.run(scenario())
+
+
+def test_files_are_looked_at_after_they_were_found_intact(world):
+    async def scenario():
+        for version in (1, 2):
+            world.write(version)
+            await world.update()
+        for health, current in (("intact", 2), ("damaged", 1)):
+            world.loaded[1].health = health
+            await world.update()
+            assert world.current == current
         await world.model.close()
 
     asyncio.run(scenario())

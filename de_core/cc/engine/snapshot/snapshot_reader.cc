@@ -93,13 +93,14 @@ Status SnapshotReader::Verify() const noexcept {
   return Status::Ok();
 }
 
-Status SnapshotReader::ReadSection(size_t number, SectionBuffer* buffer) const noexcept {
+template <typename Reading>
+Status SnapshotReader::InSection(size_t number, const Reading& read) const noexcept {
   return Guarded([&] {
     if (number >= sections_.size()) {
       return Status::InvalidArgument("the snapshot has " + std::to_string(sections_.size()) +
                                      " sections. Received: section=" + std::to_string(number));
     }
-    Status status = Read(number, buffer);
+    Status status = read();
     if (!status.ok()) {
       status.message = SectionName(number, sections_[number].offset) + " " + status.message;
     }
@@ -107,24 +108,41 @@ Status SnapshotReader::ReadSection(size_t number, SectionBuffer* buffer) const n
   });
 }
 
-Status SnapshotReader::Read(size_t number, SectionBuffer* buffer) const {
+Status SnapshotReader::ReadSection(size_t number, SectionBuffer* buffer) const noexcept {
+  return InSection(number, [&] { return Read(number, buffer); });
+}
+
+Status SnapshotReader::CheckSection(size_t number, SectionBuffer* buffer) const noexcept {
+  const char* block = nullptr;
+  return InSection(number, [&] { return Check(number, buffer, &block); });
+}
+
+/// Fetches a section, and checks its checksum and its own record.
+Status SnapshotReader::Check(size_t number, SectionBuffer* buffer, const char** block) const {
   const SectionRecord& section = sections_[number];
   const size_t stride = header_.layout.stride();
   const BlockShape shape = ShapeOf(section, stride, header_.layout.key_type());
-  const char* block = nullptr;
-  DE_RETURN_IF_ERROR(Fetch(*source_, section.offset, shape.bytes, &buffer->block, &block));
+  DE_RETURN_IF_ERROR(Fetch(*source_, section.offset, shape.bytes, &buffer->block, block));
 
   uint32_t stored;
-  std::memcpy(&stored, block + shape.crc, sizeof(stored));
-  const uint32_t computed = Crc32c(block, shape.crc);
+  std::memcpy(&stored, *block + shape.crc, sizeof(stored));
+  const uint32_t computed = Crc32c(*block, shape.crc);
   if (computed != stored || stored != section.crc) {
     return Status::DataLoss(
         "is corrupt: its checksum must be the stored one. Received: checksum=" + Hex32(computed) +
         ", stored=" + Hex32(stored) + ", in the directory=" + Hex32(section.crc));
   }
-  if (!IsBlockOf(block, number, section, stride)) {
+  if (!IsBlockOf(*block, number, section, stride)) {
     return Malformed("its own record is not that of the directory");
   }
+  return Status::Ok();
+}
+
+Status SnapshotReader::Read(size_t number, SectionBuffer* buffer) const {
+  const SectionRecord& section = sections_[number];
+  const BlockShape shape = ShapeOf(section, header_.layout.stride(), header_.layout.key_type());
+  const char* block = nullptr;
+  DE_RETURN_IF_ERROR(Check(number, buffer, &block));
   DE_RETURN_IF_ERROR(ReadIndex(section, block + shape.lines, buffer));
   DE_RETURN_IF_ERROR(ReadStrings(section, shape, block, buffer));
   DE_RETURN_IF_ERROR(CheckUnique(section, block + shape.lines, *buffer));

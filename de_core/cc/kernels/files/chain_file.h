@@ -21,7 +21,7 @@ struct ServedFile {
 };
 
 /// Appends the files for `path`: the path itself, or the files that a chain file names, in order.
-/// DataLoss for a damaged chain file.
+/// DataLoss for a damaged chain file, or one that differs from the version's manifest.
 absl::Status AppendServedFiles(tensorflow::Env* env, const std::string& path,
                                std::vector<ServedFile>* files);
 

@@ -81,54 +81,97 @@ void ReadNow(tensorflow::ReadOnlyMemoryRegion& region, uint64_t begin, uint64_t 
 #endif
 }
 
+/// Returns whether files are verified before they answer.
+absl::Status VerifiesFirst(bool* is_first) {
+  const char* const given = std::getenv("DE_VERIFY");
+  const absl::string_view verify = given == nullptr ? "" : given;
+  *is_first = verify != "background";
+  if (!*is_first || verify.empty() || verify == "full") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("The environment variable DE_VERIFY must be \"full\" or \"background\". "
+                   "Received: DE_VERIFY=\"",
+                   verify, "\". Unset it to verify files before they answer."));
+}
+
 std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 }  // namespace
 
 absl::Status FrozenFile::Open(tensorflow::Env* env, const std::vector<std::string>& paths,
-                              std::shared_ptr<const FrozenFile>* file) {
+                              engine::Executor* executor, std::shared_ptr<const FrozenFile>* file) {
+  bool is_first = true;
+  TF_RETURN_IF_ERROR(VerifiesFirst(&is_first));
   auto opened = std::make_shared<FrozenFile>();
   std::vector<ServedFile> served;
   for (const std::string& path : paths) TF_RETURN_IF_ERROR(AppendServedFiles(env, path, &served));
-  const char* verify = std::getenv("DE_VERIFY");
-  const bool full = verify != nullptr && absl::string_view(verify) == "full";
-  std::vector<engine::FrozenChain::File> files;
+  TF_RETURN_IF_ERROR(opened->Map(env, served));
+  TF_RETURN_IF_ERROR(opened->OpenTable(served));
+  if (is_first) TF_RETURN_IF_ERROR(opened->Verify(executor));
+  TF_RETURN_IF_ERROR(opened->CheckLength());
+  CheckInBackground(opened);
+  *file = std::move(opened);
+  return absl::OkStatus();
+}
+
+absl::Status FrozenFile::Map(tensorflow::Env* env, const std::vector<ServedFile>& served) {
   for (const ServedFile& each : served) {
-    const std::string& path = opened->paths_.emplace_back(each.path);
-    opened->regions_.emplace_back();
-    const absl::Status mapped =
-        env->NewReadOnlyMemoryRegionFromFile(path, &opened->regions_.back());
+    const std::string& path = paths_.emplace_back(each.path);
+    std::unique_ptr<tensorflow::ReadOnlyMemoryRegion>& region = regions_.emplace_back();
+    const std::optional<FileIdentity> before = VerifiedFiles::IdentityOf(path);
+    const absl::Status mapped = env->NewReadOnlyMemoryRegionFromFile(path, &region);
     if (!mapped.ok()) {
       return absl::Status(mapped.code(),
                           absl::StrCat(path, ": cannot be mapped: ", mapped.message()));
     }
+    const bool same = before == VerifiedFiles::IdentityOf(path);
+    identities_.push_back(same ? before : std::nullopt);
+    TF_RETURN_IF_ERROR(
+        InFile(path, engine::MappedRange::Watch(static_cast<const char*>(region->data()),
+                                                region->length(), &ranges_.emplace_back())));
   }
-  opened->Advise();  // before the first read, which would read around it otherwise
+  return absl::OkStatus();
+}
+
+absl::Status FrozenFile::OpenTable(const std::vector<ServedFile>& served) {
+  Advise();  // before the first read, which would read around it otherwise
+  std::vector<engine::FrozenChain::File> files;
   for (size_t i = 0; i < served.size(); ++i) {
     const auto& [path, id] = served[i];
-    tensorflow::ReadOnlyMemoryRegion* const region = opened->regions_[i].get();
-    files.push_back({static_cast<const char*>(region->data()), region->length()});
+    files.push_back({static_cast<const char*>(regions_[i]->data()), regions_[i]->length()});
     std::unique_ptr<engine::SnapshotReader> reader;
-    TF_RETURN_IF_ERROR(InFile(
-        path,
-        engine::SnapshotReader::Open(
-            files.back().data, files.back().size,
-            full ? engine::SnapshotVerify::kFull : engine::SnapshotVerify::kHeader, &reader)));
+    TF_RETURN_IF_ERROR(
+        InFile(path, engine::SnapshotReader::Open(files.back().data, files.back().size,
+                                                  engine::SnapshotVerify::kHeader, &reader)));
     if (id.has_value() && reader->header().id != *id) {
       return absl::DataLossError(
           absl::StrCat(path, ": the file must have the id that the chain file names, ",
                        engine::HexOf(*id), ". Received: id=", engine::HexOf(reader->header().id)));
     }
   }
-  TF_RETURN_IF_ERROR(InFile(absl::StrJoin(opened->paths_, ", "),
-                            engine::FrozenChain::Open(files, {}, &opened->table_)));
-  if (full) {
-    opened->FoundIntact();
-  } else {
-    CheckInBackground(opened);
+  return InFile(absl::StrJoin(paths_, ", "), engine::FrozenChain::Open(files, {}, &table_));
+}
+
+absl::Status FrozenFile::Verify(engine::Executor* executor) {
+  for (size_t number = 0; number <= table_->deltas(); ++number) {
+    const std::optional<FileIdentity>& identity = identities_[RegionOf(number)];
+    if (!identity.has_value() || !VerifiedFiles::Has(*identity)) {
+      TF_RETURN_IF_ERROR(InFile(path(number), CheckNow(*this, number, executor)));
+      read_bytes_ += reader(number).file_bytes();
+    }
+    if (identity.has_value()) verified_.Add(*identity);
   }
-  *file = std::move(opened);
+  FoundIntact();
   return absl::OkStatus();
+}
+
+/// Returns DataLoss if a file was cut short. Call it after the last read of the mappings.
+absl::Status FrozenFile::CheckLength() const {
+  for (size_t i = 0; i < ranges_.size(); ++i) {
+    if (ranges_[i]->intact()) continue;
+    FoundDamaged(paths_[i], engine::Status::DataLoss(
+                                "was cut short or overwritten while this process maps it"));
+  }
+  return damage();
 }
 
 FrozenFile::~FrozenFile() { total_mapped_bytes -= mapped_bytes_; }
@@ -174,19 +217,27 @@ absl::Status FrozenFile::Answer(engine::Status status) const {
   return InFile(absl::StrJoin(names(), ", "), std::move(status));
 }
 
-void FrozenFile::FoundIntact() {
-  checked_bytes_ = table_->stats().file_bytes;
-  health_.store(Health::kIntact, std::memory_order_release);
+void FrozenFile::Checked(uint64_t bytes) noexcept {
+  if (health() == Health::kUnchecked) checked_bytes_ += bytes;
 }
 
-void FrozenFile::FoundDamaged(size_t file, const engine::Status& why) {
+void FrozenFile::FoundIntact() noexcept {
+  Health unchecked = Health::kUnchecked;
+  checked_bytes_ = table_->stats().file_bytes;
+  health_.compare_exchange_strong(unchecked, Health::kIntact);
+}
+
+void FrozenFile::FoundDamaged(const std::string& path, const engine::Status& why) const noexcept {
+  const std::lock_guard<std::mutex> guard(damage_mutex_);
+  if (health() == Health::kDamaged) return;
+  verified_.Distrust();
   // The thread that checks files calls this and handles no exceptions. If there is no memory for
   // the text, it stays empty.
   (void)GuardedKernel([&] {
-    const std::string name = BaseName(path(file));
-    damage_ = absl::StrCat(name, ": ", absl::StrReplaceAll(why.message, {{path(file), name}}),
+    const std::string name = BaseName(path);
+    damage_ = absl::StrCat(name, ": ", absl::StrReplaceAll(why.message, {{path, name}}),
                            ". This version is refused: serve another one, or write it again");
-    LOG(ERROR) << damage_;
+    LOG(ERROR) << path << " is damaged. " << damage_;
     return absl::OkStatus();
   });
   health_.store(Health::kDamaged, std::memory_order_release);
@@ -199,6 +250,14 @@ absl::Status FrozenFile::damage() const {
 absl::Status FrozenFile::Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
                               engine::Executor* executor) const {
   TF_RETURN_IF_ERROR(damage());
+  absl::Status status = FindInParts(keys, out, found, executor);
+  TF_RETURN_IF_ERROR(CheckLength());
+  return status;
+}
+
+/// Looks up keys, many of them on all threads.
+absl::Status FrozenFile::FindInParts(const engine::Keys& keys, engine::ValuesOut out, bool* found,
+                                     engine::Executor* executor) const {
   const auto range = [&](size_t begin, size_t end) {
     return exceeds_memory_ ? FindRangeOnDisk(keys, begin, end, out, found)
                            : FindRange(keys, begin, end, out, found);
@@ -265,7 +324,9 @@ engine::Status FrozenFile::FindRangeOnDisk(const engine::Keys& keys, size_t begi
 
 absl::Status FrozenFile::Rows(int64_t* rows) const {
   uint64_t counted = 0;
-  TF_RETURN_IF_ERROR(Answer(table_->Size(&counted)));
+  absl::Status status = Answer(table_->Size(&counted));
+  TF_RETURN_IF_ERROR(CheckLength());
+  TF_RETURN_IF_ERROR(status);
   *rows = static_cast<int64_t>(counted);
   return absl::OkStatus();
 }

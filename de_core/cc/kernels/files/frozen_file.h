@@ -5,31 +5,37 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "de_core/cc/engine/memory/mapped_range.h"
 #include "de_core/cc/engine/serving/frozen_chain.h"
 #include "de_core/cc/kernels/base/engine_bridge.h"
+#include "de_core/cc/kernels/files/chain_file.h"
+#include "de_core/cc/kernels/files/verified_files.h"
 #include "tensorflow/core/platform/env.h"
 
 namespace de::kernels {
 
 class FrozenFile {
  public:
-  /// Result of checking the rows, which happens in the background.
+  /// kUnchecked: the background check has not ended, and the files were not verified before.
   enum class Health { kUnchecked, kIntact, kDamaged };
 
-  /// Maps the files (a base and its deltas in order, or the chain file that names them) and checks
-  /// their headers, directories and footers. All their bytes are checked too: before it returns if
-  /// the environment variable DE_VERIFY is "full", otherwise in the background. Errors name the
-  /// damaged file.
+  /// Maps the files (a base and its deltas in order, or the chain file that names them). Verifies
+  /// all their bytes, on the executor's threads, except for files that this process has verified
+  /// already. If the environment variable DE_VERIFY is "background", verifies only headers,
+  /// directories and footers. Then starts the background check. Errors name the damaged file.
   static absl::Status Open(tensorflow::Env* env, const std::vector<std::string>& paths,
-                           std::shared_ptr<const FrozenFile>* file);
+                           engine::Executor* executor, std::shared_ptr<const FrozenFile>* file);
   ~FrozenFile();
 
   /// Looks up rows. out.data may be nullptr if only `found` is needed. Errors reach clients, so
-  /// they name files without folders. Returns DataLoss once a damaged section was found.
+  /// they name files without folders. Returns DataLoss once a damaged section was found, or a file
+  /// was cut short.
   absl::Status Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
                     engine::Executor* executor) const;
 
@@ -45,6 +51,8 @@ class FrozenFile {
 
   Health health() const noexcept { return health_.load(std::memory_order_acquire); }
   uint64_t checked_bytes() const noexcept { return checked_bytes_.load(); }
+  /// Bytes that Open read to verify the files.
+  uint64_t read_bytes() const noexcept { return read_bytes_; }
   /// The error, if health is kDamaged.
   absl::Status damage() const;
 
@@ -55,9 +63,10 @@ class FrozenFile {
   /// unless the files are too large for memory. A read through the mapping fills the page cache
   /// with huge pages, a read of the file with small ones.
   void ReadAhead(size_t file, uint64_t begin, uint64_t end) const;
-  void Checked(uint64_t bytes) noexcept { checked_bytes_ += bytes; }
-  void FoundIntact();
-  void FoundDamaged(size_t file, const engine::Status& why);
+  void Checked(uint64_t bytes) noexcept;
+  void FoundIntact() noexcept;
+  /// Refuses all later lookups. Logs the path of the file.
+  void FoundDamaged(const std::string& path, const engine::Status& why) const noexcept;
 
   /// Returns fields of a JSON object, without braces.
   std::string StatsJsonFields() const;
@@ -69,7 +78,13 @@ class FrozenFile {
   /// Converts the status of a lookup, which clients read. The error for a missing key names no
   /// file. Other errors name files without folders.
   absl::Status Answer(engine::Status status) const;
+  absl::Status Map(tensorflow::Env* env, const std::vector<ServedFile>& served);
+  absl::Status OpenTable(const std::vector<ServedFile>& served);
+  absl::Status Verify(engine::Executor* executor);
+  absl::Status CheckLength() const;
   void Advise();
+  absl::Status FindInParts(const engine::Keys& keys, engine::ValuesOut out, bool* found,
+                           engine::Executor* executor) const;
   engine::Status FindRange(const engine::Keys& keys, size_t begin, size_t end,
                            engine::ValuesOut out, bool* found) const;
   engine::Status FindRangeOnDisk(const engine::Keys& keys, size_t begin, size_t end,
@@ -77,10 +92,16 @@ class FrozenFile {
 
   std::vector<std::string> paths_;
   std::vector<std::unique_ptr<tensorflow::ReadOnlyMemoryRegion>> regions_;
+  std::vector<std::unique_ptr<engine::MappedRange>> ranges_;  ///< regions_, watched
+  /// the mapped files' identities; std::nullopt for a file that was replaced meanwhile
+  std::vector<std::optional<FileIdentity>> identities_;
+  VerifiedFiles verified_;
   std::unique_ptr<engine::FrozenChain> table_;
-  std::atomic<Health> health_{Health::kUnchecked};
+  mutable std::mutex damage_mutex_;  ///< held while health becomes kDamaged
+  mutable std::atomic<Health> health_{Health::kUnchecked};
   std::atomic<uint64_t> checked_bytes_{0};
-  std::string damage_;  ///< written before health becomes kDamaged
+  uint64_t read_bytes_ = 0;
+  mutable std::string damage_;  ///< constant once health is kDamaged
   uint64_t mapped_bytes_ = 0;
   bool exceeds_memory_ = false;  ///< the served files may not stay in memory
   /// with exceeds_memory_: true if the last lookup read the disk, so the next one reads ahead

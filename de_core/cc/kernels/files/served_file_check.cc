@@ -2,12 +2,15 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"
@@ -24,35 +27,34 @@ using Clock = std::chrono::steady_clock;
 constexpr uint64_t kBytesASecond = uint64_t{256} << 20;
 constexpr std::chrono::seconds kUntilThereIsMemory{1};
 
-/// A base or a delta that is being checked.
-class FileCheck {
+/// Reads the sections of a base or a delta. Thread-safe if each thread uses its own buffer.
+class Sections {
  public:
-  FileCheck(const FrozenFile& served, size_t number)
+  Sections(const FrozenFile& served, size_t number)
       : served_(served), number_(number), mapped_(served.reader(number)) {
     // Read the file instead of the mapping. If the disk cannot deliver a page, reading the file
-    // returns an error, but reading the mapping would kill the process. A file that was deleted or
-    // replaced is read from the mapping, because only the mapping still has its bytes.
+    // returns an error that says so. A file that was deleted or replaced is read from the mapping,
+    // because only the mapping still has its bytes.
     if (!FileSource::Open(tensorflow::Env::Default(), served.path(number), &source_).ok()) return;
     const auto verify = engine::SnapshotVerify::kHeader;
     if (!engine::SnapshotReader::Open(source_.get(), verify, &reader_).ok()) return;
     if (reader_->header().id != mapped_.header().id) reader_.reset();
   }
 
-  bool done() const noexcept { return section_ == mapped_.sections().size(); }
+  size_t count() const noexcept { return mapped_.sections().size(); }
 
-  /// Checks the next section. `bytes` receives its size.
-  engine::Status Next(uint64_t* bytes) {
+  /// Reads the pages of a section and returns its size.
+  uint64_t ReadAhead(size_t section) const {
     const auto& sections = mapped_.sections();
-    const uint64_t begin = sections[section_].offset;
-    const bool last = section_ + 1 == sections.size();
-    const uint64_t end = last ? mapped_.file_bytes() : sections[section_ + 1].offset;
+    const uint64_t begin = sections[section].offset;
+    const bool last = section + 1 == sections.size();
+    const uint64_t end = last ? mapped_.file_bytes() : sections[section + 1].offset;
     served_.ReadAhead(number_, begin, end);
-    const engine::SnapshotReader& reader = reader_ == nullptr ? mapped_ : *reader_;
-    const engine::Status status = reader.ReadSection(section_, &buffer_);
-    if (status.code == engine::Code::kResourceExhausted) return status;  // try again later
-    ++section_;
-    *bytes = end - begin;
-    return status;
+    return end - begin;
+  }
+
+  const engine::SnapshotReader& reader() const noexcept {
+    return reader_ == nullptr ? mapped_ : *reader_;
   }
 
  private:
@@ -61,6 +63,27 @@ class FileCheck {
   const engine::SnapshotReader& mapped_;
   std::unique_ptr<FileSource> source_;
   std::unique_ptr<engine::SnapshotReader> reader_;
+};
+
+/// The background check of a base or a delta.
+class FileCheck {
+ public:
+  FileCheck(const FrozenFile& served, size_t number) : sections_(served, number) {}
+
+  bool done() const noexcept { return section_ == sections_.count(); }
+
+  /// Checks the next section. `bytes` receives its size.
+  engine::Status Next(uint64_t* bytes) {
+    const uint64_t size = sections_.ReadAhead(section_);
+    const engine::Status status = sections_.reader().ReadSection(section_, &buffer_);
+    if (status.code == engine::Code::kResourceExhausted) return status;  // try again later
+    ++section_;
+    *bytes = size;
+    return status;
+  }
+
+ private:
+  const Sections sections_;
   engine::SectionBuffer buffer_;
   size_t section_ = 0;
 };
@@ -85,7 +108,7 @@ void Check(const std::weak_ptr<FrozenFile>& held) {
       if (status.code == engine::Code::kResourceExhausted) {
         rested += kUntilThereIsMemory;  // out of memory: the file may be intact
       } else if (!status.ok()) {
-        return served->FoundDamaged(number, status);
+        return served->FoundDamaged(served->path(number), status);
       }
       served->Checked(bytes);
       rested += std::chrono::microseconds(bytes * 1000000 / kBytesASecond);
@@ -126,6 +149,31 @@ void Work() {
 }
 
 }  // namespace
+
+engine::Status CheckNow(const FrozenFile& file, size_t number, engine::Executor* executor) {
+  const Sections sections(file, number);
+  std::atomic<size_t> next{0};
+  const size_t threads = executor == nullptr ? 1 : executor->threads();
+  std::vector<engine::Status> checked(std::max<size_t>(1, std::min(threads, sections.count())));
+  const auto check = [&](size_t task) {
+    checked[task] = engine::Guarded([&] {
+      engine::SectionBuffer buffer;
+      for (size_t at = next++; at < sections.count(); at = next++) {
+        (void)sections.ReadAhead(at);
+        const engine::Status status = sections.reader().CheckSection(at, &buffer);
+        if (status.ok()) continue;
+        next = sections.count();  // the other threads stop
+        return status;
+      }
+      return engine::Status::Ok();
+    });
+  };
+  engine::RunTasks(engine::ThreadsFor(checked.size() > 1, executor), checked.size(), check);
+  for (engine::Status& status : checked) {
+    if (!status.ok()) return std::move(status);
+  }
+  return engine::Status::Ok();
+}
 
 void CheckInBackground(std::weak_ptr<FrozenFile> file) {
   Queue& queue = TheQueue();

@@ -15,7 +15,8 @@ class FrozenTableOpenOp final : public TableOp {
     std::vector<std::string> paths;
     TF_RETURN_IF_ERROR(PathsOf(context, 1, &paths));
     std::shared_ptr<const FrozenFile> file;
-    TF_RETURN_IF_ERROR(FrozenFile::Open(context->env(), paths, &file));
+    PoolExecutor executor(context);
+    TF_RETURN_IF_ERROR(FrozenFile::Open(context->env(), paths, &executor, &file));
     TF_RETURN_IF_ERROR(CheckServes(*table, paths[0], file->header()));
     table->OpenFrozen(std::move(file));
     return absl::OkStatus();

@@ -88,7 +88,7 @@ class ServingStatsOp final : public GuardedOp {
                         std::string* json) const {
     std::shared_ptr<const FrozenFile> file;
     int64_t rows = 0, created = 0;
-    uint64_t bytes = 0, checked = 0;
+    uint64_t bytes = 0, checked = 0, read = 0;
     auto health = FrozenFile::Health::kIntact;
     std::string damage;
     size_t deltas = 0;
@@ -113,6 +113,7 @@ class ServingStatsOp final : public GuardedOp {
         health = own_health;
       }
       checked += file->checked_bytes();
+      read += file->read_bytes();
       rows += own;
       bytes += file->stats().file_bytes;
       deltas = std::max(deltas, file->deltas());
@@ -134,6 +135,7 @@ class ServingStatsOp final : public GuardedOp {
         TimeOf(created), "\", \"created_micros\": ", created, ", \"file\": ",
         files.size() == 1 ? files[0] : absl::StrCat("[", absl::StrJoin(files, ", "), "]"),
         ", \"health\": \"", TextOf(health), "\", \"checked_bytes\": ", checked,
+        ", \"read_bytes\": ", read,
         damage.empty() ? "" : absl::StrCat(", \"damage\": ", JsonText(damage)), "}");
     return absl::OkStatus();
   }

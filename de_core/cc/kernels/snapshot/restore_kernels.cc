@@ -101,7 +101,8 @@ class RestoreOp final : public TableOp {
     if (own == nullptr) return absl::OkStatus();
     TF_RETURN_IF_ERROR(CheckServes(*table, paths[at], own->header()));
     std::shared_ptr<const FrozenFile> file;
-    const absl::Status opened = FrozenFile::Open(context->env(), {paths[at]}, &file);
+    PoolExecutor executor(context);
+    const absl::Status opened = FrozenFile::Open(context->env(), {paths[at]}, &executor, &file);
     if (absl::IsUnimplemented(opened))
       return absl::OkStatus();  // a file of a remote file system cannot be mapped
     TF_RETURN_IF_ERROR(opened);

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "de_core/cc/engine/base/guard.h"
+#include "de_core/cc/engine/memory/mapped_range.h"
 #include "de_core/cc/engine/save/table_restore.h"
 #include "de_core/cc/engine/save/table_save.h"
 #include "de_core/cc/engine/serving/frozen_chain.h"
@@ -175,6 +176,14 @@ TEST_P(AllocFailureFiles, frozen_tables) {
   const auto serve = [&](World& world, Executor*) {
     std::unique_ptr<FrozenChain> chain;
     DE_RETURN_IF_ERROR(FrozenChain::Open(mapped, {}, &chain));
+    for (const FrozenChain::File& file : mapped) {
+      std::unique_ptr<MappedRange> range;
+      DE_RETURN_IF_ERROR(MappedRange::Watch(file.data, file.size, &range));
+    }
+    SectionBuffer buffer;
+    for (size_t i = 0; i < chain->reader(0).sections().size(); ++i) {
+      DE_RETURN_IF_ERROR(chain->reader(0).CheckSection(i, &buffer));
+    }
     uint64_t rows = 0;
     DE_RETURN_IF_ERROR(chain->Size(&rows));
     if (rows != world.table->size()) return Status::Internal("another size");

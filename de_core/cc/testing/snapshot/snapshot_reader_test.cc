@@ -95,6 +95,32 @@ TEST(SnapshotReader, headers_alone_are_checked_when_no_more_is_asked_for) {
             Code::kDataLoss);
 }
 
+TEST(SnapshotReader, the_checksum_of_a_section_covers_each_of_its_bytes) {
+  std::string bytes = Delta(1);
+  const ReadOnlySource source(bytes);
+  std::unique_ptr<SnapshotReader> mapped, streamed;
+  ASSERT_TRUE(
+      SnapshotReader::Open(bytes.data(), bytes.size(), SnapshotVerify::kHeader, &mapped).ok());
+  ASSERT_TRUE(SnapshotReader::Open(&source, SnapshotVerify::kHeader, &streamed).ok());
+  const SectionRecord& section = mapped->sections()[1];
+  const size_t begin = section.offset;
+  const size_t stride = mapped->header().layout.stride();
+  const size_t end = begin + ShapeOf(section, stride, KeyType::kString).bytes;
+  SectionBuffer buffer;
+  for (const auto* reader : {mapped.get(), streamed.get()}) {
+    for (size_t at = begin; at < end; at += at + 97 < end ? 97 : 1) {
+      bytes[at] ^= 4;
+      EXPECT_TRUE(reader->CheckSection(0, &buffer).ok());
+      const Status status = reader->CheckSection(1, &buffer);
+      EXPECT_EQ(status.code, Code::kDataLoss) << at;
+      EXPECT_NE(status.message.find("section 1"), std::string::npos) << status.message;
+      bytes[at] ^= 4;
+    }
+    EXPECT_TRUE(reader->CheckSection(1, &buffer).ok());
+    EXPECT_EQ(reader->CheckSection(2, &buffer).code, Code::kInvalidArgument);
+  }
+}
+
 TEST(SnapshotReader, a_section_that_is_not_there_is_named) {
   const std::string bytes = Delta(1);
   std::unique_ptr<SnapshotReader> reader;
