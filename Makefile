@@ -30,7 +30,8 @@ test: python  ## run the tests except the slow ones
 test-all: python  ## run every test, and the engine's tests under the sanitizers
 	@$(ENVIRONMENT) server,test,docs
 	@$(PYTEST) $(PARALLEL) -m "not benchmark"
-	@for preset in default engine-asan engine-tsan; do \
+	@DE_SIM_SEEDS=1500 $(VENV)/bin/python scripts/engine_tests.py --preset default
+	@for preset in engine-asan engine-tsan; do \
 	  $(VENV)/bin/python scripts/engine_tests.py --preset $$preset || exit 1; done
 
 bench: python  ## write docs/reference/benchmark-record.md [TFRA=python FBGEMM=python]; half an hour, on a quiet machine

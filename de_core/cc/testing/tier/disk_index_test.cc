@@ -20,7 +20,7 @@ std::unique_ptr<DiskIndex> Make(KeyType key_type) {
 }
 
 TEST(DiskIndexTest, ARowTakesAtMost40BytesForAnyKey) {
-  constexpr size_t kRows = 400'000, kBatch = 4000;
+  constexpr size_t kRows = 500'000, kBatch = 4000;
   for (const size_t length : {size_t{0}, size_t{20}, size_t{300}}) {
     const auto index = Make(length == 0 ? KeyType::kInt64 : KeyType::kString);
     std::vector<int64_t> ints(kBatch);
