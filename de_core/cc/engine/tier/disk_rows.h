@@ -4,8 +4,8 @@
 // So a key without a row needs no read, and a row needs one. A row that is replaced or erased
 // leaves a gap. When gaps take more than 32 % of the files, writes also copy the rows of the
 // segment with the most gaps, so fast that as many bytes become free as are written. Then the
-// segment's file is used again (log cleaning: M. Rosenblum and J. Ousterhout, 1992). README.md has
-// the invariants.
+// segment's file is used again (log cleaning: M. Rosenblum and J. Ousterhout, 1992). The
+// README of the engine has the invariants.
 //
 //  - Memory: about 26 bytes per row with an integer key, and 34 with a string key of any length.
 //  - Disk: at most 1.47 times the bytes of the records, and three segments. A record has 16 bytes
