@@ -28,8 +28,9 @@ class DiskTier:
     Args:
         path: A folder on a local disk. Each table makes a folder with its name in it. Two live
             tables cannot use one folder.
-        memory_bytes: Memory for rows, their index and the cache, divided among the shards of the
-            table. The index of the rows on the disk needs about 26 bytes per row in addition.
+        memory_bytes: Memory for rows, their keys, their index and the cache, divided among the
+            shards of the table. The index of the rows on the disk needs about 26 bytes per row in
+            addition, or 34 with string keys of any length.
 
     Raises:
         TypeError: An argument has a wrong type.

@@ -56,9 +56,9 @@ inline uint32_t ReduceLow32(uint64_t hash, uint32_t n) noexcept {
 
 /// Returns the 64-bit hash of a byte string. The index stores it as the word of a string key; keys
 /// with equal hashes are distinguished by their bytes. Reads the bytes as little-endian words on
-/// every machine.
-inline uint64_t HashBytes(std::string_view bytes) noexcept {
-  uint64_t hash = 0x9e3779b97f4a7c15ULL ^ (bytes.size() * 0xff51afd7ed558ccdULL);
+/// every machine. With another `seed`, returns a hash that no index stores as a word.
+inline uint64_t HashBytes(std::string_view bytes, uint64_t seed = 0x9e3779b97f4a7c15ULL) noexcept {
+  uint64_t hash = seed ^ (bytes.size() * 0xff51afd7ed558ccdULL);
   const char* data = bytes.data();
   size_t left = bytes.size();
   const auto word = [](const char* from, size_t count) noexcept {

@@ -63,14 +63,15 @@ class StringArena {
     return fresh;
   }
 
+  /// Bytes that a string of `length` takes.
+  static constexpr size_t CellSize(size_t length) noexcept { return (length + 8 + 7) / 8 * 8; }
+
   /// Bytes of memory taken from the system.
   size_t bytes() const noexcept { return held_bytes_; }
   size_t live_bytes() const noexcept { return live_bytes_; }
 
  private:
   static constexpr size_t kBlock = size_t{64} << 10;
-
-  static size_t CellSize(size_t length) noexcept { return (length + 8 + 7) / 8 * 8; }
 
   char* Allocate(size_t size) {
     const auto cells = free_.find(size);

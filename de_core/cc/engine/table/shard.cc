@@ -139,12 +139,16 @@ void Shard::ReplaceStrings(char* row, const std::string_view* values) {
   fresh_strings_.clear();
 }
 
-void Shard::Clear() {
-  Shard fresh(*this, Empty());
-  fresh.MakeIndex(kFirstLines, 0);
+std::unique_ptr<Shard> Shard::Emptied() const {
+  std::unique_ptr<Shard> empty(new Shard(*this, Empty()));
+  empty->MakeIndex(kFirstLines, 0);
+  return empty;
+}
+
+void Shard::Clear(std::unique_ptr<Shard> empty) noexcept {
   if (watch != nullptr) watch->Cleared();
-  SwapIndex(&fresh);
-  SwapRows(&fresh);
+  SwapIndex(empty.get());
+  SwapRows(empty.get());
   SetSize(0);
 }
 

@@ -105,9 +105,13 @@ class Shard {
   /// Replaces the strings of a row's value (dim): all, or none if it throws.
   void ReplaceStrings(char* row, const std::string_view* values);
 
+  /// Removes all rows. `empty` comes from Emptied.
+  void Clear(std::unique_ptr<Shard> empty) noexcept;
+
   // If a function below throws std::bad_alloc, it has changed nothing.
 
-  void Clear();
+  /// Returns a shard for Clear.
+  std::unique_ptr<Shard> Emptied() const;
 
   /// Rebuilds the index with space for `rows` rows in total, if it has less. With `compact`, also
   /// copies the rows into new memory without gaps; otherwise the rows stay where they are.

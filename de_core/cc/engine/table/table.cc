@@ -80,6 +80,15 @@ uint64_t Table::size() const noexcept {
   return rows;
 }
 
+uint64_t Table::string_bytes() const noexcept {
+  uint64_t bytes = 0;
+  for (const auto& shard : shards_) {
+    const std::shared_lock<ShardLock> guard(shard->lock);
+    bytes += shard->arena().live_bytes();
+  }
+  return bytes;
+}
+
 TableStats Table::Stats() const {
   const std::shared_lock<ShardLock> hold(layout_lock_);
   TableStats stats;
@@ -114,9 +123,14 @@ Status Table::Clear() {
   return Guarded([&] {
     const std::lock_guard<std::mutex> replacing(replacing_lock_);
     const std::shared_lock<ShardLock> hold(layout_lock_);
+    std::vector<std::unique_ptr<Shard>> empty;  // allocate all of them first: all rows go, or none
+    for (const auto& shard : shards_) {
+      const std::shared_lock<ShardLock> guard(shard->lock);
+      empty.push_back(shard->Emptied());
+    }
     for (size_t i = 0; i < shards_.size(); ++i) {
       const std::lock_guard<ShardLock> guard(shards_[i]->lock);
-      shards_[i]->Clear();
+      shards_[i]->Clear(std::move(empty[i]));
       policy_.Forget(i);
     }
     policy_.ForgetSteps();  // a restore sets the number of the saved rows

@@ -115,6 +115,8 @@ class Table final : public TableBackend {
   Status SetInitializer(const InitializerOptions& options) override;
 
   uint64_t size() const noexcept override;
+  /// Bytes of the strings that rows refer to, with the arena's overhead.
+  uint64_t string_bytes() const noexcept;
   TableStats Stats() const override;
   const TableOptions& options() const noexcept override { return options_; }
   InitializerOptions initializer() const override;

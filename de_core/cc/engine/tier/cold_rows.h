@@ -4,9 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "de_core/cc/engine/backend/table_backend.h"
@@ -18,22 +18,18 @@
 
 namespace de::engine {
 
-/// Rows that were found for some keys of a batch.
-struct FoundRows {
-  std::vector<uint32_t> positions;  ///< ascending positions in the batch
-  std::vector<char> rows;           // (positions, stride) of the layout that the caller named
-};
-
-/// Where the rows of some keys are. The rows can be read until this is destroyed, as they were when
-/// they were located.
+/// Where some rows are. The rows can be read until this is destroyed, as they were when they were
+/// located.
 struct LocatedRows {
   virtual ~LocatedRows() = default;
-  std::vector<uint32_t> positions;  ///< ascending positions of the keys that have a row
+  std::vector<uint32_t> positions;  ///< Locate: ascending positions of the keys that have a row
+  uint64_t hash_begin = 0;          ///< LocateRange: the range of hashes that is covered
+  uint64_t hash_last = 0;
 };
 
 /// Keeps the newest row of each key. TieredTable locks: one thread at a time calls Stage; Locate,
-/// AreNewest, Scan and Stats may run beside it. Commit, Erase, Clear and DropSlots exclude all
-/// other calls, except Read.
+/// LocateRange, AreNewest and Stats may run beside it. Commit, Erase, Clear and DropSlots exclude
+/// all other calls, except Read and ReadRange. Only Stage, Read and ReadRange use the disk.
 class ColdRows {
  public:
   virtual ~ColdRows() = default;
@@ -42,53 +38,40 @@ class ColdRows {
   /// rows until Commit. `rows` must live until then, or until Discard.
   virtual Status Stage(const RowBatch& rows) = 0;
 
-  /// Lets the staged rows replace older rows of their keys, those that were staged last at last.
-  /// Touches no disk. If it fails, some keys have their staged rows.
+  /// Lets the staged rows replace older rows of their keys, those that were staged last at last. If
+  /// it fails, some keys have their staged rows.
   virtual Status Commit() = 0;
 
   /// Forgets the staged rows.
   virtual void Discard() noexcept = 0;
 
-  /// Stages and commits rows.
-  Status Append(const RowBatch& rows) {
-    Discard();
-    DE_RETURN_IF_ERROR(Stage(rows));
-    return Commit();
-  }
-
   /// Removes the rows of distinct keys.
   virtual Status Erase(const Keys& keys) = 0;
 
-  /// Finds where the rows of distinct keys are. Touches no disk.
+  /// Finds where the rows of distinct keys are.
   virtual Status Locate(const Keys& keys, Executor* executor,
                         std::unique_ptr<LocatedRows>* located) const = 0;
 
   /// Reads located rows and appends them to `rows`, converted to `layout`: slots that were added
-  /// since get their initial values. Runs beside all other calls.
-  virtual Status Read(const LocatedRows& located, const RowLayout& layout, Executor* executor,
-                      std::vector<char>* rows) const = 0;
+  /// since get their initial values. `keys` are the located keys, and each must have its row.
+  virtual Status Read(const Keys& keys, const LocatedRows& located, const RowLayout& layout,
+                      Executor* executor, std::vector<char>* rows) const = 0;
 
   /// newest[i] receives whether located row i is its key's newest row still. `keys` are the located
   /// keys. May say false if the row was only moved.
   virtual Status AreNewest(const Keys& keys, const LocatedRows& located, bool* newest) const = 0;
 
-  /// Locates and reads the rows of distinct keys.
-  Status Find(const Keys& keys, const RowLayout& layout, Executor* executor,
-              FoundRows* found) const {
-    std::unique_ptr<LocatedRows> located;
-    DE_RETURN_IF_ERROR(Locate(keys, executor, &located));
-    found->rows.clear();
-    found->positions = std::move(located->positions);
-    return Read(*located, layout, executor, &found->rows);
-  }
+  /// Finds where about `most` rows with hashes from `begin` to `last` are.
+  virtual Status LocateRange(uint64_t begin, uint64_t last, size_t most,
+                             std::unique_ptr<LocatedRows>* located) const = 0;
 
-  /// Copies about `most` rows with hashes from `begin` to `last` into `batch`, ascending by hash,
-  /// in the layout `layout`. batch->hash_last receives the last hash that is covered.
-  virtual Status Scan(uint64_t begin, uint64_t last, size_t most, const RowLayout& layout,
-                      RowBatch* batch) const = 0;
+  /// Copies the rows of a located range into `batch`, ascending by hash, in the layout `layout`.
+  virtual Status ReadRange(const LocatedRows& located, const RowLayout& layout,
+                           RowBatch* batch) const = 0;
 
-  /// Removes all rows.
-  virtual Status Clear() = 0;
+  /// Removes all rows, if `others`, which removes rows elsewhere, succeeds. If it fails, no row is
+  /// removed.
+  virtual Status Clear(const std::function<Status()>& others) = 0;
 
   /// Forgets an optimizer's slots: later reads return the initial values of slots of these names.
   virtual void DropSlots(const std::string& owner) = 0;

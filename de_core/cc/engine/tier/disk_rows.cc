@@ -1,14 +1,6 @@
 #include "de_core/cc/engine/tier/disk_rows.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <map>
 #include <utility>
 
@@ -21,7 +13,6 @@ namespace {
 
 constexpr size_t kMostWritten = size_t{1} << 20;  // bytes per write
 constexpr size_t kSpareFiles = 1;
-constexpr char kPrefix[] = "rows-";
 // An owner of slots that no table has.
 constexpr char kDropped[] = "\x01 dropped";
 
@@ -35,94 +26,51 @@ bool AreAlike(const RowLayout& a, const RowLayout& b) {
          std::equal(a.slots().begin(), a.slots().end(), b.slots().begin(), b.slots().end(), same);
 }
 
-// The standard library's functions for folders need a newer libstdc++ than TensorFlow's wheels do.
-
-/// Creates a folder and its parents. Returns 0 or the number of the error.
-int MakeFolder(const std::string& path) {
-  int error = 0;
-  for (size_t end = 0; end != std::string::npos;) {
-    end = path.find('/', end + 1);
-    error = mkdir(path.substr(0, end).c_str(), 0777) == 0 || errno == EEXIST ? 0 : errno;
-  }
-  return error;
-}
-
-/// Removes the files of rows in a folder. Returns 0 or the number of the error.
-int RemoveFiles(const std::string& folder) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> opened(opendir(folder.c_str()), closedir);
-  if (opened == nullptr) return errno;
-  int error = 0;
-  for (;;) {
-    errno = 0;
-    const dirent* const entry = readdir(opened.get());
-    if (entry == nullptr) return errno != 0 ? errno : error;
-    const std::string name = entry->d_name;
-    if (name.rfind(kPrefix, 0) != 0) continue;
-    if (unlink((folder + "/" + name).c_str()) != 0) error = errno;
-  }
-}
-
 }  // namespace
 
 Status DiskRows::Create(const DiskOptions& options, KeyType key_type,
+                        std::unique_ptr<ColdRows>* rows) {
+  return Guarded([&]() -> Status {
+    std::shared_ptr<Disk> disk;
+    DE_RETURN_IF_ERROR(FolderDisk::Open(options.directory, options.depth, options.use_ring, &disk));
+    return Create(options, std::move(disk), key_type, rows);
+  });
+}
+
+Status DiskRows::Create(const DiskOptions& options, std::shared_ptr<Disk> disk, KeyType key_type,
                         std::unique_ptr<ColdRows>* rows) {
   return Guarded([&]() -> Status {
     if (options.segment_bytes < kBlockBytes || options.segment_bytes > Place::kMostOffset / 2) {
       return Status::InvalidArgument("segment_bytes must be 4096 to 2^30. Received: " +
                                      std::to_string(options.segment_bytes));
     }
-    const auto failed = [&](int error) {
-      return Status::InvalidArgument(
-          "the directory of a tier must be a directory that this process can write to. Received: " +
-          options.directory + ": " + std::strerror(error));
-    };
-    const int not_made = MakeFolder(options.directory);
-    if (not_made != 0) return failed(not_made);
-    const std::string path = options.directory + "/lock";
-    const int lock_file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (lock_file < 0) return failed(errno);
-    if (flock(lock_file, LOCK_EX | LOCK_NB) != 0) {
-      close(lock_file);
-      return Status::FailedPrecondition(
-          "one table at a time must use the directory of a tier; give each table, and each "
-          "process, a directory of its own. Received: " +
-          options.directory + ", which is in use");
-    }
-    std::unique_ptr<Table> index;
-    TableOptions index_options;
-    index_options.key_type = key_type;
-    index_options.value_dtype = DType::kInt64;
-    Status status = Table::Create(std::move(index_options), &index);
-    if (!status.ok()) {
-      close(lock_file);
-      return status;
-    }
-    auto* const made = new DiskRows(options, lock_file, std::move(index));
-    rows->reset(made);
+    std::unique_ptr<DiskIndex> index;
+    DE_RETURN_IF_ERROR(DiskIndex::Create(key_type, &index));
+    std::unique_ptr<DiskRows> made(new DiskRows(options, std::move(disk), std::move(index)));
     made->segments_.reserve(Place::kMostSegments);  // the system backs memory at the first use
-    const int not_removed = RemoveFiles(options.directory);
-    return not_removed == 0 ? Status::Ok() : failed(not_removed);
+    *rows = std::move(made);
+    return Status::Ok();
   });
 }
 
-DiskRows::DiskRows(DiskOptions options, int lock_file, std::unique_ptr<Table> index)
+DiskRows::DiskRows(DiskOptions options, std::shared_ptr<Disk> disk,
+                   std::unique_ptr<DiskIndex> index)
     : options_(std::move(options)),
-      lock_file_(lock_file),
+      disk_(std::move(disk)),
       index_(std::move(index)),
-      reader_(options_.depth, options_.use_ring) {}
+      writer_(std::make_unique<SegmentWriter>(options_.own_thread)) {}
 
 DiskRows::~DiskRows() {
-  segments_.clear();
-  close(lock_file_);
+  // The writer's thread runs in the parent only. To destroy what it waits for would wait for it.
+  if (fork_.forked()) (void)writer_.release();
 }
 
 TierStats DiskRows::Stats() const {
-  const TableStats index = index_->Stats();
   TierStats stats;
   stats.disk_bytes =
       disk_bytes_.load(std::memory_order_relaxed) + spare_bytes_.load(std::memory_order_relaxed);
   stats.reads = reads_.load(std::memory_order_relaxed);
-  stats.filter_bytes = index.index_bytes + index.row_bytes + index.string_bytes + index.free_bytes;
+  stats.filter_bytes = index_->bytes();
   return stats;
 }
 
@@ -145,21 +93,14 @@ Status DiskRows::PrepareSegment(const RowLayout& layout) {
   if (!fits) layout_ = std::make_shared<const RowLayout>(layout);
   std::unique_ptr<SegmentFile> made = TakeSpare();
   if (made == nullptr) {
-    const std::string name = kPrefix + std::to_string(next_name_);
-    DE_RETURN_IF_ERROR(SegmentFile::Create(options_.directory + "/" + name, layout_, &made));
+    std::string path = options_.directory + "/" + kRowFiles + std::to_string(next_name_);
+    DE_RETURN_IF_ERROR(SegmentFile::Create(disk_, std::move(path), layout_, &made));
     ++next_name_;
   }
   segments_[number] = std::move(made);
   active_ = number;
   reserved_ = 0;
   return Status::Ok();
-}
-
-Status DiskRows::FindPlaces(const Keys& keys, Executor* executor, Places* places) const {
-  places->packed.resize(keys.size);
-  places->found = std::make_unique<bool[]>(keys.size);
-  return index_->Find(keys, {reinterpret_cast<char*>(places->packed.data()), nullptr},
-                      places->found.get(), executor);
 }
 
 void DiskRows::Forget(const Places& places) noexcept {
@@ -194,11 +135,18 @@ void DiskRows::DropSpares(size_t kept) {
 
 /// Waits until all rows are written. Returns `status`, or why they were not written.
 Status DiskRows::FinishWrites(Status status) {
-  Status written = writer_.Wait();
+  Status written = writer_->Wait();
   if (written.ok()) return status;
-  uint64_t bytes = 0;  // without the appends that failed
-  for (const auto& segment : segments_) bytes += segment == nullptr ? 0 : segment->end();
+  // A part of a failed append may be in its file. So no other rows are written to the same places.
+  uint64_t bytes = 0;
+  for (uint32_t number = 0; number < segments_.size(); ++number) {
+    if (segments_[number] == nullptr) continue;
+    bytes += segments_[number]->end();
+    const bool is_cleaned = cleaning_.is_active && cleaning_.segment == number;
+    if (segments_[number]->end() == 0 && !is_cleaned) segments_[number].reset();
+  }
   disk_bytes_.store(bytes, std::memory_order_relaxed);
+  reserved_ = options_.segment_bytes;
   return status.ok() ? written : status;
 }
 
@@ -216,9 +164,10 @@ Status DiskRows::WriteRows(const RowBatch& rows, std::vector<int64_t>* places) {
   for (size_t first = 0; first < count;) {
     DE_RETURN_IF_ERROR(PrepareSegment(rows.layout));
     size_t bytes = 0;
-    const size_t wrote = EncodeRows(rows, first, kMostWritten, writer_.Next(), &bytes);
     uint64_t begin = reserved_;
-    writer_.Append(segments_[active_], bytes);
+    const uint64_t mark = segments_[active_]->MarkOf(begin);
+    const size_t wrote = EncodeRows(rows, first, kMostWritten, mark, writer_->Next(), &bytes);
+    writer_->Append(segments_[active_], bytes);
     reserved_ += bytes;
     written_bytes_ += bytes;
     disk_bytes_.fetch_add(bytes, std::memory_order_relaxed);
@@ -238,15 +187,16 @@ Status DiskRows::Stage(const RowBatch& rows) {
     const uint64_t before = written_bytes_;
     StagedRows& staged = staged_.emplace_back();
     staged.rows = &rows;
-    reserved_ = active_ < segments_.size() && segments_[active_] ? segments_[active_]->end() : 0;
-    DE_RETURN_IF_ERROR(FinishWrites(Guarded([&] { return WriteRows(rows, &staged.places); })));
+    const Status written = FinishWrites(Guarded([&] { return WriteRows(rows, &staged.places); }));
+    if (!written.ok()) staged_.pop_back();
+    DE_RETURN_IF_ERROR(written);
     // The rows are written. If cleaning fails, a later call tries again.
     const size_t own = staged_.size();
-    const uint64_t cleaned = clean_staged_;
+    const Cleaning cleaning = cleaning_;
     (void)Guarded([&] { return StageCleaning(written_bytes_ - before); });
     if (!FinishWrites(Status::Ok()).ok()) {
       while (staged_.size() > own) staged_.pop_back();
-      clean_staged_ = cleaned;
+      cleaning_ = cleaning;
     }
     return Status::Ok();
   });
@@ -254,15 +204,14 @@ Status DiskRows::Stage(const RowBatch& rows) {
 
 Status DiskRows::CommitRows(const Keys& keys, const std::vector<int64_t>& places) {
   Places old;
-  DE_RETURN_IF_ERROR(FindPlaces(keys, nullptr, &old));
+  DE_RETURN_IF_ERROR(index_->Find(keys, nullptr, &old));
   // Counts first: if memory is exhausted, a segment may count too many bytes, but never too few.
   for (const int64_t packed : places) {
     const Place place = Place::Of(packed);
     segments_[place.segment]->live_bytes += place.bytes;
     live_bytes_ += place.bytes;
   }
-  DE_RETURN_IF_ERROR(index_->InsertOrAssign(
-      keys, {reinterpret_cast<const char*>(places.data()), nullptr}, nullptr));
+  DE_RETURN_IF_ERROR(index_->Assign(keys, places));
   Forget(old);
   return Status::Ok();
 }
@@ -274,35 +223,32 @@ Status DiskRows::Commit() {
                                              : CommitCleaned(staged));
     }
     staged_.clear();
-    clean_next_ = clean_staged_;
-    while (is_cleaning_ || ChooseCleaned()) {
-      const SegmentFile& segment = *segments_[cleaned_];
-      if (clean_next_ < segment.end() && segment.live_bytes > 0) break;
-      RemoveSegment(cleaned_);
-      is_cleaning_ = false;
-    }
-    return Status::Ok();
+    cleaning_.next = cleaning_.staged;
+    return EndCleaning();
   });
 }
 
 void DiskRows::Discard() noexcept {
   staged_.clear();
-  clean_staged_ = clean_next_;
+  cleaning_.staged = cleaning_.next;
 }
 
 Status DiskRows::Erase(const Keys& keys) {
   return Guarded([&]() -> Status {
     Places places;
-    DE_RETURN_IF_ERROR(FindPlaces(keys, nullptr, &places));
-    DE_RETURN_IF_ERROR(index_->Erase(keys, nullptr));
+    DE_RETURN_IF_ERROR(index_->Find(keys, nullptr, &places));
+    DE_RETURN_IF_ERROR(index_->Erase(keys));
     Forget(places);
     return Status::Ok();
   });
 }
 
-Status DiskRows::Clear() {
+Status DiskRows::Clear(const std::function<Status()>& others) {
   return Guarded([&]() -> Status {
-    DE_RETURN_IF_ERROR(index_->Clear());
+    std::unique_ptr<DiskIndex> empty;
+    DE_RETURN_IF_ERROR(DiskIndex::Create(index_->key_type(), &empty));
+    DE_RETURN_IF_ERROR(others());
+    index_ = std::move(empty);
     staged_.clear();
     segments_.clear();
     DropSpares(0);
@@ -310,7 +256,7 @@ Status DiskRows::Clear() {
     disk_bytes_ = 0;
     layout_.reset();
     active_ = 0;
-    is_cleaning_ = false;
+    cleaning_ = Cleaning();
     return Status::Ok();
   });
 }

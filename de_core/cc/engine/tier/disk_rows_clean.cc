@@ -17,60 +17,66 @@ constexpr double kMostPace = 4;
 
 /// Chooses the segment to clean, if gaps take too much of the files.
 bool DiskRows::ChooseCleaned() noexcept {
-  const uint64_t disk = disk_bytes_.load(std::memory_order_relaxed);
-  const uint64_t gaps = live_bytes_ / 32 * 15;  // so files take 1.47 times the records
-  if (disk <= live_bytes_ + gaps + options_.segment_bytes) return false;
+  uint64_t disk = disk_bytes_.load(std::memory_order_relaxed), live = live_bytes_;
+  // So files take 1.47 times the records.
+  const auto is_enough = [&] { return disk <= live + live / 32 * 15 + options_.segment_bytes; };
+  if (is_enough()) return false;
   double least = 1;
   for (uint32_t number = 0; number < segments_.size(); ++number) {
     const SegmentFile* const segment = segments_[number].get();
-    if (segment == nullptr || number == active_ || segment->is_damaged) continue;
+    if (segment == nullptr || number == active_) continue;
+    if (segment->is_damaged && segment->live_bytes > 0) {  // stays, and its gaps too
+      disk -= segment->end();
+      live -= segment->live_bytes;
+      continue;
+    }
     const double part = static_cast<double>(segment->live_bytes) /
                         static_cast<double>(std::max<uint64_t>(segment->end(), 1));
     if (part >= least) continue;
     least = part;
-    cleaned_ = number;
-    is_cleaning_ = true;
+    cleaning_.segment = number;
   }
-  clean_pace_ = std::min(kMostPace, 1 / std::max(1 - least, 1 / kMostPace));
-  clean_next_ = clean_staged_ = 0;
-  return is_cleaning_;
+  cleaning_.is_active = least < 1 && !is_enough();
+  cleaning_.pace = std::min(kMostPace, 1 / std::max(1 - least, 1 / kMostPace));
+  cleaning_.next = cleaning_.staged = 0;
+  return cleaning_.is_active;
 }
 
 /// Copies rows of the cleaned segment after `written` bytes were written.
 Status DiskRows::StageCleaning(uint64_t written) {
-  if (!is_cleaning_ && !ChooseCleaned()) return Status::Ok();
-  const SegmentFile& segment = *segments_[cleaned_];
+  if (!cleaning_.is_active && !ChooseCleaned()) return Status::Ok();
+  const SegmentFile& segment = *segments_[cleaning_.segment];
   if (segment.live_bytes == 0) return Status::Ok();  // Commit removes it
-  clean_due_ =
-      std::min(clean_due_ + static_cast<uint64_t>(static_cast<double>(written) * clean_pace_),
+  cleaning_.due =
+      std::min(cleaning_.due + static_cast<uint64_t>(static_cast<double>(written) * cleaning_.pace),
                2 * options_.segment_bytes);
-  while (is_cleaning_ && clean_staged_ < segment.end() &&
-         clean_due_ >= std::min(kCleanedBytes, segment.end() - clean_staged_)) {
-    const uint64_t begin = clean_staged_;
+  while (cleaning_.is_active && cleaning_.staged < segment.end() &&
+         cleaning_.due >= std::min(kCleanedBytes, segment.end() - cleaning_.staged)) {
+    const uint64_t begin = cleaning_.staged;
     DE_RETURN_IF_ERROR(CleanPart(kCleanedBytes));
     // A record may be greater than the part.
-    if (is_cleaning_ && clean_staged_ == begin) {
+    if (cleaning_.is_active && cleaning_.staged == begin) {
       DE_RETURN_IF_ERROR(CleanPart(kMaxRecordBytes + kBlockBytes));
     }
-    clean_due_ -= std::min(clean_due_, clean_staged_ - begin);
+    cleaning_.due -= std::min(cleaning_.due, cleaning_.staged - begin);
   }
   return Status::Ok();
 }
 
 /// Writes the live rows of the next part of the cleaned segment again.
 Status DiskRows::CleanPart(uint64_t most) {
-  SegmentFile& segment = *segments_[cleaned_];
+  SegmentFile& segment = *segments_[cleaning_.segment];
   const std::shared_ptr<const RowLayout> from = segment.layout;
-  const uint64_t begin = RoundDown(clean_staged_, kBlockBytes);
+  const uint64_t begin = RoundDown(cleaning_.staged, kBlockBytes);
   const uint64_t bytes = std::min(segment.end() - begin, most);
   BufferLease buffer(*this);
   (*buffer).Reserve(bytes);
-  BlockRead read{segment.descriptor(), begin, bytes, (*buffer).data(), 0};
-  reader_.Read(&read, 1, nullptr);
+  BlockRead read{segment.descriptor(), begin, bytes, nullptr, 0};
+  disk_->ReadEach(&read, 1, {(*buffer).data(), bytes, 1}, nullptr, [](size_t) {});
   reads_.fetch_add(1, std::memory_order_relaxed);
   const auto damaged = [&] {
     segment.is_damaged = true;
-    is_cleaning_ = false;
+    cleaning_.is_active = false;
     return Status::Ok();
   };
   if (read.error != 0) return damaged();
@@ -78,11 +84,11 @@ Status DiskRows::CleanPart(uint64_t most) {
   std::vector<DecodedRow> rows;
   std::vector<int64_t> places;
   KeyList keys;
-  uint64_t at = clean_staged_ - begin;
+  uint64_t at = cleaning_.staged - begin;
   while (at < bytes) {
     uint32_t record_bytes;  // lies in one block with the record's beginning
     std::memcpy(&record_bytes, read.to + at + offsetof(RowRecord, bytes), sizeof(record_bytes));
-    if (record_bytes == 0) {  // the rest of the block is empty
+    if (record_bytes == 0) {  // the rest of the block is empty, or lost: EndCleaning notices
       at = RoundDown(at, kBlockBytes) + kBlockBytes;
       continue;
     }
@@ -91,15 +97,17 @@ Status DiskRows::CleanPart(uint64_t most) {
       break;
     }
     DecodedRow row;
-    if (!DecodeRow(read.to + at, bytes - at, *from, &row)) return damaged();
+    if (!DecodeRow(read.to + at, bytes - at, *from, segment.MarkOf(begin + at), &row)) {
+      return damaged();
+    }
     const auto number = static_cast<int64_t>(row.word);
     keys.Add(has_texts ? Keys{nullptr, &row.key, 1} : Keys{&number, nullptr, 1}, 0);
     rows.push_back(row);
-    places.push_back(Place{cleaned_, begin + at, row.bytes}.Packed());
+    places.push_back(Place{cleaning_.segment, begin + at, row.bytes}.Packed());
     at += row.bytes;
   }
   Places newest;
-  DE_RETURN_IF_ERROR(FindPlaces(keys.keys(), nullptr, &newest));
+  DE_RETURN_IF_ERROR(index_->Find(keys.keys(), nullptr, &newest));
   StagedRows& staged = staged_.emplace_back();
   const Status status = Guarded([&]() -> Status {
     staged.rows = &staged.cleaned;
@@ -117,7 +125,7 @@ Status DiskRows::CleanPart(uint64_t most) {
   std::vector<char>().swap(staged.cleaned.rows);
   if (!status.ok() || staged.from.empty()) staged_.pop_back();
   DE_RETURN_IF_ERROR(status);
-  clean_staged_ = begin + at;
+  cleaning_.staged = begin + at;
   return Status::Ok();
 }
 
@@ -125,7 +133,7 @@ Status DiskRows::CleanPart(uint64_t most) {
 Status DiskRows::CommitCleaned(const StagedRows& staged) {
   const Keys all = KeysOf(*staged.rows);
   Places newest;
-  DE_RETURN_IF_ERROR(FindPlaces(all, nullptr, &newest));
+  DE_RETURN_IF_ERROR(index_->Find(all, nullptr, &newest));
   KeyList keys;
   std::vector<int64_t> places;
   for (size_t i = 0; i < all.size; ++i) {
@@ -134,6 +142,33 @@ Status DiskRows::CommitCleaned(const StagedRows& staged) {
     places.push_back(staged.places[i]);
   }
   return places.empty() ? Status::Ok() : CommitRows(keys.keys(), places);
+}
+
+/// Removes the cleaned segment if all of its rows have moved. Then chooses others, as long as they
+/// have no rows.
+Status DiskRows::EndCleaning() {
+  while (cleaning_.is_active || ChooseCleaned()) {
+    SegmentFile& segment = *segments_[cleaning_.segment];
+    if (segment.live_bytes > 0) {
+      if (cleaning_.next < segment.end()) break;
+      // The cleaner has seen all of the file, but not all rows: they are lost, or were never there.
+      uint64_t live = 0, last = 0;
+      std::vector<DiskIndex::Entry> entries;
+      for (ExportCursor cursor; !cursor.done;) {
+        DE_RETURN_IF_ERROR(index_->Export(&cursor, &entries, &last));
+        for (const DiskIndex::Entry& entry : entries) {
+          const Place place = Place::Of(entry.place);
+          if (place.segment == cleaning_.segment) live += place.bytes;
+        }
+      }
+      live_bytes_ -= segment.live_bytes - live;
+      segment.live_bytes = live;
+      segment.is_damaged = live > 0;
+    }
+    if (segment.live_bytes == 0) RemoveSegment(cleaning_.segment);
+    cleaning_.is_active = false;
+  }
+  return Status::Ok();
 }
 
 void DiskRows::RemoveSegment(uint32_t number) {

@@ -23,6 +23,7 @@ struct DiskRows::PinnedRows final : LocatedRows {
     std::shared_ptr<const RowLayout> layout;
   };
   std::vector<int64_t> places;
+  std::vector<uint64_t> words;               ///< of the keys, if the rows are those of a range
   std::unordered_map<uint32_t, File> files;  ///< by number of the segment
 };
 
@@ -44,8 +45,9 @@ void DiskRows::Pin(PinnedRows* rows) const {
   }
 }
 
-template <typename Visit>
-Status DiskRows::ReadRows(const PinnedRows& rows, Executor* executor, const Visit& visit) const {
+template <typename IsRowOf, typename Visit>
+Status DiskRows::ReadRows(const PinnedRows& rows, Executor* executor, const IsRowOf& is_row_of,
+                          const Visit& visit) const {
   const std::vector<int64_t>& places = rows.places;
   std::vector<uint32_t> order(places.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<uint32_t>(i);
@@ -86,10 +88,11 @@ Status DiskRows::ReadRows(const PinnedRows& rows, Executor* executor, const Visi
       const Place place = Place::Of(places[order[record]]);
       DecodedRow row;
       if (!DecodeRow(read.to + (place.offset - unit.begin), place.bytes, *unit.file->layout,
-                     &row)) {
+                     segment.MarkOf(place.offset), &row) ||
+          !is_row_of(order[record], row)) {
         return Status::DataLoss(
-            "a row on the disk must have its checksum; restore the table from a checkpoint. "
-            "Received: " +
+            "a row on the disk must have its key and its checksum; restore the table from a "
+            "checkpoint. Received: " +
             segment.path() + ", offset " + std::to_string(place.offset));
       }
       DE_RETURN_IF_ERROR(visit(order[record], row, *unit.file->layout));
@@ -102,11 +105,11 @@ Status DiskRows::ReadRows(const PinnedRows& rows, Executor* executor, const Visi
   (*buffer).Reserve(slots * longest);
   reads_.fetch_add(reads.size(), std::memory_order_relaxed);
   Status status;
-  reader_.ReadEach(reads.data(), reads.size(), {(*buffer).data(), longest, slots}, executor,
-                   [&](size_t i) {
-                     if (!status.ok()) return;
-                     status = Guarded([&] { return visit_unit(units[i], reads[i]); });
-                   });
+  disk_->ReadEach(reads.data(), reads.size(), {(*buffer).data(), longest, slots}, executor,
+                  [&](size_t i) {
+                    if (!status.ok()) return;
+                    status = Guarded([&] { return visit_unit(units[i], reads[i]); });
+                  });
   return status;
 }
 
@@ -114,7 +117,7 @@ Status DiskRows::Locate(const Keys& keys, Executor* executor,
                         std::unique_ptr<LocatedRows>* located) const {
   return Guarded([&]() -> Status {
     Places all;
-    DE_RETURN_IF_ERROR(FindPlaces(keys, executor, &all));
+    DE_RETURN_IF_ERROR(index_->Find(keys, executor, &all));
     auto rows = std::make_unique<PinnedRows>();
     for (size_t i = 0; i < keys.size; ++i) {
       if (!all.found[i]) continue;
@@ -127,8 +130,8 @@ Status DiskRows::Locate(const Keys& keys, Executor* executor,
   });
 }
 
-Status DiskRows::Read(const LocatedRows& located, const RowLayout& layout, Executor* executor,
-                      std::vector<char>* rows) const {
+Status DiskRows::Read(const Keys& keys, const LocatedRows& located, const RowLayout& layout,
+                      Executor* executor, std::vector<char>* rows) const {
   return Guarded([&]() -> Status {
     const auto& pinned = static_cast<const PinnedRows&>(located);
     const size_t stride = layout.stride();
@@ -136,10 +139,15 @@ Status DiskRows::Read(const LocatedRows& located, const RowLayout& layout, Execu
     rows->resize(before + pinned.places.size() * stride);
     char* const to = rows->data() + before;
     Converters converters(layout);
-    return ReadRows(pinned, executor,
-                    [&](uint32_t i, const DecodedRow& row, const RowLayout& from) {
-                      return converters.Convert(from, row.row, to + i * stride);
-                    });
+    return ReadRows(
+        pinned, executor,
+        [&](uint32_t i, const DecodedRow& row) {
+          return keys.strings != nullptr ? row.key == keys.strings[i]
+                                         : row.word == static_cast<uint64_t>(keys.ints[i]);
+        },
+        [&](uint32_t i, const DecodedRow& row, const RowLayout& from) {
+          return converters.Convert(from, row.row, to + i * stride);
+        });
   });
 }
 
@@ -147,7 +155,7 @@ Status DiskRows::AreNewest(const Keys& keys, const LocatedRows& located, bool* n
   return Guarded([&]() -> Status {
     const auto& pinned = static_cast<const PinnedRows&>(located);
     Places now;
-    DE_RETURN_IF_ERROR(FindPlaces(keys, nullptr, &now));
+    DE_RETURN_IF_ERROR(index_->Find(keys, nullptr, &now));
     for (size_t i = 0; i < keys.size; ++i) {
       const uint32_t number = Place::Of(pinned.places[i]).segment;
       // A later segment may have the number of a removed one.
@@ -158,58 +166,63 @@ Status DiskRows::AreNewest(const Keys& keys, const LocatedRows& located, bool* n
   });
 }
 
-Status DiskRows::Scan(uint64_t begin, uint64_t last, size_t most, const RowLayout& layout,
-                      RowBatch* batch) const {
+Status DiskRows::LocateRange(uint64_t begin, uint64_t last, size_t most,
+                             std::unique_ptr<LocatedRows>* located) const {
   return Guarded([&]() -> Status {
-    struct Entry {
-      uint64_t hash;
-      int64_t place;
-      uint64_t word;
-    };
-    std::vector<Entry> entries;
-    RowBatch indexed;
+    using Entry = DiskIndex::Entry;
+    const auto hash_of = [](const Entry& entry) { return Mix64(entry.word); };
+    std::vector<Entry> entries, part;
     uint64_t covered = begin;
     for (ExportCursor cursor{begin, false}; !cursor.done && entries.size() < most;) {
-      DE_RETURN_IF_ERROR(index_->ExportBatch(&cursor, &indexed));
-      for (size_t i = 0; i < indexed.size(); ++i) {
-        const uint64_t hash = Mix64(indexed.words[i]);
-        if (hash > last) continue;
-        int64_t place = 0;
-        std::memcpy(&place, indexed.rows.data() + i * indexed.layout.stride(), sizeof(place));
-        entries.push_back({hash, place, indexed.words[i]});
+      DE_RETURN_IF_ERROR(index_->Export(&cursor, &part, &covered));
+      for (const Entry& entry : part) {
+        if (hash_of(entry) <= last) entries.push_back(entry);
       }
-      covered = indexed.hash_last;
       if (covered >= last) break;
     }
     std::sort(entries.begin(), entries.end(),
-              [](const Entry& a, const Entry& b) { return a.hash < b.hash; });
+              [&](const Entry& a, const Entry& b) { return hash_of(a) < hash_of(b); });
     covered = std::min(covered, last);
     if (entries.size() > most && most > 0) {
       size_t cut = most;  // keys with equal hashes stay together
-      while (cut < entries.size() && entries[cut].hash == entries[cut - 1].hash) ++cut;
-      if (cut < entries.size()) covered = entries[cut].hash - 1;
+      while (cut < entries.size() && entries[cut].word == entries[cut - 1].word) ++cut;
+      if (cut < entries.size()) covered = hash_of(entries[cut]) - 1;
       entries.resize(cut);
     }
-    PinnedRows located;
-    std::vector<int64_t>& places = located.places;
-    places.reserve(entries.size());
-    for (const Entry& entry : entries) places.push_back(entry.place);
-    Pin(&located);
+    auto rows = std::make_unique<PinnedRows>();
+    for (const Entry& entry : entries) {
+      rows->places.push_back(entry.place);
+      rows->words.push_back(entry.word);
+    }
+    Pin(rows.get());
+    rows->hash_begin = begin;
+    rows->hash_last = covered;
+    *located = std::move(rows);
+    return Status::Ok();
+  });
+}
+
+Status DiskRows::ReadRange(const LocatedRows& located, const RowLayout& layout,
+                           RowBatch* batch) const {
+  return Guarded([&]() -> Status {
+    const auto& pinned = static_cast<const PinnedRows&>(located);
+    const size_t count = pinned.places.size(), stride = layout.stride();
     RowBatchBuilder builder(layout, batch);
-    batch->hash_begin = begin;
-    batch->hash_last = covered;
+    batch->hash_begin = located.hash_begin;
+    batch->hash_last = located.hash_last;
     // String keys come with the records, so rows are put in order after they are read.
-    std::vector<std::string> texts(layout.key_type() == KeyType::kString ? places.size() : 0);
-    std::vector<char> rows(places.size() * layout.stride());
+    std::vector<std::string> texts(layout.key_type() == KeyType::kString ? count : 0);
+    std::vector<char> rows(count * stride);
     Converters converters(layout);
-    DE_RETURN_IF_ERROR(
-        ReadRows(located, nullptr, [&](uint32_t i, const DecodedRow& row, const RowLayout& from) {
+    DE_RETURN_IF_ERROR(ReadRows(
+        pinned, nullptr,
+        [&](uint32_t i, const DecodedRow& row) { return row.word == pinned.words[i]; },
+        [&](uint32_t i, const DecodedRow& row, const RowLayout& from) {
           if (!texts.empty()) texts[i] = row.key;
-          return converters.Convert(from, row.row, rows.data() + i * layout.stride());
+          return converters.Convert(from, row.row, rows.data() + i * stride);
         }));
-    for (size_t i = 0; i < places.size(); ++i) {
-      char* const to = builder.Add(entries[i].word);
-      std::memcpy(to, rows.data() + i * layout.stride(), layout.stride());
+    for (size_t i = 0; i < count; ++i) {
+      std::memcpy(builder.Add(pinned.words[i]), rows.data() + i * stride, stride);
       if (!texts.empty()) builder.AddText(texts[i]);
     }
     builder.Finish();

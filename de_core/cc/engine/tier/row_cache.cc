@@ -10,8 +10,8 @@
 namespace de::engine {
 namespace {
 
-// A row's key, its entry of the hash map, and a short string key.
-constexpr size_t kCacheIndexBytes = 128;
+// A row's key, and its entry of the hash map.
+constexpr size_t kCacheIndexBytes = 96;
 
 }  // namespace
 
@@ -19,8 +19,8 @@ size_t RowCache::HashOfKey::operator()(const Key& key) const noexcept {
   return static_cast<size_t>(Mix64(key.word));
 }
 
-RowCache::Key RowCache::KeyOf(const Keys& keys, size_t i) noexcept {
-  return {WordOf(keys, i), keys.strings == nullptr ? std::string_view() : keys.strings[i]};
+RowCache::Key RowCache::KeyOf(const Keys& keys, size_t i) const noexcept {
+  return {WordOf(keys, i), keys.strings == nullptr ? 0 : HashBytes(keys.strings[i], seed_)};
 }
 
 void RowCache::Add(const Keys& keys, const bool* kept, const char* rows,
@@ -43,11 +43,9 @@ void RowCache::Use(const RowLayout& layout) {
   Forget();
   stride_ = layout.stride();
   most_rows_ = static_cast<size_t>(most_bytes_ / (stride_ + kCacheIndexBytes));
-  // The vectors never move, because keys refer to texts. The system backs memory at the first use.
+  // The system backs memory at the first use.
   rows_.reserve(most_rows_ * stride_);
   keys_.reserve(most_rows_);
-  has_texts_ = layout.key_type() == KeyType::kString;
-  if (has_texts_) texts_.reserve(most_rows_);
   generation_ = layout.generation();
 }
 
@@ -57,14 +55,11 @@ void RowCache::Put(const Key& key, const char* row) {
     const auto old = places_.find(keys_[at]);
     if (old != places_.end() && old->second == at) places_.erase(old);
     std::memcpy(rows_.data() + at * stride_, row, stride_);
-    if (has_texts_) texts_[at] = key.text;
     keys_[at] = key;
   } else {
     rows_.insert(rows_.end(), row, row + stride_);
-    if (has_texts_) texts_.emplace_back(key.text);
     keys_.push_back(key);
   }
-  if (has_texts_) keys_[at].text = texts_[at];
   places_.emplace(keys_[at], at);
   next_ = (at + 1) % most_rows_;
 }
@@ -82,7 +77,6 @@ void RowCache::Clear() noexcept {
 void RowCache::Forget() noexcept {
   places_.clear();
   keys_.clear();
-  texts_.clear();
   rows_.clear();
   next_ = 0;
   generation_ = ~uint64_t{0};

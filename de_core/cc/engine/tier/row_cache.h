@@ -6,11 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <shared_mutex>
-#include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "de_core/cc/engine/base/random_word.h"
 #include "de_core/cc/engine/base/status.h"
 #include "de_core/cc/engine/base/types.h"
 #include "de_core/cc/engine/rows/row_layout.h"
@@ -44,33 +43,32 @@ class RowCache {
   void Clear() noexcept;
 
  private:
-  /// The word of a key, and the bytes of a string key.
+  /// The word of a key, and a second hash of a string key, with a secret seed.
   struct Key {
     uint64_t word;
-    std::string_view text;
+    uint64_t check;
     bool operator==(const Key& other) const noexcept {
-      return word == other.word && text == other.text;
+      return word == other.word && check == other.check;
     }
   };
   struct HashOfKey {
     size_t operator()(const Key& key) const noexcept;
   };
 
-  static Key KeyOf(const Keys& keys, size_t i) noexcept;
+  Key KeyOf(const Keys& keys, size_t i) const noexcept;
   void Forget() noexcept;
   void Use(const RowLayout& layout);
   void Put(const Key& key, const char* row);
 
   const uint64_t most_bytes_;
+  const uint64_t seed_ = RandomWord();
   mutable ShardLock lock_;
   std::unordered_map<Key, size_t, HashOfKey> places_;
-  std::vector<char> rows_;          // (most_rows_, stride_) at most
-  std::vector<Key> keys_;           // the keys of the rows, also of removed rows
-  std::vector<std::string> texts_;  // the bytes that keys_ refers to; empty for integer keys
-  size_t next_ = 0;                 ///< the row that is replaced next
+  std::vector<char> rows_;  // (most_rows_, stride_) at most
+  std::vector<Key> keys_;   // the keys of the rows, also of removed rows
+  size_t next_ = 0;         ///< the row that is replaced next
   size_t most_rows_ = 0;
   size_t stride_ = 0;
-  bool has_texts_ = false;
   uint64_t generation_ = ~uint64_t{0};  ///< generation of the rows' layout
 };
 

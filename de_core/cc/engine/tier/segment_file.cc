@@ -1,14 +1,12 @@
 #include "de_core/cc/engine/tier/segment_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <new>
 #include <utility>
 
 #include "de_core/cc/engine/base/crc32c.h"
+#include "de_core/cc/engine/base/hash.h"
 #include "de_core/cc/engine/snapshot/snapshot_header.h"
 
 namespace de::engine {
@@ -23,15 +21,21 @@ Status FileError(const std::string& what, const std::string& path, int error) {
   return Status::Internal(text);
 }
 
+/// Returns the checksum of a record at the place with this mark.
+uint32_t ChecksumOf(const char* record, size_t bytes, uint64_t mark) noexcept {
+  const size_t skipped = sizeof(RowRecord::crc);
+  return Crc32cExtend(static_cast<uint32_t>(Mix64(mark)), record + skipped, bytes - skipped);
+}
+
 /// Writes a row as a record, with zeros up to RecordBytes. Returns the record's end.
-char* EncodeRow(const RowBatch& rows, size_t row, char* out) noexcept {
+char* EncodeRow(const RowBatch& rows, size_t row, uint64_t mark, char* out) noexcept {
   const size_t stride = rows.layout.stride();
   const std::string_view key = rows.keys.empty() ? std::string_view() : rows.keys[row];
   RowRecord record{0, static_cast<uint32_t>(sizeof(record) + stride + key.size()), rows.words[row]};
   std::memcpy(out, &record, sizeof(record));
   std::memcpy(out + sizeof(record), rows.rows.data() + row * stride, stride);
   if (!key.empty()) std::memcpy(out + sizeof(record) + stride, key.data(), key.size());
-  record.crc = Crc32c(out + sizeof(record.crc), record.bytes - sizeof(record.crc));
+  record.crc = ChecksumOf(out, record.bytes, mark);
   std::memcpy(out, &record.crc, sizeof(record.crc));
   char* const end = out + RoundUpTo(record.bytes, 8);
   std::memset(out + record.bytes, 0, static_cast<size_t>(end - out) - record.bytes);
@@ -53,7 +57,7 @@ size_t RecordBytes(const RowBatch& rows, size_t row) noexcept {
   return RoundUpTo(sizeof(RowRecord) + rows.layout.stride() + key, 8);
 }
 
-size_t EncodeRows(const RowBatch& rows, size_t first, size_t most, BlockBuffer* out,
+size_t EncodeRows(const RowBatch& rows, size_t first, size_t most, uint64_t mark, BlockBuffer* out,
                   size_t* bytes) {
   size_t last = first, records = 0;
   for (; last < rows.size(); ++last) {
@@ -64,21 +68,21 @@ size_t EncodeRows(const RowBatch& rows, size_t first, size_t most, BlockBuffer* 
   *bytes = RoundUpTo(records, kBlockBytes);
   out->Reserve(*bytes);
   char* to = out->data();
-  for (size_t row = first; row < last; ++row) to = EncodeRow(rows, row, to);
+  for (size_t row = first; row < last; ++row) {
+    to = EncodeRow(rows, row, mark + static_cast<size_t>(to - out->data()), to);
+  }
   std::memset(to, 0, *bytes - records);
   return last - first;
 }
 
-bool DecodeRow(const char* at, size_t available, const RowLayout& layout,
+bool DecodeRow(const char* at, size_t available, const RowLayout& layout, uint64_t mark,
                DecodedRow* row) noexcept {
   RowRecord record;
   const size_t least = sizeof(record) + layout.stride();
   if (available < least) return false;
   std::memcpy(&record, at, sizeof(record));
   if (record.bytes < least || record.bytes > available) return false;
-  if (Crc32c(at + sizeof(record.crc), record.bytes - sizeof(record.crc)) != record.crc) {
-    return false;
-  }
+  if (ChecksumOf(at, record.bytes, mark) != record.crc) return false;
   row->word = record.word;
   row->row = at + sizeof(record);
   row->key = {at + least, record.bytes - least};
@@ -86,47 +90,33 @@ bool DecodeRow(const char* at, size_t available, const RowLayout& layout,
   return true;
 }
 
-Status SegmentFile::Create(std::string path, std::shared_ptr<const RowLayout> layout,
+Status SegmentFile::Create(std::shared_ptr<Disk> disk, std::string path,
+                           std::shared_ptr<const RowLayout> layout,
                            std::unique_ptr<SegmentFile>* file) {
   // Allocate before the file exists, which nothing would remove after a failed allocation.
-  std::unique_ptr<SegmentFile> made(new SegmentFile(std::move(path), std::move(layout)));
-  const char* const name = made->path_.c_str();
-  const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
-  int& descriptor = made->descriptor_;
-#if defined(O_DIRECT)
-  descriptor = open(name, flags | O_DIRECT, 0644);
-  if (descriptor < 0 && errno == EINVAL) unlink(name);  // created, but not opened
-#endif
-  if (descriptor < 0) descriptor = open(name, flags, 0644);  // such as on tmpfs
-  if (descriptor < 0) return FileError("a file for rows must be created", name, errno);
+  std::unique_ptr<SegmentFile> made(
+      new SegmentFile(std::move(disk), std::move(path), std::move(layout)));
+  const int error = made->disk_->Create(made->path_, &made->descriptor_);
+  if (error != 0) return FileError("a file for rows must be created", made->path_, error);
   *file = std::move(made);
   return Status::Ok();
 }
 
 std::unique_ptr<SegmentFile> SegmentFile::Reuse(SegmentFile* old,
                                                 std::shared_ptr<const RowLayout> layout) {
-  std::unique_ptr<SegmentFile> made(new SegmentFile(old->path_, std::move(layout)));
+  std::unique_ptr<SegmentFile> made(new SegmentFile(old->disk_, old->path_, std::move(layout)));
   made->descriptor_ = std::exchange(old->descriptor_, -1);
   return made;
 }
 
 SegmentFile::~SegmentFile() {
-  if (descriptor_ < 0) return;
-  close(descriptor_);
-  unlink(path_.c_str());
+  if (descriptor_ >= 0) disk_->Remove(descriptor_, path_);
 }
 
 Status SegmentFile::Append(const BlockBuffer& blocks, size_t bytes) {
   const uint64_t begin = end();
-  for (size_t done = 0; done < bytes;) {
-    const ssize_t wrote =
-        pwrite(descriptor_, blocks.data() + done, bytes - done, static_cast<off_t>(begin + done));
-    if (wrote > 0) {
-      done += static_cast<size_t>(wrote);
-    } else if (wrote == 0 || errno != EINTR) {
-      return FileError("rows must be written to the disk", path_, wrote == 0 ? ENOSPC : errno);
-    }
-  }
+  const int error = disk_->Write(descriptor_, blocks.data(), bytes, begin);
+  if (error != 0) return FileError("rows must be written to the disk", path_, error);
   end_.store(begin + bytes, std::memory_order_relaxed);
   return Status::Ok();
 }

@@ -27,6 +27,7 @@ void SegmentWriter::Append(std::shared_ptr<SegmentFile> file, size_t bytes) noex
   Job& job = JobOf(begun_++);
   job.file = std::move(file);
   job.bytes = bytes;
+  if (!own_thread_) return WriteNext(&hold);
   if (!thread_.joinable()) {
     try {
       thread_ = std::thread([this] { Work(); });

@@ -17,10 +17,10 @@
 namespace de::engine {
 
 /// One thread at a time may use it. Its own thread starts with the first append; if the system has
-/// none, the caller's thread writes.
+/// none, or without `own_thread`, the caller's thread writes.
 class SegmentWriter {
  public:
-  SegmentWriter() = default;
+  explicit SegmentWriter(bool own_thread = true) : own_thread_(own_thread) {}
   /// Finishes the appends.
   ~SegmentWriter();
   SegmentWriter(const SegmentWriter&) = delete;
@@ -44,6 +44,7 @@ class SegmentWriter {
   void WriteNext(std::unique_lock<std::mutex>* hold) noexcept;
   void Work() noexcept;
 
+  const bool own_thread_;
   std::array<Job, 3> jobs_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -19,7 +19,7 @@ std::unique_ptr<RowSource> TieredTable::NewRowSource() {
 }
 
 Status TierSource::Begin(SaveSelection selection, uint64_t held_bytes, bool undisturbed) {
-  return Guarded([&]() -> Status {
+  return table_->Run([&]() -> Status {
     if (held_bytes > 0) {
       return Status::FailedPrecondition(
           "a table with a tier cannot be saved as of one moment; leave consistent=True out");
@@ -62,23 +62,22 @@ void TierSource::PlanAll() {
 }
 
 Status TierSource::Collect(Range* range, SavedRows* rows, uint64_t* last, bool* done) {
-  return Guarded([&]() -> Status {
-    const std::shared_lock<ShardLock> hold(table_->lock_);
+  return table_->Run([&]() -> Status {
     if (selection_.changes_only && !hot_.everything())
       return CollectChanges(range, rows, last, done);
-    if (table_->layout().generation() != layout().generation()) {
-      outdated_ = true;
-      return Status::FailedPrecondition(
-          "the table must not be cleared, and no optimizer's slots may be added or dropped, during "
-          "a save; save again");
-    }
     return CollectAll(range, rows, last, done);
   });
 }
 
 /// Appends the next rows of the range, hot and cold.
 Status TierSource::CollectAll(Range* range, SavedRows* rows, uint64_t* last, bool* done) {
-  DE_RETURN_IF_ERROR(table_->ReadMerged(range->begin, &batch_));
+  DE_RETURN_IF_ERROR(table_->ReadPart(range->begin, &batch_));
+  if (batch_.layout.generation() != layout().generation()) {
+    outdated_ = true;
+    return Status::FailedPrecondition(
+        "the table must not be cleared, and no optimizer's slots may be added or dropped, during a "
+        "save; save again");
+  }
   const size_t stride = layout().stride();
   *last = std::min(batch_.hash_last, range->last);
   for (size_t i = 0; i < batch_.size(); ++i) {
@@ -98,6 +97,7 @@ Status TierSource::CollectAll(Range* range, SavedRows* rows, uint64_t* last, boo
 Status TierSource::CollectChanges(Range* range, SavedRows* rows, uint64_t* last, bool* done) {
   const uint64_t begin = range->begin;
   hot_rows_.Clear();
+  std::shared_lock<ShardLock> hold(table_->lock_);
   DE_RETURN_IF_ERROR(hot_.Collect(range, &hot_rows_, last, done));
   const SnapshotSection hot = hot_rows_.section(layout(), begin, *last);
   const size_t stride = layout().stride();
@@ -114,13 +114,18 @@ Status TierSource::CollectChanges(Range* range, SavedRows* rows, uint64_t* last,
   const std::unique_ptr<bool[]> is_hot = std::make_unique<bool[]>(gone.size);
   DE_RETURN_IF_ERROR(table_->hot_->Contains(gone, is_hot.get(), nullptr));
   const MissingKeys absent(gone, is_hot.get());
-  FoundRows cold;
-  if (!absent.empty()) {
-    DE_RETURN_IF_ERROR(table_->cold_->Find(absent.keys(), layout(), nullptr, &cold));
-  }
   std::vector<const char*> row_of(absent.empty() ? 0 : absent.keys().size);
-  for (size_t i = 0; i < cold.positions.size(); ++i) {
-    row_of[cold.positions[i]] = cold.rows.data() + i * stride;
+  std::vector<char> cold;
+  if (!absent.empty()) {
+    std::unique_ptr<LocatedRows> located;
+    DE_RETURN_IF_ERROR(table_->cold_->Locate(absent.keys(), nullptr, &located));
+    hold.unlock();
+    KeyList keys;
+    for (const uint32_t position : located->positions) keys.Add(absent.keys(), position);
+    DE_RETURN_IF_ERROR(table_->cold_->Read(keys.keys(), *located, layout(), nullptr, &cold));
+    for (size_t i = 0; i < located->positions.size(); ++i) {
+      row_of[located->positions[i]] = cold.data() + i * stride;
+    }
   }
   const auto text_of = [&](size_t i) {
     return gone.strings == nullptr ? nullptr : gone.strings + i;

@@ -23,7 +23,8 @@ Keys KeysFrom(const Keys& keys, size_t first) noexcept {
 
 }  // namespace
 
-/// Finds the cold rows of distinct keys, and copies those that the cache has. Requires lock_.
+/// Finds the cold rows of distinct keys, and copies those that the cache has. Requires lock_
+/// or writing_.
 Status TieredTable::LocateCold(const Keys& keys, Executor* executor, ColdBatch* batch) const {
   batch->layout = hot_->layout();
   const size_t stride = batch->layout.stride();
@@ -54,7 +55,8 @@ Status TieredTable::LocateCold(const Keys& keys, Executor* executor, ColdBatch* 
 /// Reads the located rows from the disk. Needs no lock.
 Status TieredTable::ReadCold(Executor* executor, ColdBatch* batch) const {
   if (batch->disk == nullptr) return Status::Ok();
-  return cold_->Read(*batch->disk, batch->layout, executor, &batch->rows);
+  return cold_->Read(KeysFrom(batch->keys.keys(), batch->cached), *batch->disk, batch->layout,
+                     executor, &batch->rows);
 }
 
 /// Lets the cache keep the rows that were read, except those that a writer replaced meanwhile.
@@ -102,8 +104,8 @@ Status TieredTable::VisitCold(std::shared_lock<ShardLock> hold, const Keys& keys
 
 Status TieredTable::FindToTrain(const Keys& keys, const ValuesOut& out, bool* found,
                                 Executor* executor) const {
-  DE_RETURN_IF_ERROR(CheckBatch(keys.size));
-  return Guarded([&]() -> Status {
+  return Run([&]() -> Status {
+    DE_RETURN_IF_ERROR(CheckBatch(keys.size));
     std::shared_lock<ShardLock> hold(lock_);
     std::unique_ptr<bool[]> own;
     found = FlagsOr(found, keys.size, &own);
@@ -123,8 +125,8 @@ Status TieredTable::FindToTrain(const Keys& keys, const ValuesOut& out, bool* fo
 
 Status TieredTable::FindSlot(const std::string& owner, const std::string& name, size_t bytes,
                              const Keys& keys, char* out, bool* found) const {
-  DE_RETURN_IF_ERROR(CheckBatch(keys.size));
-  return Guarded([&]() -> Status {
+  return Run([&]() -> Status {
+    DE_RETURN_IF_ERROR(CheckBatch(keys.size));
     std::shared_lock<ShardLock> hold(lock_);
     std::unique_ptr<bool[]> own;
     found = FlagsOr(found, keys.size, &own);
@@ -139,8 +141,8 @@ Status TieredTable::FindSlot(const std::string& owner, const std::string& name, 
 
 Status TieredTable::ReadColumn(RowColumn column, const Keys& keys, int64_t* values,
                                bool* found) const {
-  DE_RETURN_IF_ERROR(CheckBatch(keys.size));
-  return Guarded([&]() -> Status {
+  return Run([&]() -> Status {
+    DE_RETURN_IF_ERROR(CheckBatch(keys.size));
     std::shared_lock<ShardLock> hold(lock_);
     std::unique_ptr<bool[]> own;
     found = FlagsOr(found, keys.size, &own);

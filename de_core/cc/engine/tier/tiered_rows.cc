@@ -6,26 +6,34 @@
 #include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/base/hash.h"
 #include "de_core/cc/engine/optimizer/row_average.h"
+#include "de_core/cc/engine/snapshot/snapshot_chain.h"
 #include "de_core/cc/engine/tier/missing_keys.h"
 #include "de_core/cc/engine/tier/tiered_table.h"
 
 namespace de::engine {
 namespace {
 
-// Cold rows that are read at once. A step waits for the read.
+// Cold rows that are read at once.
 constexpr uint64_t kRowsPerScan = 1024;
 
 }  // namespace
 
-/// Copies the next rows from hash `begin` on, hot and cold. Requires lock_.
-Status TieredTable::ReadMerged(uint64_t begin, RowBatch* batch) const {
+/// Copies the next rows from hash `begin` on, hot and cold, as they are at one moment.
+Status TieredTable::ReadPart(uint64_t begin, RowBatch* batch) const {
   ExportCursor cursor{begin, false};
-  if (cold_->empty()) return hot_->ExportBatch(&cursor, batch);
   RowBatch hot, cold;
-  DE_RETURN_IF_ERROR(hot_->ExportBatch(&cursor, &hot));
-  DE_RETURN_IF_ERROR(cold_->Scan(begin, hot.hash_last, kRowsPerScan, hot.layout, &cold));
-  std::unique_ptr<bool[]> is_hot = std::make_unique<bool[]>(cold.size());
-  DE_RETURN_IF_ERROR(hot_->Contains(KeysOf(cold), is_hot.get(), nullptr));
+  std::unique_ptr<LocatedRows> located;
+  {
+    const std::shared_lock<ShardLock> hold(lock_);
+    if (cold_->empty()) return hot_->ExportBatch(&cursor, batch);
+    DE_RETURN_IF_ERROR(hot_->ExportBatch(&cursor, &hot));
+    DE_RETURN_IF_ERROR(cold_->LocateRange(begin, hot.hash_last, kRowsPerScan, &located));
+  }
+  DE_RETURN_IF_ERROR(cold_->ReadRange(*located, hot.layout, &cold));
+  const auto text_of = [](const RowBatch& rows, size_t i) {
+    return rows.keys.empty() ? nullptr : &rows.keys[i];
+  };
+  KeySet hot_keys;
   RowBatchBuilder builder(hot.layout, batch);
   batch->hash_begin = begin;
   batch->hash_last = cold.hash_last;
@@ -35,23 +43,21 @@ Status TieredTable::ReadMerged(uint64_t begin, RowBatch* batch) const {
     if (!from.keys.empty()) builder.AddText(from.keys[i]);
   };
   for (size_t i = 0; i < hot.size(); ++i) {
-    if (Mix64(hot.words[i]) <= cold.hash_last) add(hot, i);
+    if (Mix64(hot.words[i]) > cold.hash_last) continue;
+    add(hot, i);
+    if (hot.keys.empty()) hot_keys.Add(hot.words[i]);
+    if (!hot.keys.empty()) hot_keys.Add(hot.keys[i]);
   }
+  hot_keys.Seal();
   for (size_t i = 0; i < cold.size(); ++i) {
-    if (!is_hot[i]) add(cold, i);
+    if (!hot_keys.Contains(cold.words[i], text_of(cold, i))) add(cold, i);
   }
   builder.Finish();
   return Status::Ok();
 }
 
-/// The same, and takes lock_.
-Status TieredTable::ReadPart(uint64_t begin, RowBatch* batch) const {
-  const std::shared_lock<ShardLock> hold(lock_);
-  return ReadMerged(begin, batch);
-}
-
 Status TieredTable::ExportBatch(ExportCursor* cursor, RowBatch* batch) const {
-  return Guarded([&]() -> Status {
+  return Run([&]() -> Status {
     DE_RETURN_IF_ERROR(ReadPart(cursor->next_hash, batch));
     cursor->done = batch->hash_last == ~uint64_t{0};
     cursor->next_hash = batch->hash_last + 1;
@@ -60,39 +66,38 @@ Status TieredTable::ExportBatch(ExportCursor* cursor, RowBatch* batch) const {
 }
 
 Status TieredTable::Clear() {
-  return Guarded([&]() -> Status {
+  return Run([&]() -> Status {
     const std::lock_guard<std::mutex> replacing(replacing_lock_);
     const std::lock_guard<std::mutex> writing(writing_);
     const std::lock_guard<ShardLock> hold(lock_);
+    DE_RETURN_IF_ERROR(cold_->Clear([&] { return hot_->Clear(); }));
     cache_.Clear();
-    DE_RETURN_IF_ERROR(cold_->Clear());
-    DE_RETURN_IF_ERROR(hot_->Clear());
     rows_ = 0;
     return Status::Ok();
   });
 }
 
 Status TieredTable::Reserve(uint64_t rows) {
-  return hot_->Reserve(rows > kMaxRows ? rows : std::min(rows, MostHotRows()));
+  return Run([&] { return hot_->Reserve(rows > kMaxRows ? rows : std::min(rows, MostHotRows())); });
 }
 
-Status TieredTable::ShrinkToFit() { return hot_->ShrinkToFit(); }
+Status TieredTable::ShrinkToFit() {
+  return Run([&] { return hot_->ShrinkToFit(); });
+}
 
 /// Moves so many rows to the disk that the others fit into the memory in both layouts at once,
 /// because the hot table copies them. Requires writing_.
 Status TieredTable::MakeRoomToChange(const RowLayout& changed) const {
-  const uint64_t both = HotRowsOf(hot_->layout().stride() + kIndexBytesPerRow + changed.stride());
-  const uint64_t most = MostHotRows();
-  const uint64_t first = hot_->size();
+  const uint64_t first = hot_->size(), most = MostHotRows();
+  const size_t texts = hot_->string_bytes() / std::max<uint64_t>(1, first);
+  const uint64_t both =
+      HotRowsOf(hot_->layout().stride() + kIndexBytesPerRow + changed.stride() + texts);
   while (hot_->size() > both) {  // in parts, because rows that leave are copied
     const uint64_t hot = hot_->size();
     const uint64_t part = std::min(hot - both, kLeastMoved);
-    {
-      const std::shared_lock<ShardLock> hold(lock_);
-      cold_->Discard();
-      leaving_.clear();
-      DE_RETURN_IF_ERROR(StageRoom(most + part > hot ? most + part - hot : 0, Keys()));
-    }
+    cold_->Discard();
+    leaving_.clear();
+    DE_RETURN_IF_ERROR(StageRoom(most + part > hot ? most + part - hot : 0, most, Keys()));
     const std::lock_guard<ShardLock> hold(lock_);
     DE_RETURN_IF_ERROR(Move(ColdBatch(), nullptr));
     if (hot_->size() == hot) break;
@@ -101,7 +106,7 @@ Status TieredTable::MakeRoomToChange(const RowLayout& changed) const {
 }
 
 Status TieredTable::EnsureSlots(const std::string& owner, const std::vector<SlotSpec>& specs) {
-  return Guarded([&]() -> Status {
+  return Run([&]() -> Status {
     const std::lock_guard<std::mutex> replacing(replacing_lock_);
     const std::lock_guard<std::mutex> writing(writing_);
     RowLayout changed = hot_->layout();
@@ -116,7 +121,7 @@ Status TieredTable::EnsureSlots(const std::string& owner, const std::vector<Slot
 }
 
 Status TieredTable::DropSlots(const std::string& owner) {
-  return Guarded([&]() -> Status {
+  return Run([&]() -> Status {
     const std::lock_guard<std::mutex> replacing(replacing_lock_);
     const std::lock_guard<std::mutex> writing(writing_);
     RowLayout changed = hot_->layout();
@@ -130,7 +135,7 @@ Status TieredTable::DropSlots(const std::string& owner) {
 }
 
 Status TieredTable::TakeAverages(const std::string& owner) {
-  return Guarded([&]() -> Status {
+  return Run([&]() -> Status {
     const std::lock_guard<std::mutex> writing(writing_);
     const RowLayout layout = hot_->layout();
     const RowSlot* slot = layout.FindSlot(owner, AverageSlot(layout.value_dtype(), 1).name);
@@ -166,7 +171,7 @@ void TieredTable::ForEachRank(const RowBatch& batch, RowColumn by, const Visit& 
 
 Status TieredTable::RankCandidates(RowColumn by, const Candidates& wanted,
                                    std::vector<RowRank>* rows) const {
-  return Guarded([&]() -> Status {
+  return Run([&]() -> Status {
     // Checks the column.
     DE_RETURN_IF_ERROR(hot_->RankCandidates(by, Candidates(0, 0), rows));
     Selection selection(wanted.count, wanted.highest);
@@ -181,7 +186,7 @@ Status TieredTable::RankCandidates(RowColumn by, const Candidates& wanted,
 }
 
 Status TieredTable::EvictBelow(RowColumn by, const RowRank& kept, uint64_t* evicted) {
-  return Guarded([&]() -> Status {
+  return Run([&]() -> Status {
     *evicted = 0;
     std::vector<RowRank> none;
     DE_RETURN_IF_ERROR(hot_->RankCandidates(by, Candidates(0, 0), &none));
@@ -207,10 +212,11 @@ Status TieredTable::EvictExpired(uint64_t* evicted) {
 }
 
 Status TieredTable::SetInitializer(const InitializerOptions& options) {
-  return hot_->SetInitializer(options);
+  return Run([&] { return hot_->SetInitializer(options); });
 }
 
 TableStats TieredTable::Stats() const {
+  if (fork_.forked()) return {};
   const std::shared_lock<ShardLock> hold(lock_);
   TableStats stats = hot_->Stats();
   const uint64_t hot = stats.rows;

@@ -78,12 +78,20 @@ uint64_t TieredTable::HotRowsOf(size_t bytes) const noexcept {
   return std::max<uint64_t>(1, all / (bytes + bytes / kSparePart + kIndexBytesPerRow));
 }
 
-uint64_t TieredTable::MostHotRows() const { return HotRowsOf(hot_->layout().stride()); }
+/// Returns how many rows fit into memory. String keys take as many bytes as those of the hot rows
+/// and of `incoming` take on average.
+uint64_t TieredTable::MostHotRows(const Keys& incoming) const {
+  const RowLayout layout = hot_->layout();
+  if (layout.key_type() != KeyType::kString) return HotRowsOf(layout.stride());
+  uint64_t bytes = hot_->string_bytes();
+  for (size_t i = 0; i < incoming.size; ++i)
+    bytes += StringArena::CellSize(incoming.strings[i].size());
+  return HotRowsOf(layout.stride() + bytes / std::max<uint64_t>(1, hot_->size() + incoming.size));
+}
 
-/// Writes rows to the disk that become cold, so that `incoming` rows fit, but no rows of `keys`.
-/// Requires that found_ tells which keys are hot.
-Status TieredTable::StageRoom(uint64_t incoming, const Keys& keys) const {
-  const uint64_t most = MostHotRows();
+/// Writes rows to the disk that become cold, so that `incoming` rows fit, where memory is for
+/// `most` rows, but no rows of `keys`. Requires writing_, and that found_ tells which keys are hot.
+Status TieredTable::StageRoom(uint64_t incoming, uint64_t most, const Keys& keys) const {
   const uint64_t hot = hot_->size();
   if (hot + incoming <= most) return Status::Ok();
   std::vector<uint64_t> kept;
@@ -115,19 +123,20 @@ Status TieredTable::StageRoom(uint64_t incoming, const Keys& keys) const {
   return Status::Ok();
 }
 
-/// Reads the cold rows of `keys`, and writes rows to the disk that become cold. Requires writing_
-/// and lock_.
+/// Reads the cold rows of `keys`, and writes rows to the disk that become cold. Requires writing_:
+/// so no row moves, and lock_ is not needed.
 Status TieredTable::PrepareMoves(const Keys& keys, Executor* executor, ColdBatch* incoming) const {
   cold_->Discard();
   leaving_.clear();
-  if (cold_->empty() && hot_->size() + keys.size <= MostHotRows()) return Status::Ok();
+  if (cold_->empty() && hot_->size() + keys.size <= MostHotRows(keys)) return Status::Ok();
   if (found_size_ < keys.size) {
     found_ = std::make_unique<bool[]>(keys.size);
     found_size_ = keys.size;
   }
   DE_RETURN_IF_ERROR(hot_->Contains(keys, found_.get(), executor));
   const MissingKeys missing(keys, found_.get());
-  DE_RETURN_IF_ERROR(StageRoom(missing.keys().size, keys));
+  const Keys incoming_keys = missing.keys();
+  DE_RETURN_IF_ERROR(StageRoom(incoming_keys.size, MostHotRows(incoming_keys), keys));
   if (missing.empty() || cold_->empty()) return Status::Ok();
   DE_RETURN_IF_ERROR(LocateCold(missing.keys(), executor, incoming));
   return ReadCold(executor, incoming);
@@ -157,10 +166,7 @@ Status TieredTable::Move(const ColdBatch& incoming, Executor* executor) const {
 Status TieredTable::WriteHeld(const Keys& keys, Executor* executor,
                               const std::function<Status()>& verb) const {
   ColdBatch incoming;
-  {
-    const std::shared_lock<ShardLock> hold(lock_);
-    DE_RETURN_IF_ERROR(PrepareMoves(keys, executor, &incoming));
-  }
+  DE_RETURN_IF_ERROR(PrepareMoves(keys, executor, &incoming));
   const std::lock_guard<ShardLock> hold(lock_);
   DE_RETURN_IF_ERROR(Move(incoming, executor));
   const uint64_t before = hot_->size();
@@ -169,12 +175,12 @@ Status TieredTable::WriteHeld(const Keys& keys, Executor* executor,
   return status;
 }
 
-Status TieredTable::Write(const Keys& keys, Executor* executor,
-                          const std::function<Status()>& verb) const {
-  DE_RETURN_IF_ERROR(CheckBatch(keys.size));
-  return Guarded([&]() -> Status {
+template <typename Verb>
+Status TieredTable::Write(const Keys& keys, Executor* executor, const Verb& verb) const noexcept {
+  return Run([&]() -> Status {
+    DE_RETURN_IF_ERROR(CheckBatch(keys.size));
     const std::lock_guard<std::mutex> writing(writing_);
-    return WriteHeld(keys, executor, verb);
+    return WriteHeld(keys, executor, std::cref(verb));
   });
 }
 
@@ -197,20 +203,18 @@ Status TieredTable::Apply(const OptimizerRule& rule, const std::string& owner,
                           const std::vector<double>& hyper, const Keys& keys, const void* grads,
                           Executor* executor, const double* average_momentum) {
   const TableOptions& options = hot_->options();
-  // The first step of an optimizer adds its slots. If the arguments are wrong, the hot table says
-  // so.
-  if (IsFloating(options.value_dtype) && CheckHyper(rule, hyper.data(), hyper.size()).ok()) {
-    DE_RETURN_IF_ERROR(Guarded([&]() -> Status {
-      std::vector<SlotSpec> changes;
-      std::vector<SlotSpec> specs =
-          rule.slots(options.dim, options.real_slot_dtype(), hyper.data(), hyper.size());
-      if (average_momentum != nullptr) {
-        specs.push_back(AverageSlot(options.value_dtype, options.dim));
-      }
-      DE_RETURN_IF_ERROR(hot_->layout().FindChanges(owner, specs, &changes));
-      return changes.empty() ? Status::Ok() : EnsureSlots(owner, specs);
-    }));
-  }
+  DE_RETURN_IF_ERROR(Run([&]() -> Status {
+    // If the arguments are wrong, the hot table says so.
+    if (!IsFloating(options.value_dtype)) return Status::Ok();
+    if (!CheckHyper(rule, hyper.data(), hyper.size()).ok()) return Status::Ok();
+    // The first step of an optimizer adds its slots.
+    std::vector<SlotSpec> changes;
+    std::vector<SlotSpec> specs =
+        rule.slots(options.dim, options.real_slot_dtype(), hyper.data(), hyper.size());
+    if (average_momentum != nullptr) specs.push_back(AverageSlot(options.value_dtype, options.dim));
+    DE_RETURN_IF_ERROR(hot_->layout().FindChanges(owner, specs, &changes));
+    return changes.empty() ? Status::Ok() : EnsureSlots(owner, specs);
+  }));
   return Write(keys, executor, [&] {
     return hot_->Apply(rule, owner, hyper, keys, grads, executor, average_momentum);
   });
@@ -235,8 +239,8 @@ Status TieredTable::Touch(const Keys& keys) {
 }
 
 Status TieredTable::Erase(const Keys& keys, Executor* executor) {
-  DE_RETURN_IF_ERROR(CheckBatch(keys.size));
-  return Guarded([&]() -> Status {
+  return Run([&]() -> Status {
+    DE_RETURN_IF_ERROR(CheckBatch(keys.size));
     const std::lock_guard<std::mutex> writing(writing_);
     return EraseRows(keys, executor);
   });

@@ -11,9 +11,10 @@
 //
 // Verbs that only read run at the same time. They find their rows in memory and on the disk under
 // the lock, and read the disk without it. Other verbs run one after another, and have two parts.
-// The first part reads and writes the disk, beside readers. The second part moves rows in memory
-// and runs the verb, alone. So no verb waits while another verb uses the disk, except for the
-// writers.
+// The first part reads and writes the disk, without the lock. The second part moves rows in memory
+// and runs the verb, under the lock. So only writers wait while a writer uses the disk.
+//
+// A forked process cannot use the table: each verb returns an error there.
 #ifndef DE_CORE_ENGINE_TIERED_TABLE_H_
 #define DE_CORE_ENGINE_TIERED_TABLE_H_
 
@@ -28,6 +29,8 @@
 #include <vector>
 
 #include "de_core/cc/engine/backend/table_backend.h"
+#include "de_core/cc/engine/base/fork_mark.h"
+#include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/table/shard_lock.h"
 #include "de_core/cc/engine/table/table.h"
 #include "de_core/cc/engine/tier/cold_rows.h"
@@ -98,6 +101,11 @@ class TieredTable final : public TableBackend {
     return hot_->LoadState(metadata, shard_index, shard_count);
   }
 
+  /// True while any verb holds the table's lock. For tests.
+  bool is_locked() const noexcept {
+    return !std::unique_lock<ShardLock>(lock_, std::try_to_lock).owns_lock();
+  }
+
  private:
   friend class TierSource;
 
@@ -117,10 +125,13 @@ class TieredTable final : public TableBackend {
         memory_bytes_(memory_bytes),
         cache_(memory_bytes / kCachePart) {}
 
-  Status Write(const Keys& keys, Executor* executor, const std::function<Status()>& verb) const;
+  template <typename Verb>
+  Status Run(const Verb& verb) const noexcept;
+  template <typename Verb>
+  Status Write(const Keys& keys, Executor* executor, const Verb& verb) const noexcept;
   Status WriteHeld(const Keys& keys, Executor* executor, const std::function<Status()>& verb) const;
   Status PrepareMoves(const Keys& keys, Executor* executor, ColdBatch* incoming) const;
-  Status StageRoom(uint64_t incoming, const Keys& keys) const;
+  Status StageRoom(uint64_t incoming, uint64_t most, const Keys& keys) const;
   Status Move(const ColdBatch& incoming, Executor* executor) const;
   Status LocateCold(const Keys& keys, Executor* executor, ColdBatch* batch) const;
   Status ReadCold(Executor* executor, ColdBatch* batch) const;
@@ -129,10 +140,9 @@ class TieredTable final : public TableBackend {
   Status VisitCold(std::shared_lock<ShardLock> hold, const Keys& keys, bool* found, bool with_rows,
                    Executor* executor, const Visit& visit) const;
   Status EraseRows(const Keys& keys, Executor* executor);
-  Status ReadMerged(uint64_t begin, RowBatch* batch) const;
   Status ReadPart(uint64_t begin, RowBatch* batch) const;
   uint64_t HotRowsOf(size_t bytes) const noexcept;
-  uint64_t MostHotRows() const;
+  uint64_t MostHotRows(const Keys& incoming = {}) const;
   Status MakeRoomToChange(const RowLayout& changed) const;
   template <typename Visit>
   void ForEachRank(const RowBatch& batch, RowColumn by, const Visit& visit) const;
@@ -157,7 +167,10 @@ class TieredTable final : public TableBackend {
   std::mutex replacing_lock_;
   /// Held by a verb that may move rows, from its reads of the disk on. Taken before lock_.
   mutable std::mutex writing_;
-  mutable ShardLock lock_;                 // lets a writer in before later readers
+  /// Held while rows are found, and by a writer while it changes rows or says where they are. Never
+  /// held while the disk is used. Lets a writer in before later readers.
+  mutable ShardLock lock_;
+  ForkMark fork_;
   mutable std::atomic<uint64_t> rows_{0};  ///< keys with a hot or a cold row
   mutable RowCache cache_;
   mutable std::deque<RowBatch> leaving_;  ///< rows that cold_ has staged, which become cold
@@ -170,6 +183,16 @@ class TieredTable final : public TableBackend {
   mutable std::atomic<uint64_t> brought_in_{0};
   mutable std::atomic<uint64_t> moved_out_{0};
 };
+
+/// Runs a verb, which returns a Status, in the process that made the table.
+template <typename Verb>
+Status TieredTable::Run(const Verb& verb) const noexcept {
+  if (!fork_.forked()) return Guarded(verb);
+  return FailedWith(Code::kFailedPrecondition,
+                    "a table with a tier must be used in the process that made it; make a table in "
+                    "the forked process, or start processes by spawn. Received: a verb in a forked "
+                    "process");
+}
 
 }  // namespace de::engine
 

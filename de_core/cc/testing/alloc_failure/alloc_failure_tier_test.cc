@@ -2,11 +2,11 @@
 #include <filesystem>
 #include <numeric>
 
-#include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/optimizer/optimizer_rules.h"
 #include "de_core/cc/engine/tier/disk_rows.h"
 #include "de_core/cc/engine/tier/tiered_table.h"
 #include "de_core/cc/testing/alloc_failure/alloc_failure.h"
+#include "de_core/cc/testing/saved_table.h"
 
 namespace de::engine {
 namespace {
@@ -17,6 +17,9 @@ using testing::Faults;
 constexpr size_t kDim = 8;
 constexpr size_t kOld = 400;    // keys that have a row at first
 constexpr size_t kBatch = 100;  // keys of a verb: half of them have a row
+
+/// Which rows may be gone after a verb that failed.
+enum class Vanish : uint8_t { kNone, kBatch, kAny, kAllOrNone };
 
 /// A table whose memory holds about a tenth of its rows.
 struct TieredWorld {
@@ -42,18 +45,18 @@ struct TieredWorld {
     if (!status.ok()) complaint = status.message;
   }
   Status Assign(const Keys& some, float value) {
-    const std::vector<float> rows(some.size * kDim, value);
+    const auto rows = Faults::Quietly([&] { return std::vector<float>(some.size * kDim, value); });
     return table->InsertOrAssign(some, {reinterpret_cast<const char*>(rows.data()), nullptr},
                                  nullptr);
   }
   Status Read() {
-    std::vector<float> rows(batch.size * kDim);
+    auto rows = Faults::Quietly([&] { return std::vector<float>(batch.size * kDim); });
     return table->FindToTrain(batch, {reinterpret_cast<char*>(rows.data()), nullptr}, nullptr,
                               nullptr);
   }
 
   /// Returns a complaint unless each row is as before the verb or as after it.
-  std::string Check(bool may_vanish) {
+  std::string Check(Vanish vanish) {
     if (!complaint.empty()) return complaint;
     std::vector<float> rows(keys.size() * kDim);
     const auto found = std::make_unique<bool[]>(keys.size());
@@ -65,13 +68,16 @@ struct TieredWorld {
     for (size_t i = 0; i < keys.size(); ++i) {
       const bool is_other = i < kOld - kBatch / 2;
       count += found[i];
-      if (is_other && !found[i]) return "a row of another key is gone";
-      if (i < kOld && !found[i] && !may_vanish) return "a row is gone";
+      if (is_other && !found[i] && vanish < Vanish::kAny) return "a row of another key is gone";
+      if (i < kOld && !found[i] && vanish == Vanish::kNone) return "a row is gone";
       const float row = rows[i * kDim];
       for (size_t c = 1; c < kDim; ++c) {
         if (rows[i * kDim + c] != row) return "a row is half written";
       }
       if (found[i] && row != 1 && (is_other || row != 2)) return "a row has a wrong value";
+    }
+    if (vanish == Vanish::kAllOrNone && count != 0 && count != kOld) {
+      return std::to_string(count) + " of " + std::to_string(kOld) + " rows are there";
     }
     if (table->size() != count) {
       return "size() is " + std::to_string(table->size()) + ", not " + std::to_string(count);
@@ -91,20 +97,20 @@ struct TieredWorld {
 
 using TierVerb = Status (*)(TieredWorld&);
 
-void Sweep(const char* name, TierVerb verb, bool may_vanish = false) {
+void Sweep(const char* name, TierVerb verb, Vanish vanish = Vanish::kNone) {
   testing::Report(testing::Sweep(name, 200, [&](Fault fault, int64_t nth) {
     TieredWorld world;
     Faults::Arm(fault, nth);
-    (void)Guarded([&] { return verb(world); });
+    (void)verb(world);  // a verb must not throw
     Faults::Disarm();
-    return world.Check(may_vanish);
+    return world.Check(vanish);
   }));
 }
 
 TEST(AllocFailureTier, Lookups) {
   Sweep("lookup", [](TieredWorld& world) { return world.Read(); });
   Sweep("read of a slot", [](TieredWorld& world) {
-    std::vector<int64_t> times(kBatch);
+    auto times = Faults::Quietly([] { return std::vector<int64_t>(kBatch); });
     return world.table->ReadColumn(RowColumn::kTime, world.batch, times.data(), nullptr);
   });
   Sweep("export", [](TieredWorld& world) -> Status {
@@ -119,18 +125,37 @@ TEST(AllocFailureTier, Lookups) {
 TEST(AllocFailureTier, Writes) {
   Sweep("upsert", [](TieredWorld& world) { return world.Assign(world.batch, 2); });
   Sweep("accumulation", [](TieredWorld& world) {
-    const std::vector<float> ones(kBatch * kDim, 1);
+    const auto ones = Faults::Quietly([] { return std::vector<float>(kBatch * kDim, 1); });
     return world.table->AccumOrAssign(world.batch, ones.data(), nullptr, nullptr);
   });
   Sweep("new slots", [](TieredWorld& world) {
-    return world.table->EnsureSlots("o", {{"m", DType::kFloat32, kDim, 0}});
+    const auto slots =
+        Faults::Quietly([] { return std::vector<SlotSpec>{{"m", DType::kFloat32, kDim, 0}}; });
+    return world.table->EnsureSlots("o", slots);
   });
 }
 
 TEST(AllocFailureTier, Erasures) {
   Sweep(
       "erasure", [](TieredWorld& world) { return world.table->Erase(world.batch, nullptr); },
-      /*may_vanish=*/true);
+      Vanish::kBatch);
+  Sweep(
+      "removal of all rows", [](TieredWorld& world) { return world.table->Clear(); },
+      Vanish::kAllOrNone);
+}
+
+TEST(AllocFailureTier, ARestoreCountsTheRowsThatAreThere) {
+  Sweep(
+      "restore",
+      [](TieredWorld& world) {
+        const auto files = Faults::Quietly(
+            [&] { return std::vector<std::string>{testing::Save(world.table.get(), {}, 1)}; });
+        const auto readers =
+            Faults::Quietly([&] { return std::make_unique<testing::Readers>(files); });
+        RestoreReport report;
+        return RestoreTable(world.table.get(), readers->all, {}, nullptr, &report);
+      },
+      Vanish::kAny);
 }
 
 }  // namespace

@@ -51,7 +51,9 @@ class PlainFile {
       std::memcpy(part.data() + at, &word, 8);
     }
     const RowLayout layout(KeyType::kInt64, DType::kFloat32, 1);
-    Check(SegmentFile::Create(path, std::make_shared<RowLayout>(layout), &file_));
+    std::shared_ptr<Disk> disk;
+    Check(FolderDisk::Open(path + "-folder", 1, false, &disk));
+    Check(SegmentFile::Create(disk, path, std::make_shared<RowLayout>(layout), &file_));
     const double begin = Seconds();
     while (file_->end() < bytes) Check(file_->Append(part, kPart));
     write_rate_ = static_cast<double>(file_->end()) / (Seconds() - begin);

@@ -9,6 +9,7 @@
 
 #include "de_core/cc/engine/tier/disk_rows.h"
 #include "de_core/cc/testing/bench/disk_bench.h"
+#include "de_core/cc/testing/tier/cold_rows_calls.h"
 
 namespace de::engine {
 namespace {
@@ -42,7 +43,7 @@ double AppendKeys(ColdRows* rows, const RowLayout& layout, std::vector<uint64_t>
     std::memcpy(batch.rows.data() + i * layout.stride(), &batch.words[i], sizeof(uint64_t));
   }
   const double begin = Seconds();
-  Check(rows->Append(batch));
+  Check(testing::Append(rows, batch));
   return Seconds() - begin;
 }
 
@@ -51,11 +52,11 @@ void Lookups(const ColdRows& rows, const RowLayout& layout, uint64_t count, Plai
   BlockReader reader(kDepth);
   std::vector<double> found_rates, plain_rates, ratios, cpu, plain_cpu;
   std::vector<int64_t> keys(kBatch);
-  FoundRows found;
+  testing::FoundRows found;
   for (size_t round = 0; round < kRounds; ++round) {
     for (int64_t& key : keys) key = static_cast<int64_t>(random() % count);
     double begin = Seconds(), used = CpuSeconds();
-    Check(rows.Find({keys.data(), nullptr, kBatch}, layout, nullptr, &found));
+    Check(testing::Find(rows, {keys.data(), nullptr, kBatch}, layout, nullptr, &found));
     found_rates.push_back(kBatch / (Seconds() - begin));
     cpu.push_back((CpuSeconds() - used) / kBatch * 1e6);
     for (size_t i = 0; i < kBatch; ++i) {

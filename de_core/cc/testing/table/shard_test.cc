@@ -138,7 +138,7 @@ TEST_F(ShardTest, AWiderLayoutKeepsRowsInTheirPlaces) {
 TEST_F(ShardTest, ClearGivesItsMemoryBackToTheArena) {
   for (uint64_t i = 0; i < 30000; ++i) Insert(i * 1000003);
   const size_t grown = arena_.live_bytes();
-  shard_.Clear();
+  shard_.Clear(shard_.Emptied());
   EXPECT_EQ(shard_.size(), 0U);
   EXPECT_LT(arena_.live_bytes(), grown / 50);
   EXPECT_FALSE(Has(0));

@@ -1,9 +1,7 @@
 // Rows on disk beside a std::map with the same rows.
 #include "de_core/cc/engine/tier/disk_rows.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -15,133 +13,12 @@
 #include <thread>
 #include <vector>
 
-#include "de_core/cc/engine/base/hash.h"
-#include "de_core/cc/testing/test_executor.h"
+#include "de_core/cc/testing/tier/disk_rows_fixture.h"
 
 namespace de::engine {
 namespace {
 
 namespace fs = std::filesystem;
-
-class DiskRowsTest : public ::testing::TestWithParam<bool> {
- protected:
-  void SetUp() override {
-    std::string name = ::testing::TempDir() + "/disk_rows_XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override {
-    rows_.reset();
-    fs::remove_all(directory_);
-  }
-  void Open(KeyType key_type = KeyType::kInt64, uint64_t segment_bytes = 1 << 16) {
-    key_type_ = key_type;
-    const DiskOptions options{directory_, segment_bytes, 16, GetParam()};
-    std::unique_ptr<ColdRows> made;
-    const Status status = DiskRows::Create(options, key_type, &made);
-    ASSERT_TRUE(status.ok()) << status.message;
-    rows_.reset(static_cast<DiskRows*>(made.release()));
-  }
-  std::vector<fs::path> Files() const {
-    std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(directory_)) {
-      if (entry.path().filename() != "lock") files.push_back(entry.path());
-    }
-    return files;
-  }
-  RowLayout Layout(size_t dim = 8) const { return {key_type_, DType::kFloat32, dim}; }
-
-  /// Keys of a batch, and the memory that they refer to.
-  struct KeyBatch {
-    std::vector<int64_t> ints;
-    std::vector<std::string> texts;
-    std::vector<std::string_view> views;
-    Keys keys() const {
-      return {texts.empty() ? ints.data() : nullptr, texts.empty() ? nullptr : views.data(),
-              ints.size()};
-    }
-  };
-  KeyBatch Batch(const std::vector<int64_t>& numbers) const {
-    KeyBatch batch;
-    batch.ints = numbers;
-    if (key_type_ == KeyType::kString) {
-      for (const int64_t number : numbers) batch.texts.push_back("key " + std::to_string(number));
-      for (const std::string& text : batch.texts) batch.views.push_back(text);
-    }
-    return batch;
-  }
-  /// Makes rows that are filled with `fills`, in any order.
-  RowBatch Rows(const RowLayout& layout, const KeyBatch& keys, const std::vector<char>& fills) {
-    RowBatch rows;
-    rows.layout = layout;
-    rows.keys = keys.views;
-    for (size_t i = 0; i < fills.size(); ++i) {
-      rows.words.push_back(keys.texts.empty() ? static_cast<uint64_t>(keys.ints[i])
-                                              : HashBytes(keys.views[i]));
-      rows.rows.insert(rows.rows.end(), layout.stride(), fills[i]);
-    }
-    return rows;
-  }
-  void Append(const RowLayout& layout, const std::vector<int64_t>& keys,
-              const std::vector<char>& fills) {
-    const KeyBatch batch = Batch(keys);
-    const Status status = rows_->Append(Rows(layout, batch, fills));
-    ASSERT_TRUE(status.ok()) << status.message;
-  }
-  /// Checks that exactly the rows of `expected` are found.
-  void ExpectRows(const RowLayout& layout, const std::map<int64_t, char>& expected,
-                  int64_t highest) {
-    std::vector<int64_t> numbers;
-    for (int64_t key = 0; key < highest; ++key) numbers.push_back(key);
-    const KeyBatch batch = Batch(numbers);
-    FoundRows found;
-    Threads executor(2);
-    const Status status = rows_->Find(batch.keys(), layout, &executor, &found);
-    ASSERT_TRUE(status.ok()) << status.message;
-    ASSERT_EQ(found.positions.size(), expected.size());
-    size_t at = 0;
-    for (const auto& [key, fill] : expected) {
-      ASSERT_EQ(found.positions[at], static_cast<uint32_t>(key));
-      const char* const row = found.rows.data() + at * layout.stride();
-      ASSERT_EQ(std::count(row, row + layout.value_bytes(), fill),
-                static_cast<std::ptrdiff_t>(layout.value_bytes()));
-      ++at;
-    }
-  }
-  /// Checks that scans visit exactly the rows of `expected`, ascending by hash.
-  void ExpectScan(const RowLayout& layout, const std::map<int64_t, char>& expected, size_t most) {
-    std::map<uint64_t, char> found;
-    uint64_t before = 0;
-    RowBatch batch;
-    for (uint64_t begin = 0;; begin = batch.hash_last + 1) {
-      const Status status = rows_->Scan(begin, ~uint64_t{0}, most, layout, &batch);
-      ASSERT_TRUE(status.ok()) << status.message;
-      ASSERT_EQ(batch.hash_begin, begin);
-      for (size_t i = 0; i < batch.size(); ++i) {
-        const uint64_t hash = Mix64(batch.words[i]);
-        ASSERT_GE(hash, std::max(before, begin));
-        ASSERT_LE(hash, batch.hash_last);
-        before = hash;
-        if (key_type_ == KeyType::kString) {
-          ASSERT_EQ(HashBytes(batch.keys[i]), batch.words[i]);
-        }
-        ASSERT_TRUE(found.emplace(batch.words[i], batch.rows[i * layout.stride()]).second);
-      }
-      if (batch.hash_last == ~uint64_t{0}) break;
-    }
-    ASSERT_EQ(found.size(), expected.size());
-    for (const auto& [key, fill] : expected) {
-      const KeyBatch one = Batch({key});
-      const uint64_t word =
-          one.texts.empty() ? static_cast<uint64_t>(key) : HashBytes(one.views[0]);
-      ASSERT_EQ(found.at(word), fill);
-    }
-  }
-
-  std::string directory_;
-  KeyType key_type_ = KeyType::kInt64;
-  std::unique_ptr<DiskRows> rows_;
-};
 
 INSTANTIATE_TEST_SUITE_P(Reads, DiskRowsTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "ByRing" : "ByThreads"; });
@@ -187,7 +64,7 @@ TEST_P(DiskRowsTest, HoldsTheNewestRowOfEachKey) {
     EXPECT_LE(stats.disk_bytes,
               rows_->live_bytes() * 3 / 2 + 3 * (uint64_t{1} << 16) + (uint64_t{1} << 18));
     EXPECT_EQ(stats.disk_bytes > 0, !Files().empty());
-    ASSERT_TRUE(rows_->Clear().ok());
+    ASSERT_TRUE(rows_->Clear([] { return Status::Ok(); }).ok());
     EXPECT_TRUE(rows_->empty());
     EXPECT_TRUE(Files().empty());
     ExpectRows(layout, {}, 2000);
@@ -265,9 +142,9 @@ TEST_P(DiskRowsTest, FindsPositionsWithoutReading) {
   ASSERT_TRUE(rows_->Locate(batch.keys(), nullptr, &located).ok());
   EXPECT_EQ(located->positions, (std::vector<uint32_t>{1, 3}));
   EXPECT_EQ(rows_->Stats().reads, 0u);
-  FoundRows found;
+  testing::FoundRows found;
   const KeyBatch absent = Batch({7, 8});
-  ASSERT_TRUE(rows_->Find(absent.keys(), Layout(), nullptr, &found).ok());
+  ASSERT_TRUE(testing::Find(*rows_, absent.keys(), Layout(), nullptr, &found).ok());
   EXPECT_EQ(rows_->Stats().reads, 0u);
 }
 
@@ -284,12 +161,12 @@ TEST_P(DiskRowsTest, LocatedRowsStayReadable) {
   ASSERT_TRUE(rows_->Erase(Batch({2}).keys()).ok());
   ASSERT_TRUE(rows_->AreNewest(batch.keys(), *located, newest).ok());
   EXPECT_TRUE(!newest[0] && !newest[1] && newest[2]);
-  ASSERT_TRUE(rows_->Clear().ok());
+  ASSERT_TRUE(rows_->Clear([] { return Status::Ok(); }).ok());
   Append(Layout(), {1, 2, 3}, {7, 8, 9});  // the same places in another file
   ASSERT_TRUE(rows_->AreNewest(batch.keys(), *located, newest).ok());
   EXPECT_TRUE(!newest[0] && !newest[1] && !newest[2]);
   std::vector<char> rows;
-  ASSERT_TRUE(rows_->Read(*located, Layout(), nullptr, &rows).ok());
+  ASSERT_TRUE(rows_->Read(batch.keys(), *located, Layout(), nullptr, &rows).ok());
   ASSERT_EQ(rows.size(), 3 * Layout().stride());
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(rows[i * Layout().stride()], static_cast<char>(i + 1));
   EXPECT_EQ(Files().size(), 2u);
@@ -312,7 +189,7 @@ TEST_P(DiskRowsTest, AFileWithoutRowsIsWrittenAgainUnlessItIsRead) {
   }
   ExpectRows(Layout(), expected, 2000);
   std::vector<char> rows;
-  ASSERT_TRUE(rows_->Read(*located, Layout(), nullptr, &rows).ok());
+  ASSERT_TRUE(rows_->Read(batch.keys(), *located, Layout(), nullptr, &rows).ok());
   for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(rows[i * Layout().stride()], 100);
   located.reset();
   // Each batch needs a file. Without files that are written again, the names would end with 59.
@@ -328,9 +205,9 @@ TEST_P(DiskRowsTest, ConvertsRowsToTheLayoutOfToday) {
   with.Append("adam", {{"m", DType::kFloat32, 8, 2.0}});
   Append(with, {2}, {6});
   const auto slot_of = [&](int64_t key, const RowLayout& layout) {
-    FoundRows found;
+    testing::FoundRows found;
     const KeyBatch batch = Batch({key});
-    EXPECT_TRUE(rows_->Find(batch.keys(), layout, nullptr, &found).ok());
+    EXPECT_TRUE(testing::Find(*rows_, batch.keys(), layout, nullptr, &found).ok());
     float value = 0;
     std::memcpy(&value, found.rows.data() + layout.slots()[0].offset, sizeof(value));
     return value;
@@ -354,7 +231,7 @@ TEST_P(DiskRowsTest, KeepsRowsGreaterThanABlock) {
     const RowLayout layout = Layout(dim);
     Append(layout, {1, 2, 3}, {1, 2, 3});
     ExpectRows(layout, {{1, 1}, {2, 2}, {3, 3}}, 5);
-    ASSERT_TRUE(rows_->Clear().ok());
+    ASSERT_TRUE(rows_->Clear([] { return Status::Ok(); }).ok());
   }
 }
 
@@ -365,57 +242,16 @@ TEST_P(DiskRowsTest, RefusesARowThatIsTooLarge) {
   batch.ints = {0};
   batch.texts = {key};
   batch.views = {batch.texts[0]};
-  const Status status = rows_->Append(Rows(Layout(), batch, {1}));
+  const Status status = testing::Append(rows_.get(), Rows(Layout(), batch, {1}));
   EXPECT_EQ(status.code, Code::kInvalidArgument);
   EXPECT_TRUE(rows_->empty());
-}
-
-TEST_P(DiskRowsTest, NamesADamagedRow) {
-  Open();
-  Append(Layout(), {1, 2}, {1, 2});
-  const std::vector<fs::path> files = Files();
-  ASSERT_EQ(files.size(), 1u);
-  {
-    std::fstream file(files[0], std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(20);
-    file.put('x');
-  }
-  const KeyBatch batch = Batch({1, 2});
-  FoundRows found;
-  const Status status = rows_->Find(batch.keys(), Layout(), nullptr, &found);
-  EXPECT_EQ(status.code, Code::kDataLoss);
-  EXPECT_NE(status.message.find(files[0].string()), std::string::npos) << status.message;
-  const KeyBatch other = Batch({2});
-  EXPECT_TRUE(rows_->Find(other.keys(), Layout(), nullptr, &found).ok());
-  fs::resize_file(files[0], 0);
-  EXPECT_EQ(rows_->Find(other.keys(), Layout(), nullptr, &found).code, Code::kInternal);
-}
-
-TEST_P(DiskRowsTest, ADamagedSegmentIsNotCleaned) {
-  Open();
-  std::vector<int64_t> keys(1000);
-  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
-  Append(Layout(), keys, std::vector<char>(keys.size(), 1));
-  for (const fs::path& path : Files()) {
-    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(20);
-    file.put('x');
-  }
-  keys.erase(keys.begin(), keys.begin() + 10);
-  for (int i = 0; i < 30; ++i) Append(Layout(), keys, std::vector<char>(keys.size(), 2));
-  FoundRows found;
-  const KeyBatch batch = Batch(keys);
-  ASSERT_TRUE(rows_->Find(batch.keys(), Layout(), nullptr, &found).ok());
-  EXPECT_EQ(found.positions.size(), keys.size());
-  const KeyBatch damaged = Batch({0});
-  EXPECT_EQ(rows_->Find(damaged.keys(), Layout(), nullptr, &found).code, Code::kDataLoss);
 }
 
 TEST_P(DiskRowsTest, OneObjectUsesADirectoryAndRemovesWhatIsLeft) {
   Open();
   Append(Layout(), {1}, {1});
   std::unique_ptr<ColdRows> other;
-  EXPECT_EQ(DiskRows::Create({directory_}, KeyType::kInt64, &other).code,
+  EXPECT_EQ(DiskRows::Create(DiskOptions{directory_}, KeyType::kInt64, &other).code,
             Code::kFailedPrecondition);
   EXPECT_EQ(Files().size(), 1u);
   rows_.reset();
@@ -426,8 +262,9 @@ TEST_P(DiskRowsTest, OneObjectUsesADirectoryAndRemovesWhatIsLeft) {
   ASSERT_EQ(Files().size(), 1u);
   EXPECT_EQ(Files()[0].filename(), "other");
   const std::string file = directory_ + "/other";
-  EXPECT_EQ(DiskRows::Create({file}, KeyType::kInt64, &other).code, Code::kInvalidArgument);
-  EXPECT_EQ(DiskRows::Create({directory_ + "/new", 1}, KeyType::kInt64, &other).code,
+  EXPECT_EQ(DiskRows::Create(DiskOptions{file}, KeyType::kInt64, &other).code,
+            Code::kInvalidArgument);
+  EXPECT_EQ(DiskRows::Create(DiskOptions{directory_ + "/new", 1}, KeyType::kInt64, &other).code,
             Code::kInvalidArgument);
 }
 

@@ -64,7 +64,7 @@ class MapRows final : public ColdRows {
     return Status::Ok();
   }
 
-  Status Read(const LocatedRows& located, const RowLayout& layout, Executor*,
+  Status Read(const Keys&, const LocatedRows& located, const RowLayout& layout, Executor*,
               std::vector<char>* rows) const override {
     on_read();
     for (const Row& row : static_cast<const Copies&>(located).rows) {
@@ -84,27 +84,43 @@ class MapRows final : public ColdRows {
     return Status::Ok();
   }
 
-  Status Scan(uint64_t begin, uint64_t last, size_t most, const RowLayout& layout,
-              RowBatch* batch) const override {
-    RowBatchBuilder builder(layout, batch);
-    batch->hash_begin = begin;
-    batch->hash_last = last;
-    size_t count = 0;
-    for (auto at = rows_.lower_bound({begin, ""}); at != rows_.end(); ++at, ++count) {
-      const auto& [hash, text] = at->first;
+  Status LocateRange(uint64_t begin, uint64_t last, size_t most,
+                     std::unique_ptr<LocatedRows>* located) const override {
+    auto copies = std::make_unique<Copies>();
+    copies->hash_begin = begin;
+    copies->hash_last = last;
+    for (auto at = rows_.lower_bound({begin, ""}); at != rows_.end(); ++at) {
+      const uint64_t hash = at->first.first;
       if (hash > last) break;
-      if (count >= most && Mix64(batch->words.back()) != hash) {
-        batch->hash_last = Mix64(batch->words.back());
+      if (copies->rows.size() >= most && copies->keys.back().first != hash) {
+        copies->hash_last = copies->keys.back().first;
         break;
       }
-      DE_RETURN_IF_ERROR(Convert(at->second, layout, builder.Add(UnMix64(hash))));
+      copies->keys.push_back(at->first);
+      copies->rows.push_back(at->second);
+    }
+    *located = std::move(copies);
+    return Status::Ok();
+  }
+
+  Status ReadRange(const LocatedRows& located, const RowLayout& layout,
+                   RowBatch* batch) const override {
+    on_read();
+    const auto& copies = static_cast<const Copies&>(located);
+    RowBatchBuilder builder(layout, batch);
+    batch->hash_begin = copies.hash_begin;
+    batch->hash_last = copies.hash_last;
+    for (size_t i = 0; i < copies.rows.size(); ++i) {
+      const auto& [hash, text] = copies.keys[i];
+      DE_RETURN_IF_ERROR(Convert(copies.rows[i], layout, builder.Add(UnMix64(hash))));
       if (layout.key_type() == KeyType::kString) builder.AddText(text);
     }
     builder.Finish();
     return Status::Ok();
   }
 
-  Status Clear() override {
+  Status Clear(const std::function<Status()>& others) override {
+    DE_RETURN_IF_ERROR(others());
     rows_.clear();
     return Status::Ok();
   }
@@ -130,6 +146,7 @@ class MapRows final : public ColdRows {
   };
 
   struct Copies final : LocatedRows {
+    std::vector<Key> keys;  ///< of a range
     std::vector<Row> rows;
   };
 

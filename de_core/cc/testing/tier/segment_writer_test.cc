@@ -21,7 +21,9 @@ class SegmentWriterTest : public ::testing::Test {
     directory_ = name;
     std::unique_ptr<SegmentFile> made;
     const auto layout = std::make_shared<const RowLayout>(KeyType::kInt64, DType::kFloat32, 1);
-    ASSERT_TRUE(SegmentFile::Create(directory_ + "/rows", layout, &made).ok());
+    std::shared_ptr<Disk> disk;
+    ASSERT_TRUE(FolderDisk::Open(directory_, 1, false, &disk).ok());
+    ASSERT_TRUE(SegmentFile::Create(disk, directory_ + "/rows", layout, &made).ok());
     file_ = std::move(made);
   }
   void TearDown() override {
