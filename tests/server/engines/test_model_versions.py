@@ -31,8 +31,6 @@ async def leased(engine, spec):
 
 
 SPEC = signature("serving_default", [tensor("x", "int64")], [tensor("y", "int64")])
-
-
 STATS = signature("de_stats", [], [tensor("stats", "string")])
 TOLD = {
     "unchecked": '[{"table": "t", "health": "unchecked"}]',
@@ -488,7 +486,6 @@ def test_a_version_that_is_loading_is_unavailable_and_not_unknown(world):
         await eventually(engine.started)
         assert engine.ready()
         assert (await lease_error(engine, ModelSpec("unknown"))).code is Code.NOT_FOUND
-
         world.hold.clear()
         world.write(2, "slow")
         while len(await engine.status(ModelSpec("m"))) == 1:
