@@ -259,7 +259,9 @@ def check(seed):
     table.upsert(np.arange(IDS), tf.cast(tf.constant(rows), case.dtype))
     exact, step = Exact(case, rows), stepper(case, optimizer, table, look_up)
     # A float32 step computes 1 - 0.999^t as Keras does, which is exact to 5e-5 in the first step.
-    accuracy = (1e-12, 1e-10) if case.dtype == "float64" else (1e-6, 2e-4)
+    accuracy = (1e-12, 1e-8) if case.dtype == "float64" else (1e-6, 2e-4)
+    if case.optimizer == "nadam" and case.dtype == "float64":
+        accuracy = (1e-12, 1e-5)  # Keras keeps the product of the momenta in float32
     for number in range(STEPS):
         ids, lengths, weights, gradient = batch_of(case, rng)
         step(
