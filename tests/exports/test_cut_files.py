@@ -19,9 +19,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Reports on standard output. faulthandler's handler is there before the one of the served files.
 SERVER = """
-    import faulthandler, json, mmap, os, sys
+    import faulthandler, json, mmap, os, resource, sys
 
     faulthandler.enable()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     import tensorflow as tf
     import de_core
     from de_core.base.ops import library
@@ -37,7 +38,8 @@ SERVER = """
             return error.message
 
     def told(model):
-        (table,) = json.loads(model.signatures["de_stats"]()["stats"].numpy())
+        (text,) = model.signatures["de_stats"]().values()
+        (table,) = json.loads(text.numpy())
         return table["health"], table.get("damage", "")
 
     answers = [ask(cut), ask(whole)]
