@@ -19,6 +19,7 @@
 #include "de_core/cc/engine/tier/disk_rows.h"
 #include "de_core/cc/engine/tier/tiered_table.h"
 #include "de_core/cc/testing/saved_table.h"
+#include "de_core/cc/testing/tier/equal_hashes.h"
 #include "de_core/cc/testing/tier/simulated_disk.h"
 
 namespace {
@@ -118,16 +119,7 @@ class Simulation {
   /// Texts 4 n + 2 and 4 n + 3 have the same hash. Some texts are long.
   static std::string TextOf(size_t i) {
     if (i % 4 < 2) return "key " + std::to_string(i) + std::string(i % 16 == 0 ? 200 : 0, 'k');
-    const uint64_t first = i, pair = i / 4 * 4 + 2;
-    const auto behind = [](uint64_t word) {  // the state of HashBytes after 8 of 16 bytes
-      const uint64_t begin = 0x9e3779b97f4a7c15ULL ^ (16 * 0xff51afd7ed558ccdULL);
-      return Mix64(begin ^ word) + 0x9e3779b97f4a7c15ULL;
-    };
-    const uint64_t second = behind(first) ^ behind(pair) ^ 77;
-    std::string text(16, '\0');
-    std::memcpy(text.data(), &first, 8);
-    std::memcpy(text.data() + 8, &second, 8);
-    return text;
+    return testing::TextOfGroup(i, i / 4);
   }
 
   Batch Some(size_t most) {
