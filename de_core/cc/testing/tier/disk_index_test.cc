@@ -3,12 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/testing/tier/equal_hashes.h"
 
 namespace de::engine {
 namespace {
@@ -43,21 +43,9 @@ TEST(DiskIndexTest, ARowTakesAtMost40BytesForAnyKey) {
   }
 }
 
-/// Returns a text of 16 bytes whose hash is the same for each `first`.
-std::string TextOf(uint64_t first) {
-  const auto behind = [](uint64_t word) {  // the state of HashBytes after 8 of 16 bytes
-    const uint64_t begin = 0x9e3779b97f4a7c15ULL ^ (16 * 0xff51afd7ed558ccdULL);
-    return Mix64(begin ^ word) + 0x9e3779b97f4a7c15ULL;
-  };
-  const uint64_t second = behind(first) ^ 77;
-  std::string text(16, '\0');
-  std::memcpy(text.data(), &first, 8);
-  std::memcpy(text.data() + 8, &second, 8);
-  return text;
-}
-
 TEST(DiskIndexTest, KeysWithEqualHashesHavePlacesOfTheirOwn) {
-  const std::string a = TextOf(1), b = TextOf(2), c = TextOf(3);
+  const std::string a = testing::TextOfGroup(1, 7), b = testing::TextOfGroup(2, 7),
+                    c = testing::TextOfGroup(3, 7);
   ASSERT_EQ(HashBytes(a), HashBytes(b));
   ASSERT_EQ(HashBytes(a), HashBytes(c));
   const auto index = Make(KeyType::kString);
