@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.support.gateway_process import ROOT, STUB, GatewayProcess, environment
+from tests.server.support.gateway_process import ROOT, GatewayProcess, environment
 
 HERE = Path(__file__).parent
 #: Each process of an installed gateway runs this first. The package `server` is the checkout's.
@@ -93,11 +93,3 @@ def gateway(
         process.grpc_port = process.port_of("gRPC")
         process.wait_ready()
         yield process
-
-
-@pytest.fixture(scope="session")
-def bystander(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """A gateway that nobody attacks."""
-    with GatewayProcess(None, tmp_path_factory.mktemp("quiet") / "log", module=STUB) as gateway:
-        gateway.wait_ready()
-        yield gateway
