@@ -114,7 +114,7 @@ TEST(AllocFailureTier, Lookups) {
     return world.table->ReadColumn(RowColumn::kTime, world.batch, times.data(), nullptr);
   });
   Sweep("export", [](TieredWorld& world) -> Status {
-    RowBatch batch;
+    auto batch = Faults::Quietly([] { return RowBatch(); });
     for (ExportCursor cursor; !cursor.done;) {
       DE_RETURN_IF_ERROR(world.table->ExportBatch(&cursor, &batch));
     }
