@@ -163,9 +163,13 @@ def _to_directory(
             for name, files in manifest.read(str(ready)).tables.items()
         }
         manifest.write(str(ready), manifest.Manifest(tables))
-    for chain_path in (ready / top).glob(f"*{chain_file.SUFFIX}"):
+    links: dict[str, list[chain_file.Link]] = {}
+    for chain_path in sorted((ready / top).glob(f"*{chain_file.SUFFIX}")):
         base = chain_file.read(chain_path)[0].name
-        chain_file.write(chain_path, [chain_file.Link(renamed[base][1]["id"], base)])
+        links[chain_path.name] = [chain_file.Link(renamed[base][1]["id"], base)]
+        chain_file.write(chain_path, links[chain_path.name])
+    if links:
+        chain_file.write_manifest(ready, links)
 
 
 def _is_top(folder: pathlib.Path) -> bool:

@@ -51,13 +51,22 @@ def check(ids: Any, key_dtype: str, name: str) -> None:
         )
 
     frame = call_stack.nearest(casts_floats)
-    if frame is not None:
+    if frame is not None and call_stack.nearest(_is_symbolic_build) is None:
         model = frame.f_locals["self"].name
         raise TypeError(
             f"The ids of {name!r} must reach the model as {key_dtype}: as floats, ids of 2**24 and "
             f"more become equal. Received: floats, which the model {model!r} casts. Begin the "
             f"outermost model with keras.Input(..., dtype={key_dtype!r}), and pass {key_dtype}."
         )
+
+
+def _is_symbolic_build(frame: FrameType) -> bool:
+    """Returns whether `fit` is building a model, with placeholders.
+
+    With replicas, Keras 3.15 makes them of float64 for ids of int64. The check follows when the
+    step is traced.
+    """
+    return frame.f_code.co_name == "_symbolic_build"
 
 
 def _inputs_of(model: Any) -> Any:

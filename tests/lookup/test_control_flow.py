@@ -233,7 +233,7 @@ def test_tables_of_other_dtypes_in_a_loop():
             return tape.gradient(loss, table.trainable_variables)[0]
 
         result = gradient()
-        assert result.values.dtype == dtype
+        assert result.values.dtype == (tf.float64 if dtype == tf.float64 else tf.float32)
         assert result.indices.numpy().tolist() == [1, 1]
 
 

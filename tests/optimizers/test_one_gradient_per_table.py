@@ -75,23 +75,6 @@ def test_paths_carry_the_names_of_the_tables():
     model.set_state_tree(tree)
 
 
-@pytest.mark.parametrize("scaled", [False, True])
-def test_a_file_that_holds_the_slots_number_twice_is_loaded(scaled):
-    def made(rate):
-        optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(rate))
-        optimizer = de.LossScaleOptimizer(optimizer) if scaled else optimizer
-        optimizer.build(de.Variable(dim=2).trainable_variables)
-        return optimizer
-
-    old, new = made(0.1), made(0.2)
-    saved = [each.numpy() for each in old.variables]
-    (at,) = [at for at, each in enumerate(old.variables) if each.path == "slots_id"]
-    twice = [*saved[: at + 1], *saved[at:]]
-    for values in (twice, saved):
-        new.load_own_variables({str(number): value for number, value in enumerate(values)})
-        assert [each.numpy() for each in new.variables] == saved
-
-
 def test_tables_under_optimizers_of_their_own():
     model = TwoTables()
     still = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.0))

@@ -18,7 +18,6 @@ QUICK = {"redis_connect_timeout": 1000, "redis_retries": 1}
 @pytest.fixture
 def redis(tmp_path):
     """A server that a test may restart. It keeps nothing on disk."""
-    servers.require_redis()
     server = servers.Server(tmp_path)
     yield server
     server.stop()
@@ -144,7 +143,6 @@ def test_a_full_redis_is_an_error_that_says_so(redis):
 
 
 def test_a_cluster_node_that_restarts_empty_is_a_loss_of_its_slices(tmp_path):
-    servers.require_redis()
     nodes = servers.cluster(tmp_path)
     try:
         table = de.Variable(dim=2, name="users", kv_creator=creator_for(nodes, **QUICK))

@@ -9,20 +9,20 @@ namespace de::kernels {
 namespace {
 
 /// Never destroyed, because served tables may outlive static objects.
-struct Registry {
+struct VerifiedRegistry {
   std::mutex mutex;
   std::multiset<FileIdentity> files;  ///< once for each table that has the file
 };
 
-Registry& TheRegistry() {
-  static Registry* const registry = new Registry;
+VerifiedRegistry& AllVerified() {
+  static VerifiedRegistry* const registry = new VerifiedRegistry;
   return *registry;
 }
 
 }  // namespace
 
 VerifiedFiles::~VerifiedFiles() {
-  Registry& registry = TheRegistry();
+  VerifiedRegistry& registry = AllVerified();
   const std::lock_guard<std::mutex> guard(registry.mutex);
   for (const FileIdentity& file : own_) {
     const auto found = registry.files.find(file);
@@ -38,20 +38,20 @@ std::optional<FileIdentity> VerifiedFiles::IdentityOf(const std::string& path) {
 }
 
 bool VerifiedFiles::Has(const FileIdentity& file) {
-  Registry& registry = TheRegistry();
+  VerifiedRegistry& registry = AllVerified();
   const std::lock_guard<std::mutex> guard(registry.mutex);
   return registry.files.count(file) != 0;
 }
 
 void VerifiedFiles::Add(const FileIdentity& file) {
-  Registry& registry = TheRegistry();
+  VerifiedRegistry& registry = AllVerified();
   own_.push_back(file);  // first: a file that is only here is harmless
   const std::lock_guard<std::mutex> guard(registry.mutex);
   registry.files.insert(file);
 }
 
 void VerifiedFiles::Distrust() const noexcept {
-  Registry& registry = TheRegistry();
+  VerifiedRegistry& registry = AllVerified();
   const std::lock_guard<std::mutex> guard(registry.mutex);
   for (const FileIdentity& file : own_) registry.files.erase(file);
 }
