@@ -29,7 +29,7 @@ test: python  ## run the tests except the slow ones
 
 test-all: python  ## run every test; compile each C++ source by itself; run the engine's tests under the sanitizers
 	@$(ENVIRONMENT) server,test,docs,proofs --tests
-	@DE_SIM_SEEDS=1500 $(VENV)/bin/python scripts/engine_tests.py
+	@DE_SIM_SEEDS=1500 DE_ALLOC_SWEEP=dense $(VENV)/bin/python scripts/engine_tests.py
 	@$(PYTEST) $(PARALLEL) -m "not benchmark"
 	@$(VENV)/bin/python scripts/build_ops.py --check
 	@for preset in engine-asan engine-tsan; do \
