@@ -43,7 +43,7 @@ step = tf.function(lambda: strategy.run(train))
 state = tf.train.Checkpoint(users=users, bias=bias, count=count, optimizer=optimizer)
 manager = de.checkpoint.Manager(state, folder)
 manager.restore()
-result = {"began": int(count)}
+result = {"began": int(count), "began_at": int(optimizer.iterations)}
 while count < until:
     for _ in range(5):
         coordinator.schedule(step)
