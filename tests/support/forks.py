@@ -24,8 +24,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tests.support import costs
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -116,6 +114,9 @@ class Forks:
         return self._servers[key]
 
     def _spend(self, seconds: float) -> None:
+        # Not above: pytest must be the first to import its plugins, also in a forked process.
+        from tests.support import costs
+
         self._spent += seconds
         costs.elsewhere += seconds
 
