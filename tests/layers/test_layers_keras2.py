@@ -19,8 +19,6 @@ import pytest
 def test_the_same_layers_work_in_tf_keras(forks, file):
     done = forks.module(
         "pytest",
-        # The process that forks has imported the plugins.
-        *("-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"),
         *("-q", "-p", "no:xdist", f"tests/{file}"),
         env={**os.environ, "TF_USE_LEGACY_KERAS": "1"},
     )
