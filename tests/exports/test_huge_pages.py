@@ -10,11 +10,9 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from de_core.tables.served_copy import SUFFIX
+from tests.exports.test_pages import HUGE, ROWS, Model, table_file
 
 pytestmark = pytest.mark.benchmark
-HUGE = 2 << 20
-ROWS, DIM = 1 << 17, 16  # a file of 10 MB
 
 
 def mapped_bytes(path, kind):
@@ -60,29 +58,12 @@ def need_huge_pages(folder, piece, advise):
     path.unlink()
 
 
-class Model(tf.Module):
-    def __init__(self):
-        super().__init__()
-        self.rows = de.Variable(dim=DIM, name="rows")
-        self.rows.upsert(tf.range(ROWS, dtype=tf.int64), tf.ones([ROWS, DIM]))
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="ids")])
-    def __call__(self, ids):
-        return self.rows.lookup(ids)
-
-
 def served(path, file):
     """Looks up every row; returns the fraction of the table's file in huge pages."""
     loaded = tf.saved_model.load(path)
     answer = loaded.signatures["de_lookup/rows"](ids=tf.range(ROWS, dtype=tf.int64))
     assert bool(tf.reduce_all(answer["embeddings"] == 1.0))
     return huge_bytes(file)
-
-
-def table_file(path):
-    (file,) = (Path(path) / "assets").glob(f"*{SUFFIX}")
-    assert file.stat().st_size > 4 * HUGE
-    return file
 
 
 def test_an_export_lies_in_huge_pages(tmp_path):
