@@ -7,7 +7,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-pytest_plugins = ["tests.support.costs", "tests.support.applies"]
+pytest_plugins = ["tests.support.costs", "tests.support.applies", "tests.support.choices"]
 
 ROOT = Path(__file__).resolve().parents[1]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

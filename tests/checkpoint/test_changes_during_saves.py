@@ -11,6 +11,7 @@ import de_core as de
 from tests.support.shims import shims
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("what", ["clear", "clear all the time", "shrink", "grow", "train"])
 @pytest.mark.parametrize("consistent", [False, True])
 def test_a_table_changes_while_it_is_saved(tmp_path, what, consistent):

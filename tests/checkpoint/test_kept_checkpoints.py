@@ -60,6 +60,7 @@ def assert_all_kept(manager, expected, count):
         assert restored(prefix, expected[prefix]) == expected[prefix], prefix
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("keep", [pytest.param(1, marks=pytest.mark.slow), 2, 4])
 @pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ def answers(path):
     return loaded.signatures["serving_default"](user=ASKED)["score"]
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("tables", [1, 2])
 @pytest.mark.parametrize("dtype", [None, "int8"])
 def test_exports_become_deltas_to_one_another(tables, dtype, tmp_path, capsys):

@@ -106,6 +106,7 @@ def crossings(target, tables, features, device, pools):
     return found
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("pools", [False, True])
 @pytest.mark.parametrize("anchors_on_servers", [False, True])
 def test_requests_do_not_grow_with_features_and_tables(target, anchors_on_servers, pools):
@@ -140,6 +141,7 @@ def test_lookup_many_trains_like_single_lookups(target, pools):
         np.testing.assert_allclose(remote, local, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("anchor", [WORKER, "/job:ps/replica:0/task:0"])
 @pytest.mark.parametrize("servers", [[1], [0, 1]])
 def test_pooled_lookups_train_as_alone_where_the_anchor_is_elsewhere(target, anchor, servers):

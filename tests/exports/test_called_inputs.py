@@ -62,6 +62,7 @@ def requests(inputs):
     return {"inputs": inputs}
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("entry_point", [de.export, de.publish])
 def test_a_called_model_needs_no_inputs(case, entry_point, tmp_path):

@@ -65,6 +65,7 @@ def test_another_process_gives_the_same_answers(entry_point, model, run_python, 
     assert answers["de_lookup/users"]["found"] == [True, False]
 
 
+@pytest.mark.slow
 def test_the_gateway_gives_the_same_answers(model, tmp_path):
     de.export(model, tmp_path / "m")
     with GatewayProcess(tmp_path / "m", tmp_path / "log") as gateway:

@@ -52,6 +52,7 @@ def stats(path):
     return json.loads(text.numpy())[0]
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("tables", [1, 2])
 @pytest.mark.parametrize("dtype", [None, "int8"])
 def test_each_version_answers_as_the_model_did(tables, dtype, tmp_path):

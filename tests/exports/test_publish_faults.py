@@ -68,6 +68,7 @@ def test_a_missing_file_is_named(versions, which):
     refused(versions, "No such file", chain[which].name)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.99])
 def test_a_truncated_file_is_named(versions, which, part):

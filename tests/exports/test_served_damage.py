@@ -79,6 +79,7 @@ def test_intact_files_are_verified_before_they_answer(version):
     assert "damage" not in table
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_version_with_a_flipped_bit_does_not_load(version, which):
     file = files_of(version)[which]
@@ -122,6 +123,7 @@ def test_the_background_check_is_an_alternative(version):
     assert (table["read_bytes"], table["checked_bytes"]) == (0, table["bytes"])
 
 
+@pytest.mark.each_choice
 @pytest.mark.usefixtures("verifies_later")
 @pytest.mark.parametrize("which", [0, 1])
 def test_damage_that_the_background_check_finds_is_refused(version, which):

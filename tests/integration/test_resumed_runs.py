@@ -69,19 +69,7 @@ EVERY = {
     "tf_keras fits": cases(TF_KERAS, oracle.FITS),
     "sessions": cases(TF1, SESSIONS),
 }
-IN_SHORT = {
-    "keras 3": [
-        ("keras 3 waiting", "function"),
-        ("keras 3 ema", "fit by threes"),
-    ],
-    "tf_keras": [
-        ("legacy own", "function"),
-        ("new nadam", "eager"),
-        ("new ema", "train_step"),
-        ("adam", "session"),
-        ("own", "monitored session"),
-    ],
-}
+IN_SHORT = [("keras 3 waiting", "function"), ("keras 3 ema", "fit by threes")]
 
 
 def train_part(folder, part):
@@ -169,7 +157,7 @@ def dense_rows(name, fits):
 
 
 GROUPS = [
-    *(pytest.param(*each, id=f"{each[0]} in short") for each in IN_SHORT.items()),
+    pytest.param("keras 3", IN_SHORT, id="keras 3 in short"),
     *(pytest.param(*each, id=each[0], marks=pytest.mark.slow) for each in EVERY.items()),
 ]
 

@@ -53,6 +53,7 @@ def powers_of_step(hyper, step):
     return [*hyper[:4], hyper[1] ** step, hyper[2] ** step, hyper[6]] if len(hyper) == 7 else hyper
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(("rule", "formula", "hyper", "slots"), RULES, ids=IDS)
 @pytest.mark.parametrize("dim", [1, 3, 16, 33])
 def test_touched_rows_follow_the_formula(run, make_table, rule, formula, hyper, slots, dim):

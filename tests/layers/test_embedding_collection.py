@@ -94,6 +94,7 @@ def test_string_and_integer_keys_and_dtypes_mix():
     np.testing.assert_array_equal(found["small"], VALUES[[1, 2]])
 
 
+@pytest.mark.each_choice
 @SHARDS
 @pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
 @pytest.mark.parametrize("kind", ["dense", "ragged", "sparse"])

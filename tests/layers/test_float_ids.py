@@ -22,6 +22,7 @@ def fitted(model, ids):
     return model
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
 @pytest.mark.parametrize("layer", [de.layers.Embedding, de.layers.SquashedEmbedding])
 def test_a_sequential_in_a_sequential(layer, policy):

@@ -77,6 +77,7 @@ class InnerTower(keras.layers.Layer):
 MODELS = [functional, Subclassed, Nested]
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("make", MODELS)
 @pytest.mark.parametrize("run_eagerly", [False, True])
 def test_models_learn_under_fit(make, run_eagerly, ratings):

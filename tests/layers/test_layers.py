@@ -89,6 +89,7 @@ MASKS = {
 MASKS["sparse"] = tuple(each.to_sparse() for each in MASKS["ragged"])
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("kind", MASKS)
 @pytest.mark.parametrize("combiner", REDUCTIONS)
 def test_a_mask_and_padding_leave_out_the_ids_of_both(combiner, kind):
@@ -277,6 +278,7 @@ class CustomStep(keras.Model):
         return {"loss": loss}
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     ("model_class", "arguments"),
     [

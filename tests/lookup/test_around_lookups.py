@@ -26,6 +26,7 @@ def run(request):
     return lambda function: (tf.function(function) if request.param else function)()
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("vectorized", [True, False])
 def test_a_jacobian(rows_of, run, vectorized):
     table, rows = rows_of
@@ -80,6 +81,7 @@ def test_xla(rows_of):
     assert float(tf.function(tf.reduce_sum, jit_compile=True)(rows())) > 0
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize("verb", ["upsert", "contains", "remove", "size", "clear", "export"])
 def test_verbs_under_xla(verb, shards):

@@ -130,6 +130,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     ("loss_of", "key_dtype"),
     [
@@ -144,6 +145,7 @@ def test_gradients_of_lookups_in_branches_and_loops(loss_of, key_dtype):
         check(peers, loss_of, tf.constant([3, 5, 3]), tf.constant(condition))
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("key_dtype", [tf.int64, tf.string])
 def test_pooled_lookups_in_branches_and_loops(key_dtype):
     peers = Peers(key_dtype)

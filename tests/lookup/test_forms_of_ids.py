@@ -55,6 +55,7 @@ def assert_same(peers, rows, gradient, wanted, wanted_gradient):
     np.testing.assert_allclose(peers.dense_gradient(gradient), dense, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("max_norm", [None, 1.0])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("lookup", LOOKUPS)
@@ -74,6 +75,7 @@ def test_ids_of_any_rank(lookup, form, max_norm):
         assert_same(peers, rows, gradient, wanted, tape.gradient(loss, peers.dense))
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("max_norm", [None, 1.0])
 @pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
 @pytest.mark.parametrize("rank", RAGGED)

@@ -33,6 +33,7 @@ def of_kind(kind, ragged):
     return ragged if kind == "ragged" else ragged.to_sparse()
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("kind", ["sparse", "ragged"])
 @pytest.mark.parametrize("combiner", COMBINERS)
 @pytest.mark.parametrize(
@@ -53,6 +54,7 @@ def test_pooled_rows_and_their_gradients_are_those_of_a_dense_variable(
         )
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("combiner", COMBINERS)
 @pytest.mark.parametrize("max_norm", [None, 1.0])
 @pytest.mark.parametrize("weighted", [False, True])

@@ -118,6 +118,7 @@ def test_a_session_trains_by_any_formula_of_tensorflow_1(name):
         assert kept == variables | slots_of_dense | {"BySign_rows/fading"}
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("mode", ["eager", "function"])
 @pytest.mark.parametrize("name", ["own", "adam"])
 def test_version_2_trains_by_any_formula_of_tensorflow_1(name, mode):
@@ -207,6 +208,7 @@ TF_KERAS = [
 ]
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("number", range(len(TF_KERAS)))
 def test_any_formula_of_tf_keras_trains_to_the_dense_rows(number):
     make = TF_KERAS[number]

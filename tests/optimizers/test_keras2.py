@@ -77,6 +77,7 @@ def in_short(number, mode, shards):
     return mode == ("eager", "function")[(number // 2 + number) % 2] and shards == number % 3 + 1
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     ("number", "mode", "shards"),
     [

@@ -35,6 +35,7 @@ IDS = np.arange(64, dtype=np.int64) % 16
 LABELS = (IDS % 3).astype(np.float32)[:, None]
 
 
+@pytest.mark.each_choice
 @pytest.mark.usefixtures("mixed_float16")
 @pytest.mark.parametrize("inside", [True, False], ids=["given", "by the policy"])
 @pytest.mark.parametrize("value_dtype", [tf.float32, tf.bfloat16])

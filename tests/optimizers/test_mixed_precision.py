@@ -70,6 +70,7 @@ def fitted(layer, optimizer, run_eagerly):
     return [model.layers[1].kernel.numpy(), model.layers[1].bias.numpy()]
 
 
+@pytest.mark.each_choice
 @pytest.mark.usefixtures("policy")
 @pytest.mark.parametrize("run_eagerly", [False, True])
 @pytest.mark.parametrize(("name", "own"), [("momentum", False), ("adam", False), ("adam", True)])
@@ -91,6 +92,7 @@ def test_fit_under_a_mixed_policy(dtype, name, own, run_eagerly):
         np.testing.assert_allclose(mine, wanted, atol=4 * EPSILON[dtype] * moved)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("in_function", [False, True])
 def test_rows_of_low_precision_are_the_rounded_dense_ones(dtype, name, in_function):

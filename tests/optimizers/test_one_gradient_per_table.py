@@ -20,6 +20,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("in_function", [False, True])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_anchor_and_wrappers_are_one_variable(name, in_function):

@@ -46,6 +46,7 @@ QUICK = {(name, oracle.MODES[i % 2]) for i, name in enumerate(NAMES)} | {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     ("name", "mode"),
     [
@@ -58,6 +59,7 @@ def test_rows_equal_dense_variables(name, mode):
     check(OPTIMIZERS[name], mode, by_row=name in BY_ROW, shards=1 + NAMES.index(name) % 2)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("name", ["sgd", "adam"])
 def test_settings_of_the_own_optimizer_hold(name, settings):
@@ -65,6 +67,7 @@ def test_settings_of_the_own_optimizer_hold(name, settings):
     check(lambda: OPTIMIZERS[name](**settings), mode)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("wrap", [False, True])
 @pytest.mark.parametrize("mode", ["eager", "function"])
 def test_each_table_has_its_own_rule_rate_and_schedule(mode, wrap):
@@ -142,6 +145,7 @@ def stepped(optimizer, in_function=False):
     return table.lookup([3]).numpy()[0], dense.numpy()
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("wrap", [de.DynamicEmbeddingOptimizer, lambda optimizer: optimizer])
 @pytest.mark.parametrize("in_function", [False, True])
 @pytest.mark.parametrize(
@@ -182,6 +186,7 @@ def test_keras_s_loss_scale_names_the_remedy(eagerly):
         fitted(scaled, run_eagerly=eagerly)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("eagerly", [False, True])
 @pytest.mark.parametrize("wrap", [de.DynamicEmbeddingOptimizer, lambda optimizer: optimizer])
 def test_a_loss_scale_of_this_library_changes_no_number(wrap, eagerly):

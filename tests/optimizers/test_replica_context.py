@@ -10,8 +10,6 @@ import de_core as de
 
 @pytest.mark.parametrize("kind", [keras.optimizers, tf_keras.optimizers])
 def test_a_step_outside_of_strategy_run_says_what_to_call(kind):
-    if kind is tf_keras.optimizers:
-        pytest.importorskip("tf_keras")
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
     with strategy.scope():
         table = de.Variable(dim=2, name="users")

@@ -50,6 +50,7 @@ IN_SHORT = {
 FIT_IN_SHORT = ("sgd",)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     ("name", "mode", "shards"),
     [
@@ -81,6 +82,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize(
     "name",

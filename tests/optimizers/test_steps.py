@@ -219,6 +219,7 @@ GENERIC = {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     "settings", [{}, {"weight_decay": 0.1}, {"clipnorm": 0.1}, {"use_ema": True}]
 )

@@ -173,6 +173,7 @@ def placeholders():
     )
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     ("name", "shards"),
     [
@@ -215,6 +216,7 @@ CALLABLE = {
 }
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     ("settings", "clip"),
     [

@@ -75,6 +75,7 @@ def test_the_cases_are_all_optimizers():
     assert [len(each) for each in (KERAS_3, TF_KERAS, LEGACY, TF_1)] >= [12, 11, 8, 9]
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     ("make", "mode"), CASES, ids=[f"{of.__module__}.{of.__name__}-{mode}" for of, mode in CASES]
 )
@@ -92,6 +93,7 @@ def fit(optimizer, **settings):
     model.fit(IDS, np.zeros([3, 1], np.float32), verbose=0)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("run_eagerly", [False, True])
 @pytest.mark.parametrize(
     "settings", [{}, {"use_ema": True}, {"clipnorm": 1.0}, {"global_clipnorm": 1.0}], ids=str
@@ -138,6 +140,7 @@ def saved_model(tmp_path_factory):
     return str(path)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize("method", ["looked_up", "pooled"])
 @pytest.mark.parametrize(

@@ -32,7 +32,9 @@ ALERTS = "groups:"
 LEGACY = {"docs/reference/tf_keras.md"}
 SLOW = {
     "docs/reference/command.md",  # each command imports TensorFlow again
+    "docs/howto/migrating.md",  # tests/tfra has the same programs
     "docs/howto/serve-tfra-models.md",
+    "docs/howto/upgrade-tensorflow.md",  # a command imports TensorFlow
     "docs/howto/many-features.md",  # starts a gateway
     "docs/tutorials/two-tower-retrieval.md",
     "docs/tutorials/ranking.md",

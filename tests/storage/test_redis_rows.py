@@ -76,6 +76,7 @@ def test_every_dtype_comes_back_as_it_was(server, key_dtype, value_dtype, keys, 
     assert sorted(table.export()[0].numpy().tolist()) == sorted(keys.numpy().tolist())
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     "make",
     [

@@ -1,4 +1,4 @@
-"""The plugins `costs` and `applies` report on a run of small tests."""
+"""The plugins `costs`, `applies` and `choices`, in runs of small tests."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def run(tmp_path):
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "DE_TEST_COSTS": str(costs)}
         environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # importing them takes seconds
         environment.pop(INSIDE, None)
-        plugins = ["-p", "tests.support.costs", "-p", "tests.support.applies"]
+        plugins = [f"-ptests.support.{name}" for name in ("costs", "applies", "choices")]
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *plugins, *options],
             cwd=tmp_path,
@@ -204,3 +204,21 @@ def test_tests_that_do_not_apply_are_counted_by_reason(run, options):
     assert len(costs["tests"]) == 2
     assert "left out here: 3 that need a vector unit" in output
     assert "left out here: 1 that need a disk" in output
+
+
+@pytest.mark.parametrize(("options", "number"), [(("-m", "not slow"), 3), ((), 9)])
+def test_each_choice_keeps_each_value_of_each_argument(run, options, number):
+    status, output, costs = run(
+        """
+        @pytest.mark.each_choice
+        @pytest.mark.parametrize("name", ["a", "b", pytest.param("c", marks=pytest.mark.slow)])
+        @pytest.mark.parametrize(("size", "kind"), [(1, "x"), (2, "x"), (3, "y")])
+        def test_cases(name, size, kind):
+            pass
+        """,
+        *options,
+    )
+    assert status == 0, output
+    assert len(costs["tests"]) == number
+    for value in ("-a]", "-b]", "[1-", "[2-", "[3-"):
+        assert any(value in each for each in costs["tests"])

@@ -113,6 +113,7 @@ class Pair:
                 )
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("tables", [pytest.param(1, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize(
     ("column", "limits"),

@@ -23,6 +23,7 @@ def filled(folder, count=500, **arguments):
     return table
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("optimizer", ["adam", "ftrl"])
 @pytest.mark.parametrize("key_dtype", [tf.int64, tf.string], ids=lambda dtype: dtype.name)
 def test_training_equals_training_of_dense_variables(optimizer, key_dtype, tmp_path):

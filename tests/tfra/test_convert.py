@@ -40,6 +40,7 @@ def rows_of(expected):
     return tables
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("name", exported.NAMES)
 def test_a_converted_model_answers_as_tfra_did(tmp_path, name):
     path = exported.saved_model(name)

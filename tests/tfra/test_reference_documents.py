@@ -72,6 +72,7 @@ class TestArguments:
             assert defaults[each] is None
         assert not defaults["bp_v2"]
 
+    @pytest.mark.each_choice
     @pytest.mark.parametrize("key_dtype", [tf.int64, tf.int32, tf.string])
     @pytest.mark.parametrize("value_dtype", [tf.float32, tf.bfloat16, tf.int64])
     def test_dtypes_are_those_of_key_and_value_tensors(self, mode, key_dtype, value_dtype):
@@ -121,6 +122,7 @@ class TestArguments:
         mode.run(lambda: first.upsert(int64(1), [[1.0]]))
         assert mode.run(second.size) == 0
 
+    @pytest.mark.each_choice
     @pytest.mark.parametrize(
         ("initializer", "row"),
         [

@@ -80,6 +80,7 @@ class TableMachine(RuleBasedStateMachine):
         assert exported == {key: list(row) for key, row in self.model.items()}
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("tiered", [False, True], ids=["in memory", "tiered"])
 @pytest.mark.parametrize(
     ("key_dtype", "keys"), [(tf.int64, INT_KEYS), (tf.string, STRING_KEYS)], ids=["int64", "string"]

@@ -255,6 +255,7 @@ class TestSavers:
         tf.identity(de.embedding_lookup(table, ids), name=f"{name}_rows")
         return table
 
+    @pytest.mark.each_choice
     @pytest.mark.parametrize(("saved", "restored"), [(1, 1), (1, 3), (3, 2), (2, 1)])
     @pytest.mark.parametrize("sharded", [False, True])
     def test_any_number_of_tables_reads_what_another_wrote(

@@ -53,6 +53,7 @@ def build(optimizer, shards):
     return batch, train, dense, table.lookup(everything), table.upsert(everything, START)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_session_gives_the_numbers_of_a_dense_variable(optimizer, shards):

@@ -54,6 +54,7 @@ def merged(batches):
     return rows
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("value_dtype", VALUE_DTYPES)
 @pytest.mark.parametrize("key_dtype", KEY_DTYPES)
 @pytest.mark.parametrize("shards", [1, 3])
@@ -154,6 +155,7 @@ def test_keys_of_another_dtype_are_refused(method):
         getattr(new(), method)(tf.constant([1], tf.int32))
 
 
+@pytest.mark.each_choice
 @every_table
 def test_export_batches_visits_every_row_once_in_several_batches(key_dtype, shards):
     table = new(key_dtype, shards)

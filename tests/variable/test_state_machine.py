@@ -191,6 +191,7 @@ class VariableMachine(RuleBasedStateMachine):
         assert self.table.stats()["rows"] == len(keys)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize(
     ("tiered", "examples"),
     [

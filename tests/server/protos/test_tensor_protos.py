@@ -39,6 +39,7 @@ def test_the_list_of_element_types_agrees_with_the_messages(dtype):
         )
 
 
+@pytest.mark.each_choice
 @FILL
 @pytest.mark.parametrize("name", NUMERIC)
 @settings(max_examples=20, deadline=None)

@@ -118,6 +118,7 @@ def test_every_type_and_shape_survives_json_and_back(name, data):
             assert_same(request.inputs["x"], array)
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("name", DTYPES)
 @pytest.mark.parametrize("binary", [False, True])
 @settings(max_examples=25, deadline=None)
