@@ -18,7 +18,7 @@ from pathlib import Path
 from build_ops import parallel_jobs
 
 ROOT = Path(__file__).resolve().parent.parent
-PRESETS = ("default", "engine-asan", "engine-tsan", "engine-arm64")
+PRESETS = ("default", "engine-asan", "engine-fuzz", "engine-tsan", "engine-arm64")
 #: pip's build folder of an editable installation (pyproject.toml).
 SHARED = ROOT / "build" / "editable"
 TIMEOUT_S = 1800

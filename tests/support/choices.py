@@ -1,7 +1,7 @@
 """A pytest plugin: of a test with many cases, `make test` runs some, and `make test-all` all.
 
-A test marked `each_choice` keeps enough cases that each value of each argument occurs. Testing books
-call this "each choice coverage". Its other cases become slow tests.
+A test marked `each_choice` keeps enough cases that each value of each argument occurs. Books on
+testing call this "each choice coverage". Its other cases become slow tests.
 """
 
 from __future__ import annotations
