@@ -1,4 +1,4 @@
-"""Names of `tfra.dynamic_embedding` that do not exist here, each with its replacement."""
+"""Names that users of other libraries expect and that do not exist here, with replacements."""
 
 from __future__ import annotations
 
@@ -77,8 +77,11 @@ MOVED = {
 }
 MOVED["register_all"] = "from de_core import tfra, and use tfra.register_all"
 
-#: Removed names of `Variable`. Its `__getattr__` reads them.
+#: Names that `Variable` does not have. Its `__getattr__` reads them.
 VARIABLE = {
+    **dict.fromkeys(("assign", "insert"), "write rows by upsert(keys, rows)"),
+    "numpy": "export() returns all keys and rows",
+    "shape": "a table grows; see size() and `dim`",
     "_id": "pass its `trainable_variables` to tape.gradient",
     "embedding_lookup": "use de.embedding_lookup(variable, ids)",
     "get_trainable_by_name": "lookups create no variables; see trainable_variables",

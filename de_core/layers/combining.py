@@ -1,15 +1,17 @@
-"""Pools the rows of each segment of ids, for the combiners of the layers."""
+"""Pools the rows of each segment of ids, for the combiners of the layers, and checks how."""
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.types import Ids
 from de_core.lookup.pooling import COMBINERS, pooled_rows
-from de_core.lookup.segments import Segments
+from de_core.lookup.segments import Segments, kind_of
 from de_core.variable.variable import Variable
 
 _REDUCTIONS: dict[str, Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]] = {
@@ -42,6 +44,47 @@ def checked(combiner: Combiner | None) -> Combiner | None:
     )
 
 
+def checked_norm(max_norm: float | None) -> float | None:
+    """Returns `max_norm` as a float or None. Raises if `max_norm` is not a positive number."""
+    if max_norm is None:
+        return None
+    if isinstance(max_norm, bool) or not isinstance(max_norm, numbers.Real):
+        raise TypeError(f"`max_norm` must be None or a number. {received(max_norm=max_norm)}")
+    if not float(max_norm) > 0:
+        raise ValueError(f"`max_norm` must be None or above 0. {received(max_norm=max_norm)}")
+    return float(max_norm)
+
+
+def require_pooling(combiner: Combiner | None, weights: object) -> None:
+    """Raises ValueError if there are weights, but `combiner` is None."""
+    if combiner is None and weights is not None:
+        raise ValueError(
+            "`combiner` must be set for ids with weights: weights count when rows are pooled. "
+            + received(combiner=None)
+        )
+
+
+def check_weights(weights: Ids, ids: Ids, owner: str) -> None:
+    """Checks the weights of ids.
+
+    Args:
+        weights: A tensor.
+        ids: The ids: a tensor.
+        owner: Names the layer or the feature in the error.
+
+    Raises:
+        ValueError: The weights are not floating point, or of another kind or shape than the ids.
+    """
+    kinds = kind_of(ids), kind_of(weights)
+    same = kinds[0] == kinds[1] and ids.shape.is_compatible_with(weights.shape)
+    if not weights.dtype.is_floating or not same:
+        raise ValueError(
+            f"The weights of {owner} must be of the kind and the shape of its ids, and of a "
+            f"floating-point dtype. Received: {kinds[1]} {weights.dtype.name} weights of shape "
+            f"{weights.shape} for {kinds[0]} ids of shape {ids.shape}."
+        )
+
+
 def pool(
     variable: Variable, segments: Segments, combiner: Combiner, max_norm: float | None
 ) -> tf.Tensor:
@@ -51,7 +94,7 @@ def pool(
 
     Args:
         variable: The `Variable`.
-        segments: The ids to look up.
+        segments: The ids to look up. Only "sum", "mean" and "sqrtn" take weights.
         combiner: One of `NAMES`, or a function `f(rows [n, dim]) -> row [dim]`.
         max_norm: Greatest L2 norm of a row; longer rows are scaled down before pooling. None for no
             limit.
@@ -61,10 +104,21 @@ def pool(
 
     Raises:
         TypeError: `combiner` is "mean", "sqrtn" or "std", and the values are not floating point.
+        ValueError: The ids have weights, which `combiner` does not take.
     """
     if combiner in COMBINERS:
         return pooled_rows(
-            variable, segments.ids, segments.row_splits, combiner=combiner, max_norm=max_norm
+            variable,
+            segments.ids,
+            segments.row_splits,
+            weights=segments.weights,
+            combiner=combiner,
+            max_norm=max_norm,
+        )
+    if segments.weights is not None:
+        raise ValueError(
+            f"`combiner` must be one of {', '.join(COMBINERS)} for ids with weights. "
+            + received(combiner=combiner)
         )
     if combiner == "std" and not variable.value_dtype.is_floating:
         raise TypeError(

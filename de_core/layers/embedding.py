@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import tensorflow as tf
 
@@ -126,7 +125,7 @@ class Embedding(keras.layers.Layer):
         super().__init__(name=name, **{**kwargs, "autocast": False})  # ids are never cast
         self.combiner = combiner
         self.with_unique = bool(with_unique)
-        self.max_norm = _checked_norm(max_norm)
+        self.max_norm = combining.checked_norm(max_norm)
         self.embeddings_regularizer = keras.regularizers.get(embeddings_regularizer)
         self.supports_masking = True
         self.supports_jit = False  # XLA cannot run the ops
@@ -147,6 +146,14 @@ class Embedding(keras.layers.Layer):
         self.mask_key = masking.checked_key(own["mask_key"], self.table.key_dtype)
         self._input_kinds: set[str] = set()  # kinds of the symbolic inputs: dense, ragged, sparse
         self.built = True
+
+    @property
+    def embeddings(self) -> NoReturn:
+        """Raises AttributeError, because a table has no matrix of all rows."""
+        raise AttributeError(
+            "A table has no matrix of rows: write rows by `layer.table.upsert(ids, rows)`, and "
+            "read them by `layer.table.lookup(ids)` or `layer.table.export()`."
+        )
 
     @property
     def params(self) -> Variable:
@@ -173,21 +180,36 @@ class Embedding(keras.layers.Layer):
         return str(self.table.value_dtype.name)
 
     @plain_python
-    def call(self, ids: Ids, mask: Rows | None = None) -> Rows:
+    def __call__(self, ids: Any, *args: Any, **kwargs: Any) -> Any:
+        """Looks up ids. Takes a number, a string, or a list of them, too."""
+        ids = keras_arguments.plain_ids(ids, self.table.key_dtype)
+        return super().__call__(ids, *args, **kwargs)
+
+    @plain_python
+    def call(self, ids: Ids, weights: Ids | None = None, mask: Rows | None = None) -> Rows:
         """Looks up ids.
 
         Args:
             ids: Ids of any shape. A layer with int64 keys accepts int32 ids too.
+            weights: The weight of each id when rows are pooled by "sum", "mean" or "sqrtn". A
+                floating-point tensor of the kind and the shape of `ids`; None for weights of 1.
             mask: True for each id that is not padding, bool, ids.shape; None for all ids.
+
+        Raises:
+            ValueError: `weights` do not fit `ids`, or the layer's `combiner` takes none.
         """
         ids = self._as_keys(ids)
         if self.embeddings_regularizer is not None:
             self._add_regularization(ids)
+        combining.require_pooling(self.combiner, weights)
+        if weights is not None:
+            weights = weights if tf.is_tensor(weights) else tf.convert_to_tensor(weights)
+            combining.check_weights(weights, ids, f"layer {self.name!r}")
         if self.combiner is None:
             rows = self._rows_of(ids)
         else:
             self._check_rank(ids)
-            segments = self._without_padding(by_last_dimension(ids), ids, mask)
+            segments = self._without_padding(by_last_dimension(ids, weights), ids, mask)
             rows = with_outer_dimensions(ids, self._pool(segments), self.table.dim)
         return self._cast(rows)
 
@@ -203,12 +225,16 @@ class Embedding(keras.layers.Layer):
         return (*kept, self.table.dim)
 
     def compute_output_spec(
-        self, ids: keras.KerasTensor, mask: Rows | None = None
+        self,
+        ids: keras.KerasTensor,
+        weights: keras.KerasTensor | None = None,
+        mask: Rows | None = None,
     ) -> keras.KerasTensor:
         """Returns shape and dtype of the output for a symbolic input."""
         del mask
         self._check_dtype(ids)
         self._input_kinds.add(kind_of(ids))
+        combining.require_pooling(self.combiner, weights)
         if self.combiner is not None:
             self._check_rank(ids)
         shape = self.compute_output_shape(ids.shape)
@@ -218,6 +244,10 @@ class Embedding(keras.layers.Layer):
     def count_params(self) -> int:
         """Returns the number of values in the table. `summary` shows it with rows and bytes."""
         return self.table.count_params()
+
+    def set_weights(self, weights: list[Any]) -> None:
+        """Copies the rows that `get_weights` of a layer has returned."""
+        super().set_weights(keras_arguments.checked_weights(weights))
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments for `from_config`, without the rows."""
@@ -317,6 +347,10 @@ class Embedding(keras.layers.Layer):
             other = ""
             if given in [each.name for each in KEY_DTYPES]:
                 other = f", or the layer with key_dtype={given!r}"
+            elif given == "uint64" and wanted == "int64":
+                other = ", or write ids.view('int64') in NumPy, which keeps all ids apart"
+            elif tf.as_dtype(given).is_integer and wanted == "int64":
+                other = ", or write ids.astype('int64') in NumPy"
             elif tf.is_symbolic_tensor(ids):
                 other = (
                     ". A Sequential without such an input makes an input of floats. When Keras "
@@ -356,14 +390,3 @@ class Embedding(keras.layers.Layer):
                 "`mask_key`, or export with de.export, which keeps ragged and sparse inputs.",
                 stacklevel=2,
             )
-
-
-def _checked_norm(max_norm: float | None) -> float | None:
-    """Returns `max_norm` as a float or None. Raises if `max_norm` is not a positive number."""
-    if max_norm is None:
-        return None
-    if isinstance(max_norm, bool) or not isinstance(max_norm, numbers.Real):
-        raise TypeError(f"`max_norm` must be None or a number. {received(max_norm=max_norm)}")
-    if not float(max_norm) > 0:
-        raise ValueError(f"`max_norm` must be None or above 0. {received(max_norm=max_norm)}")
-    return float(max_norm)

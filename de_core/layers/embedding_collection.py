@@ -11,7 +11,7 @@ from de_core.base.checks import received
 from de_core.base.keras import dtype_name, global_policy, keras, only_builds
 from de_core.base.plain_python import plain_python
 from de_core.base.types import Ids
-from de_core.layers import cast_ids, revival
+from de_core.layers import cast_ids, combining, revival
 from de_core.layers.declared_features import DeclaredFeatures
 from de_core.layers.feature_config import FeatureConfig
 from de_core.layers.table_config import TableConfig
@@ -76,12 +76,17 @@ class EmbeddingCollection(keras.layers.Layer):
 
     def __init__(
         self,
-        features: Any,
+        features: Any = None,
         *,
         concatenate: bool = False,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
+        if features is None:
+            raise TypeError(
+                "`features` must be a de.FeatureConfig, or a nest of them: write "
+                f"EmbeddingCollection(features). Received: {', '.join(kwargs) or 'no features'}."
+            )
         declared = DeclaredFeatures.of(features)
         if concatenate:
             declared.require_pooled()
@@ -224,11 +229,4 @@ def _check_weights(config: FeatureConfig, ids: Ids, weights: Ids) -> None:
             f"The feature {config.name!r} must have no weights, because the rows of a sequence are "
             f"not pooled. {received(weights=weights)}"
         )
-    kinds = kind_of(ids), kind_of(weights)
-    same = kinds[0] == kinds[1] and ids.shape.is_compatible_with(weights.shape)
-    if not weights.dtype.is_floating or not same:
-        raise ValueError(
-            f"The weights of feature {config.name!r} must be of the kind and the shape of its ids, "
-            f"and of a floating-point dtype. Received: {kinds[1]} {weights.dtype.name} weights of "
-            f"shape {weights.shape} for {kinds[0]} ids of shape {ids.shape}."
-        )
+    combining.check_weights(weights, ids, f"feature {config.name!r}")

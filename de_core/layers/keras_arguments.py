@@ -1,10 +1,11 @@
-"""Accepts the arguments of `keras.layers.Embedding` in our layer."""
+"""Accepts the arguments of `keras.layers.Embedding` in our layer, and answers other guesses."""
 
 from __future__ import annotations
 
 import numbers
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from de_core.base.checks import received
@@ -16,10 +17,14 @@ _OURS = {
     "embeddings_initializer": "initializer",
 }
 #: Arguments without a counterpart, and what to do instead.
+_BOUND = "Bound a table by its policy: eviction=de.EvictionLRU(max_rows=…)."
 _REFUSED = {
     "embeddings_constraint": "A table has no constraint: limit the norm of its rows by `max_norm`.",
     "weights": "A new table is empty: write rows by `layer.table.upsert(ids, rows)`.",
     "lora_rank": "A table has no LoRA rows: leave out `lora_rank`.",
+    "input_length": "Inputs may have any length: leave out `input_length`.",
+    **dict.fromkeys(("max_rows", "max_size", "capacity"), _BOUND),
+    "ttl": "Expire rows by a policy: eviction=de.EvictionTTL(…).",
 }
 
 
@@ -39,6 +44,11 @@ def taken_from(arguments: dict[str, Any], key_dtype: DTypeLike, **given: Any) ->
         TypeError: An argument has no counterpart or contradicts ours, or `dim` is missing.
     """
     _check_no_height(arguments, key_dtype, given["dim"])
+    if "string" in str(arguments.get("dtype")):
+        raise TypeError(
+            "`dtype` must be the dtype of the rows: pass key_dtype=tf.string for string ids. "
+            + received(dtype=arguments["dtype"])
+        )
     for name, advice in _REFUSED.items():
         if arguments.pop(name, None) is not None:
             raise TypeError(f"{advice} Received: {name}.")
@@ -62,6 +72,39 @@ def taken_from(arguments: dict[str, Any], key_dtype: DTypeLike, **given: Any) ->
     if given["dim"] is None:
         raise TypeError("`dim` must be the number of values per row. Received: no `dim`.")
     return given
+
+
+def plain_ids(ids: Any, key_dtype: tf.DType) -> Any:
+    """Returns a number, a string or a list of them as a tensor, and any other `ids` as they are.
+
+    Keras takes only tensors and arrays as a layer's first argument.
+
+    Raises:
+        TypeError: `ids` are a dict.
+    """
+    if isinstance(ids, dict):
+        raise TypeError(
+            "The ids of a layer must be one tensor: pass one feature of the dict, or use "
+            f"de.layers.EmbeddingCollection. Received: a dict of {', '.join(map(str, ids))}."
+        )
+    return tf.convert_to_tensor(ids, dtype_hint=key_dtype) if _is_plain(ids) else ids
+
+
+def checked_weights(weights: list[Any]) -> list[Any]:
+    """Returns the argument of `set_weights`. Refuses a matrix of rows, which has no ids."""
+    for each in weights:
+        if type(each) is np.ndarray and each.shape[0]:
+            raise ValueError(
+                "The weights of a table must come from `get_weights`, because rows have ids: write "
+                f"a matrix by `layer.table.upsert(ids, matrix)`. Received: shape={each.shape}."
+            )
+    return weights
+
+
+def _is_plain(ids: Any) -> bool:
+    if isinstance(ids, (list, tuple)):
+        return all(map(_is_plain, ids))
+    return isinstance(ids, (int, str, bytes))
 
 
 def _check_no_height(arguments: dict[str, Any], key_dtype: DTypeLike, dim: int | None) -> None:

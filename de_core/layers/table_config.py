@@ -51,8 +51,8 @@ class TableConfig:
 
     def __init__(
         self,
-        name: str,
-        dim: int,
+        name: str = "",
+        dim: int | None = None,
         *,
         key_dtype: DTypeLike = tf.int64,
         value_dtype: DTypeLike = tf.float32,
@@ -61,6 +61,11 @@ class TableConfig:
         devices: list[str] | None = None,
         **options: Any,
     ) -> None:
+        if dim is None or "vocabulary_size" in options:
+            raise TypeError(
+                "A table needs a `dim` and no number of rows: write de.TableConfig(name, dim). "
+                f"Received: {', '.join(sorted(options)) or 'no `dim`'}."
+            )
         if not isinstance(name, str) or not name:
             raise TypeError(f"`name` must be a non-empty string. {received(name=name)}")
         self.value_dtype = tf.as_dtype(value_dtype)

@@ -199,7 +199,8 @@ def _of_array(initializer: Any, dim: int, value_dtype: tf.DType) -> InitialRow:
         return _constant(array.reshape([]))
     if array.shape not in ((dim,), (1, dim)):
         raise ValueError(
-            f"An `initializer` array must be a scalar or of shape [{dim}], one row. "
+            f"An `initializer` array must be a scalar or of shape [{dim}], one row: write rows of "
+            "given ids by `upsert(ids, rows)`. "
             f"Received: initializer.shape={array.shape} (of type {type(initializer).__name__})."
         )
     return InitialRow("row", table=array.reshape([dim]).astype(np.float32))

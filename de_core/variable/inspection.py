@@ -43,13 +43,15 @@ class TableParams(int):
         size: Bytes of memory.
     """
 
+    #: The numbers of values, rows and bytes as text.
+    parts: tuple[str, str, str]
     _text: str
 
     def __new__(cls, rows: int, dim: int, size: int) -> TableParams:
         """Returns `rows` times `dim`."""
         params = super().__new__(cls, rows * dim)
-        parts = (f"{rows * dim:,}", f"{rows:,} rows", filesize.decimal(size))
-        params._text = (", " if LEGACY else "\n").join(parts)
+        params.parts = (f"{rows * dim:,}", f"{rows:,} rows", filesize.decimal(size))
+        params._text = (", " if LEGACY else "\n").join(params.parts)
         return params
 
     def __format__(self, spec: str) -> str:

@@ -27,6 +27,7 @@ from de_core.tables.tier import DiskTier
 from de_core.variable import own_optimizer
 from de_core.variable.anchor import new_anchor
 from de_core.variable.graph import graph_mode, savers
+from de_core.variable.habits import Habits
 from de_core.variable.inspection import Inspection
 from de_core.variable.new_table import DEFAULT_NAME, checked_spec, new_table, own_name
 from de_core.variable.own_optimizer import OptimizerLike, OwnOptimizer
@@ -38,7 +39,7 @@ _FORBIDDEN = re.compile(r"[^A-Za-z0-9_.\-]")  # in the name of a layer
 _USE_CHECKPOINTS = "Use tf.train.Checkpoint or de.checkpoint.save."
 
 
-class Variable(keras.layers.Layer, tf.Module):
+class Variable(Habits, keras.layers.Layer, tf.Module):
     """An embedding table: maps each key to a row [dim]. It grows as training writes new keys.
 
     A lookup of a key without a row returns the key's initial row, which depends only on the
@@ -332,7 +333,7 @@ class Variable(keras.layers.Layer, tf.Module):
             weights_file.write_pieces(self._table, store)
 
     def load_own_variables(self, store: Any) -> None:
-        """Loads what `save_own_variables` wrote. The number of shards may have changed."""
+        """Loads what `save_own_variables` wrote, into any number of shards."""
         if self.checkpoint:
             self._table.router.require_whole("A file of weights", _USE_CHECKPOINTS)
             weights_file.read_pieces(self._table, store)
@@ -394,7 +395,5 @@ class Variable(keras.layers.Layer, tf.Module):
 
 def _check_regularizer(regularizer: object) -> None:
     if regularizer is not None and not callable(regularizer):
-        raise TypeError(
-            "`regularizer` must be a function of rows [n, dim], or None. "
-            + received(regularizer=regularizer)
-        )
+        needed = "`regularizer` must be a function of rows [n, dim], or None. "
+        raise TypeError(needed + received(regularizer=regularizer))

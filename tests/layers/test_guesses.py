@@ -1,0 +1,169 @@
+"""What newcomers type from the habits of Keras, keras-rs and TensorFlow.
+
+Each guess works, or gets one sentence with the remedy.
+"""
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+IDS = np.array([[7, 8, 7]])
+MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4)
+Embedding = de.layers.Embedding
+
+
+@pytest.fixture
+def table():
+    made = de.Variable(dim=4, name="guessed")
+    made.upsert([1, 2, 3], MATRIX)
+    return made
+
+
+def built():
+    layer = Embedding(4)
+    layer(IDS)
+    return layer
+
+
+def compiled():
+    model = keras.Sequential([keras.Input([3], dtype="int64"), Embedding(4)])
+    model.compile("adam", "mse")
+    model.fit(IDS, np.ones([1, 3, 4]), verbose=0)
+
+
+def trained(table):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(de.embedding_lookup(table, [1]))
+    variables = table.trainable_variables
+    keras.optimizers.Adam().apply(tape.gradient(loss, variables), variables)
+
+
+#: A guess, and the remedy that the sentence names.
+REFUSED = {
+    "rows and dim": (lambda _: Embedding(1000, 16), r"write Embedding\(16\)"),
+    "plain optimizer": (lambda _: compiled(), 'optimizer="adam"'),
+    "plain optimizer in a loop": (trained, "DynamicEmbeddingOptimizer"),
+    "input_length": (lambda _: Embedding(4, input_length=9), "leave out `input_length`"),
+    "set_weights": (lambda _: built().set_weights([MATRIX]), "upsert"),
+    "pretrained weights": (lambda _: Embedding(4, weights=[MATRIX]), "upsert"),
+    "pretrained initializer": (
+        lambda _: Embedding(4, embeddings_initializer=keras.initializers.Constant(MATRIX)),
+        "upsert",
+    ),
+    "embeddings": (lambda _: built().embeddings.assign(MATRIX), "upsert"),
+    "numpy": (lambda table: table.numpy(), r"export\(\)"),
+    "insert": (lambda table: table.insert([1], MATRIX[:1]), "upsert"),
+    "assign": (lambda table: table.assign([1], MATRIX[:1]), "upsert"),
+    "shape": (lambda table: table.shape, r"size\(\)"),
+    "float64 rows": (lambda table: table.upsert([1], np.ones([1, 4])), "Pass float32"),
+    "loop over a table": (iter, "not iterable"),
+    "tf.nn.embedding_lookup": (
+        lambda table: tf.nn.embedding_lookup(table, [1]),
+        "de.embedding_lookup",
+    ),
+    "tf.gather": (lambda table: tf.gather(table, [1]), "de.embedding_lookup"),
+    "names of keras-rs": (
+        lambda _: de.TableConfig(vocabulary_size=9, embedding_dim=4),
+        r"TableConfig\(name, dim\)",
+    ),
+    "feature_configs": (
+        lambda _: de.layers.EmbeddingCollection(feature_configs={}),
+        r"EmbeddingCollection\(features\)",
+    ),
+    "dtype of ids": (lambda _: Embedding(4, dtype="string"), "key_dtype=tf.string"),
+    "a dict of ids": (lambda _: Embedding(4)({"a": IDS}), "EmbeddingCollection"),
+    "uint64 ids": (lambda _: Embedding(4)(IDS.astype(np.uint64)), r"view\('int64'\)"),
+    "uint32 ids": (lambda _: Embedding(4)(IDS.astype(np.uint32)), r"astype\('int64'\)"),
+    "float ids": (lambda _: Embedding(4)(IDS.astype(np.float32)), "dtype='int64'"),
+    "weights without pooling": (lambda _: Embedding(4)(IDS, np.ones([1, 3])), "`combiner`"),
+    "weights of a maximum": (
+        lambda _: Embedding(4, combiner="max")(IDS, np.ones([1, 3])),
+        "sum, mean, sqrtn",
+    ),
+    "weights of another shape": (
+        lambda _: Embedding(4, combiner="sum")(IDS, np.ones([1, 2])),
+        "the shape of its ids",
+    ),
+    "max_rows": (lambda _: Embedding(4, max_rows=9), "EvictionLRU"),
+    "max_size": (lambda _: Embedding(4, max_size=9), "EvictionLRU"),
+    "ttl": (lambda _: Embedding(4, ttl=9), "EvictionTTL"),
+}
+
+
+@pytest.mark.parametrize("guess", REFUSED)
+def test_a_guess_gets_a_sentence_with_the_remedy(table, guess):
+    call, remedy = REFUSED[guess]
+    with pytest.raises((TypeError, ValueError, AttributeError, RuntimeError), match=remedy):
+        call(table)
+
+
+def test_a_table_reads_like_a_dict(table):
+    np.testing.assert_array_equal(table[[3, 9]], [MATRIX[2], np.zeros(4)])
+    assert (len(table), 3 in table, 9 in table) == (3, True, False)
+    assert de.Variable(dim=1)  # an empty table is no false value
+
+
+def test_a_printed_table_tells_its_rows_and_bytes(table):
+    assert str(table).startswith(repr(table)[:-1])
+    assert "3 rows" in str(table)
+    assert str(table).endswith("B>")
+    with tf.Graph().as_default():
+        graph = de.Variable(dim=1)
+        assert str(graph) == repr(graph)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [7, [7, 2**40], (7,), pd.Series([7, 8]), IDS.astype(np.int32), tf.constant(7)],
+    ids=lambda each: type(each).__name__,
+)
+def test_ids_may_be_python_numbers_lists_arrays_and_series(ids):
+    layer = Embedding(4, initializer="ones")
+    np.testing.assert_array_equal(layer(ids), np.ones([*np.shape(ids), 4]))
+
+
+def test_string_ids_may_be_a_list():
+    layer = Embedding(4, tf.string, initializer="ones")
+    assert layer([["a"], ["b"]]).shape == (2, 1, 4)
+
+
+@pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
+@pytest.mark.parametrize("kind", ["dense", "ragged", "sparse"])
+def test_weights_per_id_count_as_those_of_a_collection(combiner, kind):
+    ids = tf.ragged.constant([[7, 8, 7], [9]], dtype=tf.int64)
+    weights = tf.ragged.constant([[0.5, 2.0, 1.0], [3.0]])
+    if kind == "sparse":
+        ids, weights = ids.to_sparse(), weights.to_sparse()
+    if kind == "dense":
+        ids, weights = ids[:1].to_tensor(), weights[:1].to_tensor()
+    config = de.TableConfig("same", 4, combiner=combiner)
+    collection = de.layers.EmbeddingCollection([de.FeatureConfig("ids", config)])
+    layer = Embedding(4, combiner=combiner, name="same", initializer="uniform")
+    ours = collection([ids], [weights])[0]
+    np.testing.assert_allclose(layer(ids, weights), ours, rtol=1e-6)
+
+
+# Keras converts its variables through an `__array__` that numpy 2 deprecates.
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_a_model_with_weights_per_id_trains_is_saved_and_exported(tmp_path):
+    ids = keras.Input([3], dtype="int64", name="ids")
+    weights = keras.Input([3], name="weights")
+    rows = Embedding(4, combiner="sum", optimizer="sgd", name="weighted")(ids, weights)
+    model = keras.Model([ids, weights], keras.layers.Dense(1)(rows))
+    model.compile("sgd", "mse")
+    given = {"ids": IDS, "weights": np.array([[0.5, 2.0, 1.0]], np.float32)}
+    model.fit(given, np.ones([1, 1]), epochs=2, verbose=0)
+    answer = model(given)
+    assert len(model.get_layer("weighted").table) == 2
+    model.save(tmp_path / "m.keras")
+    again = keras.models.load_model(tmp_path / "m.keras")
+    np.testing.assert_array_equal(again(given), answer)
+    de.export(model, tmp_path / "served")
+    served = tf.saved_model.load(str(tmp_path / "served" / "1")).signatures["serving_default"]
+    np.testing.assert_allclose(
+        next(iter(served(**{k: tf.constant(v) for k, v in given.items()}).values())), answer
+    )
