@@ -27,8 +27,7 @@ from de_core.tables.tier import DiskTier
 from de_core.variable import own_optimizer
 from de_core.variable.anchor import new_anchor
 from de_core.variable.graph import graph_mode, savers
-from de_core.variable.habits import Habits
-from de_core.variable.inspection import Inspection
+from de_core.variable.inspection import Habits, Inspection
 from de_core.variable.new_table import DEFAULT_NAME, checked_spec, new_table, own_name
 from de_core.variable.own_optimizer import OptimizerLike, OwnOptimizer
 from de_core.variable.retention import Retention, checked_policy

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import inspect
 import os
 import re
 import subprocess
@@ -56,6 +58,15 @@ def test_every_page_is_in_the_navigation(root: Path):
     settings = (root / "mkdocs.yml").read_text("utf-8")
     pages = [str(path.relative_to(root / "docs")) for path in (root / "docs").rglob("*.md")]
     assert [page for page in pages if page not in settings] == []
+
+
+def test_every_public_class_shows_its_constructor(site: Path):
+    page = (site / "reference/api.html").read_text("utf-8")
+    text = html.unescape(re.sub("<[^>]+>", "", page))
+    classes = [name for name in de.__all__ if inspect.isclass(getattr(de, name))]
+    classes.remove("RowStore")  # a protocol
+    assert [name for name in classes if not re.search(rf"^{name}\(", text, re.MULTILINE)] == []
+    assert "__getattr__" not in text
 
 
 def test_every_public_name_is_in_the_api_reference(root: Path):
