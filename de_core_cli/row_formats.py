@@ -13,6 +13,7 @@ from typing import Any
 
 from de_core_cli import values
 from de_core_cli.errors import CommandError
+from de_core_cli.terminal import shown
 
 #: Called as `write(file, rows, with_slots)` with a `SnapshotFile` and some of its `Rows`.
 Write = Callable[[Any, Any, bool], None]
@@ -78,7 +79,8 @@ def _lines(form: str, stream: Any) -> Write:
                 stream.write(json.dumps(row) + "\n")
             elif form == "csv":
                 cells = [row["key"], int("deleted" in row), *row.get("value", ())]
-                table.writerow([*cells, *(x for v in row.get("slots", {}).values() for x in v)])
+                cells += [each for slot in row.get("slots", {}).values() for each in slot]
+                table.writerow([shown(each) if isinstance(each, str) else each for each in cells])
             else:
                 stream.write(_text(row) + "\n")
 
@@ -87,8 +89,8 @@ def _lines(form: str, stream: Any) -> Write:
 
 def _text(row: dict[str, Any]) -> str:
     if "deleted" in row:
-        return f"{row['key']}\tdeleted"
-    cells = [str(row["key"]), " ".join(map(values.short, row["value"]))]
+        return f"{shown(row['key'])}\tdeleted"
+    cells = [shown(row["key"]), " ".join(map(values.short, row["value"]))]
     slots = row.get("slots", {}).items()
     return "\t".join([*cells, *(f"{k}={' '.join(map(values.short, v))}" for k, v in slots)])
 

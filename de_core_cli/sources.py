@@ -68,6 +68,11 @@ def find(path: str, checked: bool = False) -> list[Source]:
     Raises:
         CommandError: There is no such file or checkpoint.
     """
+    if not path.strip("/"):
+        raise CommandError(
+            "The path must be a file, a directory of files or a checkpoint's prefix. "
+            f"Received: {path!r}."
+        )
     local = pathlib.Path(path)
     if "://" not in path and not local.exists() and not pathlib.Path(f"{path}.index").exists():
         raise CommandError(

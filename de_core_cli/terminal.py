@@ -29,6 +29,11 @@ def examples(*pairs: tuple[str, str]) -> dict[str, Any]:
     }
 
 
+def shown(value: Any) -> str:
+    """Returns a value as text. Characters that a terminal would obey are escaped, as in Python."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in str(value))
+
+
 def print_json(value: Any) -> None:
     """Prints a value as one line of JSON."""
     print(json.dumps(value, default=str))
@@ -47,7 +52,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         justify: Any = "right" if rows and numeric else "left"
         table.add_column(name, justify=justify, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(f"{v:,}" if isinstance(v, int) else str(v)) for v in row))
+        table.add_row(*(Text(f"{v:,}" if isinstance(v, int) else shown(v)) for v in row))
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDE)
     with console.capture() as captured:  # rich would exit with 1 when `head` closes the pipe
         console.print(table)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from de_core_cli import terminal
+
 
 def plain(value: Any) -> Any:
     """Returns a key or an element as a JSON value. Bytes that are not UTF-8 become their repr."""
@@ -17,7 +19,7 @@ def plain(value: Any) -> Any:
 
 def short(value: Any) -> str:
     """Returns an element as text, with the 9 digits that identify a float32."""
-    return f"{value:.9g}" if isinstance(value, float) else str(value)
+    return f"{value:.9g}" if isinstance(value, float) else terminal.shown(value)
 
 
 def key_of(text: str, key_dtype: str, name: str) -> Any:

@@ -1,7 +1,7 @@
 """A click model on a log in Criteo's format: 13 numbers and 26 categorical features.
 
 python examples/dlrm.py                            # on a log that it makes up
-python examples/dlrm.py --log day_0.tsv            # on yours: label, 13 numbers, 26 hex ids, tabs
+python examples/dlrm.py --log day_0.gz             # on yours: label, 13 numbers, 26 hex ids, tabs
 python examples/dlrm.py --buckets 1000 10000 --plot auc.svg
 
 The script trains DLRM (https://arxiv.org/abs/1906.00091), measures the AUC on the last part of the
@@ -12,6 +12,7 @@ it also trains the same model over hashed buckets: dense tables in which ids col
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import sys
 import urllib.request
@@ -25,7 +26,6 @@ from demo import running_gateway
 from ranking.errors import DataError
 from ranking.quiet import load_libraries
 
-ROOT = Path(__file__).resolve().parents[1]
 NUMBERS, FEATURES = 13, 26
 NAMES = [f"c{number:02}" for number in range(1, FEATURES + 1)]
 #: The id of a categorical feature that a line leaves empty.
@@ -58,11 +58,14 @@ def read_log(path: Path, most: int) -> Log:
     """
     rows = []
     try:
-        with path.open(encoding="ascii") as lines:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding="ascii") as lines:
             for number, line in zip(range(most), lines, strict=False):
                 rows.append(_fields(line, f"{path}:{number + 1}"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"The log must be a readable text file. Received: {error}") from error
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"The log must be a readable text file, or such a file as .gz. Received: {error}"
+        ) from error
     if not rows:
         raise DataError(f"The log must have a line. Received: {path}, which is empty.")
     clicks, numbers, ids = zip(*rows, strict=True)
@@ -179,11 +182,12 @@ def plot(aucs: dict[str, float], path: Path) -> None:
 
 def run(options: argparse.Namespace) -> dict[str, float]:
     """Trains, measures, exports, publishes and serves. Returns the AUCs by model."""
+    log = read_log(options.log, options.lines) if options.log else synthetic_log(options.lines)
+    load_libraries()  # TensorFlow takes seconds to load, and a wrong log should fail at once
     import keras
 
     import de_core as de
 
-    log = read_log(options.log, options.lines) if options.log else synthetic_log(options.lines)
     train, later, test = log.part(0, 0.8), log.part(0.8, 0.9), log.part(0.9, 1)
     print(f"{len(log.clicks):,} impressions, {float(log.clicks.mean()):.1%} clicked.", flush=True)
     aucs = {}
@@ -224,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--log", type=Path, help="a file in Criteo's format; default: made up")
     parser.add_argument("--lines", type=int, default=200_000, help="most lines (default 200000)")
-    parser.add_argument("--out", type=Path, default=ROOT / "build/models/dlrm", metavar="DIR")
+    parser.add_argument("--out", type=Path, default=Path("models/dlrm"), metavar="DIR")
     parser.add_argument("--buckets", type=int, nargs="*", default=[], help="rows of dense tables")
     parser.add_argument("--dim", type=int, default=16, help="values per row (default 16)")
     parser.add_argument("--batch", type=int, default=1024, help="impressions per step")
@@ -232,7 +236,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--plot", type=Path, help="write a plot of the AUCs, for example auc.svg")
     options = parser.parse_args(arguments)
     try:
-        load_libraries()
         run(options)
     except (DataError, GatewayError, ImportError) as error:
         print(f"dlrm.py: {error}", file=sys.stderr)

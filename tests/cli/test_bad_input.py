@@ -28,6 +28,11 @@ def test_a_path_that_does_not_exist(verb, command):
     assert_one_line(command(verb, "/no/such.de"), "Received: '/no/such.de'")
 
 
+@pytest.mark.parametrize("path", ["", "/"])
+def test_a_path_of_nothing(path, command):
+    assert_one_line(command("inspect", path), "must be a file", f"Received: {path!r}")
+
+
 def test_files_that_are_no_snapshot_files(files, tmp_path, command):
     (tmp_path / "no.de").write_bytes(b"nothing")
     assert_one_line(command("inspect", tmp_path / "no.de"), "must be a snapshot file")

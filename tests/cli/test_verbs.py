@@ -66,6 +66,18 @@ def test_cat_prints_rows_as_text_and_as_json(files, capsys):
     assert len(capsys.readouterr().out.splitlines()) == 5
 
 
+@pytest.mark.parametrize("form", ["text", "csv"])
+def test_what_a_terminal_would_obey_is_escaped(tmp_path, capsys, form):
+    table = de.Variable(dim=1, key_dtype=tf.string, name="hostile")
+    table.upsert(["\x1b[2J", "ä"], [[1.0], [2.0]])
+    de.checkpoint.save(table, tmp_path)
+    assert main(["cat", str(tmp_path), "--format", form]) == 0
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert "\\x1b[2J" in printed
+    assert "ä" in printed
+
+
 def test_csv_and_parquet_hold_all_rows(files, tmp_path):
     for form in ("csv", "parquet"):
         output = str(tmp_path / f"rows.{form}")

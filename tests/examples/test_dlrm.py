@@ -1,5 +1,6 @@
 """Tests the example of a click model on a log in Criteo's format."""
 
+import gzip
 import re
 import subprocess
 import sys
@@ -33,6 +34,12 @@ def test_a_log_in_criteos_format_is_read(dlrm, tmp_path):
     assert log.ids[0].tolist() == list(range(26))
     assert log.ids[1, 0] == dlrm.MISSING
     assert len(dlrm.read_log(path, most=1).clicks) == 1
+    packed = tmp_path / "day_0.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    np.testing.assert_array_equal(dlrm.read_log(packed, most=10).ids, log.ids)
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(dlrm.DataError, match="Received"):
+        dlrm.read_log(packed, most=10)
 
 
 def test_other_lines_and_files_are_refused(dlrm, tmp_path):
