@@ -1,4 +1,4 @@
-"""Writes the record of the benchmarks: one JSON file, one page of tables, and plots.
+"""Writes the record of the benchmarks: one JSON file, one page of tables.
 
 The parts: the engine beside libcuckoo, absl and boost (`table_bench`); the ops beside TensorFlow's;
 a training step beside tfra and FBGEMM, if their interpreters are given. Every part measures its
@@ -30,7 +30,6 @@ ENGINE = ["--only", "w3", "--rows", "3000000", "--dims", "16,64", "--batches", "
 #: The names of libraries in the columns of `table_bench`.
 PEERS = {"lookup": OURS, "libcuckoo": "libcuckoo", "absl": "absl", "boost": "boost"}
 OPS = ("test_lookup_speed.py", "test_insert_speed.py", "test_training_speed.py")
-COLORS = ("#2b6cb0", "#c05621", "#718096", "#a0aec0")
 Quartiles = tuple[float, float, float]
 #: What the README compares: its words, and part, operation, case and library of the record.
 COMPARED = (
@@ -251,7 +250,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-def page(about: dict[str, Any], measures: Sequence[Measure], plots: Sequence[str]) -> str:
+def page(about: dict[str, Any], measures: Sequence[Measure]) -> str:
     """Returns the Markdown page of the record."""
     lines = ["# Record of the benchmarks", "", __doc__.split("\n\n")[1].replace("\n", " "), ""]
     lines += ["`make bench` writes this page. The numbers are in `benchmark-record.json` too.", ""]
@@ -262,8 +261,6 @@ def page(about: dict[str, Any], measures: Sequence[Measure], plots: Sequence[str
     ]
     for part in dict.fromkeys(each.part for each in measures):
         lines += ["", f"## {part.capitalize()}", ""]
-        if part in plots:
-            lines += [f"![{part}](../images/record-{part}.svg)", ""]
         lines += [
             "Million items per second: median (lower to upper quartile). The last column is our "
             "speed divided by the library's, round by round.",
@@ -310,47 +307,13 @@ def _cell(numbers: Quartiles | None) -> str:
     return "" if numbers is None else "{1:.3g} ({0:.3g} to {2:.3g})".format(*numbers)
 
 
-def draw(measures: Sequence[Measure], folder: Path) -> list[str]:
-    """Draws our speed divided by each library's. Returns the parts; none without matplotlib."""
-    try:
-        from matplotlib import pyplot
-    except ImportError:
-        print("No plots: pip install 'de-core[docs]' brings matplotlib.", file=sys.stderr)
-        return []
-    pyplot.switch_backend("svg")
-    # Text stays text: paths of its letters take eight times as many bytes.
-    pyplot.rcParams.update({"svg.hashsalt": "de_core", "svg.fonttype": "none"})
-    drawn = []
-    for part in dict.fromkeys(each.part for each in measures):
-        compared = [each for each in measures if each.part == part and each.ours is not None]
-        if not compared:
-            continue
-        names = list(dict.fromkeys(each.library for each in compared))
-        figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.3 * len(compared)))
-        for place, each in enumerate(reversed(compared)):
-            low, middle, high = each.ours
-            color = COLORS[1 + names.index(each.library) % 3]
-            axes.barh(place, middle, xerr=[[middle - low], [high - middle]], color=color)
-        labels = [f"{each.library}: {each.operation}, {each.case}" for each in reversed(compared)]
-        axes.set_yticks(range(len(compared)), labels, fontsize=7)
-        axes.axvline(1, color="black", linewidth=0.8)
-        axes.set_xlabel("speed of de_core / speed of the library (more is better)", fontsize=8)
-        axes.spines[["top", "right"]].set_visible(False)
-        figure.savefig(folder / f"record-{part}.svg", bbox_inches="tight", metadata={"Date": None})
-        pyplot.close(figure)
-        drawn.append(part)
-    return drawn
-
-
 def write(about: dict[str, Any], measures: Sequence[Measure], docs: Path) -> None:
-    """Writes the JSON file, the page, the plots and the README's table; `docs` is their folder."""
-    for name in ("reference", "images"):
-        (docs / name).mkdir(parents=True, exist_ok=True)
+    """Writes the JSON file, the page and the README's table; `docs` is their folder."""
+    (docs / "reference").mkdir(parents=True, exist_ok=True)
     record = {"machine": about, "measures": [asdict(each) for each in measures]}
     text = json.dumps(record, indent=1) + "\n"
     (docs / "reference/benchmark-record.json").write_text(text, "utf-8")
-    plots = draw(measures, docs / "images")
-    text = page(about, measures, plots)
+    text = page(about, measures)
     (docs / "reference/benchmark-record.md").write_text(text, "utf-8")
     if docs == ROOT / "docs":
         readme = ROOT / "README.md"
