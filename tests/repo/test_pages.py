@@ -76,9 +76,6 @@ LEFT_OUT = {
         "kubectl apply -f examples/serve/kubernetes.yaml": "needs a cluster",
     },
     "docs/reference/scaling.md": {
-        'devices = ["/job:ps/replica:0/task:0/CPU:0", "/job:ps/replica:0/task:1/CPU:0"]': (
-            "needs two parameter servers; tests/distributed trains on them"
-        ),
         "config = de.RedisTableConfig(": "needs Redis; tests/storage runs the same lines",
     },
 }
