@@ -102,6 +102,8 @@ class Accumulation(tf.Module):
             for (each, _), old in zip(dense, before, strict=False)
         ]
 
+        one = tf.constant(1.0, tf.float64)
+
         def take() -> tf.Tensor:
             means = [clipping.scaled(each, 1.0 / steps) for each in joined]
             trained = list(zip(means, self._tables, strict=True))
@@ -110,14 +112,14 @@ class Accumulation(tf.Module):
                 waiting.keep(_nothing(table))
             for each in sums:
                 each.assign(tf.zeros_like(each))
-            return tf.constant(1.0) if scale is None else tf.cast(scale, tf.float32)
+            return one if scale is None else tf.cast(scale, one.dtype)
 
         def wait() -> tf.Tensor:
             for waiting, gradient in zip(self.waiting, joined, strict=True):
                 waiting.keep(gradient)
             for each, total in zip(sums, totals, strict=True):
                 each.assign(total)
-            return tf.constant(1.0)
+            return one
 
         scale = tf.cond(due, take, wait)
         if sums:

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.types import Gradient, Scalar
+from de_core.optimizers.rule_settings import as_scalar
 from de_core.tables.router import summed_rows
 from de_core.tables.spec import arithmetic_dtype
 
@@ -48,7 +49,7 @@ def clip_tables(
         values = [values_of(each) for each in (*sparse, *others)]
         wide = max((each.dtype for each in values), key=lambda dtype: dtype.size)
         norm = tf.linalg.global_norm([tf.cast(each, arithmetic_dtype(wide)) for each in values])
-        limit = tf.cast(optimizer.global_clipnorm, norm.dtype)
+        limit = as_scalar(optimizer.global_clipnorm, norm.dtype)
         scale = limit / tf.maximum(norm, limit)
         return [scaled(each, scale) for each in sparse], scale
     if optimizer.clipnorm:
@@ -60,9 +61,9 @@ def clip_tables(
 def scaled(gradient: Gradient, factor: Scalar) -> Gradient:
     """Returns a gradient times a scalar. A sparse gradient stays sparse."""
     if isinstance(gradient, tf.IndexedSlices):
-        values = gradient.values * tf.cast(factor, gradient.values.dtype)
+        values = gradient.values * as_scalar(factor, gradient.values.dtype)
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return gradient * tf.cast(factor, gradient.dtype)
+    return gradient * as_scalar(factor, gradient.dtype)
 
 
 def values_of(gradient: Gradient) -> tf.Tensor:

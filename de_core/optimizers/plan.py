@@ -10,7 +10,7 @@ import tensorflow as tf
 from de_core.base.ops import library
 from de_core.base.types import Scalar
 from de_core.distributed.request_groups import request_groups
-from de_core.optimizers.rule_settings import Power, Settings
+from de_core.optimizers.rule_settings import Power, Settings, as_scalar
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
 from de_core.tables.table_step import TableStep
@@ -159,6 +159,4 @@ def _is_number(value: object) -> bool:
 
 
 def _as_double(value: Any, dtype: tf.DType) -> tf.Tensor:
-    if _is_number(value):  # `tf.cast` would round a Python number to float32 first
-        return tf.constant(float(value), tf.float64)
-    return tf.cast(value.value(dtype) if isinstance(value, Power) else value, tf.float64)
+    return as_scalar(value.value(dtype) if isinstance(value, Power) else value, tf.float64)

@@ -20,6 +20,7 @@ from de_core.optimizers.accumulation import Trained
 from de_core.optimizers.clipping import summed
 from de_core.optimizers.gathered_rows import GatheredRows
 from de_core.optimizers.plan import Plan
+from de_core.optimizers.rule_settings import as_scalar
 from de_core.tables.sharded import ShardedTable
 
 
@@ -120,7 +121,7 @@ class RowUpdates:
         old = table.find(ids)[0]
         decay = None
         if plan.decay is not None:
-            decay = tf.cast(plan.decay, dtype) * tf.cast(plan.settings(dtype).lr, dtype)
+            decay = as_scalar(plan.decay, dtype) * as_scalar(plan.settings(dtype).lr, dtype)
 
         def compute(before: tf.Tensor, values: tf.Tensor, *states: tf.Tensor) -> list[tf.Tensor]:
             gathered.rows.assign(before)
@@ -131,7 +132,7 @@ class RowUpdates:
             self.copies.update(table, values)
             after = tf.cast(gathered.rows.read_value(), old.dtype)
             if plan.average_momentum is not None:
-                momentum = tf.cast(plan.average_momentum, dtype)
+                momentum = as_scalar(plan.average_momentum, dtype)
                 gathered.average.blend(before, tf.cast(after, dtype), momentum)
             return [after, *(slot.rows() for slot in slots)]
 

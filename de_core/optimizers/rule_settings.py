@@ -7,9 +7,16 @@ Flags are bools. `beta1_power` is beta1 to the power of the step, counted from 1
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import tensorflow as tf
+
+
+def as_scalar(value: Any, dtype: tf.DType) -> tf.Tensor:
+    """Returns a number as a tensor. `tf.cast` would round a Python number to float32 first."""
+    if isinstance(value, (bool, int, float)):
+        return tf.constant(float(value), dtype)
+    return tf.cast(value, dtype)
 
 
 class Power(NamedTuple):
@@ -27,7 +34,7 @@ class Power(NamedTuple):
 
     def value(self, dtype: tf.DType) -> tf.Tensor:
         """Returns the power, computed in `dtype`."""
-        return tf.pow(tf.cast(self.base, dtype), tf.cast(self.step, dtype))
+        return tf.pow(as_scalar(self.base, dtype), tf.cast(self.step, dtype))
 
 
 #: A Python number, a scalar tensor or variable, or a power.

@@ -16,7 +16,7 @@ from de_core.base.checks import received
 from de_core.optimizers import rule_settings
 from de_core.optimizers.keras3 import rules
 from de_core.optimizers.keras3.rules import Moment, Rule
-from de_core.optimizers.rule_settings import Power, Settings
+from de_core.optimizers.rule_settings import Power, Settings, as_scalar
 
 
 def learning_rate(optimizer: Any) -> Any:
@@ -100,7 +100,7 @@ def _adamax(optimizer: Any, moment: Moment) -> Settings:
 
 def _nadam_u(optimizer: Any, step: Any, dtype: tf.DType) -> tf.Tensor:
     faded = Power(0.96, optimizer._initial_decay * tf.cast(step, dtype)).value(dtype)
-    return tf.cast(optimizer.beta_1, dtype) * (1.0 - 0.5 * faded)
+    return as_scalar(optimizer.beta_1, dtype) * (1.0 - 0.5 * faded)
 
 
 def _nadam(optimizer: Any, moment: Moment) -> Settings:

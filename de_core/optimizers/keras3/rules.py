@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from de_core.optimizers import rule_settings
-from de_core.optimizers.rule_settings import Power, Settings
+from de_core.optimizers.rule_settings import Power, Settings, as_scalar
 
 
 class Moment(NamedTuple):
@@ -37,7 +37,7 @@ class Moment(NamedTuple):
 
 def nadam_u(optimizer: Any, step: Any, dtype: tf.DType) -> tf.Tensor:
     """Returns u_step, Nadam's momentum at a step."""
-    return tf.cast(optimizer.beta_1, dtype) * (1.0 - 0.5 * Power(0.96, step).value(dtype))
+    return as_scalar(optimizer.beta_1, dtype) * (1.0 - 0.5 * Power(0.96, step).value(dtype))
 
 
 class Rule(NamedTuple):
