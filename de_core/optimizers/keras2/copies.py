@@ -7,8 +7,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from de_core.optimizers.changed_copy import ChangedCopy, changed_copy
-from de_core.optimizers.gathered_rows import GatheredRows
+from de_core.optimizers.gathered_rows import ChangedCopy, GatheredRows, changed_copy
 from de_core.tables.sharded import ShardedTable
 
 

@@ -13,10 +13,10 @@ from de_core.base.plain_python import plain_python
 from de_core.base.types import GradientPair
 from de_core.optimizers import clipping, plan
 from de_core.optimizers.accumulation import Trained
+from de_core.optimizers.gathered_rows import RowUpdates
 from de_core.optimizers.keras2 import rules
 from de_core.optimizers.keras2.copies import Keras2Copies, LegacyCopies
 from de_core.optimizers.keras3.rules import Moment, Rule
-from de_core.optimizers.row_updates import RowUpdates
 from de_core.optimizers.rule_settings import Settings, SgdSettings
 from de_core.optimizers.targets import Targets, filled_by_loss
 from de_core.optimizers.wrapping import Decaying, Wrapping, is_eager_outside

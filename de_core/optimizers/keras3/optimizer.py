@@ -15,23 +15,14 @@ from de_core.base.private_names import SWAPPER_OF_AVERAGES
 from de_core.base.types import GradientPair
 from de_core.optimizers import clipping, plan, replicas
 from de_core.optimizers.accumulation import Accumulation, Trained
-from de_core.optimizers.keras3 import callers, own_steps, rules
+from de_core.optimizers.gathered_rows import RowUpdates
+from de_core.optimizers.keras3 import callers, own_steps, rowwise, rules
 from de_core.optimizers.keras3.copies import KerasCopies
-from de_core.optimizers.keras3.rowwise_adagrad import RowwiseAdagrad
-from de_core.optimizers.keras3.rowwise_adam import RowwiseAdam
-from de_core.optimizers.row_updates import RowUpdates
 from de_core.optimizers.rule_settings import Settings, SgdSettings
 from de_core.optimizers.targets import Targets, anchor_of
 from de_core.optimizers.wrapping import Decaying, Wrapping, is_eager_outside
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table_step import TableStep
-
-
-class Native:
-    """The namespace in which `rules.rule_of` finds this library's own optimizer classes."""
-
-    RowwiseAdagrad = RowwiseAdagrad
-    RowwiseAdam = RowwiseAdam
 
 
 @keras.saving.register_keras_serializable(package="de_core", name="DynamicEmbeddingOptimizer")
@@ -64,7 +55,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         self.bp_v2 = bool(bp_v2)
         self.synchronous = bool(synchronous)
         self.reject_nonfinite = bool(reject_nonfinite)
-        self._rule = rules.rule_of(optimizer, keras.optimizers, Native)
+        self._rule = rules.rule_of(optimizer, keras.optimizers, rowwise)
         self._copies = None if self._rule else KerasCopies(optimizer)
         self._generic = (
             None if self._copies is None else RowUpdates(optimizer, self._copies, self.bp_v2)

@@ -11,7 +11,7 @@ from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.base.types import GradientPair, TrainedVariable
 from de_core.optimizers import plan
-from de_core.optimizers.row_updates import RowUpdates
+from de_core.optimizers.gathered_rows import RowUpdates
 from de_core.optimizers.rule_settings import SgdSettings
 from de_core.optimizers.targets import Targets, filled_by_loss
 from de_core.optimizers.tf1 import rules
