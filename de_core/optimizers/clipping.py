@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.types import Gradient, Scalar
-from de_core.optimizers.rule_settings import as_scalar
+from de_core.optimizers.rules import as_scalar
 from de_core.tables.router import summed_rows
 from de_core.tables.spec import arithmetic_dtype
 

@@ -20,7 +20,7 @@ from de_core.base.types import DTypeLike, Optimizer, ShapeLike, TensorLike
 from de_core.optimizers.accumulation import Trained
 from de_core.optimizers.clipping import summed
 from de_core.optimizers.plan import Plan
-from de_core.optimizers.rule_settings import as_scalar
+from de_core.optimizers.rules import as_scalar
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
 
@@ -168,7 +168,7 @@ class RowUpdates:
             f"{type(optimizer).__name__} has no rule inside the tables: each step gathers their "
             "rows, updates them and writes them back. That is several times slower than an "
             "optimizer with a rule, such as Adam.",
-            stacklevel=4,
+            stacklevel=5,
         )
         self.copies = copies
         self._adds = adds
@@ -230,7 +230,7 @@ class RowUpdates:
         old = table.find(ids)[0]
         decay = None
         if plan.decay is not None:
-            decay = as_scalar(plan.decay, dtype) * as_scalar(plan.settings(dtype).lr, dtype)
+            decay = as_scalar(plan.decay, dtype) * as_scalar(plan.learning_rate, dtype)
 
         def compute(before: tf.Tensor, values: tf.Tensor, *states: tf.Tensor) -> list[tf.Tensor]:
             gathered.rows.assign(before)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from de_core.base.ops import library
 from de_core.base.types import Scalar
 from de_core.distributed.request_groups import request_groups
-from de_core.optimizers.rule_settings import Power, Settings, as_scalar
+from de_core.optimizers.rules import Number, Power, as_scalar
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
 from de_core.tables.table_step import TableStep
@@ -20,26 +20,28 @@ class Plan(NamedTuple):
     """How a table applies a gradient.
 
     Attributes:
-        rule: The engine's name of the update rule.
+        learning_rate: The learning rate of this step.
+        rule: The engine's name of the update rule; empty if the engine has none.
         settings: Returns the rule's settings. Takes the dtype in which the engine computes rows,
             float32 or float64.
         decay: Decoupled weight decay, or None.
         average_momentum: The momentum of the rows' moving average, or None for no average.
     """
 
-    rule: str
-    settings: Callable[[tf.DType], Settings]
+    learning_rate: Any
+    rule: str = ""
+    settings: Callable[[tf.DType], list[Number]] = lambda _: []
     decay: Scalar | None = None
     average_momentum: Scalar | None = None
 
 
-def apply(
+def steps_of(
     plan: Plan,
     trained: Iterable[tuple[tf.IndexedSlices, ShardedTable]],
     owner: tf.Tensor,
-    is_decayed: Callable[[ShardedTable], bool] = lambda _: True,
-) -> list[tf.Operation | None]:
-    """Updates tables by their gradients and returns the operations, if there are any.
+    is_decayed: Callable[[ShardedTable], bool],
+) -> list[TableStep]:
+    """Returns the steps of tables, for `run`.
 
     Args:
         plan: How to apply the gradients.
@@ -47,16 +49,6 @@ def apply(
         owner: Scalar string, the name under which the tables keep this optimizer's slots.
         is_decayed: Returns whether the plan's weight decay applies to a table.
     """
-    return run(steps_of(plan, trained, owner, is_decayed))
-
-
-def steps_of(
-    plan: Plan,
-    trained: Iterable[tuple[tf.IndexedSlices, ShardedTable]],
-    owner: tf.Tensor,
-    is_decayed: Callable[[ShardedTable], bool] = lambda _: True,
-) -> list[TableStep]:
-    """Returns the steps of tables, for `run`. The arguments are those of `apply`."""
     average = plan.average_momentum is not None
     vectors: dict[tuple[tf.DType, bool], tf.Tensor] = {}
     steps: list[TableStep] = []
@@ -132,7 +124,7 @@ def _vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
 
     If only the learning rate and powers change between steps, one op computes all of them.
     """
-    values = list(plan.settings(dtype))
+    values = plan.settings(dtype)
     if decayed:
         values.append(plan.decay)
     if plan.average_momentum is not None:

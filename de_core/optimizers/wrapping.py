@@ -1,15 +1,19 @@
-"""The parts that the optimizers of tables share between Keras 3 and tf_keras."""
+"""The parts that the optimizers of tables share between Keras 3, tf_keras and TensorFlow 1."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from de_core.base.types import TrainedVariable
 from de_core.checkpoint import ancestor
+from de_core.optimizers import plan
+from de_core.optimizers.accumulation import Trained
+from de_core.optimizers.gathered_rows import Copies, RowUpdates
+from de_core.optimizers.rules import Moment, Rule, nadam_u
 from de_core.optimizers.targets import own_optimizer_of, table_under
 from de_core.tables.sharded import ShardedTable
 
@@ -55,14 +59,69 @@ class Decaying:
         return not any(pattern.search(table.name) for pattern in self._not_decayed)
 
 
-class Wrapping:
-    """A mixin that wraps another optimizer.
+class TrainsTables:
+    """A mixin with the update rule of a wrapped optimizer, and the tables that it trains."""
+
+    inner_optimizer: Any
+    _tables: list[ShardedTable]
+
+    def _start(
+        self, optimizer: Any, rule: Rule | None, copies: Callable[[Any], Copies], adds: bool
+    ) -> None:
+        """Sets up the steps.
+
+        Args:
+            optimizer: The wrapped optimizer.
+            rule: The optimizer's rule in the engine, or None.
+            copies: Makes copies of the optimizer that work on gathered rows. Called without a rule.
+            adds: See `RowUpdates`.
+        """
+        self._rule = rule
+        self._copies: Any = None if rule else copies(optimizer)
+        self._generic = None if rule else RowUpdates(optimizer, self._copies, adds)
+        self._tables = []
+
+    @property
+    def tables(self) -> list[ShardedTable]:
+        """The tables that the optimizer was built for or has trained."""
+        return list(self._tables)
+
+    @property
+    def slots_owner(self) -> tf.Tensor:
+        """The name under which the tables keep this optimizer's slots, a scalar string tensor."""
+        raise NotImplementedError
+
+    def _add_table(self, table: ShardedTable) -> None:
+        if table not in self._tables:
+            self._tables = [*self._tables, table]
+
+    def _plan(self) -> plan.Plan:
+        """Returns how a step updates the tables. Called once per step."""
+        raise NotImplementedError
+
+    def _is_decayed(self, table: ShardedTable) -> bool:
+        """Returns whether the weight decay applies to a table."""
+        del table
+        return True
+
+    def _apply_to_tables(self, trained: Trained) -> list[tf.Operation]:
+        """Updates tables by gradients that are ready to use."""
+        if not trained:
+            return []
+        if self._generic is None:
+            steps = plan.steps_of(self._plan(), trained, self.slots_owner, self._is_decayed)
+            done = plan.run(steps)
+        else:
+            done = self._generic.apply(self._plan(), trained, self.slots_owner, self._is_decayed)
+        return [each for each in done if each is not None]
+
+
+class Wrapping(TrainsTables):
+    """A mixin that wraps an optimizer of Keras 3 or tf_keras.
 
     In the list of base classes, name it before Keras's optimizer class.
     """
 
-    inner_optimizer: Any
-    _tables: list[ShardedTable]
     _made_eagerly: bool
 
     def _require_own_mode(self) -> None:
@@ -90,9 +149,32 @@ class Wrapping:
         """Refuses a checkpoint with tables of tfra. TensorFlow calls it on restore."""
         ancestor.refuse(path)
 
-    def _add_table(self, table: ShardedTable) -> None:
-        if table not in self._tables:
-            self._tables = [*self._tables, table]
+    def _learning_rate_of_step(self) -> Any:
+        raise NotImplementedError
+
+    @property
+    def _product(self) -> tf.Variable:
+        """The product of Nadam's momenta of all steps."""
+        raise NotImplementedError
+
+    @property
+    def _average_momentum(self) -> Any:
+        """The momentum of the rows' moving average; None for no average."""
+        raise NotImplementedError
+
+    def _plan(self) -> plan.Plan:
+        inner, rule = self._wrapped(), self._rule
+        rate = self._learning_rate_of_step()
+        decay, average = getattr(inner, "weight_decay", None), self._average_momentum
+        if rule is None:
+            return plan.Plan(rate, decay=decay, average_momentum=average)
+        name, step, product = rule.name(inner), tf.convert_to_tensor(inner.iterations) + 1, None
+        if name == "nadam":
+            product = self._product.assign(self._product * nadam_u(inner, step, tf.float32))
+        moment = Moment(rate, step, product)
+        return plan.Plan(
+            rate, name, lambda dtype: rule.settings(inner, moment, dtype), decay, average
+        )
 
     def _build_others(self, variables: Iterable[TrainedVariable]) -> list[TrainedVariable]:
         """Adds the tables, and builds the wrapped optimizer for the ordinary variables.
@@ -114,11 +196,6 @@ class Wrapping:
                 self._add_table(table)
         self.inner_optimizer.build(dense)
         return dense
-
-    @property
-    def tables(self) -> list[ShardedTable]:
-        """The tables that the optimizer was built for or has trained."""
-        return list(self._tables)
 
     @property
     def slots_owner(self) -> tf.Tensor:

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.progress import Progress
-from de_core.optimizers.targets import Targets
 from de_core.optimizers.tf1.optimizer import Tf1Optimizer
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
@@ -105,7 +104,7 @@ def _make_slots(optimizer: Any, table: ShardedTable) -> list[Any]:
         tf.zeros([0, spec.dim], arithmetic_dtype(spec.value_dtype)), tf.zeros([0], spec.key_dtype)
     )
     if isinstance(optimizer, Tf1Optimizer):
-        return optimizer._apply_to_tables(Targets([(nothing, table)], [], []))
+        return optimizer._apply_to_tables([(nothing, table)])
     product = optimizer.u_product
     before = tf.identity(product) if tf.executing_eagerly() else None
     optimizer._add_table(table)

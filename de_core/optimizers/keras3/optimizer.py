@@ -13,16 +13,13 @@ from de_core.base import call_stack
 from de_core.base.plain_python import plain_python
 from de_core.base.private_names import SWAPPER_OF_AVERAGES
 from de_core.base.types import GradientPair
-from de_core.optimizers import clipping, plan, replicas
+from de_core.optimizers import clipping, replicas, rules
 from de_core.optimizers.accumulation import Accumulation, Trained
-from de_core.optimizers.gathered_rows import RowUpdates
-from de_core.optimizers.keras3 import callers, own_steps, rowwise, rules
+from de_core.optimizers.keras3 import callers, own_steps, rowwise
 from de_core.optimizers.keras3.copies import KerasCopies
-from de_core.optimizers.rule_settings import Settings, SgdSettings
 from de_core.optimizers.targets import Targets, anchor_of
 from de_core.optimizers.wrapping import Decaying, Wrapping, is_eager_outside
 from de_core.tables.sharded import ShardedTable
-from de_core.tables.table_step import TableStep
 
 
 @keras.saving.register_keras_serializable(package="de_core", name="DynamicEmbeddingOptimizer")
@@ -55,12 +52,9 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         self.bp_v2 = bool(bp_v2)
         self.synchronous = bool(synchronous)
         self.reject_nonfinite = bool(reject_nonfinite)
-        self._rule = rules.rule_of(optimizer, keras.optimizers, rowwise)
-        self._copies = None if self._rule else KerasCopies(optimizer)
-        self._generic = (
-            None if self._copies is None else RowUpdates(optimizer, self._copies, self.bp_v2)
-        )
-        self._tables: list[ShardedTable] = []
+        known = (keras.optimizers, rowwise)
+        rule = rules.rule_of(optimizer, rules.KERAS, known, ["update_step"])
+        self._start(optimizer, rule, KerasCopies, self.bp_v2)
         self._made_eagerly = is_eager_outside()
         self._accumulation: Accumulation | None = None
         self._slots_id = _slots_id_variable()
@@ -207,38 +201,19 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         tables = [table for _, table in trained]
         return self._apply_to_tables(list(zip(gradients, tables, strict=True))), scale
 
-    def _apply_to_tables(self, trained: Trained) -> list[Any]:
-        """Updates tables by gradients that are ready to use."""
-        if not trained:
-            return []
-        if self._generic is None:
-            done = plan.run(self._steps_of(trained))
-        else:
-            done = self._generic.apply(self._plan(), trained, self.slots_owner, self._is_decayed)
-        return [each for each in done if each is not None]
+    def _learning_rate_of_step(self) -> Any:
+        return self._wrapped().learning_rate
 
-    def _steps_of(self, trained: Trained) -> list[TableStep]:
-        return plan.steps_of(self._plan(), trained, self.slots_owner, self._is_decayed)
+    @property
+    def _product(self) -> tf.Variable:
+        return self._u_product.value
 
-    def _plan(self) -> plan.Plan:
+    @property
+    def _average_momentum(self) -> tf.Tensor | None:
         inner = self._wrapped()
-        momentum = None
-        if inner.use_ema:
-            momentum = tf.cast(tf.not_equal(inner.iterations, 0), tf.float64) * inner.ema_momentum
-        rule = "" if self._rule is None else self._rule.name(inner)
-        return plan.Plan(rule, self._settings_of_step, inner.weight_decay, momentum)
-
-    def _settings_of_step(self, dtype: tf.DType) -> Settings:
-        inner = self._wrapped()
-        if self._rule is None:
-            return SgdSettings(inner.learning_rate)
-        step = tf.convert_to_tensor(inner.iterations) + 1
-        product = None
-        if self._rule.name(inner) == "nadam":
-            now = self._rule.u(inner, step, tf.float32)
-            product = self._u_product.value.assign(self._u_product.value * now)
-        moment = rules.Moment(step, inner.learning_rate, product, dtype)
-        return self._rule.settings(inner, moment)
+        if not inner.use_ema:
+            return None
+        return tf.cast(tf.not_equal(inner.iterations, 0), tf.float64) * inner.ema_momentum
 
     def _apply_to_others(self, inner: Any, dense: list[GradientPair]) -> None:
         """Lets the wrapped optimizer update ordinary variables and count the step."""

@@ -11,7 +11,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.base.types import Gradient
-from de_core.optimizers import clipping, replicas, targets
+from de_core.optimizers import clipping, plan, replicas, targets
 from de_core.optimizers.keras3 import callers, own_steps
 from de_core.optimizers.keras3.optimizer import KerasOptimizer
 from de_core.tables.sharded import ShardedTable
@@ -163,7 +163,8 @@ class TableOptimizer(KerasOptimizer):
         inner, [table] = self._wrapped(), self._tables
         self._prepare(inner, targets.Targets([(gradient, table)], [], []), [])
         [gradient], _ = clipping.clip_tables(inner, [gradient], [])
-        return self._steps_of([(gradient, table)])
+        trained = [(gradient, table)]
+        return plan.steps_of(self._plan(), trained, self.slots_owner, self._is_decayed)
 
     def end(self, done: list[tf.Operation]) -> None:
         """Ends a step: updates averages and the count of steps.
