@@ -17,8 +17,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.ops import library
 from de_core.base.types import DTypeLike, Optimizer, ShapeLike, TensorLike
-from de_core.optimizers.accumulation import Trained
-from de_core.optimizers.clipping import summed
+from de_core.optimizers.clipping import Trained, summed
 from de_core.optimizers.plan import Plan
 from de_core.optimizers.rules import as_scalar
 from de_core.tables.sharded import ShardedTable

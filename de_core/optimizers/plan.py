@@ -20,7 +20,7 @@ class Plan(NamedTuple):
     """How a table applies a gradient.
 
     Attributes:
-        learning_rate: The learning rate of this step.
+        learning_rate: The learning rate of this step. Only `RowUpdates` reads it, for the decay.
         rule: The engine's name of the update rule; empty if the engine has none.
         settings: Returns the rule's settings. Takes the dtype in which the engine computes rows,
             float32 or float64.
@@ -28,7 +28,7 @@ class Plan(NamedTuple):
         average_momentum: The momentum of the rows' moving average, or None for no average.
     """
 
-    learning_rate: Any
+    learning_rate: Any = None
     rule: str = ""
     settings: Callable[[tf.DType], list[Number]] = lambda _: []
     decay: Scalar | None = None
@@ -129,26 +129,26 @@ def _vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
         values.append(plan.decay)
     if plan.average_momentum is not None:
         values.append(plan.average_momentum)
-    powers = {number: each for number, each in enumerate(values) if isinstance(each, Power)}
-    constants = [each.base if isinstance(each, Power) else each for each in [0.0, *values[1:]]]
-    steps = {id(each.step): each.step for each in powers.values()}
-    if not all(map(_is_number, constants)) or len(steps) > 1:
-        return tf.stack([_as_double(each, dtype) for each in values])
-    rate = (
-        _as_double(values[0], dtype) if _is_number(values[0]) else tf.convert_to_tensor(values[0])
-    )
+    rate, constants, powers, step = values[0], [0.0], [], 0
+    is_number = True
+    for place, value in enumerate(values[1:], 1):
+        if isinstance(value, Power):
+            powers.append(place)
+            value, step = value.base, value.step
+        if not isinstance(value, (bool, int, float)):
+            is_number = False
+            break
+        constants.append(float(value))
+    if not is_number:
+        values = [each.value(dtype) if isinstance(each, Power) else each for each in values]
+        return tf.stack([as_scalar(each, tf.float64) for each in values])
+    if isinstance(rate, (bool, int, float)):
+        rate = as_scalar(rate, dtype)
+    rate = tf.convert_to_tensor(rate)
     return library.de_step_settings(
         rate if rate.dtype in (tf.float32, tf.float64) else tf.cast(rate, tf.float32),
-        tf.cast(next(iter(steps.values()), 0), tf.int64),
-        tf.constant([float(each) for each in constants], tf.float64),
-        powers=list(powers),
+        tf.cast(step, tf.int64),
+        tf.constant(constants, tf.float64),
+        powers=powers,
         Tpowers=dtype,
     )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (bool, int, float))
-
-
-def _as_double(value: Any, dtype: tf.DType) -> tf.Tensor:
-    return as_scalar(value.value(dtype) if isinstance(value, Power) else value, tf.float64)

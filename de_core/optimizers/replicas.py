@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.optimizers.accumulation import Trained
+from de_core.optimizers.clipping import Trained
 from de_core.tables.sharded import ShardedTable
 
 

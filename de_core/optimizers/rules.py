@@ -77,12 +77,12 @@ class Moment(NamedTuple):
     """The numbers of one optimizer step that the settings of a rule depend on.
 
     Attributes:
-        learning_rate: The learning rate of this step.
+        lr: The learning rate of this step. None to read it from the optimizer.
         step: The number of this step, counted from 1. None if the rule does not use it.
         u_product: For Nadam, u_1 * … * u_step; otherwise None.
     """
 
-    learning_rate: Any
+    lr: Any = None
     step: Any = None
     u_product: Any = None
 
@@ -99,40 +99,31 @@ class Rule:
     name: Callable[[Any], str]
     sources: Mapping[str, str | float]
 
-    def setting(self, optimizer: Any, name: str) -> Any:
-        """Returns a setting of an optimizer."""
-        source = self.sources[name]
-        if not isinstance(source, str):
-            return source
-        value = getattr(optimizer, source)
-        if callable(value) and not tf.is_tensor(value):
-            value = value()
-        return bool(value) if name in _FLAGS else value
-
-    def settings(self, optimizer: Any, moment: Moment, dtype: tf.DType) -> list[Number]:
-        """Returns the rule's settings in the engine's order.
+    def settings(self, rule: str, optimizer: Any, moment: Moment, dtype: tf.DType) -> list[Number]:
+        """Returns the settings of a rule in the engine's order.
 
         Args:
+            rule: The result of `name`.
             optimizer: The optimizer.
             moment: The numbers of this step.
             dtype: The dtype in which the engine computes rows, float32 or float64.
         """
         numbers: list[Number] = []
-        for name in SETTINGS[self.name(optimizer)]:
-            if name == "lr":
-                numbers.append(moment.learning_rate)
-            elif name in ("beta1_power", "beta2_power"):
-                numbers.append(Power(self.setting(optimizer, name[:5]), moment.step))
-            elif name == "u":
-                numbers.append(nadam_u(optimizer, moment.step, dtype))
-            elif name == "next_u":
-                numbers.append(nadam_u(optimizer, moment.step + 1, dtype))
-            elif name == "u_product":
-                numbers.append(moment.u_product)
-            elif name == "step":
-                numbers.append(moment.step)
+        for name in SETTINGS[rule]:
+            if name in ("u", "next_u"):
+                step = moment.step + 1 if name == "next_u" else moment.step
+                numbers.append(nadam_u(optimizer, step, dtype))
+            elif getattr(moment, name, None) is not None:
+                numbers.append(getattr(moment, name))
             else:
-                numbers.append(self.setting(optimizer, name))
+                is_power = name in ("beta1_power", "beta2_power")
+                source = self.sources[name.removesuffix("_power") if is_power else name]
+                value = getattr(optimizer, source) if isinstance(source, str) else source
+                if callable(value) and not tf.is_tensor(value):
+                    value = value()
+                if name in _FLAGS:
+                    value = bool(value)
+                numbers.append(Power(value, moment.step) if is_power else value)
         return numbers
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from de_core.base.types import TrainedVariable
 from de_core.checkpoint import ancestor
 from de_core.optimizers import plan
-from de_core.optimizers.accumulation import Trained
+from de_core.optimizers.clipping import Trained
 from de_core.optimizers.gathered_rows import Copies, RowUpdates
 from de_core.optimizers.rules import Moment, Rule, nadam_u
 from de_core.optimizers.targets import own_optimizer_of, table_under
@@ -149,32 +149,27 @@ class Wrapping(TrainsTables):
         """Refuses a checkpoint with tables of tfra. TensorFlow calls it on restore."""
         ancestor.refuse(path)
 
-    def _learning_rate_of_step(self) -> Any:
-        raise NotImplementedError
-
     @property
     def _product(self) -> tf.Variable:
         """The product of Nadam's momenta of all steps."""
         raise NotImplementedError
 
-    @property
-    def _average_momentum(self) -> Any:
-        """The momentum of the rows' moving average; None for no average."""
+    def _rate_and_average(self, inner: Any) -> tuple[Any, Any]:
+        """Returns the learning rate and the momentum of the rows' average, None for no average."""
         raise NotImplementedError
 
     def _plan(self) -> plan.Plan:
         inner, rule = self._wrapped(), self._rule
-        rate = self._learning_rate_of_step()
-        decay, average = getattr(inner, "weight_decay", None), self._average_momentum
+        rate, average = self._rate_and_average(inner)
+        decay = getattr(inner, "weight_decay", None)
         if rule is None:
             return plan.Plan(rate, decay=decay, average_momentum=average)
         name, step, product = rule.name(inner), tf.convert_to_tensor(inner.iterations) + 1, None
         if name == "nadam":
             product = self._product.assign(self._product * nadam_u(inner, step, tf.float32))
         moment = Moment(rate, step, product)
-        return plan.Plan(
-            rate, name, lambda dtype: rule.settings(inner, moment, dtype), decay, average
-        )
+        settings = lambda dtype: rule.settings(name, inner, moment, dtype)  # noqa: E731
+        return plan.Plan(rate, name, settings, decay, average)
 
     def _build_others(self, variables: Iterable[TrainedVariable]) -> list[TrainedVariable]:
         """Adds the tables, and builds the wrapped optimizer for the ordinary variables.

@@ -111,16 +111,11 @@ class TablesAndOthers(Wrapping):
         dense = targets.others
         checks = targets.require_finite(self._rejected) if self.reject_nonfinite else []
         with tf.control_dependencies(checks):
-            gradients, scale = clipping.clip_tables(
-                self.inner_optimizer,
-                [gradient for gradient, _ in targets.trained],
-                [gradient for gradient, _ in dense],
-            )
-            tables = [table for _, table in targets.trained]
-            overwrite = self._overwrite_is_due()
-            done = self._apply_to_tables(list(zip(gradients, tables, strict=True)))
-            if tables:
-                self._take_averages_after(done, overwrite)
+            others = [gradient for gradient, _ in dense]
+            trained, scale = clipping.clip_tables(self.inner_optimizer, targets.trained, others)
+            overwrite = self._overwrite_is_due() if trained else None
+            done = self._apply_to_tables(trained)
+            self._take_averages_after(done, overwrite)
         # If a table refuses its gradient, the step stops before it changes other variables.
         with tf.control_dependencies(done):
             if not dense:
@@ -137,11 +132,6 @@ class TablesAndOthers(Wrapping):
     @property
     def _product(self) -> tf.Variable:
         return self.u_product
-
-    @property
-    def _average_momentum(self) -> Any:
-        inner = self.inner_optimizer
-        return inner.ema_momentum if getattr(inner, "use_ema", False) else None
 
     def _add_table(self, table: ShardedTable) -> None:
         is_new = table not in self._tables
@@ -221,12 +211,11 @@ class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
             rules.require_formula(optimizer, of.Optimizer, "update_step")
         return rule
 
-    def _learning_rate_of_step(self) -> Any:
-        rate = self.inner_optimizer._learning_rate
+    def _rate_and_average(self, inner: Any) -> tuple[Any, Any]:
+        rate = inner._learning_rate
         if isinstance(rate, tf_keras.optimizers.schedules.LearningRateSchedule):
-            # `learning_rate` is stale until `apply_gradients`.
-            return rate(self.inner_optimizer.iterations)
-        return rate
+            rate = rate(inner.iterations)  # `learning_rate` is stale until `apply_gradients`.
+        return rate, inner.ema_momentum if inner.use_ema else None
 
     def _add_table(self, table: ShardedTable) -> None:
         known = len(self._of_no_row)
@@ -296,11 +285,10 @@ class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimize
             rules.require_formula(optimizer, of.Optimizer, formula)
         return rule
 
-    def _learning_rate_of_step(self) -> Any:
-        inner = self.inner_optimizer
+    def _rate_and_average(self, inner: Any) -> tuple[Any, Any]:
         # `_decayed_lr` applies the schedule or `decay`. Nadam uses `decay` for its momentum.
         is_nadam = isinstance(inner, tf_keras.optimizers.legacy.Nadam)
-        return inner.learning_rate if is_nadam else inner._decayed_lr(tf.float32)
+        return inner.learning_rate if is_nadam else inner._decayed_lr(tf.float32), None
 
     def _make_state(self) -> None:
         super()._make_state()

@@ -14,7 +14,8 @@ from de_core.base.plain_python import plain_python
 from de_core.base.private_names import SWAPPER_OF_AVERAGES
 from de_core.base.types import GradientPair
 from de_core.optimizers import clipping, replicas, rules
-from de_core.optimizers.accumulation import Accumulation, Trained
+from de_core.optimizers.accumulation import Accumulation
+from de_core.optimizers.clipping import Trained
 from de_core.optimizers.keras3 import callers, own_steps, rowwise
 from de_core.optimizers.keras3.copies import KerasCopies
 from de_core.optimizers.targets import Targets, anchor_of
@@ -106,27 +107,46 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             tf.errors.InvalidArgumentError: With `reject_nonfinite`, a gradient has a NaN or an
                 infinity. The step then changes only `rejected_steps`.
         """
-        inner = self._wrapped()
         given = self._trainable_variables if trainable_variables is None else trainable_variables
         variables = list(given)
         targets = Targets.of(grads, variables)
-        self._prepare(inner, targets, variables)
-        self._step(inner, targets)
+        targets.require_replica()
+        if not targets.trained:
+            targets.require_one()
+        if not self.built:
+            self.build(variables)
+        self._step(targets)
 
-    def _step(self, inner: Any, targets: Targets) -> None:
+    def _step(self, targets: Targets) -> None:
+        inner = self._wrapped()
+        for _, table in targets.trained:
+            self._admit(inner, table)
         checks = targets.require_finite(self._rejected.value) if self.reject_nonfinite else []
         with tf.control_dependencies(checks):
             if inner.loss_scale_factor is not None:
                 targets = targets.scaled(1.0 / inner.loss_scale_factor)
-            own_steps.run(targets.owned)
+            trained, dense = targets.trained, targets.dense
+            if targets.owned:
+                own_steps.run(targets.owned)
             if tf.distribute.has_strategy() and replicas.several_here():
-                replicas.update_once(targets.trained, self._apply_to_tables)
-                self._apply_to_others(inner, targets.dense)
+                replicas.update_once(trained, self._apply_to_tables)
+                self._apply_to_others(inner, dense)
                 return
             overwrite = self._overwrite_is_due() if inner.use_ema else None
-            done, dense = self._update(inner, targets)
-            if overwrite is not None:
-                self._take_averages_after(done, overwrite)
+
+            def update(trained: Trained, others: Sequence[Any]) -> tuple[list[Any], Any]:
+                trained, scale = clipping.clip_tables(inner, trained, others)
+                return self._apply_to_tables(trained), scale
+
+            if self._accumulation is not None:
+                steps = inner.gradient_accumulation_steps
+                due = tf.equal((inner.variables[0] + 1) % steps, 0)
+                done, dense = self._accumulation.step(targets, due, steps, update)
+            else:
+                done, scale = update(trained, [gradient for gradient, _ in dense])
+                if scale is not None:
+                    dense = [(clipping.scaled(each, scale), v) for each, v in targets.others]
+            self._take_averages_after(done, overwrite)
             # If a table refuses its gradient, the step stops before it changes other variables.
             with tf.control_dependencies(done):
                 self._apply_to_others(inner, dense)
@@ -147,21 +167,12 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         """Returns the wrapped optimizer, without the check of the public property."""
         return self.__dict__["inner_optimizer"]
 
-    def _prepare(self, inner: Any, targets: Targets, variables: list[Any]) -> None:
-        """Checks the inputs of a step. At the first step, also builds the optimizer."""
-        targets.require_replica()
-        if not targets.trained:
-            targets.require_one()
-        if not self.built:
-            self.build(variables)
-        in_strategy = tf.distribute.has_strategy()
-        for _, table in targets.trained:
-            if table not in self._tables:
-                self._add_table(table)
-            if in_strategy or table.router.is_spread:
-                self._check_replicas(inner, table)
-
-    def _check_replicas(self, inner: Any, table: ShardedTable) -> None:
+    def _admit(self, inner: Any, table: ShardedTable) -> None:
+        """Adds a table at its first step. Refuses what replicas or workers cannot do together."""
+        if table not in self._tables:
+            self._add_table(table)
+        if not (tf.distribute.has_strategy() or table.router.is_spread):
+            return
         settings: dict[str, Any] = {"reject_nonfinite": self.reject_nonfinite}
         if self._generic is not None:
             settings["an optimizer without a rule inside tables"] = type(inner).__name__
@@ -172,48 +183,15 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         settings["a dynamic loss scale"] = self.is_loss_scaled
         replicas.check_step(table, **settings)
 
-    def _update(self, inner: Any, targets: Targets) -> tuple[list[Any], list[GradientPair]]:
-        """Updates the tables; returns its operations, and the gradients of ordinary variables."""
-        if self._accumulation is not None:
-            steps = inner.gradient_accumulation_steps
-            due = tf.equal((inner.variables[0] + 1) % steps, 0)
-            return self._accumulation.step(
-                targets,
-                due,
-                steps,
-                lambda tables, others: self._clip_and_apply(inner, tables, others)[1],
-            )
-        if not (inner.clipnorm or inner.clipvalue or inner.global_clipnorm):
-            return self._apply_to_tables(targets.trained), targets.dense
-        dense = targets.others
-        others = [gradient for gradient, _ in dense]
-        done, scale = self._clip_and_apply(inner, targets.trained, others)
-        if scale is not None:
-            dense = [(clipping.scaled(each, scale), variable) for each, variable in dense]
-        return done, dense
-
-    def _clip_and_apply(
-        self, inner: Any, trained: Trained, others: list[Any]
-    ) -> tuple[list[Any], tf.Tensor | None]:
-        """Updates the tables; returns the operations and the factor that clips `others`."""
-        gradients = [gradient for gradient, _ in trained]
-        gradients, scale = clipping.clip_tables(inner, gradients, others)
-        tables = [table for _, table in trained]
-        return self._apply_to_tables(list(zip(gradients, tables, strict=True))), scale
-
-    def _learning_rate_of_step(self) -> Any:
-        return self._wrapped().learning_rate
+    def _rate_and_average(self, inner: Any) -> tuple[Any, Any]:
+        if not inner.use_ema:
+            return inner.learning_rate, None
+        is_later = tf.cast(tf.not_equal(inner.iterations, 0), tf.float64)
+        return inner.learning_rate, is_later * inner.ema_momentum
 
     @property
     def _product(self) -> tf.Variable:
         return self._u_product.value
-
-    @property
-    def _average_momentum(self) -> tf.Tensor | None:
-        inner = self._wrapped()
-        if not inner.use_ema:
-            return None
-        return tf.cast(tf.not_equal(inner.iterations, 0), tf.float64) * inner.ema_momentum
 
     def _apply_to_others(self, inner: Any, dense: list[GradientPair]) -> None:
         """Lets the wrapped optimizer update ordinary variables and count the step."""

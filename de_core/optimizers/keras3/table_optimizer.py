@@ -161,9 +161,8 @@ class TableOptimizer(KerasOptimizer):
         if self._generic is not None or self._accumulation is not None or replicas.several_here():
             return None
         inner, [table] = self._wrapped(), self._tables
-        self._prepare(inner, targets.Targets([(gradient, table)], [], []), [])
-        [gradient], _ = clipping.clip_tables(inner, [gradient], [])
-        trained = [(gradient, table)]
+        self._admit(inner, table)
+        trained, _ = clipping.clip_tables(inner, [(gradient, table)], [])
         return plan.steps_of(self._plan(), trained, self.slots_owner, self._is_decayed)
 
     def end(self, done: list[tf.Operation]) -> None:
@@ -182,10 +181,7 @@ class TableOptimizer(KerasOptimizer):
         Args:
             gradient: The gradient of the table, without a loss scale.
         """
-        inner = self._wrapped()
-        step = targets.Targets([(gradient, self._tables[0])], [], [])
-        self._prepare(inner, step, [])
-        self._step(inner, step)
+        self._step(targets.Targets([(gradient, self._tables[0])], [], []))
 
 
 def _settings(optimizer: Any) -> dict[str, Any]:

@@ -133,15 +133,16 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
 
     def _plan(self) -> plan.Plan:
         inner, rule = self.inner_optimizer, self._rule
-        if rule is None:  # A copy reads the rate. TensorFlow 1 has no weight decay.
-            return plan.Plan(0.0)
+        if rule is None:
+            return plan.Plan()
+        name = rule.name(inner)
         step = self._next_step() if self._counts() else None
-        if rule.name(inner) == "adagrad_da":
+        if name == "adagrad_da":
             # AdagradDA counts steps by its global step, which is incremented after the update.
             step = tf.cast(inner._global_step, tf.int64) + 1
-        moment = rules.Moment(rule.setting(inner, "lr"), step)
-        settings = lambda dtype: rule.settings(inner, moment, dtype)  # noqa: E731
-        return plan.Plan(moment.learning_rate, rule.name(inner), settings)
+        moment = rules.Moment(step=step)
+        settings = lambda dtype: rule.settings(name, inner, moment, dtype)  # noqa: E731
+        return plan.Plan(rule=name, settings=settings)
 
     def _counts(self) -> bool:
         return self._rule is not None and self._rule.name(self.inner_optimizer) == "adam"
@@ -220,8 +221,8 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
         inner, rule = self.inner_optimizer, self._rule
         names = _SLOTS.get(rule.name(inner), [])
         if rule.name(inner) == "rmsprop":
-            momentum = ["momentum"] if rule.setting(inner, "momentum") else []
-            names = ["rms", *momentum, *(["mg"] if inner._centered else [])]
+            momentum = inner._momentum() if callable(inner._momentum) else inner._momentum
+            names = ["rms", *["momentum"] * bool(momentum), *["mg"] * bool(inner._centered)]
         return dict.fromkeys(names, table.spec.dim)
 
 
