@@ -10,7 +10,7 @@ import math
 import secrets
 import warnings
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import tensorflow as tf
 
@@ -132,11 +132,31 @@ class GatheredRows:
         return slot.variable
 
 
-class Copies(Protocol):
-    """Runs the code of an optimizer of one family over gathered rows."""
+class Copies:
+    """Runs the code of an optimizer over gathered rows, by a copy of the optimizer per table.
+
+    Args:
+        optimizer: The original. The copies use its settings, learning rate and count of steps.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+        self._copies: dict[int, Any] = {}
 
     def rows_of(self, table: ShardedTable) -> GatheredRows:
         """Returns the gathered rows and slots of one table. Creates them at the first call."""
+        gathered: GatheredRows = self._copy_for(table).gathered
+        return gathered
+
+    def _copy_for(self, table: ShardedTable) -> Any:
+        if id(table) not in self._copies:
+            with tf.init_scope():
+                self._copies[id(table)] = self._new_copy(table)
+        return self._copies[id(table)]
+
+    def _new_copy(self, table: ShardedTable) -> Any:
+        """Returns a copy whose attribute `gathered` has the rows of a table, and its slots."""
+        raise NotImplementedError
 
     def begin(self) -> None:
         """Prepares a step."""
@@ -147,9 +167,14 @@ class Copies(Protocol):
         Returns:
             The operation that makes the changes, or None.
         """
+        raise NotImplementedError
 
     def end(self, done: list[tf.Operation]) -> tf.Operation | None:
         """Runs the rest of a step after the operations `done`, and returns its operation."""
+
+    def shared_variables(self, table: ShardedTable) -> list[Any]:
+        """Returns the variables of a table's copy that are not kept per row."""
+        raise NotImplementedError
 
 
 class RowUpdates:

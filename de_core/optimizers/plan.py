@@ -14,6 +14,7 @@ from de_core.optimizers.rules import Number, Power, as_scalar
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
 from de_core.tables.table_step import TableStep
+from de_core.variable.own_optimizer import OwnOptimizer
 
 
 class Plan(NamedTuple):
@@ -77,6 +78,28 @@ def run(steps: list[TableStep]) -> list[tf.Operation | None]:
         chosen = [steps[number] for number in numbers]
         operations += _run_by_device(chosen) if carrier is None else carrier.apply(chosen)
     return operations
+
+
+def run_owned(owned: Iterable[tuple[tf.IndexedSlices, OwnOptimizer]]) -> None:
+    """Does a step of each optimizer of one table. Tables in other processes share their requests.
+
+    Args:
+        owned: Pairs of a gradient without a loss scale, and the optimizer of its table.
+    """
+    begun: list[OwnOptimizer] = []
+    steps: list[TableStep] = []
+    for gradient, own in owned:
+        of_table = own.begin(gradient)
+        if of_table is None:
+            own.step_alone(gradient)
+        else:
+            begun.append(own)
+            steps += of_table
+    done = [each for each in run(steps) if each is not None]
+    if len(done) > 1:
+        done = [tf.group(*done)]  # a server then sends one signal, not one to each optimizer
+    for own in begun:
+        own.end(done)
 
 
 def _run_by_device(steps: list[TableStep]) -> list[tf.Operation | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
+from types import FrameType
 from typing import Any
 
 import keras
@@ -13,10 +14,10 @@ from de_core.base import call_stack
 from de_core.base.plain_python import plain_python
 from de_core.base.private_names import SWAPPER_OF_AVERAGES
 from de_core.base.types import GradientPair
-from de_core.optimizers import clipping, replicas, rules
+from de_core.optimizers import clipping, plan, replicas, rules
 from de_core.optimizers.accumulation import Accumulation
 from de_core.optimizers.clipping import Trained
-from de_core.optimizers.keras3 import callers, own_steps, rowwise
+from de_core.optimizers.keras3 import rowwise
 from de_core.optimizers.keras3.copies import KerasCopies
 from de_core.optimizers.targets import Targets, anchor_of
 from de_core.optimizers.wrapping import Decaying, Wrapping, is_eager_outside
@@ -127,7 +128,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
                 targets = targets.scaled(1.0 / inner.loss_scale_factor)
             trained, dense = targets.trained, targets.dense
             if targets.owned:
-                own_steps.run(targets.owned)
+                plan.run_owned(targets.owned)
             if tf.distribute.has_strategy() and replicas.several_here():
                 replicas.update_once(trained, self._apply_to_tables)
                 self._apply_to_others(inner, dense)
@@ -279,7 +280,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         """
         is_made = "inner_optimizer" in self.__dict__
         if name == "loss_scale_factor" and value is None and is_made and not self.is_loss_scaled:
-            callers.check_not_scaled_by_keras()
+            check_not_scaled_by_keras()
         super().__setattr__(name, value)
 
     def scale_loss(self, loss: Any) -> Any:
@@ -323,6 +324,43 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             config["optimizer"], custom_objects=custom_objects
         )
         return cls(**{**config, "optimizer": inner})
+
+
+def caller_of(called: Any) -> Any:
+    """Returns the innermost other Keras optimizer whose method is running, or None.
+
+    Keras does not pass it as an argument.
+
+    Args:
+        called: The optimizer that asks.
+    """
+
+    def is_sought(frame: FrameType) -> bool:
+        owner = frame.f_locals.get("self")
+        return owner is not called and isinstance(owner, keras.optimizers.Optimizer)
+
+    frame = call_stack.nearest(is_sought)
+    return None if frame is None else frame.f_locals["self"]
+
+
+def check_not_scaled_by_keras() -> None:
+    """Raises TypeError if a method of a `keras.optimizers.LossScaleOptimizer` is running.
+
+    Keras's class does not unscale gradients of variables with `overwrite_with_gradient`, so rows
+    would move 2**15 times too far. A `de.LossScaleOptimizer` is allowed.
+    """
+    if call_stack.nearest(_is_method_of_a_loss_scale) is not None:
+        raise TypeError(
+            "A dynamic loss scale around an optimizer of tables must be a de.LossScaleOptimizer. "
+            "Received: a keras.optimizers.LossScaleOptimizer. "
+            "Use de.LossScaleOptimizer(optimizer)."
+        )
+
+
+def _is_method_of_a_loss_scale(frame: FrameType) -> bool:
+    owner = frame.f_locals.get("self")
+    is_ours = getattr(owner, "keeps_tables_sparse", False)
+    return isinstance(owner, keras.optimizers.LossScaleOptimizer) and not is_ours
 
 
 def _slots_id_variable() -> keras.Variable:
