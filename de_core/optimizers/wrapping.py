@@ -209,7 +209,7 @@ class Wrapping(TrainsTables):
 
     def _overwrite_is_due(self) -> tf.Tensor | None:
         """Returns whether this step overwrites the rows by their averages; None if no step does."""
-        inner = self.inner_optimizer
+        inner = self._wrapped()
         if not (getattr(inner, "use_ema", False) and inner.ema_overwrite_frequency):
             return None
         return tf.equal((inner.iterations + 1) % inner.ema_overwrite_frequency, 0)

@@ -11,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from de_core.base import call_stack
+from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.base.private_names import SWAPPER_OF_AVERAGES
 from de_core.base.types import GradientPair
@@ -169,20 +170,33 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         return self.__dict__["inner_optimizer"]
 
     def _admit(self, inner: Any, table: ShardedTable) -> None:
-        """Adds a table at its first step. Refuses what replicas or workers cannot do together."""
+        """Adds a table at its first step.
+
+        Raises:
+            NotImplementedError: Several replicas or workers train, which cannot do together what a
+                setting asks for.
+        """
         if table not in self._tables:
             self._add_table(table)
-        if not (tf.distribute.has_strategy() or table.router.is_spread):
+        several = tf.distribute.has_strategy() and replicas.several_here()
+        if not (several or table.router.is_spread):
             return
-        settings: dict[str, Any] = {"reject_nonfinite": self.reject_nonfinite}
-        if self._generic is not None:
-            settings["an optimizer without a rule inside tables"] = type(inner).__name__
-        if replicas.several_here():
-            for name in ("use_ema", "gradient_accumulation_steps", *clipping.SETTINGS):
-                settings[name] = getattr(inner, name)
-        settings["global_clipnorm"] = inner.global_clipnorm
-        settings["a dynamic loss scale"] = self.is_loss_scaled
-        replicas.check_step(table, **settings)
+        own: dict[str, Any] = {
+            "reject_nonfinite": self.reject_nonfinite,
+            "a dynamic loss scale": self.is_loss_scaled,
+            "an optimizer without a rule inside tables": self._generic and type(inner).__name__,
+        }
+        names = ["global_clipnorm"]
+        if several:
+            names = ["use_ema", "gradient_accumulation_steps", *clipping.SETTINGS]
+        refused = {**own, **{name: getattr(inner, name) for name in names}}
+        refused = {name: value for name, value in refused.items() if value}
+        if refused:
+            raise NotImplementedError(
+                "Replicas or workers that train a table together must not use "
+                f"{', '.join(refused)}: not every replica has the gradients that it needs. "
+                f"{received(table=table.name, **refused)} Turn it off, or train on one replica."
+            )
 
     def _rate_and_average(self, inner: Any) -> tuple[Any, Any]:
         if not inner.use_ema:
