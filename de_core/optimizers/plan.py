@@ -152,21 +152,20 @@ def _vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
         values.append(plan.decay)
     if plan.average_momentum is not None:
         values.append(plan.average_momentum)
-    rate, constants, powers, step = values[0], [0.0], [], 0
-    is_number = True
+    constants, powers = [0.0], []
+    step: Any = 0
     for place, value in enumerate(values[1:], 1):
         if isinstance(value, Power):
             powers.append(place)
-            value, step = value.base, value.step
+            step = value.step
+            value = value.base
         if not isinstance(value, (bool, int, float)):
-            is_number = False
-            break
+            values = [each.value(dtype) if isinstance(each, Power) else each for each in values]
+            return tf.stack([as_scalar(each, tf.float64) for each in values])
         constants.append(float(value))
-    if not is_number:
-        values = [each.value(dtype) if isinstance(each, Power) else each for each in values]
-        return tf.stack([as_scalar(each, tf.float64) for each in values])
+    rate: Any = values[0]
     if isinstance(rate, (bool, int, float)):
-        rate = as_scalar(rate, dtype)
+        rate = as_scalar(rate, tf.float64)
     rate = tf.convert_to_tensor(rate)
     return library.de_step_settings(
         rate if rate.dtype in (tf.float32, tf.float64) else tf.cast(rate, tf.float32),

@@ -176,6 +176,7 @@ _TF1: dict[str, str | float] = {
     "rho": "_decay",
     "centered": "_centered",
     "initial_rms": 1.0,
+    "amsgrad": 0.0,
     "initial_accumulator": "_initial_accumulator_value",
     "lr_power": "_learning_rate_power",
     "l1": "_l1_regularization_strength",
@@ -183,7 +184,7 @@ _TF1: dict[str, str | float] = {
     "l2_shrinkage": "_l2_shrinkage_regularization_strength",
     "beta": "_beta",
 }
-_TF1_ADAM = {"lr": "_lr", "beta1": "_beta1", "beta2": "_beta2", "eps": "_epsilon", "amsgrad": 0.0}
+_TF1_ADAM = {**_TF1, "lr": "_lr", "beta1": "_beta1", "beta2": "_beta2", "eps": "_epsilon"}
 
 #: The rules by the name of the class in `keras.optimizers` and `tf_keras.optimizers`.
 KERAS: dict[str, Rule] = _rules(

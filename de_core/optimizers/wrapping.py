@@ -63,6 +63,9 @@ class TrainsTables:
     """A mixin with the update rule of a wrapped optimizer, and the tables that it trains."""
 
     inner_optimizer: Any
+    _rule: Rule | None
+    _copies: Any
+    _generic: RowUpdates | None
     _tables: list[ShardedTable]
 
     def _start(
@@ -77,8 +80,10 @@ class TrainsTables:
             adds: See `RowUpdates`.
         """
         self._rule = rule
-        self._copies: Any = None if rule else copies(optimizer)
-        self._generic = None if rule else RowUpdates(optimizer, self._copies, adds)
+        self._copies = self._generic = None
+        if rule is None:
+            self._copies = copies(optimizer)
+            self._generic = RowUpdates(optimizer, self._copies, adds)
         self._tables = []
 
     @property
