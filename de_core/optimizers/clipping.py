@@ -50,6 +50,8 @@ def clip_tables(
     gradients, scale = [summed(each) for each, _ in trained], None
     if optimizer.global_clipnorm:
         values = [values_of(each) for each in (*gradients, *others) if each is not None]
+        if not values:  # only tables with optimizers of their own have gradients
+            return trained, None
         wide = max((each.dtype for each in values), key=lambda dtype: dtype.size)
         norm = tf.linalg.global_norm([tf.cast(each, arithmetic_dtype(wide)) for each in values])
         limit = as_scalar(optimizer.global_clipnorm, norm.dtype)

@@ -120,11 +120,13 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         self._step(targets)
 
     def _step(self, targets: Targets) -> None:
+        # Check.
         inner = self._wrapped()
         for _, table in targets.trained:
             self._admit(inner, table)
         checks = targets.require_finite(self._rejected.value) if self.reject_nonfinite else []
         with tf.control_dependencies(checks):
+            # Scale, and train the tables that have optimizers of their own.
             if inner.loss_scale_factor is not None:
                 targets = targets.scaled(1.0 / inner.loss_scale_factor)
             trained, dense = targets.trained, targets.dense
@@ -134,6 +136,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
                 replicas.update_once(trained, self._apply_to_tables)
                 self._apply_to_others(inner, dense)
                 return
+            # Clip and update the tables: now, or once enough gradients are accumulated.
             overwrite = self._overwrite_is_due() if inner.use_ema else None
 
             def update(trained: Trained, others: Sequence[Any]) -> tuple[list[Any], Any]:
@@ -149,7 +152,8 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
                 if scale is not None:
                     dense = [(clipping.scaled(each, scale), v) for each, v in targets.others]
             self._take_averages_after(done, overwrite)
-            # If a table refuses its gradient, the step stops before it changes other variables.
+            # Update ordinary variables, and count. If a table refuses its gradient, the step stops
+            # before it changes them.
             with tf.control_dependencies(done):
                 self._apply_to_others(inner, dense)
 
