@@ -11,8 +11,6 @@ from de_core.base.ops import library
 from de_core.base.types import Scalar
 from de_core.distributed.request_groups import request_groups
 from de_core.optimizers.rules import Number, Power, as_scalar
-from de_core.tables.sharded import ShardedTable
-from de_core.tables.spec import arithmetic_dtype
 from de_core.tables.table_step import TableStep
 from de_core.variable.own_optimizer import OwnOptimizer
 
@@ -36,30 +34,43 @@ class Plan(NamedTuple):
     average_momentum: Scalar | None = None
 
 
-def steps_of(
-    plan: Plan,
-    trained: Iterable[tuple[tf.IndexedSlices, ShardedTable]],
-    owner: tf.Tensor,
-    is_decayed: Callable[[ShardedTable], bool],
-) -> list[TableStep]:
-    """Returns the steps of tables, for `run`.
+def vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
+    """Returns the hyperparameters of a step in the engine's form, float64 [k].
+
+    If only the learning rate and powers change between steps, one op computes all of them.
 
     Args:
         plan: How to apply the gradients.
-        trained: Pairs of a gradient, with indices [n] and values [n, dim], and its table.
-        owner: Scalar string, the name under which the tables keep this optimizer's slots.
-        is_decayed: Returns whether the plan's weight decay applies to a table.
+        dtype: The dtype in which the engine computes rows.
+        decayed: Whether the plan's weight decay applies.
     """
-    average = plan.average_momentum is not None
-    vectors: dict[tuple[tf.DType, bool], tf.Tensor] = {}
-    steps: list[TableStep] = []
-    for gradient, table in trained:
-        decayed = plan.decay is not None and is_decayed(table)
-        kind = (arithmetic_dtype(table.spec.value_dtype), decayed)
-        if kind not in vectors:
-            vectors[kind] = _vector(plan, *kind)
-        steps.append(TableStep(gradient, table, vectors[kind], owner, plan.rule, average))
-    return steps
+    values = plan.settings(dtype)
+    if decayed:
+        values.append(plan.decay)
+    if plan.average_momentum is not None:
+        values.append(plan.average_momentum)
+    constants, powers = [0.0], []
+    step: Any = 0
+    for place, value in enumerate(values[1:], 1):
+        if isinstance(value, Power):
+            powers.append(place)
+            step = value.step
+            value = value.base
+        if not isinstance(value, (bool, int, float)):
+            values = [each.value(dtype) if isinstance(each, Power) else each for each in values]
+            return tf.stack([as_scalar(each, tf.float64) for each in values])
+        constants.append(float(value))
+    rate: Any = values[0]
+    if isinstance(rate, (bool, int, float)):
+        rate = as_scalar(rate, tf.float64)
+    rate = tf.convert_to_tensor(rate)
+    return library.de_step_settings(
+        rate if rate.dtype in (tf.float32, tf.float64) else tf.cast(rate, tf.float32),
+        tf.cast(step, tf.int64),
+        tf.constant(constants, tf.float64),
+        powers=powers,
+        Tpowers=dtype,
+    )
 
 
 def run(steps: list[TableStep]) -> list[tf.Operation | None]:
@@ -140,37 +151,3 @@ def _run_at_once(steps: list[TableStep]) -> list[tf.Operation | None]:
         if step.table.on_update is not None
     ]
     return [done, *heard]
-
-
-def _vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
-    """Returns the hyperparameters in the engine's form, float64 [k].
-
-    If only the learning rate and powers change between steps, one op computes all of them.
-    """
-    values = plan.settings(dtype)
-    if decayed:
-        values.append(plan.decay)
-    if plan.average_momentum is not None:
-        values.append(plan.average_momentum)
-    constants, powers = [0.0], []
-    step: Any = 0
-    for place, value in enumerate(values[1:], 1):
-        if isinstance(value, Power):
-            powers.append(place)
-            step = value.step
-            value = value.base
-        if not isinstance(value, (bool, int, float)):
-            values = [each.value(dtype) if isinstance(each, Power) else each for each in values]
-            return tf.stack([as_scalar(each, tf.float64) for each in values])
-        constants.append(float(value))
-    rate: Any = values[0]
-    if isinstance(rate, (bool, int, float)):
-        rate = as_scalar(rate, tf.float64)
-    rate = tf.convert_to_tensor(rate)
-    return library.de_step_settings(
-        rate if rate.dtype in (tf.float32, tf.float64) else tf.cast(rate, tf.float32),
-        tf.cast(step, tf.int64),
-        tf.constant(constants, tf.float64),
-        powers=powers,
-        Tpowers=dtype,
-    )

@@ -16,6 +16,8 @@ from de_core.optimizers.gathered_rows import Copies, RowUpdates
 from de_core.optimizers.rules import Moment, Rule, nadam_u
 from de_core.optimizers.targets import own_optimizer_of, table_under
 from de_core.tables.sharded import ShardedTable
+from de_core.tables.spec import arithmetic_dtype
+from de_core.tables.table_step import TableStep
 
 
 def is_eager_outside() -> bool:
@@ -109,13 +111,26 @@ class TrainsTables:
         del table
         return True
 
+    def _steps_of(self, trained: Trained) -> list[TableStep]:
+        """Returns the steps of tables, for `plan.run`."""
+        step, owner = self._plan(), self.slots_owner
+        average = step.average_momentum is not None
+        vectors: dict[tuple[tf.DType, bool], tf.Tensor] = {}
+        steps: list[TableStep] = []
+        for gradient, table in trained:
+            decayed = step.decay is not None and self._is_decayed(table)
+            kind = (arithmetic_dtype(table.spec.value_dtype), decayed)
+            if kind not in vectors:
+                vectors[kind] = plan.vector(step, *kind)
+            steps.append(TableStep(gradient, table, vectors[kind], owner, step.rule, average))
+        return steps
+
     def _apply_to_tables(self, trained: Trained) -> list[tf.Operation]:
         """Updates tables by gradients that are ready to use."""
         if not trained:
             return []
         if self._generic is None:
-            steps = plan.steps_of(self._plan(), trained, self.slots_owner, self._is_decayed)
-            done = plan.run(steps)
+            done = plan.run(self._steps_of(trained))
         else:
             done = self._generic.apply(self._plan(), trained, self.slots_owner, self._is_decayed)
         return [each for each in done if each is not None]

@@ -166,7 +166,7 @@ class TableOptimizer(KerasOptimizer):
         inner, [table] = self._wrapped(), self._tables
         self._admit(inner, table)
         trained, _ = clipping.clip_tables(inner, [(gradient, table)], [])
-        return plan.steps_of(self._plan(), trained, self.slots_owner, self._is_decayed)
+        return self._steps_of(trained)
 
     def end(self, done: list[tf.Operation]) -> None:
         """Ends a step: updates averages and the count of steps.
