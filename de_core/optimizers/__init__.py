@@ -16,8 +16,7 @@ else:
     from de_core.optimizers.keras3 import (  # noqa: F401
         loss_scale,
         optimizer,
-        rowwise_adagrad,
-        rowwise_adam,
+        rowwise,
     )
     from de_core.optimizers.keras3.table_optimizer import TableOptimizer
     from de_core.variable import own_optimizer
@@ -33,8 +32,8 @@ __all__ = [
 ]
 _BUILT_ON_KERAS_3 = {
     "LossScaleOptimizer": "loss_scale",
-    "RowwiseAdagrad": "rowwise_adagrad",
-    "RowwiseAdam": "rowwise_adam",
+    "RowwiseAdagrad": "rowwise",
+    "RowwiseAdam": "rowwise",
 }
 
 

@@ -10,11 +10,10 @@ import tensorflow as tf
 
 from de_core.base.types import GradientPair, TrainedVariable
 from de_core.optimizers import clipping
+from de_core.optimizers.clipping import Trained
 from de_core.optimizers.targets import Targets
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
-
-Trained = list[tuple[tf.IndexedSlices, ShardedTable]]
 
 
 class WaitingGradients(tf.Module):
@@ -73,7 +72,7 @@ class Accumulation(tf.Module):
         targets: Targets,
         due: tf.Tensor,
         steps: int,
-        update: Callable[[Trained, list[tf.Tensor]], tf.Tensor | None],
+        update: Callable[[Trained, list[tf.Tensor]], tuple[Any, tf.Tensor | None]],
     ) -> tuple[list[tf.Tensor], list[GradientPair]]:
         """Keeps this step's gradients, or updates the tables by the mean of all kept gradients.
 
@@ -82,8 +81,8 @@ class Accumulation(tf.Module):
             due: A bool scalar, true if this step updates the tables.
             steps: The number of steps whose gradients are accumulated.
             update: Called with the mean gradients of the tables and of the mirrored variables.
-                Updates the tables. Returns the factor that clips the mirrored variables'
-                gradients, or None.
+                Updates the tables. Returns the operations, and the factor that clips the mirrored
+                variables' gradients, or None.
 
         Returns:
             Tensors that the rest of the step must depend on, and pairs of a gradient and its
@@ -102,22 +101,24 @@ class Accumulation(tf.Module):
             for (each, _), old in zip(dense, before, strict=False)
         ]
 
+        one = tf.constant(1.0, tf.float64)
+
         def take() -> tf.Tensor:
             means = [clipping.scaled(each, 1.0 / steps) for each in joined]
             trained = list(zip(means, self._tables, strict=True))
-            scale = update(trained, [each / steps for each in totals])
+            _, scale = update(trained, [each / steps for each in totals])
             for waiting, table in zip(self.waiting, self._tables, strict=True):
                 waiting.keep(_nothing(table))
             for each in sums:
                 each.assign(tf.zeros_like(each))
-            return tf.constant(1.0) if scale is None else tf.cast(scale, tf.float32)
+            return one if scale is None else tf.cast(scale, one.dtype)
 
         def wait() -> tf.Tensor:
             for waiting, gradient in zip(self.waiting, joined, strict=True):
                 waiting.keep(gradient)
             for each, total in zip(sums, totals, strict=True):
                 each.assign(total)
-            return tf.constant(1.0)
+            return one
 
         scale = tf.cond(due, take, wait)
         if sums:

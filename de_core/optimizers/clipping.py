@@ -7,14 +7,18 @@ first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from de_core.base.types import Gradient, Scalar
+from de_core.optimizers.rules import as_scalar
 from de_core.tables.router import summed_rows
+from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
 
+#: Pairs of a gradient and its table.
+Trained: TypeAlias = list[tuple[tf.IndexedSlices, ShardedTable]]
 #: A Keras optimizer that clips has set one of these attributes.
 SETTINGS = ("clipnorm", "clipvalue", "global_clipnorm")
 
@@ -26,43 +30,48 @@ def summed(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
 
 
 def clip_tables(
-    optimizer: Any, tables: Sequence[tf.IndexedSlices], others: Sequence[Gradient]
-) -> tuple[list[tf.IndexedSlices], tf.Tensor | None]:
+    optimizer: Any, trained: Trained, others: Sequence[Gradient | None]
+) -> tuple[Trained, tf.Tensor | None]:
     """Clips gradients of tables by the wrapped optimizer's settings for ordinary variables.
 
     Args:
         optimizer: The wrapped optimizer. At most one of its attributes `clipnorm`, `clipvalue`
             and `global_clipnorm` is set.
-        tables: Gradients of tables.
+        trained: Pairs of a gradient and its table.
         others: Gradients of ordinary variables. They count for the global norm.
 
     Returns:
-        The clipped gradients of tables, and a factor for `others`. Gradients scaled by the factor
+        The pairs with clipped gradients, and a factor for `others`. Gradients scaled by the factor
         are within the global norm, so the optimizer does not clip them again. The factor is None
         unless the optimizer clips by global norm.
     """
-    if not any(getattr(optimizer, each) for each in SETTINGS):
-        return list(tables), None
-    sparse = [summed(each) for each in tables]
+    if not (optimizer.clipnorm or optimizer.clipvalue or optimizer.global_clipnorm):
+        return trained, None
+    gradients, scale = [summed(each) for each, _ in trained], None
     if optimizer.global_clipnorm:
-        values = [values_of(each) for each in (*sparse, *others)]
+        values = [values_of(each) for each in (*gradients, *others) if each is not None]
+        if not values:  # only tables with optimizers of their own have gradients
+            return trained, None
         wide = max((each.dtype for each in values), key=lambda dtype: dtype.size)
         norm = tf.linalg.global_norm([tf.cast(each, arithmetic_dtype(wide)) for each in values])
-        limit = tf.cast(optimizer.global_clipnorm, norm.dtype)
+        limit = as_scalar(optimizer.global_clipnorm, norm.dtype)
         scale = limit / tf.maximum(norm, limit)
-        return [scaled(each, scale) for each in sparse], scale
-    if optimizer.clipnorm:
-        return [_with_values(each, tf.clip_by_norm, optimizer.clipnorm) for each in sparse], None
-    value = optimizer.clipvalue
-    return [_with_values(each, tf.clip_by_value, -value, value) for each in sparse], None
+        gradients = [scaled(each, scale) for each in gradients]
+    elif optimizer.clipnorm:
+        limit = optimizer.clipnorm
+        gradients = [_with_values(each, tf.clip_by_norm, limit) for each in gradients]
+    else:
+        limit = optimizer.clipvalue
+        gradients = [_with_values(each, tf.clip_by_value, -limit, limit) for each in gradients]
+    return [(each, table) for each, (_, table) in zip(gradients, trained, strict=True)], scale
 
 
 def scaled(gradient: Gradient, factor: Scalar) -> Gradient:
     """Returns a gradient times a scalar. A sparse gradient stays sparse."""
     if isinstance(gradient, tf.IndexedSlices):
-        values = gradient.values * tf.cast(factor, gradient.values.dtype)
+        values = gradient.values * as_scalar(factor, gradient.values.dtype)
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return gradient * tf.cast(factor, gradient.dtype)
+    return gradient * as_scalar(factor, gradient.dtype)
 
 
 def values_of(gradient: Gradient) -> tf.Tensor:

@@ -1,13 +1,25 @@
-"""Presents gathered rows of a table to an optimizer as ordinary variables."""
+"""Runs any optimizer's own code on the gathered rows of a table, and writes the rows back.
+
+Serves the optimizers for which the engine has no rule. This path is correct for every formula, but
+slower: each step copies rows and slots out of the table and back.
+"""
 
 from __future__ import annotations
 
 import math
+import secrets
+import warnings
+from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.types import DTypeLike, ShapeLike, TensorLike
+from de_core.base.ops import library
+from de_core.base.types import DTypeLike, Optimizer, ShapeLike, TensorLike
+from de_core.optimizers.clipping import Trained, summed
+from de_core.optimizers.plan import Plan
+from de_core.optimizers.rules import as_scalar
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
 
@@ -118,6 +130,224 @@ class GatheredRows:
         )
         self.slots.append(slot)
         return slot.variable
+
+
+class Copies:
+    """Runs the code of an optimizer over gathered rows, by a copy of the optimizer per table.
+
+    Args:
+        optimizer: The original. The copies use its settings, learning rate and count of steps.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+        self._copies: dict[int, Any] = {}
+
+    def rows_of(self, table: ShardedTable) -> GatheredRows:
+        """Returns the gathered rows and slots of one table. Creates them at the first call."""
+        gathered: GatheredRows = self._copy_for(table).gathered
+        return gathered
+
+    def _copy_for(self, table: ShardedTable) -> Any:
+        if id(table) not in self._copies:
+            with tf.init_scope():
+                self._copies[id(table)] = self._new_copy(table)
+        return self._copies[id(table)]
+
+    def _new_copy(self, table: ShardedTable) -> Any:
+        """Returns a copy whose attribute `gathered` has the rows of a table, and its slots."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        """Prepares a step."""
+
+    def update(self, table: ShardedTable, gradient: tf.Tensor) -> tf.Operation | None:
+        """Changes the gathered rows and slots of a table by their gradient, [n, dim].
+
+        Returns:
+            The operation that makes the changes, or None.
+        """
+        raise NotImplementedError
+
+    def end(self, done: list[tf.Operation]) -> tf.Operation | None:
+        """Runs the rest of a step after the operations `done`, and returns its operation."""
+
+    def shared_variables(self, table: ShardedTable) -> list[Any]:
+        """Returns the variables of a table's copy that are not kept per row."""
+        raise NotImplementedError
+
+
+class RowUpdates:
+    """The generic path of an optimizer of tables.
+
+    Args:
+        optimizer: The optimizer whose code runs.
+        copies: Runs the optimizer's code.
+        adds: True to add differences to the rows, which keeps what other threads wrote meanwhile.
+            False to overwrite the rows.
+    """
+
+    def __init__(self, optimizer: Optimizer, copies: Copies, adds: bool) -> None:
+        warnings.warn(
+            f"{type(optimizer).__name__} has no rule inside the tables: each step gathers their "
+            "rows, updates them and writes them back. That is several times slower than an "
+            "optimizer with a rule, such as Adam.",
+            stacklevel=5,
+        )
+        self.copies = copies
+        self._adds = adds
+        self._mutex: tf.Tensor | None = None
+
+    def apply(
+        self,
+        plan: Plan,
+        trained: Trained,
+        owner: tf.Tensor,
+        is_decayed: Callable[[ShardedTable], bool] = lambda _: True,
+    ) -> list[tf.Operation | None]:
+        """Updates tables and returns the operations, if there are any.
+
+        Args:
+            plan: Gives the weight decay, the average's momentum and the learning rate.
+            trained: Pairs of a gradient and its table.
+            owner: Scalar string, the name under which the tables keep the slots.
+            is_decayed: Returns whether the weight decay applies to a table.
+
+        Raises:
+            NotImplementedError: A table has bfloat16 slots.
+        """
+        for _, table in trained:
+            _check_slots(table)
+            self.copies.rows_of(table)
+        self.copies.begin()
+        done = [
+            self._update(
+                plan if is_decayed(table) else plan._replace(decay=None),
+                summed(gradient),
+                table,
+                owner,
+            )
+            for gradient, table in trained
+        ]
+        ended = self.copies.end([each for each in done if each is not None])
+        return done if ended is None else [*done, ended]
+
+    def _update(
+        self, plan: Plan, gradient: tf.IndexedSlices, table: ShardedTable, owner: tf.Tensor
+    ) -> Any:
+        gathered = self.copies.rows_of(table)
+        dtype = gathered.dtype
+        slots = [*gathered.slots]
+        if plan.average_momentum is not None:
+            slots.append(gathered.average)
+        ids = gradient.indices
+        if ids.dtype != table.spec.key_dtype:
+            ids = tf.cast(ids, table.spec.key_dtype)
+        values = gradient.values
+        if table.policy.asks_each_step:
+            has_row = table.begin_step(ids)
+            ids, values = tf.boolean_mask(ids, has_row), tf.boolean_mask(values, has_row)
+        if slots:
+            made = table.ensure_slots(owner, {each.name: each.spec for each in slots})
+            with tf.control_dependencies([] if made is None else [made]):
+                ids = tf.identity(ids)
+        old = table.find(ids)[0]
+        decay = None
+        if plan.decay is not None:
+            decay = as_scalar(plan.decay, dtype) * as_scalar(plan.learning_rate, dtype)
+
+        def compute(before: tf.Tensor, values: tf.Tensor, *states: tf.Tensor) -> list[tf.Tensor]:
+            gathered.rows.assign(before)
+            for slot, state in zip(slots, states, strict=True):
+                slot.load(state)
+            if decay is not None:
+                gathered.rows.assign_sub(gathered.rows * decay)
+            self.copies.update(table, values)
+            after = tf.cast(gathered.rows.read_value(), old.dtype)
+            if plan.average_momentum is not None:
+                momentum = as_scalar(plan.average_momentum, dtype)
+                gathered.average.blend(before, tf.cast(after, dtype), momentum)
+            return [after, *(slot.rows() for slot in slots)]
+
+        states = [table.find_slot(ids, slot.full_name(owner), slot.width) for slot in slots]
+        new, *states = self._in_turn(compute, tf.cast(old, dtype), values, *states)
+        if self._adds:
+            done = table.write(library.de_table_accum, (ids, old, new))
+        else:
+            done = table.write(library.de_table_insert_or_assign, (ids, new))
+        with tf.control_dependencies([] if done is None else [done]):
+            written = [
+                table.assign_slot(ids, state, slot.full_name(owner))
+                for slot, state in zip(slots, states, strict=True)
+            ]
+        return table.updated(ids, None if done is None else tf.group(done, *written))
+
+    def _in_turn(self, compute: Callable[..., list[tf.Tensor]], *inputs: tf.Tensor) -> Any:
+        """Runs `compute` under a lock, so that steps of several threads run one after another."""
+        if tf.executing_eagerly():
+            return compute(*inputs)
+        if self._mutex is None:
+            with tf.init_scope():
+                self._mutex = tf.raw_ops.MutexV2(shared_name=f"de_rows_{secrets.token_hex(8)}")
+        lock = tf.raw_ops.MutexLock(mutex=self._mutex)
+        with tf.control_dependencies([lock]):
+            # A tf.function runs the reads and writes of `compute` in program order. A TensorFlow 1
+            # graph alone does not.
+            outputs = tf.function(compute, autograph=False)(*inputs)
+        with tf.control_dependencies(outputs):
+            unlocked = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
+        with tf.control_dependencies([unlocked]):
+            return [tf.identity(each) for each in outputs]
+
+
+def _check_slots(table: ShardedTable) -> None:
+    if table.spec.slot_dtype == tf.bfloat16:
+        raise NotImplementedError(
+            "A table with bfloat16 slots needs an optimizer with a rule inside the tables, because "
+            "only a rule rounds stochastically. "
+            + received(table=table.name, slot_dtype=table.spec.slot_dtype.name)
+            + " Use such an optimizer, or make the table without `slot_dtype`."
+        )
+
+
+class ChangedCopy:
+    """A mixin for a copy of an optimizer.
+
+    In the list of base classes, name it before the optimizer's class.
+
+    The copy reads missing attributes from the original, so it always has the original's current
+    settings. Attributes that the copy sets stay in the copy.
+
+    Attributes:
+        original: The copied optimizer.
+    """
+
+    original: Any
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns an attribute of the original optimizer."""
+        try:
+            return vars(self.__dict__["original"])[name]
+        except KeyError:
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets an attribute without the tracking that Keras's optimizer classes do."""
+        object.__setattr__(self, name, value)
+
+
+def changed_copy(original: Optimizer, changes: type[ChangedCopy], **attributes: Any) -> Optimizer:
+    """Returns a copy of an optimizer with some methods replaced.
+
+    Args:
+        original: The optimizer to copy.
+        changes: The class with the replaced methods.
+        **attributes: Attributes to set on the copy.
+    """
+    kind = type(original)
+    copy: Any = object.__new__(type(f"RowsOf{kind.__name__}", (changes, kind), {}))
+    vars(copy).update(original=original, **attributes)
+    return copy
 
 
 def _of_any_height(shape: tuple[int, ...], dtype: tf.DType, name: str) -> tf.Variable:

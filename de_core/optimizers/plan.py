@@ -10,63 +10,67 @@ import tensorflow as tf
 from de_core.base.ops import library
 from de_core.base.types import Scalar
 from de_core.distributed.request_groups import request_groups
-from de_core.optimizers.rule_settings import Power, Settings
-from de_core.tables.sharded import ShardedTable
-from de_core.tables.spec import arithmetic_dtype
+from de_core.optimizers.rules import Number, Power, as_scalar
 from de_core.tables.table_step import TableStep
+from de_core.variable.own_optimizer import OwnOptimizer
 
 
 class Plan(NamedTuple):
     """How a table applies a gradient.
 
     Attributes:
-        rule: The engine's name of the update rule.
+        learning_rate: The learning rate of this step. Only `RowUpdates` reads it, for the decay.
+        rule: The engine's name of the update rule; empty if the engine has none.
         settings: Returns the rule's settings. Takes the dtype in which the engine computes rows,
             float32 or float64.
         decay: Decoupled weight decay, or None.
         average_momentum: The momentum of the rows' moving average, or None for no average.
     """
 
-    rule: str
-    settings: Callable[[tf.DType], Settings]
+    learning_rate: Any = None
+    rule: str = ""
+    settings: Callable[[tf.DType], list[Number]] = lambda _: []
     decay: Scalar | None = None
     average_momentum: Scalar | None = None
 
 
-def apply(
-    plan: Plan,
-    trained: Iterable[tuple[tf.IndexedSlices, ShardedTable]],
-    owner: tf.Tensor,
-    is_decayed: Callable[[ShardedTable], bool] = lambda _: True,
-) -> list[tf.Operation | None]:
-    """Updates tables by their gradients and returns the operations, if there are any.
+def vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
+    """Returns the hyperparameters of a step in the engine's form, float64 [k].
+
+    If only the learning rate and powers change between steps, one op computes all of them.
 
     Args:
         plan: How to apply the gradients.
-        trained: Pairs of a gradient, with indices [n] and values [n, dim], and its table.
-        owner: Scalar string, the name under which the tables keep this optimizer's slots.
-        is_decayed: Returns whether the plan's weight decay applies to a table.
+        dtype: The dtype in which the engine computes rows.
+        decayed: Whether the plan's weight decay applies.
     """
-    return run(steps_of(plan, trained, owner, is_decayed))
-
-
-def steps_of(
-    plan: Plan,
-    trained: Iterable[tuple[tf.IndexedSlices, ShardedTable]],
-    owner: tf.Tensor,
-    is_decayed: Callable[[ShardedTable], bool] = lambda _: True,
-) -> list[TableStep]:
-    """Returns the steps of tables, for `run`. The arguments are those of `apply`."""
-    average = plan.average_momentum is not None
-    vectors: dict[tuple[tf.DType, bool], tf.Tensor] = {}
-    steps: list[TableStep] = []
-    for gradient, table in trained:
-        decayed = plan.decay is not None and is_decayed(table)
-        kind = (arithmetic_dtype(table.spec.value_dtype), decayed)
-        if kind not in vectors:
-            vectors[kind] = _vector(plan, *kind)
-        steps.append(TableStep(gradient, table, vectors[kind], owner, plan.rule, average))
-    return steps
+    values = plan.settings(dtype)
+    if decayed:
+        values.append(plan.decay)
+    if plan.average_momentum is not None:
+        values.append(plan.average_momentum)
+    constants, powers = [0.0], []
+    step: Any = 0
+    for place, value in enumerate(values[1:], 1):
+        if isinstance(value, Power):
+            powers.append(place)
+            step = value.step
+            value = value.base
+        if not isinstance(value, (bool, int, float)):
+            values = [each.value(dtype) if isinstance(each, Power) else each for each in values]
+            return tf.stack([as_scalar(each, tf.float64) for each in values])
+        constants.append(float(value))
+    rate: Any = values[0]
+    if isinstance(rate, (bool, int, float)):
+        rate = as_scalar(rate, tf.float64)
+    rate = tf.convert_to_tensor(rate)
+    return library.de_step_settings(
+        rate if rate.dtype in (tf.float32, tf.float64) else tf.cast(rate, tf.float32),
+        tf.cast(step, tf.int64),
+        tf.constant(constants, tf.float64),
+        powers=powers,
+        Tpowers=dtype,
+    )
 
 
 def run(steps: list[TableStep]) -> list[tf.Operation | None]:
@@ -85,6 +89,28 @@ def run(steps: list[TableStep]) -> list[tf.Operation | None]:
         chosen = [steps[number] for number in numbers]
         operations += _run_by_device(chosen) if carrier is None else carrier.apply(chosen)
     return operations
+
+
+def run_owned(owned: Iterable[tuple[tf.IndexedSlices, OwnOptimizer]]) -> None:
+    """Does a step of each optimizer of one table. Tables in other processes share their requests.
+
+    Args:
+        owned: Pairs of a gradient without a loss scale, and the optimizer of its table.
+    """
+    begun: list[OwnOptimizer] = []
+    steps: list[TableStep] = []
+    for gradient, own in owned:
+        of_table = own.begin(gradient)
+        if of_table is None:
+            own.step_alone(gradient)
+        else:
+            begun.append(own)
+            steps += of_table
+    done = [each for each in run(steps) if each is not None]
+    if len(done) > 1:
+        done = [tf.group(*done)]  # a server then sends one signal, not one to each optimizer
+    for own in begun:
+        own.end(done)
 
 
 def _run_by_device(steps: list[TableStep]) -> list[tf.Operation | None]:
@@ -125,40 +151,3 @@ def _run_at_once(steps: list[TableStep]) -> list[tf.Operation | None]:
         if step.table.on_update is not None
     ]
     return [done, *heard]
-
-
-def _vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
-    """Returns the hyperparameters in the engine's form, float64 [k].
-
-    If only the learning rate and powers change between steps, one op computes all of them.
-    """
-    values = list(plan.settings(dtype))
-    if decayed:
-        values.append(plan.decay)
-    if plan.average_momentum is not None:
-        values.append(plan.average_momentum)
-    powers = {number: each for number, each in enumerate(values) if isinstance(each, Power)}
-    constants = [each.base if isinstance(each, Power) else each for each in [0.0, *values[1:]]]
-    steps = {id(each.step): each.step for each in powers.values()}
-    if not all(map(_is_number, constants)) or len(steps) > 1:
-        return tf.stack([_as_double(each, dtype) for each in values])
-    rate = (
-        _as_double(values[0], dtype) if _is_number(values[0]) else tf.convert_to_tensor(values[0])
-    )
-    return library.de_step_settings(
-        rate if rate.dtype in (tf.float32, tf.float64) else tf.cast(rate, tf.float32),
-        tf.cast(next(iter(steps.values()), 0), tf.int64),
-        tf.constant([float(each) for each in constants], tf.float64),
-        powers=list(powers),
-        Tpowers=dtype,
-    )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (bool, int, float))
-
-
-def _as_double(value: Any, dtype: tf.DType) -> tf.Tensor:
-    if _is_number(value):  # `tf.cast` would round a Python number to float32 first
-        return tf.constant(float(value), tf.float64)
-    return tf.cast(value.value(dtype) if isinstance(value, Power) else value, tf.float64)

@@ -7,9 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.base.checks import received
-from de_core.optimizers.accumulation import Trained
-from de_core.tables.sharded import ShardedTable
+from de_core.optimizers.clipping import Trained
 
 
 def several_here() -> bool:
@@ -42,22 +40,3 @@ def update_once(trained: Trained, update: Callable[[Trained], object]) -> None:
 
 def _joined(strategy: Any, values: Any) -> tf.Tensor:
     return tf.concat(strategy.experimental_local_results(values), 0)
-
-
-def check_step(table: ShardedTable, **settings: Any) -> None:
-    """Raises unless replicas or workers can do a step of an optimizer together.
-
-    Args:
-        table: The trained table.
-        **settings: Values of settings that must be off when several replicas or workers train.
-
-    Raises:
-        NotImplementedError: Several replicas or workers train, and one of the settings is on.
-    """
-    wanted = {name: value for name, value in settings.items() if value}
-    if wanted and (table.router.is_spread or several_here()):
-        raise NotImplementedError(
-            "Replicas or workers that train a table together must not use "
-            f"{', '.join(wanted)}: not every replica has the gradients that it needs. "
-            f"{received(table=table.name, **wanted)} Turn it off, or train on one replica."
-        )

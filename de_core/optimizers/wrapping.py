@@ -1,17 +1,23 @@
-"""The parts that the optimizers of tables share between Keras 3 and tf_keras."""
+"""The parts that the optimizers of tables share between Keras 3, tf_keras and TensorFlow 1."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from de_core.base.types import TrainedVariable
 from de_core.checkpoint import ancestor
+from de_core.optimizers import plan
+from de_core.optimizers.clipping import Trained
+from de_core.optimizers.gathered_rows import Copies, RowUpdates
+from de_core.optimizers.rules import Moment, Rule, nadam_u
 from de_core.optimizers.targets import own_optimizer_of, table_under
 from de_core.tables.sharded import ShardedTable
+from de_core.tables.spec import arithmetic_dtype
+from de_core.tables.table_step import TableStep
 
 
 def is_eager_outside() -> bool:
@@ -55,14 +61,87 @@ class Decaying:
         return not any(pattern.search(table.name) for pattern in self._not_decayed)
 
 
-class Wrapping:
-    """A mixin that wraps another optimizer.
+class TrainsTables:
+    """A mixin with the update rule of a wrapped optimizer, and the tables that it trains."""
+
+    inner_optimizer: Any
+    _rule: Rule | None
+    _copies: Any
+    _generic: RowUpdates | None
+    _tables: list[ShardedTable]
+
+    def _start(
+        self, optimizer: Any, rule: Rule | None, copies: Callable[[Any], Copies], adds: bool
+    ) -> None:
+        """Sets up the steps.
+
+        Args:
+            optimizer: The wrapped optimizer.
+            rule: The optimizer's rule in the engine, or None.
+            copies: Makes copies of the optimizer that work on gathered rows. Called without a rule.
+            adds: See `RowUpdates`.
+        """
+        self._rule = rule
+        self._copies = self._generic = None
+        if rule is None:
+            self._copies = copies(optimizer)
+            self._generic = RowUpdates(optimizer, self._copies, adds)
+        self._tables = []
+
+    @property
+    def tables(self) -> list[ShardedTable]:
+        """The tables that the optimizer was built for or has trained."""
+        return list(self._tables)
+
+    @property
+    def slots_owner(self) -> tf.Tensor:
+        """The name under which the tables keep this optimizer's slots, a scalar string tensor."""
+        raise NotImplementedError
+
+    def _add_table(self, table: ShardedTable) -> None:
+        if table not in self._tables:
+            self._tables = [*self._tables, table]
+
+    def _plan(self) -> plan.Plan:
+        """Returns how a step updates the tables. Called once per step."""
+        raise NotImplementedError
+
+    def _is_decayed(self, table: ShardedTable) -> bool:
+        """Returns whether the weight decay applies to a table."""
+        del table
+        return True
+
+    def _steps_of(self, trained: Trained) -> list[TableStep]:
+        """Returns the steps of tables, for `plan.run`."""
+        step, owner = self._plan(), self.slots_owner
+        average = step.average_momentum is not None
+        vectors: dict[tuple[tf.DType, bool], tf.Tensor] = {}
+        steps: list[TableStep] = []
+        for gradient, table in trained:
+            decayed = step.decay is not None and self._is_decayed(table)
+            kind = (arithmetic_dtype(table.spec.value_dtype), decayed)
+            if kind not in vectors:
+                vectors[kind] = plan.vector(step, *kind)
+            steps.append(TableStep(gradient, table, vectors[kind], owner, step.rule, average))
+        return steps
+
+    def _apply_to_tables(self, trained: Trained) -> list[tf.Operation]:
+        """Updates tables by gradients that are ready to use."""
+        if not trained:
+            return []
+        if self._generic is None:
+            done = plan.run(self._steps_of(trained))
+        else:
+            done = self._generic.apply(self._plan(), trained, self.slots_owner, self._is_decayed)
+        return [each for each in done if each is not None]
+
+
+class Wrapping(TrainsTables):
+    """A mixin that wraps an optimizer of Keras 3 or tf_keras.
 
     In the list of base classes, name it before Keras's optimizer class.
     """
 
-    inner_optimizer: Any
-    _tables: list[ShardedTable]
     _made_eagerly: bool
 
     def _require_own_mode(self) -> None:
@@ -90,9 +169,27 @@ class Wrapping:
         """Refuses a checkpoint with tables of tfra. TensorFlow calls it on restore."""
         ancestor.refuse(path)
 
-    def _add_table(self, table: ShardedTable) -> None:
-        if table not in self._tables:
-            self._tables = [*self._tables, table]
+    @property
+    def _product(self) -> tf.Variable:
+        """The product of Nadam's momenta of all steps."""
+        raise NotImplementedError
+
+    def _rate_and_average(self, inner: Any) -> tuple[Any, Any]:
+        """Returns the learning rate and the momentum of the rows' average, None for no average."""
+        raise NotImplementedError
+
+    def _plan(self) -> plan.Plan:
+        inner, rule = self._wrapped(), self._rule
+        rate, average = self._rate_and_average(inner)
+        decay = getattr(inner, "weight_decay", None)
+        if rule is None:
+            return plan.Plan(rate, decay=decay, average_momentum=average)
+        name, step, product = rule.name(inner), tf.convert_to_tensor(inner.iterations) + 1, None
+        if name == "nadam":
+            product = self._product.assign(self._product * nadam_u(inner, step, tf.float32))
+        moment = Moment(rate, step, product)
+        settings = lambda dtype: rule.settings(name, inner, moment, dtype)  # noqa: E731
+        return plan.Plan(rate, name, settings, decay, average)
 
     def _build_others(self, variables: Iterable[TrainedVariable]) -> list[TrainedVariable]:
         """Adds the tables, and builds the wrapped optimizer for the ordinary variables.
@@ -116,11 +213,6 @@ class Wrapping:
         return dense
 
     @property
-    def tables(self) -> list[ShardedTable]:
-        """The tables that the optimizer was built for or has trained."""
-        return list(self._tables)
-
-    @property
     def slots_owner(self) -> tf.Tensor:
         """The name under which the tables keep this optimizer's slots, a scalar string tensor."""
         family = type(self._wrapped()).__name__.lower()
@@ -137,7 +229,7 @@ class Wrapping:
 
     def _overwrite_is_due(self) -> tf.Tensor | None:
         """Returns whether this step overwrites the rows by their averages; None if no step does."""
-        inner = self.inner_optimizer
+        inner = self._wrapped()
         if not (getattr(inner, "use_ema", False) and inner.ema_overwrite_frequency):
             return None
         return tf.equal((inner.iterations + 1) % inner.ema_overwrite_frequency, 0)

@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.progress import Progress
-from de_core.optimizers.new_slots import make_slots
+from de_core.optimizers.tf1.optimizer import Tf1Optimizer
 from de_core.tables.sharded import ShardedTable
+from de_core.tables.spec import arithmetic_dtype
 
 
 class Writer:
@@ -63,7 +64,7 @@ class Writer:
 
     def make_slots(self, optimizer: Any, table: ShardedTable) -> None:
         """Makes an optimizer's slots in a table."""
-        done = make_slots(optimizer, table)
+        done = _make_slots(optimizer, table)
         if self._session is not None:
             steps = getattr(optimizer, "steps", None)
             if steps is not None:
@@ -84,3 +85,30 @@ class Writer:
         variables = [each for each in tf.compat.v1.global_variables() if each.op.name in there]
         if variables:
             tf.compat.v1.train.Saver(variables).restore(self._session, prefix)
+
+
+def _make_slots(optimizer: Any, table: ShardedTable) -> list[Any]:
+    """Makes the slots that an optimizer keeps in a table, with their initial values.
+
+    Does a step on no row. The caller must set the optimizer's numbers of steps afterwards.
+
+    Args:
+        optimizer: The result of `DynamicEmbeddingOptimizer`.
+        table: The table.
+
+    Returns:
+        The operations; in eager mode an empty list.
+    """
+    spec = table.spec
+    nothing = tf.IndexedSlices(
+        tf.zeros([0, spec.dim], arithmetic_dtype(spec.value_dtype)), tf.zeros([0], spec.key_dtype)
+    )
+    if isinstance(optimizer, Tf1Optimizer):
+        return optimizer._apply_to_tables([(nothing, table)])
+    product = optimizer.u_product
+    before = tf.identity(product) if tf.executing_eagerly() else None
+    optimizer._add_table(table)
+    done = optimizer._apply_to_tables([(nothing, table)])
+    if before is not None:
+        product.assign(before)
+    return done

@@ -66,7 +66,7 @@ SETTINGS = {
     "global_clipnorm": {"global_clipnorm": 2.5},
     "weight_decay": {"weight_decay": DECAY},
     "ema": {"use_ema": True, "ema_momentum": EMA, "ema_overwrite_frequency": 2},
-    "accumulation": {"gradient_accumulation_steps": 2},
+    "accumulation": {"gradient_accumulation_steps": 3},
     "clipped accumulation": {"gradient_accumulation_steps": 2, "global_clipnorm": 2.5},
     "loss_scale": {},
     "dynamic loss scale": {},
@@ -268,8 +268,7 @@ def check(seed):
     table.upsert(np.arange(IDS), tf.cast(tf.constant(rows), case.dtype))
     exact, step = Exact(case, rows), stepper(case, optimizer, table, look_up)
     # A float32 step computes 1 - 0.999^t as Keras does, which is exact to 5e-5 in the first step.
-    # Keras keeps rates in float32, which are exact to 6e-8.
-    accuracy = (1e-12, 1e-7) if case.dtype == "float64" else (1e-6, 2e-4)
+    accuracy = (1e-12, 1e-9) if case.dtype == "float64" else (1e-6, 2e-4)
     if case.optimizer == "nadam" and case.dtype == "float64":
         accuracy = (1e-12, 1e-5)  # Keras keeps the product of the momenta in float32
     cancelled = np.zeros([IDS, DIM])
@@ -310,7 +309,7 @@ def test_the_draws_have_every_kind():
 
 
 def test_steps_are_exact():
-    for seed in range(20):
+    for seed in (*range(19), 1300):  # 1300: Adamax in float64 with a moving average
         check(seed)
 
 

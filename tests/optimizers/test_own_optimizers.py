@@ -239,6 +239,13 @@ def test_a_step_of_a_custom_loop():
     assert [slot.name for slot in de.get_slot_variables(table.optimizer)] == ["t/m", "t/v"]
 
 
+def test_a_step_of_own_tables_alone_has_no_norm_to_clip():
+    table = de.Variable(dim=2, name="alone", optimizer=keras.optimizers.SGD(0.5))
+    outer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.5, global_clipnorm=1.0))
+    outer.apply([ONES], table.trainable_variables)
+    np.testing.assert_array_equal(table.lookup([3]), [[-0.5, -0.5]])
+
+
 def test_a_step_without_a_gradient_of_the_table_is_not_counted():
     first, second = (de.Variable(dim=2, name=name, optimizer="sgd") for name in ("a", "b"))
     variables = [*first.trainable_variables, *second.trainable_variables]

@@ -1,5 +1,6 @@
 """Optimizers of TensorFlow 1 on tables match dense variables."""
 
+import contextlib
 import itertools
 
 import numpy as np
@@ -257,3 +258,21 @@ def test_version_2_trains_tables_to_the_dense_rows(name, mode, shards):
     dense = Dense(OPTIMIZERS[name])
     oracle.assert_same([tables.run(data)], [dense.run(data)])
     oracle.assert_same(tables.finish(), dense.finish())
+
+
+@pytest.mark.parametrize("in_a_graph", [True, False])
+def test_adam_counts_the_steps_without_a_gradient_of_a_table(in_a_graph):
+    with tf.Graph().as_default() if in_a_graph else contextlib.nullcontext():
+        table, dense = de.Variable(dim=1, name="counted"), tf.Variable([1.0], name="dense")
+        optimizer = de.DynamicEmbeddingOptimizer(v1.AdamOptimizer(0.1))
+        ones = tf.IndexedSlices(tf.ones([1, 1]), tf.constant([7], tf.int64))
+        both = [(ones, table.trainable_variables[0]), (tf.ones([1]), dense)]
+        steps = [optimizer.apply_gradients(pairs) for pairs in (both, both[1:], both)]
+        if not in_a_graph:
+            assert int(optimizer.steps) == 3
+            return
+        with tf.compat.v1.Session() as session:
+            session.run(tf.compat.v1.global_variables_initializer())
+            for step in steps:
+                session.run(step)
+            assert session.run(optimizer.steps) == 3

@@ -7,43 +7,17 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from de_core.optimizers.changed_copy import ChangedCopy, changed_copy
-from de_core.optimizers.gathered_rows import GatheredRows
+from de_core.optimizers.gathered_rows import ChangedCopy, Copies, GatheredRows, changed_copy
 from de_core.tables.sharded import ShardedTable
 
 
-class Keras2Copies:
-    """One copy of a new tf_keras optimizer per table.
+class Keras2Copies(Copies):
+    """Copies of a new tf_keras optimizer."""
 
-    Args:
-        optimizer: The original. The copies use its settings, learning rate and count of steps.
-    """
-
-    def __init__(self, optimizer: Any) -> None:
-        self._optimizer = optimizer
-        self._copies: dict[int, Any] = {}
-        # An attribute that is None now may be set to a variable at the optimizer's first step. The
-        # copies must not use that variable: each makes its own.
-        self._unmade = [name for name, value in vars(optimizer).items() if value is None]
-
-    def rows_of(self, table: ShardedTable) -> GatheredRows:
-        """Returns the gathered rows and slots of one table. Creates them at the first call."""
-        if id(table) not in self._copies:
-            with tf.init_scope():
-                self._copies[id(table)] = self._new_copy(GatheredRows(table))
-        gathered: GatheredRows = self._copies[id(table)].gathered
-        return gathered
-
-    def _new_copy(self, gathered: GatheredRows) -> Any:
-        copy = changed_copy(
-            self._optimizer,
-            _OverRows,
-            gathered=gathered,
-            shared_variables=[],
-            use_ema=False,
-            _built=False,
-        )
-        copy.build([gathered.template()])
+    def _new_copy(self, table: ShardedTable) -> Any:
+        changed = {"gathered": GatheredRows(table), "shared_variables": []}
+        copy: Any = changed_copy(self._optimizer, _OverRows, **changed, use_ema=False, _built=False)
+        copy.build([copy.gathered.template()])
         return copy
 
     def begin(self) -> None:
@@ -52,38 +26,35 @@ class Keras2Copies:
 
     def update(self, table: ShardedTable, gradient: tf.Tensor) -> Any:
         """Changes the gathered rows and slots of a table by their gradient, [n, dim]."""
-        return self._copies[id(table)].update_step(gradient, self.rows_of(table).rows)
-
-    def end(self, done: list[Any]) -> None:
-        """Does nothing, because the original counts the step."""
+        return self._copy_for(table).update_step(gradient, self.rows_of(table).rows)
 
     def shared_variables(self, table: ShardedTable) -> list[Any]:
         """Returns the variables of a table's copy that are not kept per row."""
-        self.rows_of(table)
-        copy = self._copies[id(table)]
+        copy = self._copy_for(table)
         direct = [each for each in vars(copy).values() if isinstance(each, tf.Variable)]
         known = {id(each): each for each in [*copy.shared_variables, *direct]}
         return list(known.values())
 
 
 class LegacyCopies(Keras2Copies):
-    """One copy of a legacy tf_keras optimizer per table.
+    """Copies of a legacy tf_keras optimizer.
 
     Args:
-        optimizer: The original. The copies use its settings, learning rate and count of steps.
+        optimizer: The original.
     """
 
-    def _new_copy(self, gathered: GatheredRows) -> Any:
-        optimizer = self._optimizer
-        own = dict.fromkeys(self._unmade, None)
-        copy = changed_copy(
-            optimizer,
-            _OverRowsLegacy,
-            **{**own, "gathered": gathered, "shared_variables": [], "slots_by_name": {}},
-            _weights=[],
-        )
-        optimizer._create_hypers()
-        copy._create_slots([gathered.template()])
+    def __init__(self, optimizer: Any) -> None:
+        super().__init__(optimizer)
+        # An attribute that is None now may be set to a variable at the optimizer's first step. The
+        # copies must not use that variable: each makes its own.
+        self._unmade = [name for name, value in vars(optimizer).items() if value is None]
+
+    def _new_copy(self, table: ShardedTable) -> Any:
+        changed = {"gathered": GatheredRows(table), "shared_variables": [], "slots_by_name": {}}
+        changed = {**dict.fromkeys(self._unmade), **changed, "_weights": []}
+        copy: Any = changed_copy(self._optimizer, _OverRowsLegacy, **changed)
+        self._optimizer._create_hypers()
+        copy._create_slots([copy.gathered.template()])
         return copy
 
     def begin(self) -> None:
@@ -91,7 +62,7 @@ class LegacyCopies(Keras2Copies):
 
     def update(self, table: ShardedTable, gradient: tf.Tensor) -> Any:
         """Changes the gathered rows and slots of a table by their gradient, [n, dim]."""
-        copy, rows = self._copies[id(table)], self.rows_of(table).rows
+        copy, rows = self._copy_for(table), self.rows_of(table).rows
         state = copy._prepare([rows])
         takes_state = "apply_state" in copy._dense_apply_args
         return copy._resource_apply_dense(

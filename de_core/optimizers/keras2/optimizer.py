@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
+from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.base.types import GradientPair
-from de_core.optimizers import clipping, plan
-from de_core.optimizers.accumulation import Trained
-from de_core.optimizers.keras2 import rules
+from de_core.optimizers import clipping, rules
 from de_core.optimizers.keras2.copies import Keras2Copies, LegacyCopies
-from de_core.optimizers.keras3.rules import Moment, Rule
-from de_core.optimizers.row_updates import RowUpdates
-from de_core.optimizers.rule_settings import Settings, SgdSettings
+from de_core.optimizers.rules import Rule
 from de_core.optimizers.targets import Targets, filled_by_loss
 from de_core.optimizers.wrapping import Decaying, Wrapping, is_eager_outside
 from de_core.tables.sharded import ShardedTable
@@ -39,7 +36,6 @@ class TablesAndOthers(Wrapping):
             gradients.
     """
 
-    rule_of: Callable[[Any], Rule | None]
     copies_of: type[Keras2Copies]
 
     def __init__(
@@ -49,7 +45,7 @@ class TablesAndOthers(Wrapping):
         reject_nonfinite: bool = False,
         name: str | None = None,
     ) -> None:
-        rule = type(self).rule_of(optimizer)
+        rule = self.rule_of(optimizer)
         # The base class's constructor reads this attribute, but cannot track it yet.
         object.__setattr__(self, "inner_optimizer", optimizer)
         given = optimizer.name if hasattr(optimizer, "name") else optimizer._name
@@ -59,13 +55,8 @@ class TablesAndOthers(Wrapping):
         self.inner_optimizer = optimizer
         self.bp_v2 = bool(bp_v2)
         self.reject_nonfinite = bool(reject_nonfinite)
-        self._rule = rule
-        self._copies = None if rule else type(self).copies_of(optimizer)
-        self._generic = (
-            None if self._copies is None else RowUpdates(optimizer, self._copies, self.bp_v2)
-        )
+        self._start(optimizer, rule, self.copies_of, self.bp_v2)
         self._of_no_row: list[tf.Variable] = []
-        self._tables = []
         self._make_state()
 
     def _make_state(self) -> None:
@@ -120,13 +111,11 @@ class TablesAndOthers(Wrapping):
         dense = targets.others
         checks = targets.require_finite(self._rejected) if self.reject_nonfinite else []
         with tf.control_dependencies(checks):
-            gradients, scale = clipping.clip_tables(
-                self.inner_optimizer,
-                [gradient for gradient, _ in targets.trained],
-                [gradient for gradient, _ in dense],
-            )
-            tables = [table for _, table in targets.trained]
-            done = self._apply_to_tables(list(zip(gradients, tables, strict=True)))
+            others = [gradient for gradient, _ in dense]
+            trained, scale = clipping.clip_tables(self.inner_optimizer, targets.trained, others)
+            overwrite = self._overwrite_is_due() if trained else None
+            done = self._apply_to_tables(trained)
+            self._take_averages_after(done, overwrite)
         # If a table refuses its gradient, the step stops before it changes other variables.
         with tf.control_dependencies(done):
             if not dense:
@@ -135,36 +124,14 @@ class TablesAndOthers(Wrapping):
                 dense = [(clipping.scaled(each, scale), variable) for each, variable in dense]
             return self.inner_optimizer.apply_gradients(dense, name=name, **settings)
 
-    def _apply_to_tables(self, trained: Trained) -> list[Any]:
-        if not trained:
-            return []
-        inner = self.inner_optimizer
-        momentum = inner.ema_momentum if getattr(inner, "use_ema", False) else None
-        overwrite = self._overwrite_is_due()
-        rule = "" if self._rule is None else self._rule.name(inner)
-        decay = getattr(inner, "weight_decay", None)
-        step = plan.Plan(rule, self._settings_of_step, decay, momentum)
-        apply = plan.apply if self._generic is None else self._generic.apply
-        done = apply(step, trained, self.slots_owner, self._is_decayed)
-        done = [each for each in done if each is not None]
-        self._take_averages_after(done, overwrite)
-        return done
+    @staticmethod
+    def rule_of(optimizer: Any) -> Rule | None:
+        """Returns the engine's rule for an optimizer, or None if the engine has none."""
+        raise NotImplementedError
 
-    def _settings_of_step(self, dtype: tf.DType) -> Settings:
-        inner = self.inner_optimizer
-        rate = rules.learning_rate(inner)
-        if self._rule is None:
-            return SgdSettings(rate)
-        step = tf.convert_to_tensor(inner.iterations) + 1
-        product = None
-        if self._rule.name(inner) == "nadam":
-            now = self._rule.u(inner, step, tf.float32)
-            product = self.u_product.assign(self.u_product * now)
-        return self._rule.settings(inner, Moment(step, rate, product, dtype))
-
-    def _is_decayed(self, table: ShardedTable) -> bool:
-        del table
-        return True
+    @property
+    def _product(self) -> tf.Variable:
+        return self.u_product
 
     def _add_table(self, table: ShardedTable) -> None:
         is_new = table not in self._tables
@@ -229,8 +196,26 @@ class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
     Takes the arguments of `TablesAndOthers`.
     """
 
-    rule_of = staticmethod(rules.rule_of)
     copies_of = Keras2Copies
+
+    @staticmethod
+    def rule_of(optimizer: Any) -> Rule | None:
+        """Returns the engine's rule for a new tf_keras optimizer, or None if the engine has none.
+
+        Raises:
+            NotImplementedError: The optimizer has no formula.
+        """
+        of = tf_keras.optimizers
+        rule = rules.rule_of(optimizer, rules.KERAS, [of], ["update_step"])
+        if rule is None:
+            rules.require_formula(optimizer, of.Optimizer, "update_step")
+        return rule
+
+    def _rate_and_average(self, inner: Any) -> tuple[Any, Any]:
+        rate = inner._learning_rate
+        if isinstance(rate, tf_keras.optimizers.schedules.LearningRateSchedule):
+            rate = rate(inner.iterations)  # `learning_rate` is stale until `apply_gradients`.
+        return rate, inner.ema_momentum if inner.use_ema else None
 
     def _add_table(self, table: ShardedTable) -> None:
         known = len(self._of_no_row)
@@ -273,12 +258,37 @@ class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimize
         **kwargs: Keyword arguments of `TablesAndOthers`.
     """
 
-    rule_of = staticmethod(rules.legacy_rule_of)
     copies_of = LegacyCopies
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._track_trackable(self.inner_optimizer, "inner_optimizer")
+
+    @staticmethod
+    def rule_of(optimizer: Any) -> Rule | None:
+        """Returns the engine's rule for a legacy optimizer, or None if the engine has none.
+
+        Raises:
+            NotImplementedError: The optimizer has no formula for dense gradients, or transforms
+                gradients.
+        """
+        if optimizer.gradient_transformers:
+            raise NotImplementedError(
+                "An optimizer of tables must have no `gradient_transformers`. "
+                + received(gradient_transformers=optimizer.gradient_transformers)
+                + " Transform the gradients before you call `apply_gradients`."
+            )
+        of, formula = tf_keras.optimizers.legacy, "_resource_apply_dense"
+        methods = [formula, "_prepare", "_prepare_local"]
+        rule = rules.rule_of(optimizer, rules.LEGACY, [of], methods)
+        if rule is None:
+            rules.require_formula(optimizer, of.Optimizer, formula)
+        return rule
+
+    def _rate_and_average(self, inner: Any) -> tuple[Any, Any]:
+        # `_decayed_lr` applies the schedule or `decay`. Nadam uses `decay` for its momentum.
+        is_nadam = isinstance(inner, tf_keras.optimizers.legacy.Nadam)
+        return inner.learning_rate if is_nadam else inner._decayed_lr(tf.float32), None
 
     def _make_state(self) -> None:
         super()._make_state()

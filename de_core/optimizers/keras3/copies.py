@@ -7,37 +7,27 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from de_core.optimizers.gathered_rows import GatheredRows
+from de_core.optimizers.gathered_rows import Copies, GatheredRows
 from de_core.tables.sharded import ShardedTable
 
 
-class KerasCopies:
-    """One copy of an optimizer per table. The copy updates the variable of the gathered rows.
+class KerasCopies(Copies):
+    """Copies that update the variable of the gathered rows."""
 
-    Args:
-        optimizer: The original. The copies use its settings, learning rate and count of steps.
-    """
-
-    def __init__(self, optimizer: Any) -> None:
-        self._optimizer = optimizer
-        self._copies: dict[int, Any] = {}
-
-    def rows_of(self, table: ShardedTable) -> GatheredRows:
-        """Returns the gathered rows and slots of one table. Creates them at the first call."""
-        gathered: GatheredRows = self._copy_for(table).gathered
-        return gathered
-
-    def begin(self) -> None:
-        """Does nothing, because the copies keep no state of a step."""
+    def _new_copy(self, table: ShardedTable) -> Any:
+        kind = type(self._optimizer)
+        over_rows: Any = type(f"RowsOf{kind.__name__}", (_OverRows, kind), {})
+        config = self._optimizer.get_config()
+        off: dict[str, Any] = {"use_ema": False, "gradient_accumulation_steps": None}
+        copy = over_rows.from_config({**config, **off})
+        copy.start(self._optimizer, table)
+        return copy
 
     def update(self, table: ShardedTable, gradient: tf.Tensor) -> None:
         """Changes the gathered rows and slots of a table by their gradient, [n, dim]."""
         copy = self._copy_for(table)
         rate = tf.cast(self._optimizer.learning_rate, gradient.dtype)
         copy._backend_update_step([gradient], [copy.gathered.rows], rate)
-
-    def end(self, done: list[Any]) -> None:
-        """Does nothing, because the original counts the step."""
 
     def shared_variables(self, table: ShardedTable) -> list[Any]:
         """Returns the variables of a table's copy that are not kept per row."""
@@ -46,21 +36,6 @@ class KerasCopies:
         counted = (copy._iterations, copy._learning_rate)
         own = [each for each in of_keras if not any(each is other for other in counted)]
         return [*copy.shared_variables, *own]
-
-    def _copy_for(self, table: ShardedTable) -> Any:
-        if id(table) not in self._copies:
-            with tf.init_scope():
-                self._copies[id(table)] = _copy_of(self._optimizer, table)
-        return self._copies[id(table)]
-
-
-def _copy_of(optimizer: Any, table: ShardedTable) -> Any:
-    kind = type(optimizer)
-    over_rows: Any = type(f"RowsOf{kind.__name__}", (_OverRows, kind), {})
-    config = {**optimizer.get_config(), "use_ema": False, "gradient_accumulation_steps": None}
-    copy = over_rows.from_config(config)
-    copy.start(optimizer, table)
-    return copy
 
 
 class _OverRows:

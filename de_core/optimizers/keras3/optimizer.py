@@ -4,34 +4,25 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
+from types import FrameType
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from de_core.base import call_stack
+from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.base.private_names import SWAPPER_OF_AVERAGES
 from de_core.base.types import GradientPair
-from de_core.optimizers import clipping, plan, replicas
-from de_core.optimizers.accumulation import Accumulation, Trained
-from de_core.optimizers.keras3 import callers, own_steps, rules
+from de_core.optimizers import clipping, plan, replicas, rules
+from de_core.optimizers.accumulation import Accumulation
+from de_core.optimizers.clipping import Trained
+from de_core.optimizers.keras3 import rowwise
 from de_core.optimizers.keras3.copies import KerasCopies
-from de_core.optimizers.keras3.rowwise_adagrad import RowwiseAdagrad
-from de_core.optimizers.keras3.rowwise_adam import RowwiseAdam
-from de_core.optimizers.row_updates import RowUpdates
-from de_core.optimizers.rule_settings import Settings, SgdSettings
 from de_core.optimizers.targets import Targets, anchor_of
 from de_core.optimizers.wrapping import Decaying, Wrapping, is_eager_outside
 from de_core.tables.sharded import ShardedTable
-from de_core.tables.table_step import TableStep
-
-
-class Native:
-    """The namespace in which `rules.rule_of` finds this library's own optimizer classes."""
-
-    RowwiseAdagrad = RowwiseAdagrad
-    RowwiseAdam = RowwiseAdam
 
 
 @keras.saving.register_keras_serializable(package="de_core", name="DynamicEmbeddingOptimizer")
@@ -64,12 +55,9 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         self.bp_v2 = bool(bp_v2)
         self.synchronous = bool(synchronous)
         self.reject_nonfinite = bool(reject_nonfinite)
-        self._rule = rules.rule_of(optimizer, keras.optimizers, Native)
-        self._copies = None if self._rule else KerasCopies(optimizer)
-        self._generic = (
-            None if self._copies is None else RowUpdates(optimizer, self._copies, self.bp_v2)
-        )
-        self._tables: list[ShardedTable] = []
+        known = (keras.optimizers, rowwise)
+        rule = rules.rule_of(optimizer, rules.KERAS, known, ["update_step"])
+        self._start(optimizer, rule, KerasCopies, self.bp_v2)
         self._made_eagerly = is_eager_outside()
         self._accumulation: Accumulation | None = None
         self._slots_id = _slots_id_variable()
@@ -121,28 +109,51 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             tf.errors.InvalidArgumentError: With `reject_nonfinite`, a gradient has a NaN or an
                 infinity. The step then changes only `rejected_steps`.
         """
-        inner = self._wrapped()
         given = self._trainable_variables if trainable_variables is None else trainable_variables
         variables = list(given)
         targets = Targets.of(grads, variables)
-        self._prepare(inner, targets, variables)
-        self._step(inner, targets)
+        targets.require_replica()
+        if not targets.trained:
+            targets.require_one()
+        if not self.built:
+            self.build(variables)
+        self._step(targets)
 
-    def _step(self, inner: Any, targets: Targets) -> None:
+    def _step(self, targets: Targets) -> None:
+        # Check.
+        inner = self._wrapped()
+        for _, table in targets.trained:
+            self._admit(inner, table)
         checks = targets.require_finite(self._rejected.value) if self.reject_nonfinite else []
         with tf.control_dependencies(checks):
+            # Scale, and train the tables that have optimizers of their own.
             if inner.loss_scale_factor is not None:
                 targets = targets.scaled(1.0 / inner.loss_scale_factor)
-            own_steps.run(targets.owned)
+            trained, dense = targets.trained, targets.dense
+            if targets.owned:
+                plan.run_owned(targets.owned)
             if tf.distribute.has_strategy() and replicas.several_here():
-                replicas.update_once(targets.trained, self._apply_to_tables)
-                self._apply_to_others(inner, targets.dense)
+                replicas.update_once(trained, self._apply_to_tables)
+                self._apply_to_others(inner, dense)
                 return
+            # Clip and update the tables: now, or once enough gradients are accumulated.
             overwrite = self._overwrite_is_due() if inner.use_ema else None
-            done, dense = self._update(inner, targets)
-            if overwrite is not None:
-                self._take_averages_after(done, overwrite)
-            # If a table refuses its gradient, the step stops before it changes other variables.
+
+            def update(trained: Trained, others: Sequence[Any]) -> tuple[list[Any], Any]:
+                trained, scale = clipping.clip_tables(inner, trained, others)
+                return self._apply_to_tables(trained), scale
+
+            if self._accumulation is not None:
+                steps = inner.gradient_accumulation_steps
+                due = tf.equal((inner.variables[0] + 1) % steps, 0)
+                done, dense = self._accumulation.step(targets, due, steps, update)
+            else:
+                done, scale = update(trained, [gradient for gradient, _ in dense])
+                if scale is not None:
+                    dense = [(clipping.scaled(each, scale), v) for each, v in targets.others]
+            self._take_averages_after(done, overwrite)
+            # Update ordinary variables, and count. If a table refuses its gradient, the step stops
+            # before it changes them.
             with tf.control_dependencies(done):
                 self._apply_to_others(inner, dense)
 
@@ -162,92 +173,44 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         """Returns the wrapped optimizer, without the check of the public property."""
         return self.__dict__["inner_optimizer"]
 
-    def _prepare(self, inner: Any, targets: Targets, variables: list[Any]) -> None:
-        """Checks the inputs of a step. At the first step, also builds the optimizer."""
-        targets.require_replica()
-        if not targets.trained:
-            targets.require_one()
-        if not self.built:
-            self.build(variables)
-        in_strategy = tf.distribute.has_strategy()
-        for _, table in targets.trained:
-            if table not in self._tables:
-                self._add_table(table)
-            if in_strategy or table.router.is_spread:
-                self._check_replicas(inner, table)
+    def _admit(self, inner: Any, table: ShardedTable) -> None:
+        """Adds a table at its first step.
 
-    def _check_replicas(self, inner: Any, table: ShardedTable) -> None:
-        settings: dict[str, Any] = {"reject_nonfinite": self.reject_nonfinite}
-        if self._generic is not None:
-            settings["an optimizer without a rule inside tables"] = type(inner).__name__
-        if replicas.several_here():
-            for name in ("use_ema", "gradient_accumulation_steps", *clipping.SETTINGS):
-                settings[name] = getattr(inner, name)
-        settings["global_clipnorm"] = inner.global_clipnorm
-        settings["a dynamic loss scale"] = self.is_loss_scaled
-        replicas.check_step(table, **settings)
-
-    def _update(self, inner: Any, targets: Targets) -> tuple[list[Any], list[GradientPair]]:
-        """Updates the tables; returns its operations, and the gradients of ordinary variables."""
-        if self._accumulation is not None:
-            steps = inner.gradient_accumulation_steps
-            due = tf.equal((inner.variables[0] + 1) % steps, 0)
-            return self._accumulation.step(
-                targets,
-                due,
-                steps,
-                lambda tables, others: self._clip_and_apply(inner, tables, others)[1],
+        Raises:
+            NotImplementedError: Several replicas or workers train, which cannot do together what a
+                setting asks for.
+        """
+        if table not in self._tables:
+            self._add_table(table)
+        several = tf.distribute.has_strategy() and replicas.several_here()
+        if not (several or table.router.is_spread):
+            return
+        own: dict[str, Any] = {
+            "reject_nonfinite": self.reject_nonfinite,
+            "a dynamic loss scale": self.is_loss_scaled,
+            "an optimizer without a rule inside tables": self._generic and type(inner).__name__,
+        }
+        names = ["global_clipnorm"]
+        if several:
+            names = ["use_ema", "gradient_accumulation_steps", *clipping.SETTINGS]
+        refused = {**own, **{name: getattr(inner, name) for name in names}}
+        refused = {name: value for name, value in refused.items() if value}
+        if refused:
+            raise NotImplementedError(
+                "Replicas or workers that train a table together must not use "
+                f"{', '.join(refused)}: not every replica has the gradients that it needs. "
+                f"{received(table=table.name, **refused)} Turn it off, or train on one replica."
             )
-        if not (inner.clipnorm or inner.clipvalue or inner.global_clipnorm):
-            return self._apply_to_tables(targets.trained), targets.dense
-        dense = targets.others
-        others = [gradient for gradient, _ in dense]
-        done, scale = self._clip_and_apply(inner, targets.trained, others)
-        if scale is not None:
-            dense = [(clipping.scaled(each, scale), variable) for each, variable in dense]
-        return done, dense
 
-    def _clip_and_apply(
-        self, inner: Any, trained: Trained, others: list[Any]
-    ) -> tuple[list[Any], tf.Tensor | None]:
-        """Updates the tables; returns the operations and the factor that clips `others`."""
-        gradients = [gradient for gradient, _ in trained]
-        gradients, scale = clipping.clip_tables(inner, gradients, others)
-        tables = [table for _, table in trained]
-        return self._apply_to_tables(list(zip(gradients, tables, strict=True))), scale
+    def _rate_and_average(self, inner: Any) -> tuple[Any, Any]:
+        if not inner.use_ema:
+            return inner.learning_rate, None
+        is_later = tf.cast(tf.not_equal(inner.iterations, 0), tf.float64)
+        return inner.learning_rate, is_later * inner.ema_momentum
 
-    def _apply_to_tables(self, trained: Trained) -> list[Any]:
-        """Updates tables by gradients that are ready to use."""
-        if not trained:
-            return []
-        if self._generic is None:
-            done = plan.run(self._steps_of(trained))
-        else:
-            done = self._generic.apply(self._plan(), trained, self.slots_owner, self._is_decayed)
-        return [each for each in done if each is not None]
-
-    def _steps_of(self, trained: Trained) -> list[TableStep]:
-        return plan.steps_of(self._plan(), trained, self.slots_owner, self._is_decayed)
-
-    def _plan(self) -> plan.Plan:
-        inner = self._wrapped()
-        momentum = None
-        if inner.use_ema:
-            momentum = tf.cast(tf.not_equal(inner.iterations, 0), tf.float64) * inner.ema_momentum
-        rule = "" if self._rule is None else self._rule.name(inner)
-        return plan.Plan(rule, self._settings_of_step, inner.weight_decay, momentum)
-
-    def _settings_of_step(self, dtype: tf.DType) -> Settings:
-        inner = self._wrapped()
-        if self._rule is None:
-            return SgdSettings(inner.learning_rate)
-        step = tf.convert_to_tensor(inner.iterations) + 1
-        product = None
-        if self._rule.name(inner) == "nadam":
-            now = self._rule.u(inner, step, tf.float32)
-            product = self._u_product.value.assign(self._u_product.value * now)
-        moment = rules.Moment(step, inner.learning_rate, product, dtype)
-        return self._rule.settings(inner, moment)
+    @property
+    def _product(self) -> tf.Variable:
+        return self._u_product.value
 
     def _apply_to_others(self, inner: Any, dense: list[GradientPair]) -> None:
         """Lets the wrapped optimizer update ordinary variables and count the step."""
@@ -335,7 +298,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         """
         is_made = "inner_optimizer" in self.__dict__
         if name == "loss_scale_factor" and value is None and is_made and not self.is_loss_scaled:
-            callers.check_not_scaled_by_keras()
+            check_not_scaled_by_keras()
         super().__setattr__(name, value)
 
     def scale_loss(self, loss: Any) -> Any:
@@ -379,6 +342,43 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             config["optimizer"], custom_objects=custom_objects
         )
         return cls(**{**config, "optimizer": inner})
+
+
+def caller_of(called: Any) -> Any:
+    """Returns the innermost other Keras optimizer whose method is running, or None.
+
+    Keras does not pass it as an argument.
+
+    Args:
+        called: The optimizer that asks.
+    """
+
+    def is_sought(frame: FrameType) -> bool:
+        owner = frame.f_locals.get("self")
+        return owner is not called and isinstance(owner, keras.optimizers.Optimizer)
+
+    frame = call_stack.nearest(is_sought)
+    return None if frame is None else frame.f_locals["self"]
+
+
+def check_not_scaled_by_keras() -> None:
+    """Raises TypeError if a method of a `keras.optimizers.LossScaleOptimizer` is running.
+
+    Keras's class does not unscale gradients of variables with `overwrite_with_gradient`, so rows
+    would move 2**15 times too far. A `de.LossScaleOptimizer` is allowed.
+    """
+    if call_stack.nearest(_is_method_of_a_loss_scale) is not None:
+        raise TypeError(
+            "A dynamic loss scale around an optimizer of tables must be a de.LossScaleOptimizer. "
+            "Received: a keras.optimizers.LossScaleOptimizer. "
+            "Use de.LossScaleOptimizer(optimizer)."
+        )
+
+
+def _is_method_of_a_loss_scale(frame: FrameType) -> bool:
+    owner = frame.f_locals.get("self")
+    is_ours = getattr(owner, "keeps_tables_sparse", False)
+    return isinstance(owner, keras.optimizers.LossScaleOptimizer) and not is_ours
 
 
 def _slots_id_variable() -> keras.Variable:

@@ -11,9 +11,12 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.base.types import Gradient
-from de_core.optimizers import clipping, replicas, targets
-from de_core.optimizers.keras3 import callers, own_steps
-from de_core.optimizers.keras3.optimizer import KerasOptimizer
+from de_core.optimizers import clipping, plan, replicas, targets
+from de_core.optimizers.keras3.optimizer import (
+    KerasOptimizer,
+    caller_of,
+    check_not_scaled_by_keras,
+)
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table_step import TableStep
 from de_core.variable.own_optimizer import OptimizerLike
@@ -112,10 +115,10 @@ class TableOptimizer(KerasOptimizer):
             TypeError: A `keras.optimizers.LossScaleOptimizer` scaled the loss.
             NotImplementedError: The optimizer accumulates gradients.
         """
-        optimizer = callers.caller_of(self)
+        optimizer = caller_of(self)
         if optimizer is None or (self._caller is not None and self._caller() is optimizer):
             return
-        callers.check_not_scaled_by_keras()
+        check_not_scaled_by_keras()
         steps = getattr(optimizer, "gradient_accumulation_steps", None)
         if steps:
             raise NotImplementedError(
@@ -138,7 +141,7 @@ class TableOptimizer(KerasOptimizer):
             targets.check_nothing(gradient, table)
             return
         gradient = targets.checked(gradient, table)
-        factor = getattr(callers.caller_of(self), "loss_scale_factor", None)
+        factor = getattr(caller_of(self), "loss_scale_factor", None)
         if factor is not None:
             gradient = clipping.scaled(gradient, 1.0 / factor)
         self.step(gradient)
@@ -150,7 +153,7 @@ class TableOptimizer(KerasOptimizer):
         Args:
             gradient: Values [n, dim] and ids [n] of the table, without a loss scale.
         """
-        own_steps.run([(gradient, self)])
+        plan.run_owned([(gradient, self)])
 
     def begin(self, gradient: tf.IndexedSlices) -> list[TableStep] | None:
         """Begins a step. Returns what to do in the table; None if only `step_alone` can do it.
@@ -161,9 +164,9 @@ class TableOptimizer(KerasOptimizer):
         if self._generic is not None or self._accumulation is not None or replicas.several_here():
             return None
         inner, [table] = self._wrapped(), self._tables
-        self._prepare(inner, targets.Targets([(gradient, table)], [], []), [])
-        [gradient], _ = clipping.clip_tables(inner, [gradient], [])
-        return self._steps_of([(gradient, table)])
+        self._admit(inner, table)
+        trained, _ = clipping.clip_tables(inner, [(gradient, table)], [])
+        return self._steps_of(trained)
 
     def end(self, done: list[tf.Operation]) -> None:
         """Ends a step: updates averages and the count of steps.
@@ -181,10 +184,7 @@ class TableOptimizer(KerasOptimizer):
         Args:
             gradient: The gradient of the table, without a loss scale.
         """
-        inner = self._wrapped()
-        step = targets.Targets([(gradient, self._tables[0])], [], [])
-        self._prepare(inner, step, [])
-        self._step(inner, step)
+        self._step(targets.Targets([(gradient, self._tables[0])], [], []))
 
 
 def _settings(optimizer: Any) -> dict[str, Any]:

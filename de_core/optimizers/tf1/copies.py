@@ -6,14 +6,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.optimizers.changed_copy import ChangedCopy, changed_copy
-from de_core.optimizers.gathered_rows import GatheredRows
+from de_core.optimizers.gathered_rows import ChangedCopy, Copies, GatheredRows, changed_copy
 from de_core.tables.sharded import ShardedTable
 
 _Optimizer = tf.compat.v1.train.Optimizer
 
 
-class Tf1Copies:
+class Tf1Copies(Copies):
     """One copy of an optimizer for all tables. Tables share the state that is not kept per row.
 
     Args:
@@ -21,6 +20,7 @@ class Tf1Copies:
     """
 
     def __init__(self, optimizer: Any) -> None:
+        super().__init__(optimizer)
         self._copy = changed_copy(optimizer, _OverRows, rows={}, places={}, state={})
         self._name = optimizer.get_name()
 
@@ -38,7 +38,7 @@ class Tf1Copies:
         return known[id(table)]
 
     def begin(self) -> None:
-        """Prepares a step."""
+        """Runs the optimizer's `_prepare`, which for example makes tensors of its settings."""
         self._copy._prepare()
 
     def update(self, table: ShardedTable, gradient: tf.Tensor) -> Any:

@@ -10,25 +10,30 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.base.types import GradientPair, TrainedVariable
-from de_core.optimizers import plan
-from de_core.optimizers.row_updates import RowUpdates
-from de_core.optimizers.rule_settings import SgdSettings
+from de_core.optimizers import plan, rules
 from de_core.optimizers.targets import Targets, filled_by_loss
-from de_core.optimizers.tf1 import rules
 from de_core.optimizers.tf1.copies import Tf1Copies
+from de_core.optimizers.wrapping import TrainsTables
 from de_core.tables.sharded import ShardedTable
 from de_core.variable.trainable_wrapper import TrainableWrapper
 
 # The graph collection with the names under which the graph's optimizers keep their slots.
 _OWNERS = "dynamic_embedding_slot_owners"
 _eager_owners: list[str] = []
-# The plan of an optimizer without a rule in the engine. Its empty rule is never run. From its
-# settings, RowUpdates reads only the weight decay and the moving average, which TensorFlow 1
-# optimizers do not have.
-_NO_RULE = plan.Plan("", lambda _: SgdSettings(lr=0.0))
+# A subclass that overrides one of these methods has another formula.
+_FORMULA = ("_resource_apply_dense", "_prepare", "_finish")
+_SLOTS = {
+    "tf1_momentum": ["momentum"],
+    "adagrad": ["accumulator"],
+    "adagrad_da": ["gradient_accumulator", "gradient_squared_accumulator"],
+    "adadelta": ["accum_grad", "accum_var"],
+    "adam": ["m", "v"],
+    "ftrl": ["accumulator", "linear"],
+    "proximal_adagrad": ["accumulator"],
+}
 
 
-class Tf1Optimizer(tf.compat.v1.train.Optimizer):
+class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
     """A `tf.compat.v1.train.Optimizer` that also trains dynamic tables.
 
     `DynamicEmbeddingOptimizer` makes it. `compute_gradients`, `apply_gradients` and `minimize` take
@@ -56,12 +61,11 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         self.inner_optimizer = optimizer
         self.bp_v2 = bool(bp_v2)
         self.reject_nonfinite = bool(reject_nonfinite)
-        self._rule = rules.rule_of(optimizer)
-        self._copies = None if self._rule else Tf1Copies(optimizer)
-        self._generic = (
-            None if self._copies is None else RowUpdates(optimizer, self._copies, self.bp_v2)
-        )
-        self._tables: list[ShardedTable] = []
+        rule = rules.rule_of(optimizer, rules.TF1, [tf.compat.v1.train], _FORMULA)
+        if rule is None:
+            base = tf.compat.v1.train.Optimizer
+            rules.require_formula(optimizer, base, "_resource_apply_dense", "_apply_dense")
+        self._start(optimizer, rule, Tf1Copies, self.bp_v2)
         self._count: tf.Variable | None = None
         self._rejected: tf.Variable | None = None
         scope = self.get_name().replace("/", "_")
@@ -110,12 +114,14 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         targets = Targets.of_pairs(grads_and_vars)
         for gradient, table in targets.trained:
             _check_not_averaged(gradient, table)
-            if table not in self._tables:
-                self._tables.append(table)
+            self._add_table(table)
         dense = targets.others
         checks = targets.require_finite(self.rejected_steps) if self.reject_nonfinite else []
         with tf.control_dependencies(checks):
-            done = self._apply_to_tables(targets) if self._tables else []
+            done = self._apply_to_tables(targets.trained)
+            if self._tables and not targets.trained and self._counts():
+                # The wrapped Adam counts the steps in which only ordinary variables have gradients.
+                done = [step.op] if tf.is_symbolic_tensor(step := self._next_step()) else []
         # If a table refuses its gradient, the step stops before it changes other variables.
         with tf.control_dependencies(done):
             if dense:
@@ -125,17 +131,21 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
                 done = [*done, counted.op] if not tf.executing_eagerly() else done
         return None if tf.executing_eagerly() else tf.group(*done, name=name)
 
-    def _apply_to_tables(self, targets: Targets) -> list[tf.Operation | None]:
-        owner = tf.constant(self._owner)
-        if self._rule is None:
-            assert self._generic is not None
-            done = self._generic.apply(_NO_RULE, targets.trained, owner)
-        else:
-            rule, inner = self._rule, self.inner_optimizer
-            step = self._next_step() if rule.counts else tf.constant(0, tf.int64)
-            native = plan.Plan(rule.name(inner), lambda _: rule.settings(inner, step))
-            done = plan.apply(native, targets.trained, owner)
-        return [each for each in done if each is not None]
+    def _plan(self) -> plan.Plan:
+        inner, rule = self.inner_optimizer, self._rule
+        if rule is None:
+            return plan.Plan()
+        name = rule.name(inner)
+        step = self._next_step() if self._counts() else None
+        if name == "adagrad_da":
+            # AdagradDA counts steps by its global step, which is incremented after the update.
+            step = tf.cast(inner._global_step, tf.int64) + 1
+        moment = rules.Moment(step=step)
+        settings = lambda dtype: rule.settings(name, inner, moment, dtype)  # noqa: E731
+        return plan.Plan(rule=name, settings=settings)
+
+    def _counts(self) -> bool:
+        return self._rule is not None and self._rule.name(self.inner_optimizer) == "adam"
 
     def _next_step(self) -> tf.Tensor:
         """Increments the count of steps and returns it: 1 at the first step."""
@@ -199,11 +209,6 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         return [*own, *shared, *self.inner_optimizer.variables()]
 
     @property
-    def tables(self) -> list[ShardedTable]:
-        """The tables that the optimizer has trained."""
-        return list(self._tables)
-
-    @property
     def slots_owner(self) -> tf.Tensor:
         """The name under which the tables keep this optimizer's slots, a scalar string tensor."""
         return tf.constant(self._owner)
@@ -213,7 +218,12 @@ class Tf1Optimizer(tf.compat.v1.train.Optimizer):
         if self._copies is not None:
             return {slot.name: slot.width for slot in self._copies.rows_of(table).slots}
         assert self._rule is not None
-        return dict.fromkeys(self._rule.slots(self.inner_optimizer), table.spec.dim)
+        inner, rule = self.inner_optimizer, self._rule
+        names = _SLOTS.get(rule.name(inner), [])
+        if rule.name(inner) == "rmsprop":
+            momentum = inner._momentum() if callable(inner._momentum) else inner._momentum
+            names = ["rms", *["momentum"] * bool(momentum), *["mg"] * bool(inner._centered)]
+        return dict.fromkeys(names, table.spec.dim)
 
 
 def _check_not_averaged(gradient: tf.IndexedSlices, table: ShardedTable) -> None:
