@@ -143,15 +143,9 @@ Status TieredTable::ReadColumn(RowColumn column, const Keys& keys, int64_t* valu
                                bool* found) const {
   return Run([&]() -> Status {
     DE_RETURN_IF_ERROR(CheckBatch(keys.size));
-    std::shared_lock<ShardLock> hold(lock_);
-    std::unique_ptr<bool[]> own;
-    found = FlagsOr(found, keys.size, &own);
-    DE_RETURN_IF_ERROR(hot_->ReadColumn(column, keys, values, found));
-    const size_t offset = hot_->layout().FindSlot(kMetadataOwner, NameOf(column))->offset;
-    return VisitCold(
-        std::move(hold), keys, found, true, nullptr, [&](uint32_t position, const char* row) {
-          CopyBytes(reinterpret_cast<char*>(values + position), row + offset, sizeof(int64_t));
-        });
+    DE_RETURN_IF_ERROR(hot_->ReadColumn(column, Keys(), nullptr, nullptr));  // checks the column
+    return FindSlot(std::string(kMetadataOwner), std::string(NameOf(column)), sizeof(int64_t), keys,
+                    reinterpret_cast<char*>(values), found);
   });
 }
 
