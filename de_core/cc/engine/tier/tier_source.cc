@@ -117,14 +117,14 @@ Status TierSource::CollectChanges(Range* range, SavedRows* rows, uint64_t* last,
   std::vector<const char*> row_of(absent.empty() ? 0 : absent.keys().size);
   std::vector<char> cold;
   if (!absent.empty()) {
-    std::unique_ptr<LocatedRows> located;
+    LocatedRows located;
     DE_RETURN_IF_ERROR(table_->cold_->Locate(absent.keys(), nullptr, &located));
     hold.unlock();
     KeyList keys;
-    for (const uint32_t position : located->positions) keys.Add(absent.keys(), position);
-    DE_RETURN_IF_ERROR(table_->cold_->Read(keys.keys(), *located, layout(), nullptr, &cold));
-    for (size_t i = 0; i < located->positions.size(); ++i) {
-      row_of[located->positions[i]] = cold.data() + i * stride;
+    for (const uint32_t position : located.positions) keys.Add(absent.keys(), position);
+    DE_RETURN_IF_ERROR(table_->cold_->Read(keys.keys(), located, layout(), nullptr, &cold));
+    for (size_t i = 0; i < located.positions.size(); ++i) {
+      row_of[located.positions[i]] = cold.data() + i * stride;
     }
   }
   const auto text_of = [&](size_t i) {

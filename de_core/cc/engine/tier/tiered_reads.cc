@@ -45,7 +45,7 @@ Status TieredTable::LocateCold(const Keys& keys, Executor* executor, ColdBatch* 
   }
   if (position_of.empty()) return Status::Ok();
   DE_RETURN_IF_ERROR(cold_->Locate(others.keys(), executor, &batch->disk));
-  for (const uint32_t other : batch->disk->positions) {
+  for (const uint32_t other : batch->disk.positions) {
     batch->keys.Add(others.keys(), other);
     batch->positions.push_back(position_of[other]);
   }
@@ -54,8 +54,8 @@ Status TieredTable::LocateCold(const Keys& keys, Executor* executor, ColdBatch* 
 
 /// Reads the located rows from the disk. Needs no lock.
 Status TieredTable::ReadCold(Executor* executor, ColdBatch* batch) const {
-  if (batch->disk == nullptr) return Status::Ok();
-  return cold_->Read(KeysFrom(batch->keys.keys(), batch->cached), *batch->disk, batch->layout,
+  if (batch->disk.positions.empty()) return Status::Ok();
+  return cold_->Read(KeysFrom(batch->keys.keys(), batch->cached), batch->disk, batch->layout,
                      executor, &batch->rows);
 }
 
@@ -68,7 +68,7 @@ Status TieredTable::CacheRead(const ColdBatch& batch) const {
   const std::unique_ptr<bool[]> is_hot = std::make_unique<bool[]>(keys.size);
   const std::unique_ptr<bool[]> kept = std::make_unique<bool[]>(keys.size);
   DE_RETURN_IF_ERROR(hot_->Contains(keys, is_hot.get(), nullptr));
-  DE_RETURN_IF_ERROR(cold_->AreNewest(keys, *batch.disk, kept.get()));
+  DE_RETURN_IF_ERROR(cold_->AreNewest(keys, batch.disk, kept.get()));
   for (size_t i = 0; i < keys.size; ++i) kept[i] = kept[i] && !is_hot[i];
   cache_.Add(keys, kept.get(), batch.rows.data() + batch.cached * batch.layout.stride(),
              batch.layout);

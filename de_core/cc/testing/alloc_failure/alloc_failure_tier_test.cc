@@ -27,7 +27,7 @@ struct TieredWorld {
     if (mkdtemp(directory.data()) == nullptr) std::abort();
     TableOptions options;
     options.dim = kDim;
-    std::unique_ptr<ColdRows> cold;
+    std::unique_ptr<DiskRows> cold;
     Keep(DiskRows::Create({directory, 1 << 14, 8, true}, KeyType::kInt64, &cold));
     Keep(TieredTable::Create(options, 4000, std::move(cold), &table));
     keys.resize(kOld + kBatch / 2);

@@ -36,10 +36,8 @@ class DiskRowsTest : public ::testing::TestWithParam<bool> {
   void Open(KeyType key_type = KeyType::kInt64, uint64_t segment_bytes = 1 << 16) {
     key_type_ = key_type;
     const DiskOptions options{directory_, segment_bytes, 16, GetParam(), true};
-    std::unique_ptr<ColdRows> made;
-    const Status status = DiskRows::Create(options, key_type, &made);
+    const Status status = DiskRows::Create(options, key_type, &rows_);
     ASSERT_TRUE(status.ok()) << status.message;
-    rows_.reset(static_cast<DiskRows*>(made.release()));
   }
   std::vector<std::filesystem::path> Files() const {
     std::vector<std::filesystem::path> files;
@@ -113,9 +111,9 @@ class DiskRowsTest : public ::testing::TestWithParam<bool> {
     uint64_t before = 0;
     RowBatch batch;
     for (uint64_t begin = 0;; begin = batch.hash_last + 1) {
-      std::unique_ptr<LocatedRows> located;
+      LocatedRows located;
       ASSERT_TRUE(rows_->LocateRange(begin, ~uint64_t{0}, most, &located).ok());
-      const Status status = rows_->ReadRange(*located, layout, &batch);
+      const Status status = rows_->ReadRange(located, layout, &batch);
       ASSERT_TRUE(status.ok()) << status.message;
       ASSERT_EQ(batch.hash_begin, begin);
       for (size_t i = 0; i < batch.size(); ++i) {
