@@ -3,10 +3,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "de_core/cc/testing/tier/disk_rows_fixture.h"
+#include "de_core/cc/testing/tier/simulated_disk.h"
 
 namespace de::engine {
 namespace {
@@ -114,6 +117,37 @@ TEST_P(DiskRowsTest, ADamagedSegmentIsNotCleaned) {
   EXPECT_EQ(found.positions.size(), keys.size());
   const KeyBatch damaged = Batch({0});
   EXPECT_EQ(testing::Find(*rows_, damaged.keys(), Layout(), nullptr, &found).code, Code::kDataLoss);
+}
+
+TEST_P(DiskRowsTest, RowsThatCouldNotBeMovedAreMovedLater) {
+  const auto disk = std::make_shared<testing::SimulatedDisk>();
+  DiskOptions options;
+  options.segment_bytes = 1 << 16;
+  options.own_thread = false;
+  ASSERT_TRUE(DiskRows::Create(options, disk, KeyType::kInt64, &rows_).ok());
+  std::vector<int64_t> some;  // the other rows stay, so that each file has rows to move
+  std::map<int64_t, char> expected;
+  std::mt19937 random(1);
+  size_t failed = 0;
+  for (int round = 0; round < 400; ++round) {
+    disk->faults.write_error = round < 300 ? 200 : 0;
+    some.clear();
+    for (int64_t key = 0; key < 3000; ++key) {
+      if (random() % (round == 0 ? 1 : 8) == 0) some.push_back(key);
+    }
+    const KeyBatch batch = Batch(some);
+    const auto fill = static_cast<char>(1 + round % 100);
+    const RowBatch rows = Rows(Layout(), batch, std::vector<char>(some.size(), fill));
+    if (testing::Append(rows_.get(), rows).ok()) {
+      for (const int64_t key : some) expected[key] = fill;
+    } else {
+      ++failed;
+    }
+  }
+  EXPECT_GT(failed, 20U);
+  ExpectRows(Layout(), expected, 3000);
+  EXPECT_LE(rows_->Stats().disk_bytes, rows_->live_bytes() * 3 / 2 + (uint64_t{5} << 16))
+      << "gaps of files whose cleaning failed once are cleaned";
 }
 
 }  // namespace

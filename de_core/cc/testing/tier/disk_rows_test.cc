@@ -115,6 +115,31 @@ TEST_P(DiskRowsTest, CleaningBesideStagedRowsKeepsTheNewest) {
   EXPECT_LE(rows_->Stats().disk_bytes, 6 * rows_->live_bytes());
 }
 
+TEST_P(DiskRowsTest, FilesBecomeFewerAfterRowsAreErased) {
+  Open();
+  std::vector<int64_t> keys(20000), erased, changed;
+  std::map<int64_t, char> expected;
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
+  for (const int64_t key : keys) {
+    if (key % 10 == 0) expected[key] = 1;
+    if (key % 10 != 0) erased.push_back(key);
+    if (key % 100 == 0) changed.push_back(key);
+  }
+  for (size_t at = 0; at < keys.size(); at += 1000) {
+    const auto begin = keys.begin() + static_cast<std::ptrdiff_t>(at);
+    Append(Layout(), {begin, begin + 1000}, std::vector<char>(1000, 1));
+  }
+  ASSERT_TRUE(rows_->Erase(Batch(erased).keys()).ok());  // each file keeps some rows
+  const uint64_t before = rows_->Stats().disk_bytes;
+  for (char fill = 2; fill < 60; ++fill) {
+    Append(Layout(), changed, std::vector<char>(changed.size(), fill));
+    for (const int64_t key : changed) expected[key] = fill;
+  }
+  ExpectRows(Layout(), expected, 20000);
+  EXPECT_GT(before, 6 * rows_->live_bytes());
+  EXPECT_LE(rows_->Stats().disk_bytes, rows_->live_bytes() * 3 / 2 + (uint64_t{6} << 16));
+}
+
 TEST_P(DiskRowsTest, CleansFilesInWhichABlocksLastBytesAreTooFewForARecordsBeginning) {
   Open();
   const RowLayout layout = Layout(2);  // records of 24 bytes: 341 leave 8 of two blocks
