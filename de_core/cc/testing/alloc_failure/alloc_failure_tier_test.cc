@@ -158,5 +158,22 @@ TEST(AllocFailureTier, ARestoreCountsTheRowsThatAreThere) {
       Vanish::kAny);
 }
 
+TEST(AllocFailureTier, ReadsOfBlocksAllocateNothing) {
+  for (const bool use_ring : {true, false}) {
+    BlockReader reader(8, use_ring);
+    std::vector<BlockRead> reads(20);  // of no file, so each fails
+    std::vector<char> memory(4 * kBlockBytes);
+    Faults::Arm(Fault::kForGood, 1);
+    for (int i = 0; i < 10; ++i) {
+      for (BlockRead& read : reads) read.bytes = kBlockBytes;
+      reader.ReadEach(reads.data(), reads.size(), {memory.data(), kBlockBytes, 4}, nullptr,
+                      [](size_t) {});
+    }
+    Faults::Disarm();
+    EXPECT_EQ(Faults::calls, 0);
+    for (const BlockRead& read : reads) EXPECT_EQ(read.error, EBADF);
+  }
+}
+
 }  // namespace
 }  // namespace de::engine
