@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "de_core/cc/testing/tier/disk_rows_fixture.h"
-#include "de_core/cc/testing/tier/simulated_disk.h"
 
 namespace de::engine {
 namespace {
@@ -67,6 +66,21 @@ TEST_P(DiskRowsTest, ARecordOfAnotherPlaceIsNotTheRow) {
   EXPECT_TRUE(testing::Find(*rows_, third.keys(), Layout(), nullptr, &found).ok());
 }
 
+TEST_P(DiskRowsTest, AnOlderRecordOfTheKeyIsNotTheRow) {
+  Open();
+  Append(Layout(), {1}, {1});
+  Append(Layout(), {1}, {2});
+  const fs::path path = Files()[0];
+  std::string first(kBlockBytes, 0);
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.read(first.data(), kBlockBytes);
+  file.seekp(kBlockBytes);
+  file << first << std::flush;
+  const KeyBatch batch = Batch({1});
+  testing::FoundRows found;
+  EXPECT_EQ(testing::Find(*rows_, batch.keys(), Layout(), nullptr, &found).code, Code::kDataLoss);
+}
+
 TEST_P(DiskRowsTest, ALostAppendStaysAnErrorWhileFilesAreCleaned) {
   Open();
   std::vector<int64_t> keys(1000), lost;
@@ -119,12 +133,17 @@ TEST_P(DiskRowsTest, ADamagedSegmentIsNotCleaned) {
   EXPECT_EQ(testing::Find(*rows_, damaged.keys(), Layout(), nullptr, &found).code, Code::kDataLoss);
 }
 
+TEST_P(DiskRowsTest, ReadsOnlyTheBlocksOfARow) {
+  const auto disk = OpenSimulated();
+  for (int64_t key = 0; key < 100; ++key) Append(Layout(), {key}, {1});
+  testing::FoundRows found;
+  const KeyBatch batch = Batch({90, 99});
+  ASSERT_TRUE(testing::Find(*rows_, batch.keys(), Layout(), nullptr, &found).ok());
+  EXPECT_EQ(disk->slot_bytes, kBlockBytes);
+}
+
 TEST_P(DiskRowsTest, RowsThatCouldNotBeMovedAreMovedLater) {
-  const auto disk = std::make_shared<testing::SimulatedDisk>();
-  DiskOptions options;
-  options.segment_bytes = 1 << 16;
-  options.own_thread = false;
-  ASSERT_TRUE(DiskRows::Create(options, disk, KeyType::kInt64, &rows_).ok());
+  const auto disk = OpenSimulated();
   std::vector<int64_t> some;  // the other rows stay, so that each file has rows to move
   std::map<int64_t, char> expected;
   std::mt19937 random(1);

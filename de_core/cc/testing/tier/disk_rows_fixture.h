@@ -18,6 +18,7 @@
 #include "de_core/cc/engine/tier/disk_rows.h"
 #include "de_core/cc/testing/test_executor.h"
 #include "de_core/cc/testing/tier/cold_rows_calls.h"
+#include "de_core/cc/testing/tier/simulated_disk.h"
 
 namespace de::engine {
 
@@ -38,6 +39,14 @@ class DiskRowsTest : public ::testing::TestWithParam<bool> {
     const DiskOptions options{directory_, segment_bytes, 16, GetParam(), true};
     const Status status = DiskRows::Create(options, key_type, &rows_);
     ASSERT_TRUE(status.ok()) << status.message;
+  }
+  std::shared_ptr<testing::SimulatedDisk> OpenSimulated() {
+    const auto disk = std::make_shared<testing::SimulatedDisk>();
+    DiskOptions options;
+    options.segment_bytes = 1 << 16;
+    options.own_thread = false;
+    EXPECT_TRUE(DiskRows::Create(options, disk, key_type_, &rows_).ok());
+    return disk;
   }
   std::vector<std::filesystem::path> Files() const {
     std::vector<std::filesystem::path> files;

@@ -45,6 +45,7 @@ class SimulatedDisk final : public Disk {
   std::function<void()> on_read = [] {};   ///< called before each read
   std::function<void()> on_write = [] {};  ///< called before each write
   std::atomic<size_t> reads{0}, writes{0};
+  std::atomic<size_t> slot_bytes{0};  ///< size of a slot of the last reads
 
   int Create(const std::string&, int* file) noexcept override {
     const std::lock_guard<std::mutex> hold(mutex_);
@@ -71,6 +72,7 @@ class SimulatedDisk final : public Disk {
 
   void ReadEach(BlockRead* reads_of, size_t count, const ReadSlots& slots, Executor*,
                 const std::function<void(size_t)>& visit) noexcept override {
+    slot_bytes = slots.bytes;
     for (size_t i = 0; i < count; ++i) {
       BlockRead& read = reads_of[i];
       read.to = slots.memory + i % slots.count * slots.bytes;

@@ -380,6 +380,34 @@ TEST(TieredTableMemoryTest, NewSlotsDoNotExceedTheBound) {
   EXPECT_EQ(table->size(), keys.size());
 }
 
+TEST(TieredTableMemoryTest, StringKeysDoNotExceedTheBound) {
+  constexpr uint64_t kMemory = 16'000'000;
+  constexpr size_t kBatch = 500;
+  for (const size_t length : {size_t{20}, size_t{300}}) {
+    TableOptions options;
+    options.key_type = KeyType::kString;
+    const auto table = testing::TableOn(std::make_shared<SimulatedDisk>(), options, kMemory);
+    const std::vector<float> ones(kBatch * options.dim, 1.0F);
+    for (size_t at = 0; at < 250'000; at += kBatch) {
+      std::vector<std::string> texts;
+      for (size_t i = at; i < at + kBatch; ++i) {
+        texts.push_back(std::to_string(i));
+        texts.back().resize(length, 'k');
+      }
+      const std::vector<std::string_view> views(texts.begin(), texts.end());
+      ASSERT_TRUE(table
+                      ->InsertOrAssign({nullptr, views.data(), kBatch},
+                                       {reinterpret_cast<const char*>(ones.data()), nullptr},
+                                       nullptr)
+                      .ok());
+    }
+    const TableStats stats = table->Stats();
+    ASSERT_GT(stats.tier->cold_rows, 10'000U) << length;
+    EXPECT_LE(stats.row_bytes + stats.slot_bytes + stats.index_bytes + stats.string_bytes, kMemory)
+        << length;
+  }
+}
+
 TEST(TieredTableOptionsTest, RefusesWhatATierCannotDo) {
   std::unique_ptr<TableBackend> table;
   const auto create = [&](const TableOptions& options) {
