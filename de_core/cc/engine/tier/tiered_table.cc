@@ -106,12 +106,12 @@ Status TieredTable::StageRoom(uint64_t incoming, uint64_t most, const Keys& keys
   // Rows of the batch may be among the coolest.
   const double part =
       std::max(kCoolPart, static_cast<double>(left + kept.size()) / static_cast<double>(hot));
-  cool_.ended.reset();
-  while (left > 0 && !cool_.ended.all()) {
+  hand_.ended.reset();
+  while (left > 0 && !hand_.ended.all()) {
     RowBatch& batch = leaving_.emplace_back();
     const uint64_t wanted = left + std::min<uint64_t>(left, kept.size());
     DE_RETURN_IF_ERROR(
-        hot_->CopyCool(RowColumn::kTime, wanted, std::min(part, 1.0), &cool_, &batch));
+        hot_->CopyCool(RowColumn::kTime, wanted, std::min(part, 1.0), &hand_, &batch));
     KeepRows(&batch, [&](uint64_t word) {
       return left > 0 && !std::binary_search(kept.begin(), kept.end(), word) && left-- > 0;
     });

@@ -172,7 +172,7 @@ class TieredTable final : public TableBackend {
   std::atomic<uint64_t> rows_{0};  ///< keys with a hot or a cold row
   mutable RowCache cache_;
   std::deque<RowBatch> leaving_;  ///< rows that cold_ has staged, which become cold
-  Table::CoolCursor cool_;
+  Table::ClockHand hand_;
   mutable std::atomic<uint64_t> hits_{0};
   mutable std::atomic<uint64_t> misses_{0};
   std::atomic<uint64_t> evicted_{0};
