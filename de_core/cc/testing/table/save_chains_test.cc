@@ -115,7 +115,7 @@ TEST_F(SaveChainsTest, shards_are_watched_while_there_is_a_chain_or_a_save) {
 TEST_F(SaveChainsTest, a_watch_for_a_consistent_save_stays) {
   Cut();
   HeldBudget budget(layout_, 1 << 20);
-  shards_[3]->watch->held = std::make_unique<PreImages>(layout_, 0, &budget);
+  shards_[3]->watch->held = std::make_unique<BeforeImages>(layout_, 0, &budget);
   chains_.Abandon();
   ASSERT_NE(shards_[3]->watch, nullptr);
   EXPECT_EQ(shards_[3]->watch->dirty, nullptr);
