@@ -9,8 +9,8 @@ It lists a base and its deltas in order, each with its id. The files are in the 
 A chain file is the asset of a published version's table. The op that opens the table reads it.
 
 The version's manifest lists the chain files, each with the id of its last file and the number of
-its files. Each file names its parent, so the last id stands for the whole chain. The op refuses a
-chain that differs from the manifest: it belongs to another version.
+its files. Each file names its parent, so the last id stands for the whole chain. A chain that
+differs from the manifest belongs to another version. The op and `check_manifest` refuse it.
 
     de_core manifest 1
     fedcba9876543210fedcba9876543210 2 users_mht_1of1.chain
@@ -60,8 +60,34 @@ def write_manifest(version: pathlib.Path, chains: Mapping[str, list[Link]]) -> N
         chains: For each chain file, by its name, the snapshot files of the table.
     """
     (version / MANIFEST).parent.mkdir(exist_ok=True)
-    lines = [f"{links[-1].identity} {len(links)} {name}" for name, links in chains.items()]
-    _write(version / MANIFEST, _MANIFEST_LINE, lines)
+    _write(version / MANIFEST, _MANIFEST_LINE, _manifest_lines(chains))
+
+
+def check_manifest(version: pathlib.Path, chains: Mapping[str, list[Link]]) -> None:
+    """Compares a version's chains with its manifest.
+
+    Args:
+        version: The version's directory.
+        chains: For each chain file, by its name, the snapshot files that the chain file lists.
+
+    Raises:
+        tf.errors.DataLossError: The manifest is missing or damaged, or names other chains.
+    """
+    path = version / MANIFEST
+    due = sorted(_read(path, _MANIFEST_LINE)) if path.is_file() else "no such file"
+    own = sorted(_manifest_lines(chains))
+    if own != due:
+        raise tf.errors.DataLossError(
+            None,
+            None,
+            "The chains of a version must be the ones in its manifest: id of the last file, number "
+            f"of files, name. Received: {os.fspath(version)!r} with {own}, and in {MANIFEST.name} "
+            f"{due}. Copy the whole version again, or publish it again.",
+        )
+
+
+def _manifest_lines(chains: Mapping[str, list[Link]]) -> list[str]:
+    return [f"{links[-1].identity} {len(links)} {name}" for name, links in chains.items()]
 
 
 def _write(path: str | os.PathLike[str], first: str, lines: list[str]) -> None:
@@ -75,15 +101,19 @@ def read(path: str | os.PathLike[str]) -> list[Link]:
     Raises:
         tf.errors.DataLossError: The chain file is damaged.
     """
+    return [Link(*line.partition(" ")[::2]) for line in _read(path, _FIRST_LINE)]
+
+
+def _read(path: str | os.PathLike[str], first: str) -> list[str]:
     with tf.io.gfile.GFile(os.fspath(path), "rb") as file:
         lines = file.read().decode("utf-8", errors="replace").split("\n")
-    links = [Link(*line.partition(" ")[::2]) for line in lines[1:-2]]
-    if lines[0] != _FIRST_LINE or not links or lines[-2:] != [f"end {len(links)}", ""]:
+    own = lines[1:-2]
+    if lines[0] != first or not own or lines[-2:] != [f"end {len(own)}", ""]:
         raise tf.errors.DataLossError(
             None,
             None,
-            f"A chain file must begin with {_FIRST_LINE!r} and end with 'end COUNT', the number of "
-            f"its snapshot files. Received: {os.fspath(path)!r} with {len(links)} files and the "
-            f"last line {lines[-2:][0]!r}. Publish the version again.",
+            f"The file must begin with {first!r} and end with 'end COUNT', the number of lines "
+            f"between them. Received: {os.fspath(path)!r} with {len(own)} such lines and the last "
+            f"line {lines[-2:][0]!r}. Publish the version again.",
         )
-    return links
+    return own

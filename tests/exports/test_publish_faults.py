@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from de_core.exports.publish.versions import published
 from de_core.snapshot import chain_file
 from tests.support.small_disk import needs_mounts, small_disk
 
@@ -117,20 +118,31 @@ def test_files_out_of_order_twice_or_of_another_base_are_refused(versions, tmp_p
     np.testing.assert_array_equal(answers(versions), expected)
 
 
+def lists_no_version(version, *texts):
+    with pytest.raises(tf.errors.DataLossError) as raised:
+        published(version)
+    for text in (str(version), "publish", *texts):
+        assert text.lower() in str(raised.value).lower()
+
+
 def test_a_chain_that_lost_its_last_delta_is_refused(versions):
     asset, (base, delta) = links(versions)
     expected = answers(versions)
+    assert published(versions).deltas == 1
     chain_file.write(asset, [base])  # as it counts right, only the manifest shows the loss
+    lists_no_version(versions, f"{base.identity} 1 ", f"{delta.identity} 2 ")
     refused(versions, "manifest", asset.name, f"'{base.identity} 1 ", f"'{delta.identity} 2 ")
     shutil.copy(versions.with_name("1") / chain_file.MANIFEST, versions / chain_file.MANIFEST)
     chain_file.write(asset, [base, delta])  # a manifest of another version
     refused(versions, "manifest", asset.name)
     (versions / chain_file.MANIFEST).unlink()
     refused(versions, "must have its manifest", asset.name)
+    lists_no_version(versions, "no such file")
     rewrite(versions, asset, [base, delta])
     np.testing.assert_array_equal(answers(versions), expected)
     (versions / chain_file.MANIFEST).write_text("something else")
     refused(versions, "another first line", chain_file.MANIFEST.name)
+    lists_no_version(versions, "must begin with 'de_core manifest 1'")
 
 
 def test_a_chain_that_counts_wrong_is_refused_with_true_words(versions):
@@ -138,7 +150,7 @@ def test_a_chain_that_counts_wrong_is_refused_with_true_words(versions):
     lines = [f"{link.identity} {link.name}" for link in (base, *[delta] * 7)]
     asset.write_text("\n".join(["de_core chain 1", *lines, "end 3", ""]))
     refused(versions, "Received: 'end 3' after 8 lines", asset.name)
-    with pytest.raises(tf.errors.DataLossError, match="with 8 files and the last line 'end 3'"):
+    with pytest.raises(tf.errors.DataLossError, match="8 such lines and the last line 'end 3'"):
         chain_file.read(asset)
 
 

@@ -29,7 +29,6 @@ VERBS = {
     ),
     "contains": library.de_table_contains,
     "insert_or_assign": lambda t, keys: library.de_table_insert_or_assign(t, keys, ROW),
-    "accum_or_assign": lambda t, keys: library.de_table_accum_or_assign(t, keys, ROW),
     "accum": lambda t, keys: library.de_table_accum(t, keys, ROW, ROW),
     "apply": lambda t, keys: library.de_table_apply(
         t, keys, ROW, tf.constant([0.1], tf.float64), "owner", rule="sgd"

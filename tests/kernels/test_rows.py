@@ -39,15 +39,6 @@ def test_insert_or_assign_overwrites(run, table):
     np.testing.assert_array_equal(find(table, [2, 4])[0], [[0, 0], [2, 2]])
 
 
-def test_accum_or_assign_adds_each_delta(run, table):
-    run(
-        lambda keys, rows: library.de_table_accum_or_assign(table, keys, rows),
-        tf.constant([1, 1, 5], tf.int64),
-        tf.ones([3, 2]),
-    )
-    np.testing.assert_array_equal(find(table, [1, 5])[0], [[3, 4], [1, 1]])
-
-
 def test_accum_adds_the_change_or_stores_the_new_row(run, table):
     run(
         lambda keys, old, new: library.de_table_accum(table, keys, old, new),

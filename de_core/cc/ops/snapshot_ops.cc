@@ -106,12 +106,6 @@ Makes a save that ran with commit=false the parent of its chain's next delta.
 id: scalar; the save's id, from its report. It must be the chain's last save.
 )doc");
 
-REGISTER_OP("DeTableDropChain")
-    .Input("handle: resource")
-    .Attr("chain: string")
-    .SetShapeFn(Guarded(HandleOnly))
-    .Doc("Ends a chain of saves: the table stops recording changes for it.");
-
 REGISTER_OP("DeTableChains")
     .Input("handle: resource")
     .Output("chains: string")

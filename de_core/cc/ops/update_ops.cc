@@ -42,20 +42,6 @@ keys: any shape.
 values: keys.shape + [dim].
 )doc");
 
-REGISTER_OP("DeTableAccumOrAssign")
-    .Input("handle: resource")
-    .Input("keys: Tkeys")
-    .Input("deltas: Tvalues")
-    .Attr("Tkeys: {int64, int32, string}")
-    .Attr("Tvalues: " DE_NUMBER_TYPES)
-    .SetShapeFn(Guarded(WritesRows))
-    .Doc(R"doc(
-Adds each delta to its key's row. For a key without a row, the delta becomes the row.
-
-keys: any shape.
-deltas: keys.shape + [dim]; the deltas of one key add up.
-)doc");
-
 REGISTER_OP("DeTableAccum")
     .Input("handle: resource")
     .Input("keys: Tkeys")

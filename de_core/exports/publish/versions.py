@@ -51,11 +51,17 @@ class Published:
 
 
 def published(path: pathlib.Path) -> Published | None:
-    """Returns the version in a directory, or None if it was not published."""
+    """Returns the version in a directory, or None if it was not published.
+
+    Raises:
+        tf.errors.DataLossError: A chain file or the manifest is damaged, or they differ.
+    """
     assets = sorted(path.glob(f"assets/*{chain_file.SUFFIX}"))
     if not assets or not (path / "saved_model.pb").is_file():
         return None
-    return Published(path, {asset.name: chain_file.read(asset) for asset in assets})
+    chains = {asset.name: chain_file.read(asset) for asset in assets}
+    chain_file.check_manifest(path, chains)
+    return Published(path, chains)
 
 
 def all_in(root: pathlib.Path) -> list[Published]:

@@ -70,17 +70,6 @@ void SaveChains::Abandon() {
   Tidy();
 }
 
-Status SaveChains::Drop(const std::string& chain) {
-  return Guarded([&] {
-    const std::lock_guard<std::mutex> hold(mutex_);
-    if (chains_.erase(chain) == 0) {
-      return Status::NotFound("the chain must have been saved. Received: chain=" + chain);
-    }
-    Tidy();
-    return Status::Ok();
-  });
-}
-
 /// Discards changes that no chain's next delta needs.
 void SaveChains::Tidy() noexcept {
   // Keep all changes while a save runs, because it may need any generation, and if there is no

@@ -56,8 +56,6 @@ class SaveChains {
   /// Ends a failed save that began with Cut. The changes recorded before it stay recorded.
   void Abandon();
 
-  Status Drop(const std::string& chain);
-
   struct Entry {
     std::string chain;
     std::optional<SavePoint> last;

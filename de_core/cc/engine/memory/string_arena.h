@@ -55,14 +55,6 @@ class StringArena {
     }
   }
 
-  /// Stores `bytes`, then frees the string of `ref`. Returns the new reference. If it throws, the
-  /// old string remains.
-  Ref Replace(Ref ref, std::string_view bytes) {
-    const Ref fresh = Put(bytes);
-    Free(ref);
-    return fresh;
-  }
-
   /// Bytes that a string of `length` takes.
   static constexpr size_t CellSize(size_t length) noexcept { return (length + 8 + 7) / 8 * 8; }
 

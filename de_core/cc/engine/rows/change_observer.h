@@ -9,15 +9,15 @@
 #include <utility>
 #include <vector>
 
+#include "de_core/cc/engine/rows/before_images.h"
 #include "de_core/cc/engine/rows/dirty_rows.h"
-#include "de_core/cc/engine/rows/pre_images.h"
 
 namespace de::engine {
 
 /// Not thread-safe. Requires the shard's lock.
 struct ChangeObserver {
-  std::unique_ptr<DirtyRows> dirty;  ///< changed rows; nullptr if no delta needs them
-  std::unique_ptr<PreImages> held;   ///< previous contents; nullptr if no save needs them
+  std::unique_ptr<DirtyRows> dirty;    ///< changed rows; nullptr if no delta needs them
+  std::unique_ptr<BeforeImages> held;  ///< previous contents; nullptr if no save needs them
 
   /// Call before row `number` is written. `inserted` means that the row is new.
   void BeforeWrite(uint64_t word, uint64_t hash, uint32_t number, const char* row,

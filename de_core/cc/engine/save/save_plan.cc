@@ -31,15 +31,15 @@ Status SaveSource::Begin(SaveSelection selection, uint64_t held_bytes, bool undi
     if (undisturbed) replacing_ = std::unique_lock<std::mutex>(table_->replacing_lock_);
     if (held_bytes > 0) {
       // Allocate before layout_lock_ is taken, because all verbs wait for that lock.
-      std::vector<std::unique_ptr<PreImages>> held;
+      std::vector<std::unique_ptr<BeforeImages>> held;
       std::vector<std::unique_ptr<ChangeObserver>> watches;
       const RowLayout layout = table_->layout();
       budget_ = std::make_unique<HeldBudget>(layout, held_bytes);
       for (const auto& shard : table_->shards_) most_held_ += shard->size();
-      most_held_ *= PreImages::BytesACopy(layout);
+      most_held_ *= BeforeImages::BytesACopy(layout);
       budget_->memory.Prepare(most_held_);
       for (const auto& shard : table_->shards_) {
-        held.push_back(std::make_unique<PreImages>(layout, shard->size(), budget_.get()));
+        held.push_back(std::make_unique<BeforeImages>(layout, shard->size(), budget_.get()));
         watches.push_back(std::make_unique<ChangeObserver>());
       }
       const std::lock_guard<ShardLock> moment(table_->layout_lock_);

@@ -202,7 +202,7 @@ uint64_t SaveSource::TakeAll(std::vector<Entry>* entries, uint64_t last, SavedRo
 /// word. Uses the copy of a row that changed since a consistent save began.
 void SaveSource::Gather(const Shard& shard, uint64_t hash, uint64_t word,
                         std::vector<Entry>* entries) const {
-  const PreImages* held =
+  const BeforeImages* held =
       budget_ == nullptr || shard.watch == nullptr ? nullptr : shard.watch->held.get();
   shard.VisitWord(word, hash, [&](uint32_t row) {
     if (held != nullptr && held->IsTouched(row)) return;
@@ -234,7 +234,7 @@ void SaveSource::Scan(Range* range, SavedRows* rows, uint64_t* last, bool* done)
   const uint64_t end = range->begin + std::min(range->step, most);
   const Hold hold(shard, &hold_nanos_);
   const ChangeObserver* const watch = shard.watch.get();
-  const PreImages* held = budget_ == nullptr || watch == nullptr ? nullptr : watch->held.get();
+  const BeforeImages* held = budget_ == nullptr || watch == nullptr ? nullptr : watch->held.get();
   const DirtyRows* dirty = by_bits && watch != nullptr ? watch->dirty.get() : nullptr;
   const auto visit = [&](uint64_t word, uint32_t row) {
     const uint64_t hash = Mix64(word);
@@ -323,7 +323,7 @@ void SaveSource::FreeCollected() noexcept {
 
 /// Frees a shard's copies, which the save does not need any more.
 void SaveSource::LetGo(Shard& shard) noexcept {
-  std::unique_ptr<PreImages> held;  // freed after the lock is released
+  std::unique_ptr<BeforeImages> held;  // freed after the lock is released
   std::unique_ptr<ChangeObserver> watch;
   const std::lock_guard<ShardLock> guard(shard.lock);
   if (shard.watch == nullptr) return;

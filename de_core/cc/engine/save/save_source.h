@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "de_core/cc/engine/backend/row_source.h"
-#include "de_core/cc/engine/rows/pre_images.h"
+#include "de_core/cc/engine/rows/before_images.h"
 #include "de_core/cc/engine/save/kept_rows.h"
 #include "de_core/cc/engine/snapshot/snapshot_format.h"
 #include "de_core/cc/engine/table/table.h"

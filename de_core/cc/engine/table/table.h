@@ -90,7 +90,7 @@ class Table final : public TableBackend {
   /// Where a search for cool rows goes on: a hash per shard, and the next shard. It takes the
   /// shards in turn. If it took one shard after another, each would first grow and then shrink, and
   /// keep the memory of its most rows.
-  struct CoolCursor {
+  struct ClockHand {
     std::array<uint64_t, kShards> next{};
     uint32_t shard = 0;
     /// Shards whose end was reached. CopyCool leaves them out, so that no row comes twice until the
@@ -98,9 +98,9 @@ class Table final : public TableBackend {
     std::bitset<kShards> ended;
   };
   /// Copies at most `most` rows that are lowest in column `by`, and at most the fraction `part`,
-  /// among some thousand rows, and moves the cursor on. `batch` receives the rows ascending by
+  /// among some thousand rows, and moves the hand on. `batch` receives the rows ascending by
   /// hash.
-  Status CopyCool(RowColumn by, size_t most, double part, CoolCursor* at, RowBatch* batch) const;
+  Status CopyCool(RowColumn by, size_t most, double part, ClockHand* at, RowBatch* batch) const;
 
   Status Clear() override;
   Status Reserve(uint64_t rows) override;

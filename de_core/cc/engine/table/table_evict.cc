@@ -279,7 +279,7 @@ void Table::EvictFromPart(uint64_t too_many, uint64_t* begin) {
       ranks, [&](uint64_t word, const char* row) { return rank_of(word, row) < kept; }));
 }
 
-Status Table::CopyCool(RowColumn by, size_t most, double part, CoolCursor* at,
+Status Table::CopyCool(RowColumn by, size_t most, double part, ClockHand* at,
                        RowBatch* batch) const {
   return Guarded([&]() -> Status {
     const std::shared_lock<ShardLock> hold(layout_lock_);

@@ -58,24 +58,19 @@ class BlockReader::Ring {
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
-  /// Returns false if the system refused the first reads. Then nothing was read. `slots` and
-  /// `visit` may be nullptr.
-  bool Read(BlockRead* reads, size_t count, const ReadSlots* slots, const Visit* visit) noexcept {
+  /// Returns false if the system refused the first reads. Then nothing was read.
+  bool Read(BlockRead* reads, size_t count, const ReadSlots& slots, const Visit& visit) noexcept {
     size_t next = 0;
-    const size_t most = slots == nullptr ? depth_ : std::min<size_t>(depth_, slots->count);
+    const size_t most = std::min<size_t>(depth_, slots.count);
     free_slots_.clear();
-    for (size_t i = most; slots != nullptr && i > 0; --i) {
-      free_slots_.push_back(slots->memory + (i - 1) * slots->bytes);
-    }
+    for (size_t i = most; i > 0; --i) free_slots_.push_back(slots.memory + (i - 1) * slots.bytes);
     uint32_t waiting = 0;  // put into the queue, but not taken by the system yet
     uint32_t running = 0;
     size_t done = 0;
     while (done < count) {
       while (next < count && running + waiting < most) {
-        if (slots != nullptr) {
-          reads[next].to = free_slots_.back();
-          free_slots_.pop_back();
-        }
+        reads[next].to = free_slots_.back();
+        free_slots_.pop_back();
         Put(reads[next], next);
         ++next;
         ++waiting;
@@ -147,7 +142,7 @@ class BlockReader::Ring {
 
   /// Takes ended reads from the queue and returns their number. Takes few at once, so that new
   /// reads soon follow them.
-  size_t Take(BlockRead* reads, const Visit* visit) noexcept {
+  size_t Take(BlockRead* reads, const Visit& visit) noexcept {
     constexpr uint32_t kMostTaken = 16;
     const uint32_t begin = *ended_head_;
     const uint32_t ready = __atomic_load_n(ended_tail_, __ATOMIC_ACQUIRE) - begin;
@@ -157,10 +152,8 @@ class BlockReader::Ring {
       BlockRead& read = reads[ended.user_data];
       // Reads the rest of a short read, and once more what failed.
       ReadRest(&read, ended.res < 0 ? 0 : static_cast<size_t>(ended.res));
-      if (visit != nullptr) {
-        (*visit)(ended.user_data);
-        free_slots_.push_back(read.to);
-      }
+      visit(ended.user_data);
+      free_slots_.push_back(read.to);
     }
     __atomic_store_n(ended_head_, end, __ATOMIC_RELEASE);
     return end - begin;
@@ -181,7 +174,7 @@ class BlockReader::Ring {
 class BlockReader::Ring {
  public:
   static std::unique_ptr<Ring> Open(uint32_t) { return nullptr; }
-  bool Read(BlockRead*, size_t, const ReadSlots*, const Visit*) noexcept { return false; }
+  bool Read(BlockRead*, size_t, const ReadSlots&, const Visit&) noexcept { return false; }
 };
 
 #endif
@@ -195,8 +188,8 @@ BlockReader::BlockReader(uint32_t depth, bool use_ring) : depth_(std::max(1U, de
 
 BlockReader::~BlockReader() = default;
 
-bool BlockReader::ReadByRing(BlockRead* reads, size_t count, const ReadSlots* slots,
-                             const Visit* visit) noexcept {
+bool BlockReader::ReadByRing(BlockRead* reads, size_t count, const ReadSlots& slots,
+                             const Visit& visit) noexcept {
   std::unique_ptr<Ring> ring;
   try {
     if (has_ring_) {
@@ -220,24 +213,21 @@ bool BlockReader::ReadByRing(BlockRead* reads, size_t count, const ReadSlots* sl
   return true;
 }
 
-void BlockReader::Read(BlockRead* reads, size_t count, Executor* executor) noexcept {
-  if (ReadByRing(reads, count, nullptr, nullptr)) return;
-  const auto read = [reads](size_t at) { ReadRest(&reads[at], 0); };
-  try {
-    RunTasks(ThreadsFor(count > 1, executor), count, read);
-  } catch (const std::bad_alloc&) {
-    RunTasks(nullptr, count, read);
-  }
-}
-
 void BlockReader::ReadEach(BlockRead* reads, size_t count, const ReadSlots& slots,
                            Executor* executor, const Visit& visit) noexcept {
-  if (ReadByRing(reads, count, &slots, &visit)) return;
+  if (ReadByRing(reads, count, slots, visit)) return;
   for (size_t begin = 0; begin < count; begin += slots.count) {
-    const size_t end = std::min(count, begin + slots.count);
-    for (size_t i = begin; i < end; ++i) reads[i].to = slots.memory + (i - begin) * slots.bytes;
-    Read(reads + begin, end - begin, executor);
-    for (size_t i = begin; i < end; ++i) visit(i);
+    const size_t some = std::min(count - begin, slots.count);
+    const auto read = [&](size_t slot) {
+      reads[begin + slot].to = slots.memory + slot * slots.bytes;
+      ReadRest(&reads[begin + slot], 0);
+    };
+    try {
+      RunTasks(ThreadsFor(some > 1, executor), some, read);
+    } catch (const std::bad_alloc&) {
+      RunTasks(nullptr, some, read);
+    }
+    for (size_t i = begin; i < begin + some; ++i) visit(i);
   }
 }
 

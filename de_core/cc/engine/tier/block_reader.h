@@ -41,11 +41,9 @@ class BlockReader {
   BlockReader(const BlockReader&) = delete;
   BlockReader& operator=(const BlockReader&) = delete;
 
-  /// Reads all blocks and sets the error of each.
-  void Read(BlockRead* reads, size_t count, Executor* executor) noexcept;
-
-  /// Reads all blocks, in any order, into slots. Calls visit(i) on this thread when read i is done,
-  /// while other reads go on. Then the next read takes its slot. `visit` must not throw.
+  /// Reads all blocks, in any order, into slots, and sets the error of each. Calls visit(i) on this
+  /// thread when read i is done, while other reads go on. Then the next read takes its slot.
+  /// `visit` must not throw.
   void ReadEach(BlockRead* reads, size_t count, const ReadSlots& slots, Executor* executor,
                 const std::function<void(size_t)>& visit) noexcept;
 
@@ -56,8 +54,8 @@ class BlockReader {
   class Ring;
   using Visit = std::function<void(size_t)>;
 
-  bool ReadByRing(BlockRead* reads, size_t count, const ReadSlots* slots,
-                  const Visit* visit) noexcept;
+  bool ReadByRing(BlockRead* reads, size_t count, const ReadSlots& slots,
+                  const Visit& visit) noexcept;
 
   const uint32_t depth_;
   bool has_ring_ = false;

@@ -29,7 +29,7 @@ bool AreAlike(const RowLayout& a, const RowLayout& b) {
 }  // namespace
 
 Status DiskRows::Create(const DiskOptions& options, KeyType key_type,
-                        std::unique_ptr<ColdRows>* rows) {
+                        std::unique_ptr<DiskRows>* rows) {
   return Guarded([&]() -> Status {
     std::shared_ptr<Disk> disk;
     DE_RETURN_IF_ERROR(FolderDisk::Open(options.directory, options.depth, options.use_ring, &disk));
@@ -38,7 +38,7 @@ Status DiskRows::Create(const DiskOptions& options, KeyType key_type,
 }
 
 Status DiskRows::Create(const DiskOptions& options, std::shared_ptr<Disk> disk, KeyType key_type,
-                        std::unique_ptr<ColdRows>* rows) {
+                        std::unique_ptr<DiskRows>* rows) {
   return Guarded([&]() -> Status {
     if (options.segment_bytes < kBlockBytes || options.segment_bytes > Place::kMostOffset / 2) {
       return Status::InvalidArgument("segment_bytes must be 4096 to 2^30. Received: " +

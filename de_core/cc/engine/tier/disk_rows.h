@@ -7,7 +7,8 @@
 // segment's file is used again (log cleaning: M. Rosenblum and J. Ousterhout, 1992). The
 // README of the engine has the invariants.
 //
-//  - Memory: about 26 bytes per row with an integer key, and 34 with a string key of any length.
+//  - Memory: 24 to 40 bytes per row with an integer key, 32 to 48 with a string key of any length,
+//    and up to 1 MiB. It takes most when the index has just grown.
 //  - Disk: at most 1.47 times the bytes of the records, and three segments. A record has 16 bytes
 //    more than its row, so that makes 1.5 times the rows with Adam's slots at dim 64.
 //  - Writes: a segment that is removed has gaps for at least 32 % of its bytes on average, so
@@ -24,10 +25,15 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "de_core/cc/engine/backend/table_backend.h"
+#include "de_core/cc/engine/base/executor.h"
 #include "de_core/cc/engine/base/status.h"
-#include "de_core/cc/engine/tier/cold_rows.h"
+#include "de_core/cc/engine/base/types.h"
+#include "de_core/cc/engine/rows/row_batch.h"
+#include "de_core/cc/engine/rows/row_layout.h"
 #include "de_core/cc/engine/tier/disk.h"
 #include "de_core/cc/engine/tier/disk_index.h"
 #include "de_core/cc/engine/tier/segment_file.h"
@@ -43,34 +49,78 @@ struct DiskOptions {
   bool own_thread = true;  ///< a thread of its own writes
 };
 
-class DiskRows final : public ColdRows {
+/// Where some rows are. Keeps their files, so the rows can be read as they were when they were
+/// located.
+struct LocatedRows {
+  struct File {
+    std::shared_ptr<const SegmentFile> segment;
+    std::shared_ptr<const RowLayout> layout;  ///< the segment's layout at that time
+  };
+  std::vector<uint32_t> positions;  ///< Locate: ascending positions of the keys that have a row
+  uint64_t hash_begin = 0;          ///< LocateRange: the range of hashes that is covered
+  uint64_t hash_last = 0;
+  std::vector<uint64_t> words;               ///< LocateRange: words of the keys
+  std::vector<int64_t> places;               ///< packed DiskRows::Place of each row
+  std::unordered_map<uint32_t, File> files;  ///< by number of the segment
+};
+
+/// Keeps the newest row of each key. TieredTable locks: one thread at a time calls Stage; Locate,
+/// LocateRange, AreNewest and Stats may run beside it. Commit, Erase, Clear and DropSlots exclude
+/// all other calls, except Read and ReadRange. Only Stage, Read and ReadRange use the disk.
+class DiskRows {
  public:
   /// Removes files that a killed process left in the directory. FailedPrecondition if another
   /// object uses the directory.
   static Status Create(const DiskOptions& options, KeyType key_type,
-                       std::unique_ptr<ColdRows>* rows);
+                       std::unique_ptr<DiskRows>* rows);
   /// Uses `disk` instead of the directory of `options`.
   static Status Create(const DiskOptions& options, std::shared_ptr<Disk> disk, KeyType key_type,
-                       std::unique_ptr<ColdRows>* rows);
-  ~DiskRows() override;
+                       std::unique_ptr<DiskRows>* rows);
+  ~DiskRows();
 
-  Status Stage(const RowBatch& rows) override;
-  Status Commit() override;
-  void Discard() noexcept override;
-  Status Erase(const Keys& keys) override;
-  Status Locate(const Keys& keys, Executor* executor,
-                std::unique_ptr<LocatedRows>* located) const override;
+  /// Writes rows to the disk: ascending by hash, without repeated keys. Their keys keep their old
+  /// rows until Commit. `rows` must live until then, or until Discard.
+  Status Stage(const RowBatch& rows);
+
+  /// Lets the staged rows replace older rows of their keys, those that were staged last at last. If
+  /// it fails, some keys have their staged rows.
+  Status Commit();
+
+  /// Forgets the staged rows.
+  void Discard() noexcept;
+
+  /// Removes the rows of distinct keys.
+  Status Erase(const Keys& keys);
+
+  /// Finds where the rows of distinct keys are.
+  Status Locate(const Keys& keys, Executor* executor, LocatedRows* located) const;
+
+  /// Reads located rows and appends them to `rows`, converted to `layout`: slots that were added
+  /// since get their initial values. `keys` are the located keys, and each must have its row.
   Status Read(const Keys& keys, const LocatedRows& located, const RowLayout& layout,
-              Executor* executor, std::vector<char>* rows) const override;
-  Status AreNewest(const Keys& keys, const LocatedRows& located, bool* newest) const override;
-  Status LocateRange(uint64_t begin, uint64_t last, size_t most,
-                     std::unique_ptr<LocatedRows>* located) const override;
-  Status ReadRange(const LocatedRows& located, const RowLayout& layout,
-                   RowBatch* batch) const override;
-  Status Clear(const std::function<Status()>& others) override;
-  void DropSlots(const std::string& owner) override;
-  TierStats Stats() const override;
-  bool empty() const noexcept override { return index_->empty(); }
+              Executor* executor, std::vector<char>* rows) const;
+
+  /// newest[i] receives whether located row i is its key's newest row still. `keys` are the located
+  /// keys. May say false if the row was only moved.
+  Status AreNewest(const Keys& keys, const LocatedRows& located, bool* newest) const;
+
+  /// Finds where about `most` rows with hashes from `begin` to `last` are.
+  Status LocateRange(uint64_t begin, uint64_t last, size_t most, LocatedRows* located) const;
+
+  /// Copies the rows of a located range into `batch`, ascending by hash, in the layout `layout`.
+  Status ReadRange(const LocatedRows& located, const RowLayout& layout, RowBatch* batch) const;
+
+  /// Removes all rows, if `others`, which removes rows elsewhere, succeeds. If it fails, no row is
+  /// removed.
+  Status Clear(const std::function<Status()>& others);
+
+  /// Forgets an optimizer's slots: later reads return the initial values of slots of these names.
+  void DropSlots(const std::string& owner);
+
+  /// Returns bytes on disk, reads, and the memory of the index.
+  TierStats Stats() const;
+
+  bool empty() const noexcept { return index_->empty(); }
 
   // For tests and benchmarks.
   uint64_t written_bytes() const noexcept { return written_bytes_; }
@@ -82,7 +132,6 @@ class DiskRows final : public ColdRows {
   class Converters;
   class BufferLease;
   struct Unit;
-  struct PinnedRows;
 
   using Places = DiskIndex::Places;
 
@@ -120,11 +169,11 @@ class DiskRows final : public ColdRows {
   std::unique_ptr<SegmentFile> TakeSpare();
   void DropSpares(size_t kept);
   Status FinishWrites(Status status);
-  void Pin(PinnedRows* rows) const;
+  void Pin(LocatedRows* rows) const;
   /// Reads rows and calls visit(i, decoded row, its layout) for each, in any order. DataLoss if
   /// is_row_of(i, decoded row) is false: the record has another key.
   template <typename IsRowOf, typename Visit>
-  Status ReadRows(const PinnedRows& rows, Executor* executor, const IsRowOf& is_row_of,
+  Status ReadRows(const LocatedRows& rows, Executor* executor, const IsRowOf& is_row_of,
                   const Visit& visit) const;
 
   const DiskOptions options_;

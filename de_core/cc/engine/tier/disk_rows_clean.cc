@@ -19,8 +19,10 @@ constexpr double kMostPace = 4;
 bool DiskRows::ChooseCleaned() noexcept {
   uint64_t disk = disk_bytes_.load(std::memory_order_relaxed), live = live_bytes_;
   // So files take 1.47 times the records.
-  const auto is_enough = [&] { return disk <= live + live / 32 * 15 + options_.segment_bytes; };
-  if (is_enough()) return false;
+  const auto is_within = [&](uint64_t segments) {
+    return disk <= live + live / 32 * 15 + segments * options_.segment_bytes;
+  };
+  if (is_within(1)) return false;
   double least = 1;
   for (uint32_t number = 0; number < segments_.size(); ++number) {
     const SegmentFile* const segment = segments_[number].get();
@@ -36,8 +38,10 @@ bool DiskRows::ChooseCleaned() noexcept {
     least = part;
     cleaning_.segment = number;
   }
-  cleaning_.is_active = least < 1 && !is_enough();
-  cleaning_.pace = std::min(kMostPace, 1 / std::max(1 - least, 1 / kMostPace));
+  cleaning_.is_active = least < 1 && !is_within(1);
+  // As many bytes become free as are written. More if there are too many, such as after an erasure.
+  cleaning_.pace =
+      is_within(3) ? std::min(kMostPace, 1 / std::max(1 - least, 1 / kMostPace)) : kMostPace;
   cleaning_.next = cleaning_.staged = 0;
   return cleaning_.is_active;
 }

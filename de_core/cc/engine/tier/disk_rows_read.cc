@@ -16,20 +16,9 @@ constexpr size_t kMostRead = size_t{4} << 20;  // bytes of the reads that are in
 
 }  // namespace
 
-/// Places of rows. Keeps their files, and the layouts that these files had.
-struct DiskRows::PinnedRows final : LocatedRows {
-  struct File {
-    std::shared_ptr<const SegmentFile> segment;
-    std::shared_ptr<const RowLayout> layout;
-  };
-  std::vector<int64_t> places;
-  std::vector<uint64_t> words;               ///< of the keys, if the rows are those of a range
-  std::unordered_map<uint32_t, File> files;  ///< by number of the segment
-};
-
 /// Consecutive blocks of a file that are read at once, and the records in them.
 struct DiskRows::Unit {
-  const PinnedRows::File* file;
+  const LocatedRows::File* file;
   uint64_t begin;
   uint64_t end;
   size_t first;  ///< its records are those that are numbered `first` to `last` - 1 by place
@@ -37,16 +26,16 @@ struct DiskRows::Unit {
 };
 
 /// Keeps the files of rows, whose places are set.
-void DiskRows::Pin(PinnedRows* rows) const {
+void DiskRows::Pin(LocatedRows* rows) const {
   for (const int64_t packed : rows->places) {
     const uint32_t number = Place::Of(packed).segment;
-    PinnedRows::File& file = rows->files[number];
+    LocatedRows::File& file = rows->files[number];
     if (file.segment == nullptr) file = {segments_[number], segments_[number]->layout};
   }
 }
 
 template <typename IsRowOf, typename Visit>
-Status DiskRows::ReadRows(const PinnedRows& rows, Executor* executor, const IsRowOf& is_row_of,
+Status DiskRows::ReadRows(const LocatedRows& rows, Executor* executor, const IsRowOf& is_row_of,
                           const Visit& visit) const {
   const std::vector<int64_t>& places = rows.places;
   std::vector<uint32_t> order(places.size());
@@ -58,7 +47,7 @@ Status DiskRows::ReadRows(const PinnedRows& rows, Executor* executor, const IsRo
   size_t longest = 0;
   for (size_t i = 0; i < order.size(); ++i) {
     const Place place = Place::Of(places[order[i]]);
-    const PinnedRows::File* const file = &rows.files.at(place.segment);
+    const LocatedRows::File* const file = &rows.files.at(place.segment);
     const uint64_t begin = RoundDown(place.offset, kBlockBytes);
     const uint64_t end = RoundUpTo(place.offset + place.bytes, kBlockBytes);
     if (!units.empty() && units.back().file == file && begin <= units.back().end &&
@@ -113,18 +102,17 @@ Status DiskRows::ReadRows(const PinnedRows& rows, Executor* executor, const IsRo
   return status;
 }
 
-Status DiskRows::Locate(const Keys& keys, Executor* executor,
-                        std::unique_ptr<LocatedRows>* located) const {
+Status DiskRows::Locate(const Keys& keys, Executor* executor, LocatedRows* located) const {
   return Guarded([&]() -> Status {
     Places all;
     DE_RETURN_IF_ERROR(index_->Find(keys, executor, &all));
-    auto rows = std::make_unique<PinnedRows>();
+    LocatedRows rows;
     for (size_t i = 0; i < keys.size; ++i) {
       if (!all.found[i]) continue;
-      rows->places.push_back(all.packed[i]);
-      rows->positions.push_back(static_cast<uint32_t>(i));
+      rows.places.push_back(all.packed[i]);
+      rows.positions.push_back(static_cast<uint32_t>(i));
     }
-    Pin(rows.get());
+    Pin(&rows);
     *located = std::move(rows);
     return Status::Ok();
   });
@@ -133,14 +121,13 @@ Status DiskRows::Locate(const Keys& keys, Executor* executor,
 Status DiskRows::Read(const Keys& keys, const LocatedRows& located, const RowLayout& layout,
                       Executor* executor, std::vector<char>* rows) const {
   return Guarded([&]() -> Status {
-    const auto& pinned = static_cast<const PinnedRows&>(located);
     const size_t stride = layout.stride();
     const size_t before = rows->size();
-    rows->resize(before + pinned.places.size() * stride);
+    rows->resize(before + located.places.size() * stride);
     char* const to = rows->data() + before;
     Converters converters(layout);
     return ReadRows(
-        pinned, executor,
+        located, executor,
         [&](uint32_t i, const DecodedRow& row) {
           return keys.strings != nullptr ? row.key == keys.strings[i]
                                          : row.word == static_cast<uint64_t>(keys.ints[i]);
@@ -153,21 +140,20 @@ Status DiskRows::Read(const Keys& keys, const LocatedRows& located, const RowLay
 
 Status DiskRows::AreNewest(const Keys& keys, const LocatedRows& located, bool* newest) const {
   return Guarded([&]() -> Status {
-    const auto& pinned = static_cast<const PinnedRows&>(located);
     Places now;
     DE_RETURN_IF_ERROR(index_->Find(keys, nullptr, &now));
     for (size_t i = 0; i < keys.size; ++i) {
-      const uint32_t number = Place::Of(pinned.places[i]).segment;
+      const uint32_t number = Place::Of(located.places[i]).segment;
       // A later segment may have the number of a removed one.
-      newest[i] = now.found[i] && now.packed[i] == pinned.places[i] &&
-                  segments_[number] == pinned.files.at(number).segment;
+      newest[i] = now.found[i] && now.packed[i] == located.places[i] &&
+                  segments_[number] == located.files.at(number).segment;
     }
     return Status::Ok();
   });
 }
 
 Status DiskRows::LocateRange(uint64_t begin, uint64_t last, size_t most,
-                             std::unique_ptr<LocatedRows>* located) const {
+                             LocatedRows* located) const {
   return Guarded([&]() -> Status {
     using Entry = DiskIndex::Entry;
     const auto hash_of = [](const Entry& entry) { return Mix64(entry.word); };
@@ -189,14 +175,14 @@ Status DiskRows::LocateRange(uint64_t begin, uint64_t last, size_t most,
       if (cut < entries.size()) covered = hash_of(entries[cut]) - 1;
       entries.resize(cut);
     }
-    auto rows = std::make_unique<PinnedRows>();
+    LocatedRows rows;
     for (const Entry& entry : entries) {
-      rows->places.push_back(entry.place);
-      rows->words.push_back(entry.word);
+      rows.places.push_back(entry.place);
+      rows.words.push_back(entry.word);
     }
-    Pin(rows.get());
-    rows->hash_begin = begin;
-    rows->hash_last = covered;
+    Pin(&rows);
+    rows.hash_begin = begin;
+    rows.hash_last = covered;
     *located = std::move(rows);
     return Status::Ok();
   });
@@ -205,8 +191,7 @@ Status DiskRows::LocateRange(uint64_t begin, uint64_t last, size_t most,
 Status DiskRows::ReadRange(const LocatedRows& located, const RowLayout& layout,
                            RowBatch* batch) const {
   return Guarded([&]() -> Status {
-    const auto& pinned = static_cast<const PinnedRows&>(located);
-    const size_t count = pinned.places.size(), stride = layout.stride();
+    const size_t count = located.places.size(), stride = layout.stride();
     RowBatchBuilder builder(layout, batch);
     batch->hash_begin = located.hash_begin;
     batch->hash_last = located.hash_last;
@@ -215,14 +200,14 @@ Status DiskRows::ReadRange(const LocatedRows& located, const RowLayout& layout,
     std::vector<char> rows(count * stride);
     Converters converters(layout);
     DE_RETURN_IF_ERROR(ReadRows(
-        pinned, nullptr,
-        [&](uint32_t i, const DecodedRow& row) { return row.word == pinned.words[i]; },
+        located, nullptr,
+        [&](uint32_t i, const DecodedRow& row) { return row.word == located.words[i]; },
         [&](uint32_t i, const DecodedRow& row, const RowLayout& from) {
           if (!texts.empty()) texts[i] = row.key;
           return converters.Convert(from, row.row, rows.data() + i * stride);
         }));
     for (size_t i = 0; i < count; ++i) {
-      std::memcpy(builder.Add(pinned.words[i]), rows.data() + i * stride, stride);
+      std::memcpy(builder.Add(located.words[i]), rows.data() + i * stride, stride);
       if (!texts.empty()) builder.AddText(texts[i]);
     }
     builder.Finish();

@@ -13,49 +13,6 @@
 
 namespace de::engine {
 
-class MissingKeys {
- public:
-  /// Selects the keys for which `found` (keys.size) is false.
-  MissingKeys(const Keys& keys, const bool* found) {
-    std::vector<uint64_t> words;
-    for (size_t i = 0; i < keys.size; ++i) {
-      if (found[i]) continue;
-      words.push_back(WordOf(keys, i));
-      positions_.push_back(static_cast<uint32_t>(i));
-    }
-    if (positions_.empty()) return;
-    unique_.Find(keys, {words.data(), positions_.data(), positions_.size()});
-    const ShardKeys distinct = unique_.keys();
-    for (size_t i = 0; i < distinct.count; ++i) {
-      if (keys.strings != nullptr) {
-        strings_.push_back(keys.strings[distinct.positions[i]]);
-      } else {
-        ints_.push_back(keys.ints[distinct.positions[i]]);
-      }
-    }
-  }
-
-  bool empty() const noexcept { return positions_.empty(); }
-  /// The distinct keys.
-  Keys keys() const noexcept {
-    const bool strings = !strings_.empty();
-    return {strings ? nullptr : ints_.data(), strings ? strings_.data() : nullptr, unique_.size()};
-  }
-
-  /// Calls visit(position in the batch, number of the distinct key) for each missing key.
-  template <typename Visit>
-  void ForEach(const Visit& visit) const {
-    const uint32_t* const unique_of = unique_.repeats().unique_of;
-    for (size_t j = 0; j < positions_.size(); ++j) visit(positions_[j], unique_of[j]);
-  }
-
- private:
-  std::vector<uint32_t> positions_;  ///< of the missing keys, in the order of the batch
-  UniqueKeys unique_;
-  std::vector<int64_t> ints_;
-  std::vector<std::string_view> strings_;
-};
-
 /// Some keys of a batch, copied.
 class KeyList {
  public:
@@ -75,6 +32,39 @@ class KeyList {
  private:
   std::vector<int64_t> ints_;
   std::vector<std::string_view> strings_;
+};
+
+class MissingKeys {
+ public:
+  /// Selects the keys for which `found` (keys.size) is false.
+  MissingKeys(const Keys& keys, const bool* found) {
+    std::vector<uint64_t> words;
+    for (size_t i = 0; i < keys.size; ++i) {
+      if (found[i]) continue;
+      words.push_back(WordOf(keys, i));
+      positions_.push_back(static_cast<uint32_t>(i));
+    }
+    if (positions_.empty()) return;
+    unique_.Find(keys, {words.data(), positions_.data(), positions_.size()});
+    const ShardKeys distinct = unique_.keys();
+    for (size_t i = 0; i < distinct.count; ++i) distinct_.Add(keys, distinct.positions[i]);
+  }
+
+  bool empty() const noexcept { return positions_.empty(); }
+  /// The distinct keys.
+  Keys keys() const noexcept { return distinct_.keys(); }
+
+  /// Calls visit(position in the batch, number of the distinct key) for each missing key.
+  template <typename Visit>
+  void ForEach(const Visit& visit) const {
+    const uint32_t* const unique_of = unique_.repeats().unique_of;
+    for (size_t j = 0; j < positions_.size(); ++j) visit(positions_[j], unique_of[j]);
+  }
+
+ private:
+  std::vector<uint32_t> positions_;  ///< of the missing keys, in the order of the batch
+  UniqueKeys unique_;
+  KeyList distinct_;
 };
 
 /// Returns the keys of the rows of a batch.

@@ -1,11 +1,15 @@
-#include "de_core/cc/engine/tier/tier_source.h"
-
+// Reads the rows of a tiered table for a save. Hot and cold rows of a range of hashes are read at
+// one moment, so a row that moves meanwhile is saved exactly once.
 #include <algorithm>
 #include <shared_mutex>
 
 #include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/save/kept_rows.h"
+#include "de_core/cc/engine/save/save_source.h"
+#include "de_core/cc/engine/snapshot/snapshot_chain.h"
 #include "de_core/cc/engine/tier/missing_keys.h"
+#include "de_core/cc/engine/tier/tiered_table.h"
 
 namespace de::engine {
 namespace {
@@ -13,6 +17,45 @@ namespace {
 constexpr uint64_t kRowsPerRange = 8192;
 
 }  // namespace
+
+class TierSource final : public RowSource {
+ public:
+  /// `table` must outlive the source.
+  explicit TierSource(TieredTable* table) : table_(table), hot_(table->hot_.get()) {}
+  ~TierSource() override { End(); }
+
+  /// FailedPrecondition with `held_bytes`: a tiered table cannot be saved as of one moment.
+  Status Begin(SaveSelection selection, uint64_t held_bytes, bool undisturbed) override;
+  const std::vector<Range>& ranges() const noexcept override { return ranges_; }
+  Status Collect(Range* range, SavedRows* rows, uint64_t* last, bool* done) override;
+  void FreeCollected() noexcept override {}
+  bool urgent() const noexcept override { return false; }
+  void End() noexcept override;
+
+  const RowLayout& layout() const noexcept override { return hot_.layout(); }
+  const InitializerOptions& initializer() const noexcept override { return hot_.initializer(); }
+  bool everything() const noexcept override { return hot_.everything(); }
+  bool outdated() const noexcept override { return outdated_ || hot_.outdated(); }
+  double longest_hold_seconds() const noexcept override { return hot_.longest_hold_seconds(); }
+  uint64_t held_peak() const noexcept override { return 0; }
+
+ private:
+  void PlanAll();
+  Status CollectAll(Range* range, SavedRows* rows, uint64_t* last, bool* done);
+  Status CollectChanges(Range* range, SavedRows* rows, uint64_t* last, bool* done);
+  void Add(uint64_t word, const char* row, const std::string_view* text, SavedRows* rows) const;
+
+  TieredTable* table_;
+  SaveSource hot_;  ///< for a delta, finds the changed keys
+  SaveSelection selection_;
+  KeptRows kept_;
+  KeySet keys_;         ///< the keys of the selection
+  RowBatch batch_;      ///< reused
+  SavedRows hot_rows_;  ///< reused
+  std::vector<Range> ranges_;
+  std::unique_lock<std::mutex> replacing_;  ///< with `undisturbed`, the table's replacing_lock_
+  bool outdated_ = false;
+};
 
 std::unique_ptr<RowSource> TieredTable::NewRowSource() {
   return std::make_unique<TierSource>(this);
@@ -117,14 +160,14 @@ Status TierSource::CollectChanges(Range* range, SavedRows* rows, uint64_t* last,
   std::vector<const char*> row_of(absent.empty() ? 0 : absent.keys().size);
   std::vector<char> cold;
   if (!absent.empty()) {
-    std::unique_ptr<LocatedRows> located;
+    LocatedRows located;
     DE_RETURN_IF_ERROR(table_->cold_->Locate(absent.keys(), nullptr, &located));
     hold.unlock();
     KeyList keys;
-    for (const uint32_t position : located->positions) keys.Add(absent.keys(), position);
-    DE_RETURN_IF_ERROR(table_->cold_->Read(keys.keys(), *located, layout(), nullptr, &cold));
-    for (size_t i = 0; i < located->positions.size(); ++i) {
-      row_of[located->positions[i]] = cold.data() + i * stride;
+    for (const uint32_t position : located.positions) keys.Add(absent.keys(), position);
+    DE_RETURN_IF_ERROR(table_->cold_->Read(keys.keys(), located, layout(), nullptr, &cold));
+    for (size_t i = 0; i < located.positions.size(); ++i) {
+      row_of[located.positions[i]] = cold.data() + i * stride;
     }
   }
   const auto text_of = [&](size_t i) {

@@ -45,7 +45,7 @@ Status TieredTable::LocateCold(const Keys& keys, Executor* executor, ColdBatch* 
   }
   if (position_of.empty()) return Status::Ok();
   DE_RETURN_IF_ERROR(cold_->Locate(others.keys(), executor, &batch->disk));
-  for (const uint32_t other : batch->disk->positions) {
+  for (const uint32_t other : batch->disk.positions) {
     batch->keys.Add(others.keys(), other);
     batch->positions.push_back(position_of[other]);
   }
@@ -54,8 +54,8 @@ Status TieredTable::LocateCold(const Keys& keys, Executor* executor, ColdBatch* 
 
 /// Reads the located rows from the disk. Needs no lock.
 Status TieredTable::ReadCold(Executor* executor, ColdBatch* batch) const {
-  if (batch->disk == nullptr) return Status::Ok();
-  return cold_->Read(KeysFrom(batch->keys.keys(), batch->cached), *batch->disk, batch->layout,
+  if (batch->disk.positions.empty()) return Status::Ok();
+  return cold_->Read(KeysFrom(batch->keys.keys(), batch->cached), batch->disk, batch->layout,
                      executor, &batch->rows);
 }
 
@@ -68,7 +68,7 @@ Status TieredTable::CacheRead(const ColdBatch& batch) const {
   const std::unique_ptr<bool[]> is_hot = std::make_unique<bool[]>(keys.size);
   const std::unique_ptr<bool[]> kept = std::make_unique<bool[]>(keys.size);
   DE_RETURN_IF_ERROR(hot_->Contains(keys, is_hot.get(), nullptr));
-  DE_RETURN_IF_ERROR(cold_->AreNewest(keys, *batch.disk, kept.get()));
+  DE_RETURN_IF_ERROR(cold_->AreNewest(keys, batch.disk, kept.get()));
   for (size_t i = 0; i < keys.size; ++i) kept[i] = kept[i] && !is_hot[i];
   cache_.Add(keys, kept.get(), batch.rows.data() + batch.cached * batch.layout.stride(),
              batch.layout);
@@ -143,15 +143,9 @@ Status TieredTable::ReadColumn(RowColumn column, const Keys& keys, int64_t* valu
                                bool* found) const {
   return Run([&]() -> Status {
     DE_RETURN_IF_ERROR(CheckBatch(keys.size));
-    std::shared_lock<ShardLock> hold(lock_);
-    std::unique_ptr<bool[]> own;
-    found = FlagsOr(found, keys.size, &own);
-    DE_RETURN_IF_ERROR(hot_->ReadColumn(column, keys, values, found));
-    const size_t offset = hot_->layout().FindSlot(kMetadataOwner, NameOf(column))->offset;
-    return VisitCold(
-        std::move(hold), keys, found, true, nullptr, [&](uint32_t position, const char* row) {
-          CopyBytes(reinterpret_cast<char*>(values + position), row + offset, sizeof(int64_t));
-        });
+    DE_RETURN_IF_ERROR(hot_->ReadColumn(column, Keys(), nullptr, nullptr));  // checks the column
+    return FindSlot(std::string(kMetadataOwner), std::string(NameOf(column)), sizeof(int64_t), keys,
+                    reinterpret_cast<char*>(values), found);
   });
 }
 

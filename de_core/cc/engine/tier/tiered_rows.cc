@@ -22,14 +22,14 @@ constexpr uint64_t kRowsPerScan = 1024;
 Status TieredTable::ReadPart(uint64_t begin, RowBatch* batch) const {
   ExportCursor cursor{begin, false};
   RowBatch hot, cold;
-  std::unique_ptr<LocatedRows> located;
+  LocatedRows located;
   {
     const std::shared_lock<ShardLock> hold(lock_);
     if (cold_->empty()) return hot_->ExportBatch(&cursor, batch);
     DE_RETURN_IF_ERROR(hot_->ExportBatch(&cursor, &hot));
     DE_RETURN_IF_ERROR(cold_->LocateRange(begin, hot.hash_last, kRowsPerScan, &located));
   }
-  DE_RETURN_IF_ERROR(cold_->ReadRange(*located, hot.layout, &cold));
+  DE_RETURN_IF_ERROR(cold_->ReadRange(located, hot.layout, &cold));
   const auto text_of = [](const RowBatch& rows, size_t i) {
     return rows.keys.empty() ? nullptr : &rows.keys[i];
   };
@@ -87,7 +87,7 @@ Status TieredTable::ShrinkToFit() {
 
 /// Moves so many rows to the disk that the others fit into the memory in both layouts at once,
 /// because the hot table copies them. Requires writing_.
-Status TieredTable::MakeRoomToChange(const RowLayout& changed) const {
+Status TieredTable::MakeRoomToChange(const RowLayout& changed) {
   const uint64_t first = hot_->size(), most = MostHotRows();
   const size_t texts = hot_->string_bytes() / std::max<uint64_t>(1, first);
   const uint64_t both =
@@ -97,7 +97,7 @@ Status TieredTable::MakeRoomToChange(const RowLayout& changed) const {
     const uint64_t part = std::min(hot - both, kLeastMoved);
     cold_->Discard();
     leaving_.clear();
-    DE_RETURN_IF_ERROR(StageRoom(most + part > hot ? most + part - hot : 0, most, Keys()));
+    DE_RETURN_IF_ERROR(StageRoom(most + part > hot ? most + part - hot : 0, most, Keys(), nullptr));
     const std::lock_guard<ShardLock> hold(lock_);
     DE_RETURN_IF_ERROR(Move(ColdBatch(), nullptr));
     if (hot_->size() == hot) break;

@@ -57,7 +57,7 @@ void KeepRows(RowBatch* batch, const Keep& keep) {
 }  // namespace
 
 Status TieredTable::Create(TableOptions options, uint64_t memory_bytes,
-                           std::unique_ptr<ColdRows> cold, std::unique_ptr<TableBackend>* table) {
+                           std::unique_ptr<DiskRows> cold, std::unique_ptr<TableBackend>* table) {
   DE_RETURN_IF_ERROR(CheckSupported(options));
   if (memory_bytes == 0) {
     return Status::InvalidArgument("memory_bytes must be positive. Received: memory_bytes=0");
@@ -90,13 +90,14 @@ uint64_t TieredTable::MostHotRows(const Keys& incoming) const {
 }
 
 /// Writes rows to the disk that become cold, so that `incoming` rows fit, where memory is for
-/// `most` rows, but no rows of `keys`. Requires writing_, and that found_ tells which keys are hot.
-Status TieredTable::StageRoom(uint64_t incoming, uint64_t most, const Keys& keys) const {
+/// `most` rows, but no rows of `keys`. is_hot[i] says if key i has a hot row. Requires writing_.
+Status TieredTable::StageRoom(uint64_t incoming, uint64_t most, const Keys& keys,
+                              const bool* is_hot) {
   const uint64_t hot = hot_->size();
   if (hot + incoming <= most) return Status::Ok();
   std::vector<uint64_t> kept;
   for (size_t i = 0; i < keys.size; ++i) {
-    if (found_[i]) kept.push_back(WordOf(keys, i));
+    if (is_hot[i]) kept.push_back(WordOf(keys, i));
   }
   std::sort(kept.begin(), kept.end());
   kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
@@ -105,12 +106,12 @@ Status TieredTable::StageRoom(uint64_t incoming, uint64_t most, const Keys& keys
   // Rows of the batch may be among the coolest.
   const double part =
       std::max(kCoolPart, static_cast<double>(left + kept.size()) / static_cast<double>(hot));
-  cool_.ended.reset();
-  while (left > 0 && !cool_.ended.all()) {
+  hand_.ended.reset();
+  while (left > 0 && !hand_.ended.all()) {
     RowBatch& batch = leaving_.emplace_back();
     const uint64_t wanted = left + std::min<uint64_t>(left, kept.size());
     DE_RETURN_IF_ERROR(
-        hot_->CopyCool(RowColumn::kTime, wanted, std::min(part, 1.0), &cool_, &batch));
+        hot_->CopyCool(RowColumn::kTime, wanted, std::min(part, 1.0), &hand_, &batch));
     KeepRows(&batch, [&](uint64_t word) {
       return left > 0 && !std::binary_search(kept.begin(), kept.end(), word) && left-- > 0;
     });
@@ -125,25 +126,22 @@ Status TieredTable::StageRoom(uint64_t incoming, uint64_t most, const Keys& keys
 
 /// Reads the cold rows of `keys`, and writes rows to the disk that become cold. Requires writing_:
 /// so no row moves, and lock_ is not needed.
-Status TieredTable::PrepareMoves(const Keys& keys, Executor* executor, ColdBatch* incoming) const {
+Status TieredTable::PrepareMoves(const Keys& keys, Executor* executor, ColdBatch* incoming) {
   cold_->Discard();
   leaving_.clear();
   if (cold_->empty() && hot_->size() + keys.size <= MostHotRows(keys)) return Status::Ok();
-  if (found_size_ < keys.size) {
-    found_ = std::make_unique<bool[]>(keys.size);
-    found_size_ = keys.size;
-  }
-  DE_RETURN_IF_ERROR(hot_->Contains(keys, found_.get(), executor));
-  const MissingKeys missing(keys, found_.get());
+  const std::unique_ptr<bool[]> is_hot = std::make_unique<bool[]>(keys.size);
+  DE_RETURN_IF_ERROR(hot_->Contains(keys, is_hot.get(), executor));
+  const MissingKeys missing(keys, is_hot.get());
   const Keys incoming_keys = missing.keys();
-  DE_RETURN_IF_ERROR(StageRoom(incoming_keys.size, MostHotRows(incoming_keys), keys));
+  DE_RETURN_IF_ERROR(StageRoom(incoming_keys.size, MostHotRows(incoming_keys), keys, is_hot.get()));
   if (missing.empty() || cold_->empty()) return Status::Ok();
-  DE_RETURN_IF_ERROR(LocateCold(missing.keys(), executor, incoming));
+  DE_RETURN_IF_ERROR(LocateCold(incoming_keys, executor, incoming));
   return ReadCold(executor, incoming);
 }
 
 /// Lets the staged rows become cold, and `incoming` hot. Requires lock_ as the writer.
-Status TieredTable::Move(const ColdBatch& incoming, Executor* executor) const {
+Status TieredTable::Move(const ColdBatch& incoming, Executor* executor) {
   if (!leaving_.empty()) {
     // If a row cannot be moved, it stays in memory.
     DE_RETURN_IF_ERROR(cold_->Commit());
@@ -164,7 +162,7 @@ Status TieredTable::Move(const ColdBatch& incoming, Executor* executor) const {
 
 /// Runs a verb of the hot table once all rows of `keys` are hot. Requires writing_.
 Status TieredTable::WriteHeld(const Keys& keys, Executor* executor,
-                              const std::function<Status()>& verb) const {
+                              const std::function<Status()>& verb) {
   ColdBatch incoming;
   DE_RETURN_IF_ERROR(PrepareMoves(keys, executor, &incoming));
   const std::lock_guard<ShardLock> hold(lock_);
@@ -176,7 +174,7 @@ Status TieredTable::WriteHeld(const Keys& keys, Executor* executor,
 }
 
 template <typename Verb>
-Status TieredTable::Write(const Keys& keys, Executor* executor, const Verb& verb) const noexcept {
+Status TieredTable::Write(const Keys& keys, Executor* executor, const Verb& verb) noexcept {
   return Run([&]() -> Status {
     DE_RETURN_IF_ERROR(CheckBatch(keys.size));
     const std::lock_guard<std::mutex> writing(writing_);
@@ -254,11 +252,11 @@ Status TieredTable::EraseRows(const Keys& keys, Executor* executor) {
     if (!cold_->empty()) {  // an older cold copy of a hot row must not come back
       const std::unique_ptr<bool[]> none = std::make_unique<bool[]>(keys.size);
       const MissingKeys distinct(keys, none.get());
-      std::unique_ptr<LocatedRows> cold;
+      LocatedRows cold;
       DE_RETURN_IF_ERROR(cold_->Locate(distinct.keys(), executor, &cold));
       KeyList copies;
-      for (const uint32_t position : cold->positions) copies.Add(distinct.keys(), position);
-      if (!cold->positions.empty()) DE_RETURN_IF_ERROR(cold_->Erase(copies.keys()));
+      for (const uint32_t position : cold.positions) copies.Add(distinct.keys(), position);
+      if (!cold.positions.empty()) DE_RETURN_IF_ERROR(cold_->Erase(copies.keys()));
     }
     return hot_->Erase(keys, executor);
   });

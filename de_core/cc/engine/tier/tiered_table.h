@@ -33,7 +33,7 @@
 #include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/table/shard_lock.h"
 #include "de_core/cc/engine/table/table.h"
-#include "de_core/cc/engine/tier/cold_rows.h"
+#include "de_core/cc/engine/tier/disk_rows.h"
 #include "de_core/cc/engine/tier/missing_keys.h"
 #include "de_core/cc/engine/tier/row_cache.h"
 
@@ -44,7 +44,7 @@ class TieredTable final : public TableBackend {
   /// `memory_bytes` bounds the hot rows with their index, and the cache. One batch of keys may
   /// exceed the bound, until the next verb. `cold` must be empty. InvalidArgument for values of
   /// strings, and for policies that bound a table, expire rows or count lookups as uses.
-  static Status Create(TableOptions options, uint64_t memory_bytes, std::unique_ptr<ColdRows> cold,
+  static Status Create(TableOptions options, uint64_t memory_bytes, std::unique_ptr<DiskRows> cold,
                        std::unique_ptr<TableBackend>* table);
 
   Status FindToTrain(const Keys& keys, const ValuesOut& out, bool* found,
@@ -112,14 +112,14 @@ class TieredTable final : public TableBackend {
   /// Cold rows of distinct keys: first those that the cache has, then those on the disk.
   struct ColdBatch {
     RowLayout layout{KeyType::kInt64, DType::kFloat32, 1};
-    KeyList keys;                       ///< keys that have a cold row
-    std::vector<uint32_t> positions;    ///< of `keys` among the keys that were looked for
-    size_t cached = 0;                  ///< number of rows that the cache has
-    std::vector<char> rows;             // (keys, stride) of `layout`
-    std::unique_ptr<LocatedRows> disk;  ///< rows after the first `cached`
+    KeyList keys;                     ///< keys that have a cold row
+    std::vector<uint32_t> positions;  ///< of `keys` among the keys that were looked for
+    size_t cached = 0;                ///< number of rows that the cache has
+    std::vector<char> rows;           // (keys, stride) of `layout`
+    LocatedRows disk;                 ///< rows after the first `cached`
   };
 
-  TieredTable(std::unique_ptr<Table> hot, uint64_t memory_bytes, std::unique_ptr<ColdRows> cold)
+  TieredTable(std::unique_ptr<Table> hot, uint64_t memory_bytes, std::unique_ptr<DiskRows> cold)
       : hot_(std::move(hot)),
         cold_(std::move(cold)),
         memory_bytes_(memory_bytes),
@@ -128,11 +128,11 @@ class TieredTable final : public TableBackend {
   template <typename Verb>
   Status Run(const Verb& verb) const noexcept;
   template <typename Verb>
-  Status Write(const Keys& keys, Executor* executor, const Verb& verb) const noexcept;
-  Status WriteHeld(const Keys& keys, Executor* executor, const std::function<Status()>& verb) const;
-  Status PrepareMoves(const Keys& keys, Executor* executor, ColdBatch* incoming) const;
-  Status StageRoom(uint64_t incoming, uint64_t most, const Keys& keys) const;
-  Status Move(const ColdBatch& incoming, Executor* executor) const;
+  Status Write(const Keys& keys, Executor* executor, const Verb& verb) noexcept;
+  Status WriteHeld(const Keys& keys, Executor* executor, const std::function<Status()>& verb);
+  Status PrepareMoves(const Keys& keys, Executor* executor, ColdBatch* incoming);
+  Status StageRoom(uint64_t incoming, uint64_t most, const Keys& keys, const bool* is_hot);
+  Status Move(const ColdBatch& incoming, Executor* executor);
   Status LocateCold(const Keys& keys, Executor* executor, ColdBatch* batch) const;
   Status ReadCold(Executor* executor, ColdBatch* batch) const;
   Status CacheRead(const ColdBatch& batch) const;
@@ -143,7 +143,7 @@ class TieredTable final : public TableBackend {
   Status ReadPart(uint64_t begin, RowBatch* batch) const;
   uint64_t HotRowsOf(size_t bytes) const noexcept;
   uint64_t MostHotRows(const Keys& incoming = {}) const;
-  Status MakeRoomToChange(const RowLayout& changed) const;
+  Status MakeRoomToChange(const RowLayout& changed);
   template <typename Visit>
   void ForEachRank(const RowBatch& batch, RowColumn by, const Visit& visit) const;
 
@@ -157,31 +157,27 @@ class TieredTable final : public TableBackend {
   /// At least so many rows usually become cold at once, so that writes to the disk are large.
   static constexpr uint64_t kLeastMoved = 1024;
 
-  // A verb that only reads a slot or a column moves rows too, so it must be able to change the
-  // members that tell where rows are.
   const std::unique_ptr<Table> hot_;
-  const std::unique_ptr<ColdRows> cold_;
+  const std::unique_ptr<DiskRows> cold_;
   const uint64_t memory_bytes_;
   /// Held while Clear removes all rows or while slots are added or dropped. A save with
   /// `undisturbed` holds it. Taken before lock_.
   std::mutex replacing_lock_;
   /// Held by a verb that may move rows, from its reads of the disk on. Taken before lock_.
-  mutable std::mutex writing_;
+  std::mutex writing_;
   /// Held while rows are found, and by a writer while it changes rows or says where they are. Never
   /// held while the disk is used. Lets a writer in before later readers.
   mutable ShardLock lock_;
   ForkMark fork_;
-  mutable std::atomic<uint64_t> rows_{0};  ///< keys with a hot or a cold row
+  std::atomic<uint64_t> rows_{0};  ///< keys with a hot or a cold row
   mutable RowCache cache_;
-  mutable std::deque<RowBatch> leaving_;  ///< rows that cold_ has staged, which become cold
-  mutable Table::CoolCursor cool_;
-  mutable std::unique_ptr<bool[]> found_;  // (found_size_), reused
-  mutable size_t found_size_ = 0;
+  std::deque<RowBatch> leaving_;  ///< rows that cold_ has staged, which become cold
+  Table::ClockHand hand_;
   mutable std::atomic<uint64_t> hits_{0};
   mutable std::atomic<uint64_t> misses_{0};
   std::atomic<uint64_t> evicted_{0};
-  mutable std::atomic<uint64_t> brought_in_{0};
-  mutable std::atomic<uint64_t> moved_out_{0};
+  std::atomic<uint64_t> brought_in_{0};
+  std::atomic<uint64_t> moved_out_{0};
 };
 
 /// Runs a verb, which returns a Status, in the process that made the table.

@@ -217,21 +217,6 @@ class CommitSaveOp final : public LiveTableOp {
   std::string chain_;
 };
 
-class DropChainOp final : public LiveTableOp {
- public:
-  explicit DropChainOp(OpKernelConstruction* context) : LiveTableOp(context) {
-    OP_REQUIRES_OK(context, context->GetAttr("chain", &chain_));
-  }
-
-  absl::Status RunLive(OpKernelContext*, const TableResource&,
-                       engine::TableBackend* live) override {
-    return ToAbsl(live->chains().Drop(chain_));
-  }
-
- private:
-  std::string chain_;
-};
-
 class ChainsOp final : public LiveTableOp {
  public:
   using LiveTableOp::LiveTableOp;
@@ -255,7 +240,6 @@ class ChainsOp final : public LiveTableOp {
 DE_REGISTER_KERNEL("DeTableSave", SaveOp);
 DE_REGISTER_KERNEL("DeTableSaveKeys", SaveOp);
 DE_REGISTER_KERNEL("DeTableCommitSave", CommitSaveOp);
-DE_REGISTER_KERNEL("DeTableDropChain", DropChainOp);
 DE_REGISTER_KERNEL("DeTableChains", ChainsOp);
 
 }  // namespace

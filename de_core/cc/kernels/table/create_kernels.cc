@@ -154,7 +154,7 @@ class LiveHandleOp final : public HandleOp {
       *table = std::move(in_memory);
       return engine::Status::Ok();
     }
-    std::unique_ptr<engine::ColdRows> cold;
+    std::unique_ptr<engine::DiskRows> cold;
     engine::DiskOptions disk;
     disk.directory = tier_path_;
     DE_RETURN_IF_ERROR(engine::DiskRows::Create(disk, options_.key_type, &cold));

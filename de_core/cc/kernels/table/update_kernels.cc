@@ -44,25 +44,18 @@ class InsertOrAssignOp final : public LiveKeysOp {
   }
 };
 
-/// DeTableAccumOrAssign, and DeTableAccum with `replaces`.
-template <bool replaces>
-class AccumOrAssignOp final : public LiveKeysOp {
+class AccumOp final : public LiveKeysOp {
  public:
   using LiveKeysOp::LiveKeysOp;
   absl::Status RunKeys(OpKernelContext* context, const TableResource& table,
                        engine::TableBackend* live, const engine::Keys& keys,
                        engine::Executor* executor) override {
-    const Tensor& values = context->input(replaces ? 3 : 2);
-    const char* name = replaces ? "new_values" : "deltas";
-    TF_RETURN_IF_ERROR(CheckRows(context->input(1), values, table.dim(), name));
+    const Tensor &old_values = context->input(2), &values = context->input(3);
+    TF_RETURN_IF_ERROR(CheckRows(context->input(1), values, table.dim(), "new_values"));
     TF_RETURN_IF_ERROR(table.CheckValues(values.dtype(), table.dim()));
-    const char* old_values = nullptr;
-    if (replaces) {
-      TF_RETURN_IF_ERROR(
-          CheckRows(context->input(1), context->input(2), table.dim(), "old_values"));
-      old_values = context->input(2).tensor_data().data();
-    }
-    return ToAbsl(live->AccumOrAssign(keys, values.tensor_data().data(), old_values, executor));
+    TF_RETURN_IF_ERROR(CheckRows(context->input(1), old_values, table.dim(), "old_values"));
+    return ToAbsl(live->AccumOrAssign(keys, values.tensor_data().data(),
+                                      old_values.tensor_data().data(), executor));
   }
 };
 
@@ -104,8 +97,7 @@ class ApplyOp final : public LiveKeysOp {
 };
 
 DE_REGISTER_KERNEL("DeTableInsertOrAssign", InsertOrAssignOp);
-DE_REGISTER_KERNEL("DeTableAccumOrAssign", AccumOrAssignOp<false>);
-DE_REGISTER_KERNEL("DeTableAccum", AccumOrAssignOp<true>);
+DE_REGISTER_KERNEL("DeTableAccum", AccumOp);
 DE_REGISTER_KERNEL("DeTableErase", EraseOp);
 DE_REGISTER_KERNEL("DeTableClear", ClearOp);
 DE_REGISTER_KERNEL("DeTableApply", ApplyOp);

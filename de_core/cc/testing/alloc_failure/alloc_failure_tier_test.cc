@@ -27,7 +27,7 @@ struct TieredWorld {
     if (mkdtemp(directory.data()) == nullptr) std::abort();
     TableOptions options;
     options.dim = kDim;
-    std::unique_ptr<ColdRows> cold;
+    std::unique_ptr<DiskRows> cold;
     Keep(DiskRows::Create({directory, 1 << 14, 8, true}, KeyType::kInt64, &cold));
     Keep(TieredTable::Create(options, 4000, std::move(cold), &table));
     keys.resize(kOld + kBatch / 2);
@@ -156,6 +156,23 @@ TEST(AllocFailureTier, ARestoreCountsTheRowsThatAreThere) {
         return RestoreTable(world.table.get(), readers->all, {}, nullptr, &report);
       },
       Vanish::kAny);
+}
+
+TEST(AllocFailureTier, ReadsOfBlocksAllocateNothing) {
+  for (const bool use_ring : {true, false}) {
+    BlockReader reader(8, use_ring);
+    std::vector<BlockRead> reads(20);  // of no file, so each fails
+    std::vector<char> memory(4 * kBlockBytes);
+    Faults::Arm(Fault::kForGood, 1);
+    for (int i = 0; i < 10; ++i) {
+      for (BlockRead& read : reads) read.bytes = kBlockBytes;
+      reader.ReadEach(reads.data(), reads.size(), {memory.data(), kBlockBytes, 4}, nullptr,
+                      [](size_t) {});
+    }
+    Faults::Disarm();
+    EXPECT_EQ(Faults::calls, 0);
+    for (const BlockRead& read : reads) EXPECT_EQ(read.error, EBADF);
+  }
 }
 
 }  // namespace

@@ -66,9 +66,10 @@ class Bench {
       reads_.clear();
       for (size_t i = 0; i < kBatch; ++i) {
         const uint64_t offset = random_() % (size_ / kBlockBytes) * kBlockBytes;
-        reads_.push_back({direct_, offset, kBlockBytes, blocks_.data() + i * kBlockBytes, 0});
+        reads_.push_back({direct_, offset, kBlockBytes, nullptr, 0});
       }
-      reader_.Read(reads_.data(), reads_.size(), nullptr);
+      reader_.ReadEach(reads_.data(), kBatch, {blocks_.data(), kBlockBytes, kBatch}, nullptr,
+                       [](size_t) {});
     }
   }
 

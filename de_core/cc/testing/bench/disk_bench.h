@@ -63,12 +63,12 @@ class PlainFile {
   void Read(BlockReader* reader, size_t count, std::mt19937_64* random) {
     buffer_.Reserve(count * kBlockBytes);
     std::vector<BlockRead> reads(count);
-    for (size_t i = 0; i < count; ++i) {
+    for (BlockRead& read : reads) {
       const uint64_t block = (*random)() % (file_->end() / kBlockBytes);
-      reads[i] = {file_->descriptor(), block * kBlockBytes, kBlockBytes,
-                  buffer_.data() + i * kBlockBytes, 0};
+      read = {file_->descriptor(), block * kBlockBytes, kBlockBytes, nullptr, 0};
     }
-    reader->Read(reads.data(), count, nullptr);
+    reader->ReadEach(reads.data(), count, {buffer_.data(), kBlockBytes, count}, nullptr,
+                     [](size_t) {});
   }
 
   /// Bytes per second of the writes that made the file.

@@ -34,7 +34,7 @@ RowLayout AdamLayout() {
 }
 
 /// Returns the seconds that the cold rows took.
-double AppendKeys(ColdRows* rows, const RowLayout& layout, std::vector<uint64_t> keys) {
+double AppendKeys(DiskRows* rows, const RowLayout& layout, std::vector<uint64_t> keys) {
   RowBatch batch;
   batch.layout = layout;
   batch.words = std::move(keys);
@@ -47,7 +47,7 @@ double AppendKeys(ColdRows* rows, const RowLayout& layout, std::vector<uint64_t>
   return Seconds() - begin;
 }
 
-void Lookups(const ColdRows& rows, const RowLayout& layout, uint64_t count, PlainFile* plain) {
+void Lookups(const DiskRows& rows, const RowLayout& layout, uint64_t count, PlainFile* plain) {
   std::mt19937_64 random(2);
   BlockReader reader(kDepth);
   std::vector<double> found_rates, plain_rates, ratios, cpu, plain_cpu;
@@ -80,9 +80,8 @@ void Run(const std::string& directory, uint64_t count) {
   DiskOptions options;
   options.directory = directory;
   options.depth = kDepth;
-  std::unique_ptr<ColdRows> rows;
+  std::unique_ptr<DiskRows> rows;
   Check(DiskRows::Create(options, KeyType::kInt64, &rows));
-  const auto& disk = static_cast<const DiskRows&>(*rows);
   const RowLayout layout = AdamLayout();
   const double bytes = static_cast<double>(count * layout.stride());
   double begin = Seconds();
@@ -100,7 +99,7 @@ void Run(const std::string& directory, uint64_t count) {
   PlainFile plain(directory + "/plain", count * layout.stride());
   Lookups(*rows, layout, count, &plain);
   std::mt19937_64 random(3);
-  const uint64_t before = disk.written_bytes();
+  const uint64_t before = rows->written_bytes();
   uint64_t updated = 0;
   double longest = 0, most_disk = 0, seconds = 0;
   const double used = CpuSeconds();
@@ -120,7 +119,7 @@ void Run(const std::string& directory, uint64_t count) {
       "%.0f ms; written %.2f, on disk at most %.2f of the rows\n",
       static_cast<double>(updated) / seconds,
       1e6 * (CpuSeconds() - used) / static_cast<double>(updated), kAppended, 1e3 * longest,
-      static_cast<double>(disk.written_bytes() - before) /
+      static_cast<double>(rows->written_bytes() - before) /
           static_cast<double>(updated * layout.stride()),
       most_disk);
   Lookups(*rows, layout, count, &plain);

@@ -181,7 +181,7 @@ void Run(const std::string& directory, const Settings& settings) {
   DiskOptions disk_options;
   disk_options.directory = directory + "/rows";
   disk_options.depth = kDepth;
-  std::unique_ptr<ColdRows> cold;
+  std::unique_ptr<DiskRows> cold;
   Check(DiskRows::Create(disk_options, KeyType::kInt64, &cold));
   const auto& disk = static_cast<const DiskRows&>(*cold);
   constexpr double kRowBytes = kDim * 4 * 3 + 16 + 24;

@@ -157,7 +157,7 @@ TEST(TableSave, what_is_collected_needs_no_copies) {
   ASSERT_TRUE(save->Write(&sink, &threads).ok());
   EXPECT_GE(pieces, 16U);
   EXPECT_TRUE(Restored({sink.bytes()}, 16) == before);
-  const uint64_t all = keys.size() * PreImages::BytesACopy(table->layout());
+  const uint64_t all = keys.size() * BeforeImages::BytesACopy(table->layout());
   EXPECT_LT(save->report().held_peak, all);
   EXPECT_GE(save->report().held_peak, all * 9 / 10);
 }

@@ -118,8 +118,8 @@ TEST(TableExport, a_search_for_cool_rows_visits_each_row_once_however_unequal_th
   std::map<int64_t, int> expected, visits;
   for (const int64_t key : keys) expected[key] = 1;
   RowBatch batch;
-  for (Table::CoolCursor cursor; !cursor.ended.all();) {
-    ASSERT_TRUE(table->CopyCool(RowColumn::kTime, keys.size(), 1, &cursor, &batch).ok());
+  for (Table::ClockHand hand; !hand.ended.all();) {
+    ASSERT_TRUE(table->CopyCool(RowColumn::kTime, keys.size(), 1, &hand, &batch).ok());
     for (const uint64_t word : batch.words) ++visits[static_cast<int64_t>(word)];
   }
   EXPECT_EQ(visits, expected);

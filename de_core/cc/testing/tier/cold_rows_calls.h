@@ -2,11 +2,9 @@
 #ifndef DE_CORE_TESTING_COLD_ROWS_CALLS_H_
 #define DE_CORE_TESTING_COLD_ROWS_CALLS_H_
 
-#include <memory>
-#include <utility>
 #include <vector>
 
-#include "de_core/cc/engine/tier/cold_rows.h"
+#include "de_core/cc/engine/tier/disk_rows.h"
 #include "de_core/cc/engine/tier/missing_keys.h"
 
 namespace de::engine::testing {
@@ -18,22 +16,22 @@ struct FoundRows {
 };
 
 /// Stages and commits rows.
-inline Status Append(ColdRows* rows, const RowBatch& batch) {
+inline Status Append(DiskRows* rows, const RowBatch& batch) {
   rows->Discard();
   DE_RETURN_IF_ERROR(rows->Stage(batch));
   return rows->Commit();
 }
 
 /// Locates and reads the rows of distinct keys.
-inline Status Find(const ColdRows& rows, const Keys& keys, const RowLayout& layout,
+inline Status Find(const DiskRows& rows, const Keys& keys, const RowLayout& layout,
                    Executor* executor, FoundRows* found) {
-  std::unique_ptr<LocatedRows> located;
+  LocatedRows located;
   DE_RETURN_IF_ERROR(rows.Locate(keys, executor, &located));
   found->rows.clear();
-  found->positions = std::move(located->positions);
+  found->positions = located.positions;
   KeyList some;
   for (const uint32_t position : found->positions) some.Add(keys, position);
-  return rows.Read(some.keys(), *located, layout, executor, &found->rows);
+  return rows.Read(some.keys(), located, layout, executor, &found->rows);
 }
 
 }  // namespace de::engine::testing

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -64,6 +66,21 @@ TEST_P(DiskRowsTest, ARecordOfAnotherPlaceIsNotTheRow) {
   EXPECT_TRUE(testing::Find(*rows_, third.keys(), Layout(), nullptr, &found).ok());
 }
 
+TEST_P(DiskRowsTest, AnOlderRecordOfTheKeyIsNotTheRow) {
+  Open();
+  Append(Layout(), {1}, {1});
+  Append(Layout(), {1}, {2});
+  const fs::path path = Files()[0];
+  std::string first(kBlockBytes, 0);
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.read(first.data(), kBlockBytes);
+  file.seekp(kBlockBytes);
+  file << first << std::flush;
+  const KeyBatch batch = Batch({1});
+  testing::FoundRows found;
+  EXPECT_EQ(testing::Find(*rows_, batch.keys(), Layout(), nullptr, &found).code, Code::kDataLoss);
+}
+
 TEST_P(DiskRowsTest, ALostAppendStaysAnErrorWhileFilesAreCleaned) {
   Open();
   std::vector<int64_t> keys(1000), lost;
@@ -114,6 +131,42 @@ TEST_P(DiskRowsTest, ADamagedSegmentIsNotCleaned) {
   EXPECT_EQ(found.positions.size(), keys.size());
   const KeyBatch damaged = Batch({0});
   EXPECT_EQ(testing::Find(*rows_, damaged.keys(), Layout(), nullptr, &found).code, Code::kDataLoss);
+}
+
+TEST_P(DiskRowsTest, ReadsOnlyTheBlocksOfARow) {
+  const auto disk = OpenSimulated();
+  for (int64_t key = 0; key < 100; ++key) Append(Layout(), {key}, {1});
+  testing::FoundRows found;
+  const KeyBatch batch = Batch({90, 99});
+  ASSERT_TRUE(testing::Find(*rows_, batch.keys(), Layout(), nullptr, &found).ok());
+  EXPECT_EQ(disk->slot_bytes, kBlockBytes);
+}
+
+TEST_P(DiskRowsTest, RowsThatCouldNotBeMovedAreMovedLater) {
+  const auto disk = OpenSimulated();
+  std::vector<int64_t> some;  // the other rows stay, so that each file has rows to move
+  std::map<int64_t, char> expected;
+  std::mt19937 random(1);
+  size_t failed = 0;
+  for (int round = 0; round < 400; ++round) {
+    disk->faults.write_error = round < 300 ? 200 : 0;
+    some.clear();
+    for (int64_t key = 0; key < 3000; ++key) {
+      if (random() % (round == 0 ? 1 : 8) == 0) some.push_back(key);
+    }
+    const KeyBatch batch = Batch(some);
+    const auto fill = static_cast<char>(1 + round % 100);
+    const RowBatch rows = Rows(Layout(), batch, std::vector<char>(some.size(), fill));
+    if (testing::Append(rows_.get(), rows).ok()) {
+      for (const int64_t key : some) expected[key] = fill;
+    } else {
+      ++failed;
+    }
+  }
+  EXPECT_GT(failed, 20U);
+  ExpectRows(Layout(), expected, 3000);
+  EXPECT_LE(rows_->Stats().disk_bytes, rows_->live_bytes() * 3 / 2 + (uint64_t{5} << 16))
+      << "gaps of files whose cleaning failed once are cleaned";
 }
 
 }  // namespace

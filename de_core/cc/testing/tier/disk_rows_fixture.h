@@ -18,6 +18,7 @@
 #include "de_core/cc/engine/tier/disk_rows.h"
 #include "de_core/cc/testing/test_executor.h"
 #include "de_core/cc/testing/tier/cold_rows_calls.h"
+#include "de_core/cc/testing/tier/simulated_disk.h"
 
 namespace de::engine {
 
@@ -36,10 +37,16 @@ class DiskRowsTest : public ::testing::TestWithParam<bool> {
   void Open(KeyType key_type = KeyType::kInt64, uint64_t segment_bytes = 1 << 16) {
     key_type_ = key_type;
     const DiskOptions options{directory_, segment_bytes, 16, GetParam(), true};
-    std::unique_ptr<ColdRows> made;
-    const Status status = DiskRows::Create(options, key_type, &made);
+    const Status status = DiskRows::Create(options, key_type, &rows_);
     ASSERT_TRUE(status.ok()) << status.message;
-    rows_.reset(static_cast<DiskRows*>(made.release()));
+  }
+  std::shared_ptr<testing::SimulatedDisk> OpenSimulated() {
+    const auto disk = std::make_shared<testing::SimulatedDisk>();
+    DiskOptions options;
+    options.segment_bytes = 1 << 16;
+    options.own_thread = false;
+    EXPECT_TRUE(DiskRows::Create(options, disk, key_type_, &rows_).ok());
+    return disk;
   }
   std::vector<std::filesystem::path> Files() const {
     std::vector<std::filesystem::path> files;
@@ -113,9 +120,9 @@ class DiskRowsTest : public ::testing::TestWithParam<bool> {
     uint64_t before = 0;
     RowBatch batch;
     for (uint64_t begin = 0;; begin = batch.hash_last + 1) {
-      std::unique_ptr<LocatedRows> located;
+      LocatedRows located;
       ASSERT_TRUE(rows_->LocateRange(begin, ~uint64_t{0}, most, &located).ok());
-      const Status status = rows_->ReadRange(*located, layout, &batch);
+      const Status status = rows_->ReadRange(located, layout, &batch);
       ASSERT_TRUE(status.ok()) << status.message;
       ASSERT_EQ(batch.hash_begin, begin);
       for (size_t i = 0; i < batch.size(); ++i) {

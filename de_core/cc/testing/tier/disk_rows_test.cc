@@ -115,6 +115,31 @@ TEST_P(DiskRowsTest, CleaningBesideStagedRowsKeepsTheNewest) {
   EXPECT_LE(rows_->Stats().disk_bytes, 6 * rows_->live_bytes());
 }
 
+TEST_P(DiskRowsTest, FilesBecomeFewerAfterRowsAreErased) {
+  Open();
+  std::vector<int64_t> keys(20000), erased, changed;
+  std::map<int64_t, char> expected;
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
+  for (const int64_t key : keys) {
+    if (key % 10 == 0) expected[key] = 1;
+    if (key % 10 != 0) erased.push_back(key);
+    if (key % 100 == 0) changed.push_back(key);
+  }
+  for (size_t at = 0; at < keys.size(); at += 1000) {
+    const auto begin = keys.begin() + static_cast<std::ptrdiff_t>(at);
+    Append(Layout(), {begin, begin + 1000}, std::vector<char>(1000, 1));
+  }
+  ASSERT_TRUE(rows_->Erase(Batch(erased).keys()).ok());  // each file keeps some rows
+  const uint64_t before = rows_->Stats().disk_bytes;
+  for (char fill = 2; fill < 60; ++fill) {
+    Append(Layout(), changed, std::vector<char>(changed.size(), fill));
+    for (const int64_t key : changed) expected[key] = fill;
+  }
+  ExpectRows(Layout(), expected, 20000);
+  EXPECT_GT(before, 6 * rows_->live_bytes());
+  EXPECT_LE(rows_->Stats().disk_bytes, rows_->live_bytes() * 3 / 2 + (uint64_t{6} << 16));
+}
+
 TEST_P(DiskRowsTest, CleansFilesInWhichABlocksLastBytesAreTooFewForARecordsBeginning) {
   Open();
   const RowLayout layout = Layout(2);  // records of 24 bytes: 341 leave 8 of two blocks
@@ -138,9 +163,9 @@ TEST_P(DiskRowsTest, FindsPositionsWithoutReading) {
   Open();
   Append(Layout(), {3, 1}, {1, 2});
   const KeyBatch batch = Batch({0, 1, 2, 3});
-  std::unique_ptr<LocatedRows> located;
+  LocatedRows located;
   ASSERT_TRUE(rows_->Locate(batch.keys(), nullptr, &located).ok());
-  EXPECT_EQ(located->positions, (std::vector<uint32_t>{1, 3}));
+  EXPECT_EQ(located.positions, (std::vector<uint32_t>{1, 3}));
   EXPECT_EQ(rows_->Stats().reads, 0u);
   testing::FoundRows found;
   const KeyBatch absent = Batch({7, 8});
@@ -152,25 +177,25 @@ TEST_P(DiskRowsTest, LocatedRowsStayReadable) {
   Open();
   Append(Layout(), {1, 2, 3}, {1, 2, 3});
   const KeyBatch batch = Batch({1, 2, 3});
-  std::unique_ptr<LocatedRows> located;
+  LocatedRows located;
   ASSERT_TRUE(rows_->Locate(batch.keys(), nullptr, &located).ok());
   bool newest[3];
-  ASSERT_TRUE(rows_->AreNewest(batch.keys(), *located, newest).ok());
+  ASSERT_TRUE(rows_->AreNewest(batch.keys(), located, newest).ok());
   EXPECT_TRUE(newest[0] && newest[1] && newest[2]);
   Append(Layout(), {1}, {4});
   ASSERT_TRUE(rows_->Erase(Batch({2}).keys()).ok());
-  ASSERT_TRUE(rows_->AreNewest(batch.keys(), *located, newest).ok());
+  ASSERT_TRUE(rows_->AreNewest(batch.keys(), located, newest).ok());
   EXPECT_TRUE(!newest[0] && !newest[1] && newest[2]);
   ASSERT_TRUE(rows_->Clear([] { return Status::Ok(); }).ok());
   Append(Layout(), {1, 2, 3}, {7, 8, 9});  // the same places in another file
-  ASSERT_TRUE(rows_->AreNewest(batch.keys(), *located, newest).ok());
+  ASSERT_TRUE(rows_->AreNewest(batch.keys(), located, newest).ok());
   EXPECT_TRUE(!newest[0] && !newest[1] && !newest[2]);
   std::vector<char> rows;
-  ASSERT_TRUE(rows_->Read(batch.keys(), *located, Layout(), nullptr, &rows).ok());
+  ASSERT_TRUE(rows_->Read(batch.keys(), located, Layout(), nullptr, &rows).ok());
   ASSERT_EQ(rows.size(), 3 * Layout().stride());
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(rows[i * Layout().stride()], static_cast<char>(i + 1));
   EXPECT_EQ(Files().size(), 2u);
-  located.reset();
+  located = LocatedRows();
   EXPECT_EQ(Files().size(), 1u);
 }
 
@@ -181,7 +206,7 @@ TEST_P(DiskRowsTest, AFileWithoutRowsIsWrittenAgainUnlessItIsRead) {
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
   Append(Layout(), keys, std::vector<char>(keys.size(), 100));
   const KeyBatch batch = Batch(keys);
-  std::unique_ptr<LocatedRows> located;
+  LocatedRows located;
   ASSERT_TRUE(rows_->Locate(batch.keys(), nullptr, &located).ok());
   for (char fill = 1; fill < 60; ++fill) {
     Append(Layout(), keys, std::vector<char>(keys.size(), fill));
@@ -189,9 +214,9 @@ TEST_P(DiskRowsTest, AFileWithoutRowsIsWrittenAgainUnlessItIsRead) {
   }
   ExpectRows(Layout(), expected, 2000);
   std::vector<char> rows;
-  ASSERT_TRUE(rows_->Read(batch.keys(), *located, Layout(), nullptr, &rows).ok());
+  ASSERT_TRUE(rows_->Read(batch.keys(), located, Layout(), nullptr, &rows).ok());
   for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(rows[i * Layout().stride()], 100);
-  located.reset();
+  located = LocatedRows();
   // Each batch needs a file. Without files that are written again, the names would end with 59.
   for (const fs::path& file : Files()) {
     EXPECT_LT(std::stoi(file.filename().string().substr(5)), 20) << file;
@@ -250,7 +275,7 @@ TEST_P(DiskRowsTest, RefusesARowThatIsTooLarge) {
 TEST_P(DiskRowsTest, OneObjectUsesADirectoryAndRemovesWhatIsLeft) {
   Open();
   Append(Layout(), {1}, {1});
-  std::unique_ptr<ColdRows> other;
+  std::unique_ptr<DiskRows> other;
   EXPECT_EQ(DiskRows::Create(DiskOptions{directory_}, KeyType::kInt64, &other).code,
             Code::kFailedPrecondition);
   EXPECT_EQ(Files().size(), 1u);

@@ -3,14 +3,18 @@
 #define DE_CORE_TESTING_SIMULATED_DISK_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "de_core/cc/engine/tier/disk.h"
+#include "de_core/cc/engine/tier/disk_rows.h"
+#include "de_core/cc/engine/tier/tiered_table.h"
 #include "de_core/cc/testing/alloc_failure/alloc_failure.h"
 
 namespace de::engine::testing {
@@ -31,16 +35,20 @@ struct DiskFaults {
   unsigned misread = 0;      ///< reads another place
 };
 
+/// Thread-safe, except the members that a test sets.
 class SimulatedDisk final : public Disk {
  public:
-  explicit SimulatedDisk(uint64_t seed) : random_(seed) {}
+  explicit SimulatedDisk(uint64_t seed = 0) : random_(seed) {}
 
   DiskFaults faults;
-  size_t capacity = ~size_t{0};          ///< bytes of all files
-  std::function<void()> on_use = [] {};  ///< called at each read and write
-  size_t reads = 0, writes = 0, injected = 0;
+  size_t capacity = ~size_t{0};            ///< bytes of all files
+  std::function<void()> on_read = [] {};   ///< called before each read
+  std::function<void()> on_write = [] {};  ///< called before each write
+  std::atomic<size_t> reads{0}, writes{0};
+  std::atomic<size_t> slot_bytes{0};  ///< size of a slot of the last reads
 
   int Create(const std::string&, int* file) noexcept override {
+    const std::lock_guard<std::mutex> hold(mutex_);
     if (Hits(faults.create_error)) return EIO;
     return Faults::Quietly([&] {
       *file = static_cast<int>(files_.size());
@@ -50,21 +58,27 @@ class SimulatedDisk final : public Disk {
   }
 
   int Write(int file, const char* from, size_t bytes, uint64_t offset) noexcept override {
-    return Faults::Quietly(
-        [&] { return WriteNow(static_cast<size_t>(file), from, bytes, offset); });
+    return Faults::Quietly([&] {
+      on_write();
+      const std::lock_guard<std::mutex> hold(mutex_);
+      return WriteNow(static_cast<size_t>(file), from, bytes, offset);
+    });
   }
 
   void Remove(int file, const std::string&) noexcept override {
+    const std::lock_guard<std::mutex> hold(mutex_);
     std::string().swap(files_[static_cast<size_t>(file)]);
   }
 
   void ReadEach(BlockRead* reads_of, size_t count, const ReadSlots& slots, Executor*,
                 const std::function<void(size_t)>& visit) noexcept override {
+    slot_bytes = slots.bytes;
     for (size_t i = 0; i < count; ++i) {
       BlockRead& read = reads_of[i];
       read.to = slots.memory + i % slots.count * slots.bytes;
       Faults::Quietly([&] {
-        on_use();
+        on_read();
+        const std::lock_guard<std::mutex> hold(mutex_);
         ++reads;
         RunDelayed(1);
         read.error = ReadNow(read);
@@ -82,9 +96,7 @@ class SimulatedDisk final : public Disk {
   };
 
   bool Hits(unsigned per_thousand) noexcept {
-    if (per_thousand == 0 || random_() % 1000 >= per_thousand) return false;
-    ++injected;
-    return true;
+    return per_thousand != 0 && random_() % 1000 < per_thousand;
   }
   /// A part of `bytes`, in whole sectors.
   size_t PartOf(size_t bytes) noexcept { return random_() % (bytes / 512) * 512; }
@@ -108,7 +120,6 @@ class SimulatedDisk final : public Disk {
   }
 
   int WriteNow(size_t file, const char* from, size_t bytes, uint64_t offset) {
-    on_use();
     ++writes;
     RunDelayed(4);
     size_t used = 0;
@@ -155,10 +166,24 @@ class SimulatedDisk final : public Disk {
     return 0;
   }
 
+  std::mutex mutex_;
   std::mt19937_64 random_;
   std::vector<std::string> files_;
   std::vector<Delayed> delayed_;
 };
+
+/// Makes a tiered table whose cold rows are on `disk`.
+inline std::unique_ptr<TableBackend> TableOn(std::shared_ptr<SimulatedDisk> disk,
+                                             const TableOptions& options, uint64_t memory_bytes) {
+  DiskOptions disk_options;
+  disk_options.directory = "sim";
+  disk_options.own_thread = false;
+  std::unique_ptr<DiskRows> cold;
+  std::unique_ptr<TableBackend> table;
+  EXPECT_TRUE(DiskRows::Create(disk_options, std::move(disk), options.key_type, &cold).ok());
+  EXPECT_TRUE(TieredTable::Create(options, memory_bytes, std::move(cold), &table).ok());
+  return table;
+}
 
 }  // namespace de::engine::testing
 

@@ -34,7 +34,7 @@ class TierForkTest : public ::testing::Test {
     disk.segment_bytes = 1 << 16;
     TableOptions options;
     options.dim = kDim;
-    std::unique_ptr<ColdRows> cold;
+    std::unique_ptr<DiskRows> cold;
     Status status = DiskRows::Create(disk, KeyType::kInt64, &cold);
     ASSERT_TRUE(status.ok()) << status.message;
     ASSERT_TRUE(TieredTable::Create(options, 20000, std::move(cold), &table_).ok());

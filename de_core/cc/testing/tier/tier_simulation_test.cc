@@ -79,11 +79,11 @@ class Simulation {
     options.dim = dim_;
     options.policy.columns[static_cast<size_t>(RowColumn::kScore)] = true;
     disk_ = std::make_shared<SimulatedDisk>(random_());
-    disk_->on_use = [this] {
+    disk_->on_read = disk_->on_write = [this] {
       ++uses_;
       used_locked_ += table_ != nullptr && static_cast<TieredTable&>(*table_).is_locked();
     };
-    std::unique_ptr<ColdRows> cold;
+    std::unique_ptr<DiskRows> cold;
     DiskOptions disk_options;
     disk_options.directory = "sim";
     disk_options.segment_bytes = uint64_t{8192} << random_() % 3;

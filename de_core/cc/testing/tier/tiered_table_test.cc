@@ -12,12 +12,12 @@
 
 #include "de_core/cc/engine/optimizer/optimizer_rules.h"
 #include "de_core/cc/testing/saved_table.h"
-#include "de_core/cc/testing/tier/map_rows.h"
+#include "de_core/cc/testing/tier/simulated_disk.h"
 
 namespace de::engine {
 namespace {
 
-using testing::MapRows;
+using testing::SimulatedDisk;
 
 constexpr size_t kDim = 3;
 
@@ -63,9 +63,7 @@ struct Batch {
 class TieredTableTest : public ::testing::TestWithParam<KeyType> {
  protected:
   TieredTableTest() {
-    auto cold = std::make_unique<MapRows>();
-    cold_ = cold.get();
-    EXPECT_TRUE(TieredTable::Create(Options(GetParam()), 400, std::move(cold), &tiered_).ok());
+    tiered_ = testing::TableOn(disk_, Options(GetParam()), 400);
     EXPECT_TRUE(Table::Create(Options(GetParam()), &plain_).ok());
   }
 
@@ -168,17 +166,17 @@ class TieredTableTest : public ::testing::TestWithParam<KeyType> {
     Compare(keys);
   }
 
-  MapRows* cold_ = nullptr;
+  const std::shared_ptr<SimulatedDisk> disk_ = std::make_shared<SimulatedDisk>();
   std::unique_ptr<TableBackend> tiered_;
   std::unique_ptr<Table> plain_;
 };
 
 TEST_P(TieredTableTest, AllVerbsAgreeWithATableInMemory) {
   std::mt19937_64 random(7);
-  size_t cold = 0;
+  uint64_t cold = 0;
   for (size_t i = 0; i < 1500 && !HasFailure(); ++i) {
     Step(&random);
-    cold = std::max(cold, cold_->size());
+    cold = std::max(cold, tiered_->Stats().tier->cold_rows);
     if (i % 50 != 0) continue;
     EXPECT_EQ(Contents(tiered_.get()), Contents(plain_.get()));
   }
@@ -200,7 +198,7 @@ TEST_P(TieredTableTest, ExportsShortKeysWithoutColdRows) {
     return table->InsertOrAssign(keys, {reinterpret_cast<const char*>(row.data()), nullptr},
                                  nullptr);
   });
-  EXPECT_TRUE(cold_->empty());
+  EXPECT_EQ(disk_->writes, 0U);
   EXPECT_EQ(Contents(tiered_.get()), Contents(plain_.get()));
 }
 
@@ -289,7 +287,7 @@ TEST_P(TieredTableTest, AFullDiskIsAnErrorThatChangesNothing) {
   std::mt19937_64 random(9);
   for (size_t i = 0; i < 60; ++i) Step(&random);
   const std::map<std::string, std::string> before = Contents(tiered_.get());
-  cold_->full = true;
+  disk_->capacity = 0;
   size_t failed = 0;
   for (size_t i = 0; i < 20; ++i) {
     const Batch batch(&random, GetParam(), 5000);
@@ -300,7 +298,7 @@ TEST_P(TieredTableTest, AFullDiskIsAnErrorThatChangesNothing) {
   }
   EXPECT_GT(failed, 10U);
   EXPECT_EQ(Contents(tiered_.get()), before);
-  cold_->full = false;
+  disk_->capacity = ~size_t{0};
   for (size_t i = 0; i < 20; ++i) Step(&random);
 }
 
@@ -320,19 +318,16 @@ TEST_P(TieredTableTest, TakesAveragesOfColdRows) {
 }
 
 TEST_P(TieredTableTest, AStepHardlyReadsAgainWhatItsLookupHasRead) {
-  auto own = std::make_unique<MapRows>();
-  const MapRows& cold = *own;
-  std::unique_ptr<TableBackend> table;
-  ASSERT_TRUE(TieredTable::Create(Options(GetParam()), 40000, std::move(own), &table).ok());
+  const auto table = testing::TableOn(disk_, Options(GetParam()), 40000);
   std::mt19937_64 random(4);
   for (size_t i = 0; i < 400; ++i) {
     const Batch batch(&random, GetParam(), 5000);
     ASSERT_TRUE(table->InsertOrAssign(batch.keys, batch.rows(), nullptr).ok());
   }
   const auto read_by = [&](const std::function<Status()>& verb) {
-    const size_t before = cold.rows_read;
+    const size_t before = disk_->reads;
     EXPECT_TRUE(verb().ok());
-    return cold.rows_read - before;
+    return disk_->reads - before;
   };
   size_t looked_up = 0, again = 0;
   for (size_t i = 0; i < 20; ++i) {
@@ -354,12 +349,10 @@ TEST_P(TieredTableTest, AStepHardlyReadsAgainWhatItsLookupHasRead) {
 TEST(TieredTableMemoryTest, NewSlotsDoNotExceedTheBound) {
   constexpr uint64_t kMemory = 800'000;
   constexpr size_t kRowDim = 64;
-  auto made = std::make_unique<MapRows>();
-  MapRows& cold = *made;
-  std::unique_ptr<TableBackend> table;
   TableOptions options;
   options.dim = kRowDim;
-  ASSERT_TRUE(TieredTable::Create(options, kMemory, std::move(made), &table).ok());
+  const auto disk = std::make_shared<SimulatedDisk>();
+  const auto table = testing::TableOn(disk, options, kMemory);
   std::vector<int64_t> keys(10'000);
   std::iota(keys.begin(), keys.end(), 0);
   const std::vector<float> ones(100 * kRowDim, 1.0F);
@@ -372,7 +365,7 @@ TEST(TieredTableMemoryTest, NewSlotsDoNotExceedTheBound) {
   const uint64_t before = table->Stats().tier->hot_rows;
   ASSERT_GT(before * table->layout().stride(), kMemory / 2);
   bool is_first = true;
-  cold.on_stage = [&] {
+  disk->on_write = [&] {
     EXPECT_TRUE(!is_first || !table->layout().HasOwner("adam")) << "rows must leave first";
     is_first = false;
   };
@@ -385,13 +378,43 @@ TEST(TieredTableMemoryTest, NewSlotsDoNotExceedTheBound) {
   EXPECT_TRUE(layout.HasOwner("adam"));
   EXPECT_LE(table->Stats().tier->hot_rows * layout.stride(), kMemory);
   EXPECT_EQ(table->size(), keys.size());
-  EXPECT_GE(cold.size(), keys.size() - table->Stats().tier->hot_rows);
+}
+
+TEST(TieredTableMemoryTest, StringKeysDoNotExceedTheBound) {
+  constexpr uint64_t kMemory = 16'000'000;
+  constexpr size_t kBatch = 500;
+  for (const size_t length : {size_t{20}, size_t{300}}) {
+    TableOptions options;
+    options.key_type = KeyType::kString;
+    const auto table = testing::TableOn(std::make_shared<SimulatedDisk>(), options, kMemory);
+    const std::vector<float> ones(kBatch * options.dim, 1.0F);
+    for (size_t at = 0; at < 250'000; at += kBatch) {
+      std::vector<std::string> texts;
+      for (size_t i = at; i < at + kBatch; ++i) {
+        texts.push_back(std::to_string(i));
+        texts.back().resize(length, 'k');
+      }
+      const std::vector<std::string_view> views(texts.begin(), texts.end());
+      ASSERT_TRUE(table
+                      ->InsertOrAssign({nullptr, views.data(), kBatch},
+                                       {reinterpret_cast<const char*>(ones.data()), nullptr},
+                                       nullptr)
+                      .ok());
+    }
+    const TableStats stats = table->Stats();
+    ASSERT_GT(stats.tier->cold_rows, 10'000U) << length;
+    EXPECT_LE(stats.row_bytes + stats.slot_bytes + stats.index_bytes + stats.string_bytes, kMemory)
+        << length;
+  }
 }
 
 TEST(TieredTableOptionsTest, RefusesWhatATierCannotDo) {
   std::unique_ptr<TableBackend> table;
   const auto create = [&](const TableOptions& options) {
-    return TieredTable::Create(options, 1000, std::make_unique<MapRows>(), &table).code;
+    std::unique_ptr<DiskRows> cold;
+    EXPECT_TRUE(
+        DiskRows::Create({}, std::make_shared<SimulatedDisk>(), KeyType::kInt64, &cold).ok());
+    return TieredTable::Create(options, 1000, std::move(cold), &table).code;
   };
   TableOptions strings;
   strings.value_dtype = DType::kString;

@@ -11,12 +11,12 @@
 
 #include "de_core/cc/engine/tier/disk_rows.h"
 #include "de_core/cc/engine/tier/tiered_table.h"
-#include "de_core/cc/testing/tier/map_rows.h"
+#include "de_core/cc/testing/tier/simulated_disk.h"
 
 namespace de::engine {
 namespace {
 
-using testing::MapRows;
+using testing::SimulatedDisk;
 
 constexpr size_t kDim = 4;
 
@@ -48,21 +48,18 @@ std::vector<int64_t> Range(int64_t begin, int64_t end) {
   return keys;
 }
 
-class MapRowsTest : public ::testing::Test {
+class SimulatedDiskTest : public ::testing::Test {
  protected:
-  MapRowsTest() {
-    auto cold = std::make_unique<MapRows>();
-    cold_ = cold.get();
-    EXPECT_TRUE(TieredTable::Create(Options(), 20000, std::move(cold), &table_).ok());
+  SimulatedDiskTest() {
     for (int64_t i = 0; i < 100; ++i) {
       EXPECT_TRUE(AddOne(table_.get(), Range(i * 50, i * 50 + 50)).ok());
     }
   }
-  MapRows* cold_ = nullptr;
-  std::unique_ptr<TableBackend> table_;
+  const std::shared_ptr<SimulatedDisk> disk_ = std::make_shared<SimulatedDisk>();
+  const std::unique_ptr<TableBackend> table_ = testing::TableOn(disk_, Options(), 20000);
 };
 
-TEST_F(MapRowsTest, ReadersGoOnWhileAStepWritesToTheDisk) {
+TEST_F(SimulatedDiskTest, ReadersGoOnWhileAStepWritesToTheDisk) {
   std::atomic<size_t> reads{0};
   std::atomic<bool> stop{false};
   std::thread reader([&] {
@@ -71,7 +68,7 @@ TEST_F(MapRowsTest, ReadersGoOnWhileAStepWritesToTheDisk) {
       ++reads;
     }
   });
-  cold_->on_stage = [&] {
+  disk_->on_write = [&] {
     const size_t before = reads;
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(10);
     while (reads < before + 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
@@ -81,12 +78,13 @@ TEST_F(MapRowsTest, ReadersGoOnWhileAStepWritesToTheDisk) {
   stop = true;
   reader.join();
   EXPECT_GT(reads, 0U);
+  EXPECT_GT(disk_->writes, 0U);
 }
 
-TEST_F(MapRowsTest, StepsGoOnWhileALookupReadsTheDisk) {
+TEST_F(SimulatedDiskTest, StepsGoOnWhileALookupReadsTheDisk) {
   const std::vector<int64_t> keys = Range(0, 5);
   std::atomic<bool> is_first{true};
-  cold_->on_read = [&] {
+  disk_->on_read = [&] {
     if (!is_first.exchange(false)) return;  // the step reads rows too
     std::thread([&] { EXPECT_TRUE(AddOne(table_.get(), keys).ok()); }).join();
     for (int64_t i = 10; i < 100; ++i) {  // the rows become cold again
@@ -97,9 +95,9 @@ TEST_F(MapRowsTest, StepsGoOnWhileALookupReadsTheDisk) {
   EXPECT_EQ(Lookup(*table_, keys), std::vector<float>(5 * kDim, 2.0F)) << "not from the cache";
 }
 
-TEST_F(MapRowsTest, VerbsThatReadMoveNoRow) {
+TEST_F(SimulatedDiskTest, VerbsThatReadMoveNoRow) {
   const TierStats before = *table_->Stats().tier;
-  const size_t written = cold_->rows_written;
+  const size_t written = disk_->writes;
   ASSERT_GT(before.cold_rows, 4000U);
   const std::vector<int64_t> keys = Range(0, 6000);  // the last 1,000 have no row
   const Keys all{keys.data(), nullptr, keys.size()};
@@ -116,10 +114,10 @@ TEST_F(MapRowsTest, VerbsThatReadMoveNoRow) {
   const TierStats after = *table_->Stats().tier;
   EXPECT_EQ(after.rows_in, before.rows_in);
   EXPECT_EQ(after.rows_out, before.rows_out);
-  EXPECT_EQ(cold_->rows_written, written);
+  EXPECT_EQ(disk_->writes, written);
 }
 
-TEST_F(MapRowsTest, ACachedRowIsNeverOlderThanTheTable) {
+TEST_F(SimulatedDiskTest, ACachedRowIsNeverOlderThanTheTable) {
   const std::vector<int64_t> keys = Range(0, 5);
   for (int step = 1; step < 10; ++step) {
     EXPECT_EQ(Lookup(*table_, keys), std::vector<float>(5 * kDim, static_cast<float>(step)));
@@ -133,7 +131,7 @@ TEST_F(MapRowsTest, ACachedRowIsNeverOlderThanTheTable) {
 TEST(TieredTableThreadsTest, NoUpdateIsLost) {
   std::string directory = ::testing::TempDir() + "/tiered_threads_XXXXXX";
   ASSERT_NE(mkdtemp(directory.data()), nullptr);
-  std::unique_ptr<ColdRows> cold;
+  std::unique_ptr<DiskRows> cold;
   ASSERT_TRUE(DiskRows::Create({directory, 1 << 16, 16, true}, KeyType::kInt64, &cold).ok());
   std::unique_ptr<TableBackend> table;
   ASSERT_TRUE(TieredTable::Create(Options(), 10000, std::move(cold), &table).ok());

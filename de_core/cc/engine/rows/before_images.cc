@@ -1,4 +1,4 @@
-#include "de_core/cc/engine/rows/pre_images.h"
+#include "de_core/cc/engine/rows/before_images.h"
 
 #include <algorithm>
 #include <exception>
@@ -19,16 +19,16 @@ constexpr uint32_t kCopiesPerCharge = 16;
 /// long.
 uint32_t ChunkBits(const RowLayout& layout) noexcept {
   uint32_t bits = 0;
-  while ((PreImages::BytesACopy(layout) << (bits + 1)) <= kChunkBytes) ++bits;
+  while ((BeforeImages::BytesACopy(layout) << (bits + 1)) <= kChunkBytes) ++bits;
   return bits;
 }
 
 }  // namespace
 
 HeldBudget::HeldBudget(const RowLayout& layout, uint64_t bytes)
-    : limit(bytes), memory(PreImages::BytesACopy(layout) << ChunkBits(layout)) {}
+    : limit(bytes), memory(BeforeImages::BytesACopy(layout) << ChunkBits(layout)) {}
 
-PreImages::PreImages(const RowLayout& layout, uint64_t rows, HeldBudget* budget)
+BeforeImages::BeforeImages(const RowLayout& layout, uint64_t rows, HeldBudget* budget)
     : layout_(layout),
       budget_(budget),
       bytes_a_copy_(BytesACopy(layout)),
@@ -38,27 +38,27 @@ PreImages::PreImages(const RowLayout& layout, uint64_t rows, HeldBudget* budget)
   newest_.fill(kNone);
 }
 
-PreImages::~PreImages() {
+BeforeImages::~BeforeImages() {
   for (uint32_t i = 0; TextsARow() > 0 && i < count_; ++i) delete[] CopyAt(PlaceOf(i)).texts;
   budget_->memory.Give(chunks_);
   budget_->bytes -= charged_;
 }
 
-size_t PreImages::BytesACopy(const RowLayout& layout) noexcept {
+size_t BeforeImages::BytesACopy(const RowLayout& layout) noexcept {
   return sizeof(Copy) + (layout.stride() + 7) / 8 * 8;
 }
 
-size_t PreImages::TextsARow() const noexcept {
+size_t BeforeImages::TextsARow() const noexcept {
   return (layout_.key_type() == KeyType::kString ? 1 : 0) +
          (layout_.value_dtype() == DType::kString ? layout_.dim() : 0);
 }
 
-void PreImages::Touch(uint32_t number) {
+void BeforeImages::Touch(uint32_t number) {
   if (number / 64 >= touched_.size()) touched_.resize(number / 64 + 1 + touched_.size() / 4);
   touched_[number / 64] |= uint64_t{1} << (number % 64);
 }
 
-void PreImages::Charge(uint64_t bytes) noexcept {
+void BeforeImages::Charge(uint64_t bytes) noexcept {
   charged_ += bytes;
   const uint64_t now = budget_->bytes += bytes;
   if (now > budget_->peak) budget_->peak = now;
@@ -66,7 +66,7 @@ void PreImages::Charge(uint64_t bytes) noexcept {
 }
 
 /// Returns the memory for the next copy. The caller increases count_ after writing the copy.
-char* PreImages::Place() {
+char* BeforeImages::Place() {
   if (count_ == kNone) throw std::bad_alloc();
   if (count_ >> chunk_bits_ == chunks_.size()) {
     if (chunks_.size() == chunks_.capacity()) chunks_.reserve(2 * chunks_.size() + 16);
@@ -78,7 +78,7 @@ char* PreImages::Place() {
 }
 
 /// Copies the strings of a row, because the table may free them. Returns nullptr if rows have none.
-std::string* PreImages::TextsOf(const char* row) const {
+std::string* BeforeImages::TextsOf(const char* row) const {
   const size_t count = TextsARow();
   if (count == 0) return nullptr;
   auto texts = std::make_unique<std::string[]>(count);
@@ -91,7 +91,7 @@ std::string* PreImages::TextsOf(const char* row) const {
   return texts.release();
 }
 
-void PreImages::Keep(uint64_t word, uint64_t hash, uint32_t number, const char* row) noexcept {
+void BeforeImages::Keep(uint64_t word, uint64_t hash, uint32_t number, const char* row) noexcept {
   if (budget_->lost()) return;
   try {
     char* const place = Place();
@@ -110,7 +110,7 @@ void PreImages::Keep(uint64_t word, uint64_t hash, uint32_t number, const char* 
   }
 }
 
-void PreImages::Inserted(uint32_t number) noexcept {
+void BeforeImages::Inserted(uint32_t number) noexcept {
   if (budget_->lost()) return;
   try {
     Touch(number);
@@ -119,7 +119,7 @@ void PreImages::Inserted(uint32_t number) noexcept {
   }
 }
 
-void PreImages::Renumber(const std::vector<std::pair<uint32_t, uint32_t>>& moves) noexcept {
+void BeforeImages::Renumber(const std::vector<std::pair<uint32_t, uint32_t>>& moves) noexcept {
   try {
     std::vector<uint64_t> old(touched_.size());
     old.swap(touched_);

@@ -1,5 +1,5 @@
 // Chunks for the copies of a consistent save: no two threads get the same chunk.
-#include "de_core/cc/engine/rows/pre_image_memory.h"
+#include "de_core/cc/engine/rows/before_image_memory.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 namespace de::engine {
 namespace {
 
-TEST(PreImageMemory, hands_out_what_came_back_before_more) {
-  PreImageMemory memory(size_t{64} << 10);
+TEST(BeforeImageMemory, hands_out_what_came_back_before_more) {
+  BeforeImageMemory memory(size_t{64} << 10);
   std::vector<char*> first;
   for (size_t i = 0; i < 40; ++i) {
     first.push_back(memory.Take());
@@ -24,9 +24,9 @@ TEST(PreImageMemory, hands_out_what_came_back_before_more) {
   for (size_t i = 0; i < 40; ++i) EXPECT_EQ(known.count(memory.Take()), 1U);
 }
 
-TEST(PreImageMemory, chunks_of_any_size_are_aligned_and_apart) {
+TEST(BeforeImageMemory, chunks_of_any_size_are_aligned_and_apart) {
   for (const size_t bytes : {size_t{8}, size_t{24}, (size_t{1} << 20) - 8, size_t{3} << 20}) {
-    PreImageMemory memory(bytes);
+    BeforeImageMemory memory(bytes);
     std::set<uintptr_t> begins;
     for (size_t i = 0; i < 5; ++i) {
       char* const chunk = memory.Take();
@@ -43,9 +43,9 @@ TEST(PreImageMemory, chunks_of_any_size_are_aligned_and_apart) {
   }
 }
 
-TEST(PreImageMemory, what_is_prepared_is_handed_out_and_not_added_to) {
+TEST(BeforeImageMemory, what_is_prepared_is_handed_out_and_not_added_to) {
   constexpr size_t kChunk = size_t{1} << 20;
-  PreImageMemory memory(kChunk);
+  BeforeImageMemory memory(kChunk);
   memory.Prepare(0);
   memory.Prepare(size_t{1} << 40);
   std::vector<char*> chunks;
@@ -56,9 +56,9 @@ TEST(PreImageMemory, what_is_prepared_is_handed_out_and_not_added_to) {
   EXPECT_EQ(memory.Take(), chunks.back());
 }
 
-TEST(PreImageMemory, threads_take_give_and_prepare_at_once) {
+TEST(BeforeImageMemory, threads_take_give_and_prepare_at_once) {
   constexpr size_t kChunk = size_t{64} << 10;
-  PreImageMemory memory(kChunk);
+  BeforeImageMemory memory(kChunk);
   const auto work = [&](char mark) {
     for (int round = 0; round < 40; ++round) {
       std::vector<char*> chunks;

@@ -1,5 +1,5 @@
 // Copies of rows for a consistent save, taken before the rows change.
-#include "de_core/cc/engine/rows/pre_images.h"
+#include "de_core/cc/engine/rows/before_images.h"
 
 #include <gtest/gtest.h>
 
@@ -13,19 +13,19 @@ namespace {
 /// Returns the word of the i-th key of shard 0.
 uint64_t WordOf(uint64_t i) { return UnMix64(Mix64(i) >> 4); }
 
-class PreImagesTest : public ::testing::TestWithParam<size_t> {
+class BeforeImagesTest : public ::testing::TestWithParam<size_t> {
  protected:
   const RowLayout layout_{KeyType::kInt64, DType::kFloat32, GetParam()};
 
-  void Change(PreImages* held, uint32_t i, float now) const {
+  void Change(BeforeImages* held, uint32_t i, float now) const {
     const std::vector<float> row(layout_.dim(), now);
     held->BeforeChange(WordOf(i), Mix64(WordOf(i)), i, reinterpret_cast<const char*>(row.data()));
   }
 };
 
-TEST_P(PreImagesTest, the_first_change_is_kept_and_found_by_its_hash) {
+TEST_P(BeforeImagesTest, the_first_change_is_kept_and_found_by_its_hash) {
   HeldBudget budget(layout_, uint64_t{1} << 30);
-  PreImages held(layout_, 10, &budget);
+  BeforeImages held(layout_, 10, &budget);
   constexpr uint32_t kRows = 3000;
   for (uint32_t i = 0; i < kRows; ++i) Change(&held, i, static_cast<float>(i));
   for (uint32_t i = 0; i < kRows; ++i) Change(&held, i, -1);
@@ -53,9 +53,9 @@ TEST_P(PreImagesTest, the_first_change_is_kept_and_found_by_its_hash) {
   for (uint32_t i = 0; i < kRows; ++i) EXPECT_EQ(seen[WordOf(i)], static_cast<float>(i));
 }
 
-TEST_P(PreImagesTest, what_the_save_has_collected_is_not_kept) {
+TEST_P(BeforeImagesTest, what_the_save_has_collected_is_not_kept) {
   HeldBudget budget(layout_, uint64_t{1} << 30);
-  PreImages held(layout_, 2000, &budget);
+  BeforeImages held(layout_, 2000, &budget);
   budget.collected = uint64_t{1} << 59;  // half of the shard
   for (uint32_t i = 0; i < 2000; ++i) Change(&held, i, 1);
   size_t copies = 0;
@@ -67,11 +67,11 @@ TEST_P(PreImagesTest, what_the_save_has_collected_is_not_kept) {
   EXPECT_LT(copies, 1200U);
 }
 
-TEST_P(PreImagesTest, copies_are_charged_until_they_are_gone) {
-  const uint64_t copy = PreImages::BytesACopy(layout_);
+TEST_P(BeforeImagesTest, copies_are_charged_until_they_are_gone) {
+  const uint64_t copy = BeforeImages::BytesACopy(layout_);
   HeldBudget budget(layout_, 1000 * copy);
   {
-    PreImages held(layout_, 2000, &budget);
+    BeforeImages held(layout_, 2000, &budget);
     for (uint32_t i = 0; i < 900; ++i) Change(&held, i, 1);
     EXPECT_GE(budget.bytes, 900 * copy);
     EXPECT_LE(budget.bytes, 916 * copy);
@@ -84,7 +84,7 @@ TEST_P(PreImagesTest, copies_are_charged_until_they_are_gone) {
 }
 
 // One copy per chunk, several, and many.
-INSTANTIATE_TEST_SUITE_P(Dims, PreImagesTest, ::testing::Values(1, 300, 20000));
+INSTANTIATE_TEST_SUITE_P(Dims, BeforeImagesTest, ::testing::Values(1, 300, 20000));
 
 }  // namespace
 }  // namespace de::engine

@@ -1,7 +1,7 @@
 // Memory for the row copies of a consistent save. A shard takes it in chunks, which hold several
 // copies. A shard that the save has already read returns its chunks to other shards.
-#ifndef DE_CORE_ENGINE_PRE_IMAGE_MEMORY_H_
-#define DE_CORE_ENGINE_PRE_IMAGE_MEMORY_H_
+#ifndef DE_CORE_ENGINE_BEFORE_IMAGE_MEMORY_H_
+#define DE_CORE_ENGINE_BEFORE_IMAGE_MEMORY_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -14,10 +14,10 @@
 namespace de::engine {
 
 /// Thread-safe. Chunks have one size. The destructor returns all memory to the system.
-class PreImageMemory {
+class BeforeImageMemory {
  public:
   /// `chunk_bytes` must be a multiple of 8.
-  explicit PreImageMemory(size_t chunk_bytes) noexcept : chunk_bytes_(chunk_bytes) {}
+  explicit BeforeImageMemory(size_t chunk_bytes) noexcept : chunk_bytes_(chunk_bytes) {}
 
   /// Returns a chunk, aligned to 8 bytes, with undefined contents. Throws std::bad_alloc.
   char* Take() {
@@ -72,4 +72,4 @@ class PreImageMemory {
 
 }  // namespace de::engine
 
-#endif  // DE_CORE_ENGINE_PRE_IMAGE_MEMORY_H_
+#endif  // DE_CORE_ENGINE_BEFORE_IMAGE_MEMORY_H_

@@ -1,7 +1,7 @@
 // Rows of one shard as they were when a consistent save began (copy on write per row). A row is
 // copied before its first change during the save, unless the save has already written it.
-#ifndef DE_CORE_ENGINE_PRE_IMAGES_H_
-#define DE_CORE_ENGINE_PRE_IMAGES_H_
+#ifndef DE_CORE_ENGINE_BEFORE_IMAGES_H_
+#define DE_CORE_ENGINE_BEFORE_IMAGES_H_
 
 #include <array>
 #include <atomic>
@@ -13,7 +13,7 @@
 
 #include "de_core/cc/engine/base/hash.h"
 #include "de_core/cc/engine/base/prefetch.h"
-#include "de_core/cc/engine/rows/pre_image_memory.h"
+#include "de_core/cc/engine/rows/before_image_memory.h"
 #include "de_core/cc/engine/rows/row_layout.h"
 
 namespace de::engine {
@@ -25,7 +25,7 @@ struct HeldBudget {
   const uint64_t limit;            ///< greatest number of bytes for copies
   std::atomic<uint64_t> bytes{0};  ///< bytes in use by copies
   std::atomic<uint64_t> peak{0};   ///< greatest value of `bytes` so far
-  PreImageMemory memory;
+  BeforeImageMemory memory;
   // Writers read the members below for each row, so keep them on another cache line than `bytes`,
   // which changes often.
   alignas(64) std::atomic<bool> exceeded{false};  ///< there was no room for a copy: the save fails
@@ -38,13 +38,13 @@ struct HeldBudget {
 };
 
 /// Not thread-safe. Requires the shard's lock.
-class PreImages {
+class BeforeImages {
  public:
   /// `rows` is the approximate number of rows in the shard.
-  PreImages(const RowLayout& layout, uint64_t rows, HeldBudget* budget);
-  ~PreImages();
-  PreImages(const PreImages&) = delete;
-  PreImages& operator=(const PreImages&) = delete;
+  BeforeImages(const RowLayout& layout, uint64_t rows, HeldBudget* budget);
+  ~BeforeImages();
+  BeforeImages(const BeforeImages&) = delete;
+  BeforeImages& operator=(const BeforeImages&) = delete;
 
   /// Bytes of a copy without its strings.
   static size_t BytesACopy(const RowLayout& layout) noexcept;
@@ -125,11 +125,11 @@ class PreImages {
   const uint32_t chunk_bits_;      ///< base-2 logarithm of the number of copies in a chunk
   std::vector<uint64_t> touched_;  ///< one bit per row number
   std::array<uint32_t, size_t{1} << kBucketBits> newest_;  ///< newest copy in each bucket, or kNone
-  std::vector<char*> chunks_;  ///< memory from the budget's PreImageMemory
+  std::vector<char*> chunks_;  ///< memory from the budget's BeforeImageMemory
   uint32_t count_ = 0;         ///< number of copies
   uint64_t charged_ = 0;       ///< bytes charged to the budget
 };
 
 }  // namespace de::engine
 
-#endif  // DE_CORE_ENGINE_PRE_IMAGES_H_
+#endif  // DE_CORE_ENGINE_BEFORE_IMAGES_H_
