@@ -114,13 +114,15 @@ class Metrics:
             ("upstream",),
             registry=to,
         )
-        self.breaker_state = Gauge(
-            "gateway_breaker_state",
-            "0 closed, 1 half open, 2 open",
+        self.upstream_in_service = Gauge(
+            "gateway_upstream_in_service",
+            "1 for a model server that takes requests; 0 if it is drained or does not answer",
             ("upstream",),
             registry=to,
         )
-        self.retries = Counter("gateway_retries", "Calls sent again to a model server", registry=to)
+        self.retries = Counter(
+            "gateway_retries", "Requests sent once more, to another model server", registry=to
+        )
 
     def observe(self, request: Request, model: str | None, status: int, seconds: float) -> None:
         """Counts one request.
