@@ -1,5 +1,6 @@
 """Converts arrays to TensorProto messages and back, without TensorFlow."""
 
+import math
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -105,16 +106,15 @@ def to_array(proto: Any) -> Array:
             Code.UNIMPLEMENTED, f"Tensors of type {dtype.enum_name} are not supported"
         )
     shape = tuple(dim.size for dim in proto.tensor_shape.dim)
-    count = 1
-    for size in shape:
-        count *= size
-        if size < 0 or count > _MAX_ELEMENTS:
-            raise invalid(
-                f"A tensor must have a shape of known size, {_MAX_ELEMENTS} elements at most. "
-                f"Received: {list(shape)[:32]}"
-            )
     if proto.tensor_shape.unknown_rank or len(shape) > 32:
         raise invalid("A tensor must have a shape of known rank, 32 at most")
+    # numpy cannot reshape to sizes with a huge product, even if another size is 0.
+    if min(shape, default=0) < 0 or math.prod(filter(None, shape)) > _MAX_ELEMENTS:
+        raise invalid(
+            f"A tensor must have a shape of known size, {_MAX_ELEMENTS} elements at most. "
+            f"Received: {list(shape)}"
+        )
+    count = math.prod(shape)
     if proto.tensor_content:
         return _from_content(proto.tensor_content, dtype, shape, count)
     values = getattr(proto, field)

@@ -39,9 +39,10 @@ class Catalog:
     """The versions as of the last poll. Used from one event loop.
 
     The polls decide which endpoints are in service. An endpoint that misses one poll may only be
-    busy. It still gets requests for a version, but only if no other endpoint has this version. If it
-    misses the next poll too, it is out of service. A drained endpoint gets no requests. Its versions
-    stay in the catalog, so that requests for them fail as unavailable and not as unknown.
+    busy. It still gets requests for a version, but only if no other endpoint has this version. An
+    endpoint that misses the next poll too is out of service. A drained endpoint gets no requests.
+    Its versions stay in the catalog, so that requests for them fail as unavailable and not as
+    unknown.
     """
 
     def __init__(self, models: Collection[str], pool: UpstreamPool, protos: Protos) -> None:
@@ -59,7 +60,7 @@ class Catalog:
         self._signatures: dict[tuple[str, int], list[SignatureSpec]] = {}
         self._labels: dict[tuple[str, str], int] = {}
         self._first_seen: dict[tuple[str, int], float] = {}
-        # The available versions by model and endpoint. Kept ready, because every request reads them.
+        # The available versions by model and endpoint. Every request reads them.
         self._available_at: dict[tuple[str, str], list[int]] = {}
         self._one_at_a_time = asyncio.Lock()
 

@@ -29,7 +29,8 @@ def open_channel(target: str, protos: Protos, options: ChannelOptions) -> Any:
     """Opens a grpc.aio channel, which belongs to this event loop. It connects with its first call.
 
     gRPC retries a request that a server could not take, at most twice, and never a poll. After some
-    failures in a row it retries nothing, so a server that fails does not get several times the load.
+    failures in a row it retries nothing. So a server that fails does not get several times the
+    load.
     """
     import grpc
 

@@ -62,8 +62,9 @@ class Endpoint:
         name: Its public name.
         in_flight: Requests that it runs.
         drained: True if the operator wants no requests sent to it.
-        missed: The polls in a row that it has not answered in time. After the first one it gets only
-            requests that no other server can answer. After the second one it is out of service.
+        missed: The polls in a row that it has not answered in time. After the first one it gets
+            only requests that no other server can answer. After the second one it is out of
+            service.
     """
 
     def __init__(self, address: UpstreamAddress) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import importlib.metadata
 import logging
 import random
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -90,6 +91,10 @@ class TfServingEngine:
         self._catalog = Catalog(options.models, self._pool, self._protos)
         self._started = False
         self._poll_wanted = asyncio.Event()
+        # By model and version: the codes of the answers since the last poll.
+        self._answers: defaultdict[tuple[str, int], set[Code]] = defaultdict(set)
+        # The models and versions that answer nothing but DATA_LOSS.
+        self._damaged: set[tuple[str, int | None]] = set()
         self._watcher: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -116,11 +121,15 @@ class TfServingEngine:
 
     def ready(self) -> bool:
         """See `Engine.ready`."""
-        return all(self._catalog.serves(model) for model in self._catalog.models)
+        return all(
+            self._catalog.serves(model)
+            and (model, self._catalog.latest(model)) not in self._damaged
+            for model in self._catalog.models
+        )
 
     async def reload(self) -> None:
         """See `Engine.reload`."""
-        await self._catalog.refresh()
+        await self._poll()
 
     def upstreams(self) -> Mapping[str, str]:
         """See `Engine.upstreams`."""
@@ -193,8 +202,7 @@ class TfServingEngine:
     async def _watch(self) -> None:
         while True:
             try:
-                await self._catalog.refresh()
-                self._pool.publish()
+                await self._poll()
             except Exception:
                 # Catch everything: the known versions stay usable, and the next poll may succeed.
                 _LOG.exception("asking the model servers failed")
@@ -206,9 +214,30 @@ class TfServingEngine:
             await asyncio.sleep(_PAUSE_SECONDS)
             self._poll_wanted.clear()
 
+    async def _poll(self) -> None:
+        before = self._pool.states()
+        await self._catalog.refresh()
+        if self._pool.states() != before:
+            self._damaged.clear()  # a server that was started again may be repaired
+        for served, codes in self._answers.items():
+            if Code.OK in codes:
+                self._damaged.discard(served)
+            elif Code.DATA_LOSS in codes:
+                self._damaged.add(served)
+        self._answers.clear()
+        self._pool.publish()
+
     async def call(self, method: str, request: bytes, model: str, version: int) -> bytes:
         """Sends a request to an endpoint that serves the version."""
-        return await self._pool.call(method, request, self._catalog.endpoints_of(model, version))
+        code = Code.OK
+        try:
+            endpoints = self._catalog.endpoints_of(model, version)
+            return await self._pool.call(method, request, endpoints)
+        except ServingError as error:
+            code = error.code
+            raise
+        finally:
+            self._answers[model, version].add(code)
 
     def ask_for_poll(self) -> None:
         """Makes the next poll begin soon. A request that failed does not wait for it."""

@@ -6,6 +6,7 @@ import asyncio
 import re
 
 import grpc
+import numpy as np
 import pytest
 
 from server.dataplane.codec import Codec
@@ -18,8 +19,12 @@ from server.observability.metrics import Metrics
 from server.process.gateway import Gateway
 from server.process.server import StartError
 from server.protos.modules import load_protos
+from server.protos.tensors import fill_proto, fill_signature
 from server.settings import load_settings
+from server.tensors import dtype_of_name
 from tests.server.support.eventually import PATIENCE_S, eventually
+from tests.server.support.gateway_process import GatewayProcess
+from tests.server.support.numpy_engine import FUNCTIONS
 from tests.server.support.tls_files import tls_files
 
 PROTOS = load_protos()
@@ -54,12 +59,13 @@ class ModelServer:
             await self._not_found(context, f"Specific(m, {wanted})")
         answer = PROTOS.predict.PredictResponse()
         answer.model_spec.version.value = self.version
+        fill_proto(answer.outputs["y"], np.zeros(1, np.float32), dtype_of_name("float"))
         return answer
 
     async def GetModelMetadata(self, request, _):  # noqa: N802
         answer = PROTOS.metadata.GetModelMetadataResponse(model_spec=request.model_spec)
         signatures = PROTOS.metadata.SignatureDefMap()
-        signatures.signature_def["serving_default"].method_name = "tensorflow/serving/predict"
+        fill_signature(signatures.signature_def["serving_default"], FUNCTIONS["serving_default"][0])
         answer.metadata["signature_def"].Pack(signatures)
         return answer
 
@@ -186,6 +192,29 @@ def test_an_error_of_the_model_passes_word_for_word_without_a_poll(code, spec):
         return answer, service.calls, service.polls
 
     assert with_server(work) == ((Code[code], said), [3], 1)
+
+
+def test_a_model_that_answers_nothing_but_data_loss_is_not_ready_and_the_log_says_why(tmp_path):
+    said = "the table user is damaged: bad checksum in slab 3"
+
+    def front(service, target):
+        with GatewayProcess(
+            None, tmp_path / "log", "--engine", "tfserving", "--upstreams", target,
+            "--models", "m", "--poll-seconds", "0.1",
+        ) as gateway:  # fmt: skip
+            gateway.wait_ready()
+            for errors, status in (([(grpc.StatusCode.DATA_LOSS, said)], 500), ([], 200)):
+                service.errors = errors
+                reply = gateway.ask("POST", "/v1/models/m:predict", {"instances": [1.0]})
+                assert (reply.status, said in str(reply.body)) == (status, False)
+                ready = 503 if status == 500 else 200
+                gateway.wait_for("/readyz", lambda reply, wanted=ready: reply.status == wanted)
+            return gateway.log()
+
+    async def work(service, address):
+        return await asyncio.to_thread(front, service, address.target)
+
+    assert said in with_server(work)
 
 
 def test_a_request_for_the_newest_version_follows_a_swap_without_waiting_for_a_poll():
