@@ -20,11 +20,11 @@ _MAX_REPEATED = 1 << 20
 _PACKED_AS = {
     "float_val": "<f4",
     "double_val": "<f8",
-    "scomplex_val": "<c8",
-    "dcomplex_val": "<c16",
+    "scomplex_val": "<f4",
+    "dcomplex_val": "<f8",
     "bool_val": "?",
 }
-# For fewer integers than this, appending one by one is faster.
+# For fewer values than this, appending one by one is faster.
 _FEW = 64
 
 
@@ -40,18 +40,19 @@ def fill_typed(proto: Any, array: Array, dtype: DType) -> None:
     _fill_head(proto, array, dtype)
     field = dtype.field
     flat = np.ascontiguousarray(array, dtype.numpy).reshape(-1)
+    if field == "half_val":
+        flat = flat.view(np.uint16)
+    elif dtype.kind is Kind.OTHER:
+        flat = flat.view(f"f{dtype.numpy.itemsize // 2}")  # real and imaginary parts alternate
+    if len(flat) < _FEW:
+        getattr(proto, field).extend(flat.tolist())
+        return
     if field in _PACKED_AS:
         content = flat.astype(_PACKED_AS[field], copy=False).tobytes()
     else:
-        if field == "half_val":
-            flat = flat.view(np.uint16)
-        if len(flat) < _FEW:
-            getattr(proto, field).extend(flat.tolist())
-            return
         content = _varints(flat)
     tag = _varints(np.array([proto.DESCRIPTOR.fields_by_name[field].number << 3 | 2, len(content)]))
-    if content:
-        proto.MergeFromString(tag + content)
+    proto.MergeFromString(tag + content)
 
 
 def _varints(values: Array) -> bytes:
