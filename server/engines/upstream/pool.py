@@ -78,7 +78,7 @@ class UpstreamPool:
                 seconds = time.perf_counter() - sent
                 call.spent("run", seconds)
                 if self._metrics is not None:
-                    self._metrics.upstream_seconds.observe((endpoint.name, code.value), seconds)
+                    self._metrics.upstream_seconds(endpoint.name, code.value).observe(seconds)
 
     @contextlib.asynccontextmanager
     async def _endpoint(
