@@ -8,7 +8,7 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from ...errors import Code, ServingError
 from ...observability.metrics import Metrics
@@ -46,14 +46,8 @@ _TENSOR_WORK = 8
 T = TypeVar("T")
 
 
-class RunWork(Protocol):
-    """Runs a function where it blocks no other request; see `Codec.run`."""
-
-    def __call__(
-        self, size: int, stage: str, function: Callable[..., T], *arguments: object
-    ) -> Coroutine[Any, Any, T]:
-        """Returns the function's result."""
-        ...
+# Runs a function where it blocks no other request; see `Codec.run`.
+RunWork = Callable[..., Coroutine[Any, Any, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
