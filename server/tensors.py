@@ -21,6 +21,9 @@ DEFAULT_SIGNATURE = "serving_default"
 LOOKUP_PREFIX = "de_lookup/"
 # This signature describes all tables.
 STATS_SIGNATURE = "de_stats"
+# Method names of signatures on examples.
+CLASSIFY_METHOD = "tensorflow/serving/classify"
+REGRESS_METHOD = "tensorflow/serving/regress"
 # Numbers in bytes are read this many times faster than bytes of JSON; strings are not. Writing one
 # string takes as long as decoding this many bytes of JSON.
 BINARY_WORK = 4

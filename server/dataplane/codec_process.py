@@ -1,19 +1,20 @@
-"""A process that decodes and encodes large bodies, and both ends of its socket.
+"""A process that decodes and encodes large bodies, and both ends of its connection.
 
-Tensors and texts cross the socket as raw bytes, which the receiver uses without a copy. The sending
-and the receiving thread handle the strings of a tensor in Python loops, not in one call of C. So
-the gateway's event loop, which is another thread, can get the interpreter lock in between.
+Tensors and texts cross the connection as raw bytes, which the receiver uses without a copy. The
+sending and the receiving thread handle the strings of a tensor in Python loops, not in one call of
+C. So the gateway's event loop, which is another thread, can get the interpreter lock in between.
 """
 
+import contextlib
 import io
 import os
 import pickle
 import resource
-import socket
-import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,10 @@ import numpy as np
 from ..errors import Code, ServingError, invalid
 from ..tensors import Array
 
-_SIZES = struct.Struct("<Q")
 # Address space of the process in bytes, far more than a body within the limits needs.
 _MAX_MEMORY_BYTES = 6 << 30
 _NICENESS = 10
-# Larger bytes objects are sent through the socket separately, so that pickle does not copy them
+# Larger bytes objects are sent separately, so that pickle does not copy them
 # into a message.
 _APART_BYTES = 64 << 10
 # So many strings are joined in one call, which takes less than a millisecond.
@@ -39,7 +39,7 @@ class CodecProcess:
     def __init__(self) -> None:
         """Creates the object. The process starts with the first call."""
         self._process: subprocess.Popen[bytes] | None = None
-        self._socket: socket.socket | None = None
+        self._connection: Connection | None = None
         self.usable = True
 
     def call(self, function: Callable[..., Any], arguments: tuple[object, ...]) -> Any:
@@ -49,7 +49,7 @@ class CodecProcess:
             ServingError: The function raised it, or INVALID_ARGUMENT if the work needs too much
                 memory.
         """
-        connection = self._socket or self._start()
+        connection = self._connection or self._start()
         try:
             _send(connection, (function, *map(_apart, arguments)))
             kind, value = _receive(connection)
@@ -78,11 +78,11 @@ class CodecProcess:
         """Waits for the end of a killed process. Freeing its memory takes a while."""
         if self._process is not None:
             self._process.wait()
-        if self._socket is not None:
-            self._socket.close()
+        if self._connection is not None:
+            self._connection.close()
 
-    def _start(self) -> socket.socket:
-        ours, theirs = socket.socketpair()
+    def _start(self) -> Connection:
+        self._connection, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", f"import {__name__} as m; m.main({theirs.fileno()})"],
@@ -100,10 +100,9 @@ class CodecProcess:
                     ),
                 },
             )
-        self._socket = ours
         if not self.usable:
             self._process.kill()
-        return ours
+        return self._connection
 
 
 def _too_large() -> ServingError:
@@ -127,7 +126,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Bytes:
-    """A large bytes object for the other end of the socket, sent outside of the pickled message."""
+    """A large bytes object for the other end, sent outside of the pickled message."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -151,54 +150,38 @@ def _strings(joined: bytes, lengths: Array, shape: tuple[int, ...]) -> Array:
     return array.reshape(shape)
 
 
-def _send(connection: socket.socket, value: Any) -> None:
+def _send(connection: Connection, value: Any) -> None:
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
     _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(value)
-    parts = [stream.getbuffer(), *(buffer.raw() for buffer in buffers)]
-    connection.sendall(_SIZES.pack(len(parts)))
-    for part in parts:
-        connection.sendall(_SIZES.pack(part.nbytes))
-        connection.sendall(part)
+    connection.send_bytes(len(buffers).to_bytes(4, "little"))
+    for part in (stream.getbuffer(), *(buffer.raw() for buffer in buffers)):
+        connection.send_bytes(part)
 
 
-def _receive(connection: socket.socket) -> Any:
-    (count,) = _SIZES.unpack(_read(connection, _SIZES.size))
-    parts = []
-    for _ in range(count):
-        (size,) = _SIZES.unpack(_read(connection, _SIZES.size))
-        parts.append(_read(connection, size))
-    return pickle.loads(parts[0], buffers=parts[1:])
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    # The system fills the memory of the result while other threads run. A `bytearray` would first
-    # be filled with zeros, during which no other thread runs.
-    content = connection.recv(size, socket.MSG_WAITALL) if size else b""
-    while len(content) < size:  # a signal may interrupt the call
-        more = connection.recv(size - len(content), socket.MSG_WAITALL)
-        if not more:
-            raise EOFError
-        content += more
-    return content
+def _receive(connection: Connection) -> Any:
+    count = int.from_bytes(connection.recv_bytes(), "little")
+    message = connection.recv_bytes()
+    return pickle.loads(message, buffers=[connection.recv_bytes() for _ in range(count)])
 
 
 def main(descriptor: int) -> None:
     """Runs the calls of a `CodecProcess` until the gateway closes its end."""
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     os.nice(_NICENESS)
-    connection = socket.socket(fileno=descriptor)
-    while True:
-        try:
+    connection = Connection(descriptor)
+    with contextlib.suppress(EOFError, OSError):
+        while True:
             function, *arguments = _receive(connection)
-        except EOFError:
-            return
-        try:
-            answer = ("result", _apart(function(*arguments)))
-        except ServingError as error:
-            answer = ("refused", (error.code.value, error.message))
-        except MemoryError:
-            answer = ("memory", None)
-        except Exception as error:
-            answer = ("failed", f"{type(error).__name__}: {error}")
-        _send(connection, answer)
+            _send(connection, _answer(function, arguments))
+
+
+def _answer(function: Callable[..., Any], arguments: list[Any]) -> tuple[str, Any]:
+    try:
+        return "result", _apart(function(*arguments))
+    except ServingError as error:
+        return "refused", (error.code.value, error.message)
+    except MemoryError:
+        return "memory", None
+    except Exception as error:
+        return "failed", f"{type(error).__name__}: {error}"

@@ -13,9 +13,6 @@ from typing import Protocol
 from ..errors import Code, ServingError
 from ..tensors import Array, SignatureSpec, Tensors
 
-CLASSIFY_METHOD = "tensorflow/serving/classify"
-REGRESS_METHOD = "tensorflow/serving/regress"
-
 
 @dataclasses.dataclass(frozen=True)
 class ModelSpec:

@@ -1,5 +1,6 @@
 """Prometheus metrics, in their own registry so that several applications can coexist."""
 
+import functools
 from collections.abc import Iterable, Mapping
 
 from prometheus_client import (
@@ -13,14 +14,11 @@ from prometheus_client import (
 from prometheus_client.process_collector import ProcessCollector
 
 from ..request import Request
-from .counter import LoopCounter
-from .histogram import LoopHistogram
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _STAGE_SECONDS = (0.00005, 0.00025, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5)
-_IN, _OUT = ("in",), ("out",)
 _ROWS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
 
 
@@ -31,43 +29,55 @@ class Metrics:
         """Creates the metrics, all at zero."""
         # Long: a list of metrics, one after the other.
         to = self._registry = CollectorRegistry()
+        # `labels` takes longer than all else that a metric does, so its results are cached.
+        by_labels = functools.cache
         ProcessCollector(registry=to)
         #: Running requests.
         self.in_flight = 0
         Gauge("gateway_in_flight", "Requests being answered now", registry=to).set_function(
             lambda: self.in_flight
         )
-        self._requests = LoopCounter(
-            "gateway_requests", "Requests answered", ("model", "verb", "code"), to
+        requests = Counter(
+            "gateway_requests", "Requests answered", ("model", "verb", "code"), registry=to
         )
-        self._seconds = LoopHistogram(
+        self._requests = by_labels(requests.labels)
+        seconds = Histogram(
             "gateway_request_seconds",
             "Time from the request's head to the answer's end",
             ("model", "verb"),
-            _SECONDS,
-            to,
+            buckets=_SECONDS,
+            registry=to,
         )
-        self._stages = LoopHistogram(
-            "gateway_stage_seconds", "Time of requests by stage", ("stage",), _STAGE_SECONDS, to
+        self._seconds = by_labels(seconds.labels)
+        stages = Histogram(
+            "gateway_stage_seconds",
+            "Time of requests by stage",
+            ("stage",),
+            buckets=_STAGE_SECONDS,
+            registry=to,
         )
-        self._queued = LoopHistogram(
+        self._stages = by_labels(stages.labels)
+        self._queued = Histogram(
             "gateway_queue_seconds",
             "Time that requests waited for a thread of the engine, or for a model server",
-            (),
-            _STAGE_SECONDS,
-            to,
+            buckets=_STAGE_SECONDS,
+            registry=to,
         )
-        self._rows = LoopHistogram(
-            "gateway_rows", "Rows, or ids, of a request", ("verb",), _ROWS, to
+        rows = Histogram(
+            "gateway_rows", "Rows, or ids, of a request", ("verb",), buckets=_ROWS, registry=to
         )
-        self._bytes = LoopCounter("gateway_body_bytes", "Bytes of bodies", ("direction",), to)
-        self._ids = LoopCounter("gateway_lookup_ids", "Ids looked up", ("model", "table"), to)
-        self._unknown_ids = LoopCounter(
+        self._rows = by_labels(rows.labels)
+        body_bytes = Counter("gateway_body_bytes", "Bytes of bodies", ("direction",), registry=to)
+        self._received, self._sent = body_bytes.labels("in"), body_bytes.labels("out")
+        ids = Counter("gateway_lookup_ids", "Ids looked up", ("model", "table"), registry=to)
+        self._ids = by_labels(ids.labels)
+        unknown_ids = Counter(
             "gateway_lookup_unknown_ids",
             "Ids looked up that the table does not hold",
             ("model", "table"),
-            to,
+            registry=to,
         )
+        self._unknown_ids = by_labels(unknown_ids.labels)
         self.batch_rows = Histogram(
             "gateway_batch_rows", "Rows of a micro-batch", buckets=_ROWS, registry=to
         )
@@ -101,26 +111,29 @@ class Metrics:
             ("model", "table", "health"),
             registry=to,
         )
-        self.upstream_seconds = LoopHistogram(
+        upstream_seconds = Histogram(
             "gateway_upstream_seconds",
             "Time of calls to a model server",
             ("upstream", "code"),
-            _SECONDS,
-            to,
+            buckets=_SECONDS,
+            registry=to,
         )
+        self.upstream_seconds = by_labels(upstream_seconds.labels)
         self.upstream_in_flight = Gauge(
             "gateway_upstream_in_flight",
             "Calls a model server runs",
             ("upstream",),
             registry=to,
         )
-        self.breaker_state = Gauge(
-            "gateway_breaker_state",
-            "0 closed, 1 half open, 2 open",
+        self.upstream_in_service = Gauge(
+            "gateway_upstream_in_service",
+            "1 for a model server that takes requests; 0 if it is drained or does not answer",
             ("upstream",),
             registry=to,
         )
-        self.retries = Counter("gateway_retries", "Calls sent again to a model server", registry=to)
+        self.retries = Counter(
+            "gateway_retries", "Requests sent once more, to another model server", registry=to
+        )
 
     def observe(self, request: Request, model: str | None, status: int, seconds: float) -> None:
         """Counts one request.
@@ -133,22 +146,22 @@ class Metrics:
             seconds: The request's duration.
         """
         verb, name = request.verb, "unknown" if model is None else model
-        self._requests.counts[name, verb, status] += 1
-        self._seconds.observe((name, verb), seconds)
+        self._requests(name, verb, status).inc()
+        self._seconds(name, verb).observe(seconds)
         if not request.model:
             return
         for stage, spent in request.stages.items():
-            self._stages.observe((stage,), spent)
+            self._stages(stage).observe(spent)
             if stage == "queue":
-                self._queued.observe((), spent)
+                self._queued.observe(spent)
         if request.rows is not None:
-            self._rows.observe((verb,), request.rows)
-        self._bytes.counts[_IN] += request.received_bytes
-        self._bytes.counts[_OUT] += request.sent_bytes
+            self._rows(verb).observe(request.rows)
+        self._received.inc(request.received_bytes)
+        self._sent.inc(request.sent_bytes)
         if model is not None:
             for table, (ids, unknown) in request.lookups.items():
-                self._ids.counts[model, table] += ids
-                self._unknown_ids.counts[model, table] += unknown
+                self._ids(model, table).inc(ids)
+                self._unknown_ids(model, table).inc(unknown)
 
     def set_models(self, versions: Mapping[str, tuple[int, float]]) -> None:
         """Sets the newest version and its age in seconds for each model that serves."""

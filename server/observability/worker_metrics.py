@@ -1,9 +1,15 @@
 """Metrics of several worker processes. Each writes its own to a file; any of them reports all."""
 
+import asyncio
+import contextlib
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from .logs import LOG
+from .metrics import Metrics
+
+_WRITE_SECONDS = 1.0
 _SAMPLE = re.compile(rb"^([A-Za-z_:][A-Za-z0-9_:]*)(\{)?", re.MULTILINE)
 
 
@@ -22,9 +28,10 @@ class WorkerMetrics:
         self._index = index
 
     def write(self, exposition: bytes) -> None:
-        """Writes this worker's metrics to its file."""
+        """Writes this worker's metrics to its file; raises OSError, for example on a full disk."""
         if self._folder is None:
             return
+        self._folder.mkdir(exist_ok=True)
         part = self._folder / f"{self._index}.part"
         part.write_bytes(exposition)
         part.replace(self._folder / f"{self._index}.prom")
@@ -38,6 +45,39 @@ class WorkerMetrics:
             if file.stem != str(self._index):
                 parts.append((int(file.stem), file.read_bytes()))
         return merge(parts)
+
+
+class MetricsWriter:
+    """Writes this worker's metrics every second for the other workers."""
+
+    def __init__(self, metrics: Metrics, workers: WorkerMetrics) -> None:
+        """Creates the writer."""
+        self._metrics = metrics
+        self._workers = workers
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """See `Companion.start`."""
+        self._task = asyncio.get_running_loop().create_task(self._write())
+
+    async def stop(self, seconds: float) -> None:  # noqa: ARG002
+        """See `Companion.stop`."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _write(self) -> None:
+        failing = False
+        while True:
+            try:
+                self._workers.write(self._metrics.exposition())
+                failing = False
+            except OSError as error:
+                if not failing:
+                    LOG.error("other workers do not see this worker's metrics: %s", error)
+                failing = True
+            await asyncio.sleep(_WRITE_SECONDS)
 
 
 def merge(expositions: Iterable[tuple[int, bytes]]) -> bytes:

@@ -27,7 +27,7 @@ from ..engines.upstream.endpoint import parse_upstreams
 from ..engines.upstream.engine import TfServingEngine, TfServingOptions
 from ..observability.accounts import Accounts, accounts_of
 from ..observability.metrics import Metrics
-from ..observability.worker_metrics import WorkerMetrics
+from ..observability.worker_metrics import MetricsWriter, WorkerMetrics
 from ..protos.modules import load_protos
 from ..settings import Settings
 from .first_look import (
@@ -42,12 +42,11 @@ from .server import (
     AdminServer,
     Companion,
     GatewayServer,
-    MetricsWriter,
     StartError,
     listening_socket,
     url_of,
 )
-from .workers import Worker
+from .workers import Heartbeat, Worker
 
 # Handing a run to a thread takes about this many seconds. Shorter runs stay in the event loop.
 _BRIEF_SECONDS = 0.00025
@@ -149,7 +148,7 @@ class Gateway:
         )
         companions: list[Companion] = []
         if worker is not None:
-            companions.append(MetricsWriter(self._metrics, workers))
+            companions += [MetricsWriter(self._metrics, workers), Heartbeat(worker)]
         grpc_server: GrpcServer | None = None
         if settings.grpc_port is not None:
             grpc_server = self._grpc_server(settings.grpc_port, plane, accounts, lifecycle)

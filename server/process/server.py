@@ -14,13 +14,10 @@ from starlette.types import ASGIApp
 
 from ..dataplane.lifecycle import Lifecycle
 from ..edge.http.protocol import bounded_protocol
-from ..observability.metrics import Metrics
-from ..observability.worker_metrics import WorkerMetrics
 from ..settings import Settings
 
 # A connection is closed if the client acknowledges no data for this many milliseconds.
 _TCP_USER_TIMEOUT_MS = 60_000
-_METRICS_SECONDS = 1.0
 _BACKLOG = 2048
 
 
@@ -217,29 +214,3 @@ class AdminServer(uvicorn.Server):
         self.should_exit = True
         if self._task is not None:
             await self._task
-
-
-class MetricsWriter:
-    """A `Companion` that writes this worker's metrics every second for the other workers."""
-
-    def __init__(self, metrics: Metrics, workers: WorkerMetrics) -> None:
-        """Creates the writer."""
-        self._metrics = metrics
-        self._workers = workers
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """See `Companion.start`."""
-        self._task = asyncio.get_running_loop().create_task(self._write())
-
-    async def stop(self, seconds: float) -> None:  # noqa: ARG002
-        """See `Companion.stop`."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-
-    async def _write(self) -> None:
-        while True:
-            self._workers.write(self._metrics.exposition())
-            await asyncio.sleep(_METRICS_SECONDS)

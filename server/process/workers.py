@@ -5,6 +5,8 @@ the files of embedding tables, so the tables are in memory only once. Workers sh
 traffic split through the routes file, and metrics through a folder.
 """
 
+import asyncio
+import contextlib
 import ctypes
 import dataclasses
 import json
@@ -18,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+from ..observability.logs import LOG
 from ..settings import Settings
 from .first_look import found_models
 from .server import listening_socket, url_of
@@ -27,6 +30,12 @@ _VARIABLE = "_GATEWAY_WORKER"
 _PACKAGE = __name__.partition(".")[0]
 _PR_SET_PDEATHSIG = 1
 _RESTART_SECONDS = 1.0
+_BEAT_SECONDS = 1.0
+# The supervisor looks at the workers this often. It replaces a worker without a heartbeat for
+# _LOOKS looks, about 10 seconds. Counting looks, not time, spares the workers after a pause of the
+# whole machine.
+_LOOK_SECONDS = 0.1
+_LOOKS = 100
 _CANNOT_START = 2
 
 
@@ -52,6 +61,29 @@ class Worker:
     parent: int
     models: Sequence[str] = ()
     replaces: bool = False
+
+    @property
+    def heartbeat(self) -> Path:
+        """The file that the worker touches every second. Its time is 0 until the worker serves."""
+        return self.folder / f"{self.index}.alive"
+
+
+class Heartbeat:
+    """Shows the supervisor that a worker's event loop runs. It runs as long as the loop."""
+
+    def __init__(self, worker: Worker) -> None:
+        """Creates the heartbeat of a worker."""
+        self._file = worker.heartbeat
+
+    async def start(self) -> None:
+        """See `Companion.start`."""
+        with contextlib.suppress(OSError):
+            self._file.touch()
+        loop = asyncio.get_running_loop()
+        loop.call_later(_BEAT_SECONDS, lambda: loop.create_task(self.start()))
+
+    async def stop(self, seconds: float) -> None:
+        """See `Companion.stop`. Goes on, so that a worker that hangs at its end is ended too."""
 
 
 def this_worker() -> Worker | None:
@@ -84,6 +116,8 @@ class WorkerSupervisor:
         self._arguments = list(arguments)
         self._processes: dict[int, subprocess.Popen[str]] = {}
         self._told: int | None = None
+        # By worker: the time of the last heartbeat, and for how many looks it has been the last.
+        self._beats: dict[int, tuple[int, int]] = {}
 
     def run(self) -> int:
         """Runs the workers until a signal stops it; returns the exit status.
@@ -129,6 +163,9 @@ class WorkerSupervisor:
         variables = {**dataclasses.asdict(worker), "folder": str(worker.folder)}
         # A worker ignores SIGHUP until its handler is installed.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with contextlib.suppress(OSError):
+            worker.heartbeat.touch()
+            os.utime(worker.heartbeat, (0, 0))
         process = subprocess.Popen(
             [sys.executable, "-m", _PACKAGE, *self._arguments],
             env={**os.environ, _VARIABLE: json.dumps(variables)},
@@ -151,20 +188,36 @@ class WorkerSupervisor:
         while self._processes:
             for worker in workers:
                 process = self._processes.get(worker.index)
-                if process is None or process.poll() is None:
+                if process is None:
+                    continue
+                if process.poll() is None:
+                    if self._hangs(worker):
+                        LOG.error("worker %d does not respond and is killed", worker.index)
+                        process.kill()
                     continue
                 if process.stdout is not None:
                     process.stdout.close()
                 del self._processes[worker.index]
                 if self._told is None:
-                    print(
-                        f"Worker {worker.index} ended with {process.returncode}; starting another",
-                        file=sys.stderr,
+                    LOG.error(
+                        "worker %d ended with %d; starting another",
+                        worker.index,
+                        process.returncode,
                     )
                     time.sleep(_RESTART_SECONDS)
                 if self._told is None:
                     self._start(dataclasses.replace(worker, replaces=True))
-            time.sleep(0.1)
+            time.sleep(_LOOK_SECONDS)
+
+    def _hangs(self, worker: Worker) -> bool:
+        try:
+            beat = worker.heartbeat.stat().st_mtime_ns
+        except OSError:
+            return False
+        last, looks = self._beats.get(worker.index, (0, 0))
+        looks = looks + 1 if beat == last else 0
+        self._beats[worker.index] = beat, looks
+        return beat > 0 and looks >= _LOOKS
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
         self._told = number

@@ -14,8 +14,8 @@ from .modules import load_protos
 from .tensors import fill_proto, to_array
 
 
-def write_model(model: str, version: int, signature: str) -> bytes:
-    """Writes the model of a request.
+def write_model(model: str, version: int | None, signature: str) -> bytes:
+    """Writes the model of a request. Without a version the server runs its newest one.
 
     protobuf merges messages whose bytes are concatenated, and later values replace earlier ones. So
     the bytes of `write_inputs` followed by these bytes are a PredictRequest. The bytes of
@@ -23,7 +23,8 @@ def write_model(model: str, version: int, signature: str) -> bytes:
     """
     message = load_protos().predict.PredictRequest()
     message.model_spec.name = model
-    message.model_spec.version.value = version
+    if version is not None:
+        message.model_spec.version.value = version
     message.model_spec.signature_name = signature
     return bytes(message.SerializeToString())
 
@@ -75,6 +76,12 @@ def read_values(body: bytes) -> Array:
     """Reads the values of a RegressionResponse, shape (examples,); raises as `read_answer`."""
     message = read_answer(load_protos().regression.RegressionResponse, body)
     return np.array([each.value for each in message.result.regressions], np.float32)
+
+
+def read_version(method: str, body: bytes) -> int:
+    """Reads the version that gave the answer of a method; raises as `read_answer`."""
+    _, kind = load_protos().prediction_service.methods[method]
+    return int(read_answer(kind, body).model_spec.version.value)
 
 
 def read_answer(kind: Any, body: bytes) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import invalid
-from ..tensors import DEFAULT_SIGNATURE, Array, DType
+from ..tensors import CLASSIFY_METHOD, DEFAULT_SIGNATURE, REGRESS_METHOD, Array, DType
 from ..wire.limits import Limits
 from .examples import read_input
 from .modules import load_protos
@@ -110,35 +110,36 @@ def fill_target(message: Any, target: Target, version: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One task of a request on examples: its model, and for a MultiInferenceRequest its method."""
+    """One task of a request on examples: its model, and the method name of TensorFlow Serving."""
 
     target: Target
-    method_name: str = ""
+    method_name: str
 
 
 def read_examples(kind: str, body: bytes, limits: Limits) -> tuple[list[Task], Array]:
     """Reads a ClassificationRequest, RegressionRequest or MultiInferenceRequest.
 
     Args:
-        kind: The message's name.
+        kind: `Classification`, `Regression` or `MultiInference`.
         body: Its bytes.
         limits: Limits on the request.
 
     Returns:
         The request's tasks, and its serialized examples.
     """
-    protos = load_protos()
-    module = {
-        "ClassificationRequest": protos.classification,
-        "RegressionRequest": protos.regression,
-        "MultiInferenceRequest": protos.inference,
-    }[kind]
-    message = parse(getattr(module, kind), body)
-    if kind == "MultiInferenceRequest":
+    message = parse(getattr(_module(kind), f"{kind}Request"), body)
+    if kind == "MultiInference":
         tasks = [Task(target_of(task.model_spec), task.method_name) for task in message.tasks]
     else:
-        tasks = [Task(target_of(message.model_spec))]
+        method = CLASSIFY_METHOD if kind == "Classification" else REGRESS_METHOD
+        tasks = [Task(target_of(message.model_spec), method)]
     return tasks, read_input(message.input, limits)
+
+
+def _module(kind: str) -> Any:
+    protos = load_protos()
+    modules = {"Classification": protos.classification, "Regression": protos.regression}
+    return modules.get(kind, protos.inference)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,19 +163,15 @@ def write_examples(kind: str, results: Sequence[ExamplesResult]) -> bytes:
     """Writes a ClassificationResponse, RegressionResponse or MultiInferenceResponse.
 
     Args:
-        kind: The message's name.
+        kind: `Classification`, `Regression` or `MultiInference`.
         results: One result, or several for a MultiInferenceResponse.
     """
-    protos = load_protos()
-    response: Any
-    if kind == "MultiInferenceResponse":
-        response = protos.inference.MultiInferenceResponse()
+    response = getattr(_module(kind), f"{kind}Response")()
+    if kind == "MultiInference":
         for result in results:
             entry = response.results.add()
             _fill_result(entry, "classification_result", "regression_result", result)
     else:
-        module = protos.classification if kind[0] == "C" else protos.regression
-        response = getattr(module, kind)()
         _fill_result(response, "result", "result", results[0])
     return bytes(response.SerializeToString())
 

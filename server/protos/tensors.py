@@ -1,5 +1,6 @@
 """Converts arrays to TensorProto messages and back, without TensorFlow."""
 
+import math
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -19,11 +20,11 @@ _MAX_REPEATED = 1 << 20
 _PACKED_AS = {
     "float_val": "<f4",
     "double_val": "<f8",
-    "scomplex_val": "<c8",
-    "dcomplex_val": "<c16",
+    "scomplex_val": "<f4",
+    "dcomplex_val": "<f8",
     "bool_val": "?",
 }
-# For fewer integers than this, appending one by one is faster.
+# For fewer values than this, appending one by one is faster.
 _FEW = 64
 
 
@@ -39,18 +40,19 @@ def fill_typed(proto: Any, array: Array, dtype: DType) -> None:
     _fill_head(proto, array, dtype)
     field = dtype.field
     flat = np.ascontiguousarray(array, dtype.numpy).reshape(-1)
+    if field == "half_val":
+        flat = flat.view(np.uint16)
+    elif dtype.kind is Kind.OTHER:
+        flat = flat.view(f"f{dtype.numpy.itemsize // 2}")  # real and imaginary parts alternate
+    if len(flat) < _FEW:
+        getattr(proto, field).extend(flat.tolist())
+        return
     if field in _PACKED_AS:
         content = flat.astype(_PACKED_AS[field], copy=False).tobytes()
     else:
-        if field == "half_val":
-            flat = flat.view(np.uint16)
-        if len(flat) < _FEW:
-            getattr(proto, field).extend(flat.tolist())
-            return
         content = _varints(flat)
     tag = _varints(np.array([proto.DESCRIPTOR.fields_by_name[field].number << 3 | 2, len(content)]))
-    if content:
-        proto.MergeFromString(tag + content)
+    proto.MergeFromString(tag + content)
 
 
 def _varints(values: Array) -> bytes:
@@ -105,16 +107,15 @@ def to_array(proto: Any) -> Array:
             Code.UNIMPLEMENTED, f"Tensors of type {dtype.enum_name} are not supported"
         )
     shape = tuple(dim.size for dim in proto.tensor_shape.dim)
-    count = 1
-    for size in shape:
-        count *= size
-        if size < 0 or count > _MAX_ELEMENTS:
-            raise invalid(
-                f"A tensor must have a shape of known size, {_MAX_ELEMENTS} elements at most. "
-                f"Received: {list(shape)[:32]}"
-            )
     if proto.tensor_shape.unknown_rank or len(shape) > 32:
         raise invalid("A tensor must have a shape of known rank, 32 at most")
+    # numpy cannot reshape to sizes with a huge product, even if another size is 0.
+    if min(shape, default=0) < 0 or math.prod(filter(None, shape)) > _MAX_ELEMENTS:
+        raise invalid(
+            f"A tensor must have a shape of known size, {_MAX_ELEMENTS} elements at most. "
+            f"Received: {list(shape)}"
+        )
+    count = math.prod(shape)
     if proto.tensor_content:
         return _from_content(proto.tensor_content, dtype, shape, count)
     values = getattr(proto, field)

@@ -180,13 +180,13 @@ def add_input(
 
 def _count(name: str, shape: Sequence[int], limits: Limits) -> int:
     limits.check_rank(len(shape))
-    count = math.prod(shape)
-    if (shape and min(shape) < 0) or count > limits.max_elements:
+    # numpy cannot reshape to sizes with a huge product, even if another size is 0.
+    if min(shape, default=0) < 0 or math.prod(filter(None, shape)) > limits.max_elements:
         raise invalid(
             f"Input {name} must have a shape of at most {limits.max_elements} values. "
             f"Received: shape={list(shape)}"
         )
-    return count
+    return math.prod(shape)
 
 
 def _read(

@@ -1,9 +1,12 @@
 """TensorFlow Serving's PredictionService, for unchanged clients."""
 
+from collections.abc import Sequence
+from functools import partial
+
 from ...dataplane.examples import EXAMPLES_WORK, check_classifies, check_regresses
 from ...dataplane.plane import RUN_SCOPES, permit_signature
 from ...dataplane.predict import rows_of
-from ...engines.base import CLASSIFY_METHOD, REGRESS_METHOD, ModelSpec, Servable
+from ...engines.base import ModelSpec, Servable
 from ...errors import Code, ServingError, invalid
 from ...protos.modules import load_protos
 from ...protos.requests import (
@@ -21,7 +24,15 @@ from ...protos.requests import (
 )
 from ...protos.tensors import fill_signature
 from ...request import Request
-from ...tensors import Array, DType, SignatureSpec, Tensors, dtype_of_numpy
+from ...tensors import (
+    CLASSIFY_METHOD,
+    REGRESS_METHOD,
+    Array,
+    DType,
+    SignatureSpec,
+    Tensors,
+    dtype_of_numpy,
+)
 from .exchange import GrpcEdge
 
 _NAME = "tensorflow.serving.PredictionService"
@@ -47,9 +58,13 @@ class PredictionService:
             _NAME,
             {
                 "Predict": ("predict", RUN_SCOPES, self._predict),
-                "Classify": ("classify", RUN_SCOPES, self._classify),
-                "Regress": ("regress", RUN_SCOPES, self._regress),
-                "MultiInference": ("multi_inference", RUN_SCOPES, self._multi_inference),
+                "Classify": ("classify", RUN_SCOPES, partial(self._examples, "Classification")),
+                "Regress": ("regress", RUN_SCOPES, partial(self._examples, "Regression")),
+                "MultiInference": (
+                    "multi_inference",
+                    RUN_SCOPES,
+                    partial(self._examples, "MultiInference"),
+                ),
                 "GetModelMetadata": ("metadata", ("predict",), self._metadata),
             },
         )
@@ -71,54 +86,19 @@ class PredictionService:
         size = sum(array.nbytes for _, array in wanted.values())
         return await codec.run(size, "encode", write_predict, message.target, version, wanted)
 
-    async def _examples(self, request: Request, kind: str, body: bytes) -> tuple[list[Task], Array]:
-        work = len(body) * _TENSOR_WORK
-        tasks, examples = await self._plane.codec.run(
-            work, "decode", read_examples, kind, body, self._plane.limits
+    async def _examples(self, kind: str, request: Request, body: bytes) -> bytes:
+        codec = self._plane.codec
+        tasks, examples = await codec.run(
+            len(body) * _TENSOR_WORK, "decode", read_examples, kind, body, self._plane.limits
         )
-        request.model = tasks[0].target.name if tasks else ""
         request.rows = len(examples)
-        return tasks, examples
-
-    async def _written(self, kind: str, results: list[ExamplesResult], examples: Array) -> bytes:
-        work = EXAMPLES_WORK * len(examples) * len(results)
-        return await self._plane.codec.run(work, "encode", write_examples, kind, results)
-
-    async def _classify(self, request: Request, body: bytes) -> bytes:
-        (task,), examples = await self._examples(request, "ClassificationRequest", body)
-        with await self._plane.lease(spec_of(task.target)) as servable:
-            result = await _classes(servable, task.target, examples)
-        return await self._written("ClassificationResponse", [result], examples)
-
-    async def _regress(self, request: Request, body: bytes) -> bytes:
-        (task,), examples = await self._examples(request, "RegressionRequest", body)
-        with await self._plane.lease(spec_of(task.target)) as servable:
-            result = await _values(servable, task.target, examples)
-        return await self._written("RegressionResponse", [result], examples)
-
-    async def _multi_inference(self, request: Request, body: bytes) -> bytes:
-        tasks, examples = await self._examples(request, "MultiInferenceRequest", body)
-        if not tasks:
-            raise invalid("A MultiInferenceRequest must have at least one task")
-        if len({task.target.name for task in tasks}) > 1:
-            raise invalid(
-                "All ModelSpecs in a MultiInferenceRequest must access the same model name."
-            )
-        names = [task.target.signature for task in tasks]
-        for name in names:
-            if names.count(name) > 1:
-                raise invalid(f"Duplicate evaluation of signature: {name}")
-        results = []
+        request.model = tasks[0].target.name if tasks else ""
+        _check_tasks(tasks)
         # One version answers all tasks, even if a newer one arrives meanwhile.
         with await self._plane.lease(spec_of(tasks[0].target)) as servable:
-            for task in tasks:
-                if task.method_name not in (CLASSIFY_METHOD, REGRESS_METHOD):
-                    raise ServingError(
-                        Code.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}"
-                    )
-                ask = _classes if task.method_name == CLASSIFY_METHOD else _values
-                results.append(await ask(servable, task.target, examples))
-        return await self._written("MultiInferenceResponse", results, examples)
+            results = [await _run_task(servable, task, examples) for task in tasks]
+        size = EXAMPLES_WORK * len(examples) * len(results)
+        return await codec.run(size, "encode", write_examples, kind, results)
 
     async def _metadata(self, request: Request, body: bytes) -> bytes:
         message = parse(self._protos.metadata.GetModelMetadataRequest, body)
@@ -139,6 +119,25 @@ class PredictionService:
         response.model_spec.signature_name = ""
         response.metadata[_SIGNATURES].Pack(definitions)
         return bytes(response.SerializeToString())
+
+
+def _check_tasks(tasks: Sequence[Task]) -> None:
+    if not tasks:
+        raise invalid("A MultiInferenceRequest must have at least one task")
+    if len({task.target.name for task in tasks}) > 1:
+        raise invalid("All ModelSpecs in a MultiInferenceRequest must access the same model name.")
+    names = [task.target.signature for task in tasks]
+    for name in names:
+        if names.count(name) > 1:
+            raise invalid(f"Duplicate evaluation of signature: {name}")
+
+
+async def _run_task(servable: Servable, task: Task, examples: Array) -> ExamplesResult:
+    if task.method_name == CLASSIFY_METHOD:
+        return await _classes(servable, task.target, examples)
+    if task.method_name == REGRESS_METHOD:
+        return await _values(servable, task.target, examples)
+    raise ServingError(Code.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}")
 
 
 async def _classes(servable: Servable, target: Target, examples: Array) -> ExamplesResult:

@@ -17,8 +17,7 @@ import numpy as np
 from ...errors import ServingError
 from ...protos.modules import load_protos
 from ...protos.tensors import to_array
-from ...tensors import Kind, SignatureSpec, TensorSpec
-from ..base import CLASSIFY_METHOD, REGRESS_METHOD
+from ...tensors import CLASSIFY_METHOD, REGRESS_METHOD, Kind, SignatureSpec, TensorSpec
 from .leased_version import LoadedModel
 
 _LOG = logging.getLogger("server.models")

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from ...errors import Code, ServingError
@@ -11,7 +11,6 @@ from ...protos.modules import Protos
 from ...protos.tensors import signatures_of
 from ...tensors import SignatureSpec
 from ..base import ModelSpec, VersionState, VersionStatus
-from .breaker import BreakerState
 from .endpoint import Endpoint
 from .pool import UpstreamPool
 
@@ -27,10 +26,6 @@ _STATES = {
 _RANK = [VersionState.END, VersionState.START, VersionState.UNLOADING, VersionState.LOADING]
 _CODES = tuple(Code)
 _PROBE_SECONDS = 2.0
-# Seconds between two polls. Every failed request asks for a poll, and in an outage these polls must
-# not add load.
-_PAUSE_SECONDS = 0.1
-_PATIENCE_SECONDS = 1.0
 _GOOD, _LATE, _DRAINED = range(3)
 
 
@@ -40,52 +35,14 @@ class _Serving(NamedTuple):
     versions: list[int]
 
 
-class Rounds:
-    """Runs rounds of work, such as polls. Each caller waits for a round that begins after its call.
-
-    A round that is already running may have read its data before the call, so callers do not wait
-    for that one. Used from one event loop.
-    """
-
-    def __init__(self, work: Callable[[], Awaitable[None]], pause: float) -> None:
-        """Creates the rounds.
-
-        Args:
-            work: Does one round.
-            pause: Least seconds between the end of one round and the start of the next.
-        """
-        self._work = work
-        self._pause = pause
-        self._one_at_a_time = asyncio.Lock()
-        self._next: asyncio.Task[None] | None = None
-        self._rest_until = 0.0
-
-    async def ask(self, seconds: float | None = None) -> None:
-        """Waits at most `seconds` for a round that has not begun yet. The round goes on then."""
-        if self._next is None:
-            self._next = asyncio.get_running_loop().create_task(self._round())
-        mine = self._next
-        await asyncio.wait([mine], timeout=seconds)
-        if mine.done():
-            mine.result()
-
-    async def _round(self) -> None:
-        async with self._one_at_a_time:
-            await asyncio.sleep(self._rest_until - time.monotonic())
-            self._next = None
-            try:
-                await self._work()
-            finally:
-                self._rest_until = time.monotonic() + self._pause
-
-
 class Catalog:
     """The versions as of the last poll. Used from one event loop.
 
-    An endpoint that answers a poll late may only be busy. Until its circuit breaker opens, it still
-    gets requests for a version, but only if no other endpoint has this version. A drained endpoint
-    gets no requests. Its versions stay in the catalog, so that requests for them fail as
-    unavailable and not as unknown.
+    The polls decide which endpoints are in service. An endpoint that misses one poll may only be
+    busy. It still gets requests for a version, but only if no other endpoint has this version. An
+    endpoint that misses the next poll too is out of service. A drained endpoint gets no requests.
+    Its versions stay in the catalog, so that requests for them fail as unavailable and not as
+    unknown.
     """
 
     def __init__(self, models: Collection[str], pool: UpstreamPool, protos: Protos) -> None:
@@ -103,35 +60,37 @@ class Catalog:
         self._signatures: dict[tuple[str, int], list[SignatureSpec]] = {}
         self._labels: dict[tuple[str, str], int] = {}
         self._first_seen: dict[tuple[str, int], float] = {}
-        # By model and endpoint: the available versions, and whether the endpoint answers late. Kept
-        # ready, because every request reads them.
+        # The available versions by model and endpoint. Every request reads them.
         self._available_at: dict[tuple[str, str], list[int]] = {}
-        self._late: set[tuple[str, str]] = set()
-        self._looks = Rounds(self._look, _PAUSE_SECONDS)
+        self._one_at_a_time = asyncio.Lock()
 
     async def refresh(self) -> None:
-        """Polls all endpoints. The poll begins after this call, and callers share it."""
-        await self._looks.ask()
-
-    async def look_again(self) -> None:
-        """Polls all endpoints for a request that failed. The request waits only a limited time."""
-        await self._looks.ask(_PATIENCE_SECONDS)
-
-    async def _look(self) -> None:
-        await asyncio.gather(
-            *(
-                self._look_at(endpoint, model)
-                for endpoint in self._pool.endpoints
-                for model in self.models
-            )
-        )
+        """Polls all endpoints. The poll begins after this call, and polls never overlap."""
+        async with self._one_at_a_time:
+            await asyncio.gather(*(self._look_at(endpoint) for endpoint in self._pool.endpoints))
         self._labels.clear()
         known = {(m, v) for m in self.models for v in self._available(m)}
         self._signatures = {k: v for k, v in self._signatures.items() if k in known}
         for key in known:
             self._first_seen.setdefault(key, time.time())
 
-    async def _look_at(self, endpoint: Endpoint, model: str) -> None:
+    async def _look_at(self, endpoint: Endpoint) -> None:
+        answers = await asyncio.gather(
+            *(self._statuses_at(endpoint, model) for model in self.models)
+        )
+        for model, statuses in zip(self.models, answers, strict=True):
+            if statuses is not None:
+                self._found[model][endpoint.name] = statuses
+                self._available_at[model, endpoint.name] = [
+                    status.version for status in statuses if status.state is VersionState.AVAILABLE
+                ]
+        if any(answers):
+            endpoint.missed = 0
+        elif None in answers:
+            endpoint.missed += 1
+
+    async def _statuses_at(self, endpoint: Endpoint, model: str) -> list[VersionStatus] | None:
+        """Asks an endpoint for the states of a model's versions; returns None if it is too late."""
         request = self._protos.status.GetModelStatusRequest()
         request.model_spec.name = model
         try:
@@ -140,19 +99,8 @@ class Catalog:
             )
             response = read_answer(self._protos.status.GetModelStatusResponse, answer)
         except ServingError as error:
-            if error.code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED):
-                endpoint.breaker.failed()
-            else:
-                endpoint.breaker.succeeded()
-            closed = endpoint.breaker.state is BreakerState.CLOSED
-            if error.code is Code.DEADLINE_EXCEEDED and closed:
-                self._late.add((model, endpoint.name))
-            else:
-                self._note(model, endpoint.name, [])
-            return
-        endpoint.breaker.succeeded()
-        self._late.discard((model, endpoint.name))
-        statuses = [
+            return None if error.code is Code.DEADLINE_EXCEEDED else []
+        return [
             VersionStatus(
                 entry.version,
                 _STATES.get(entry.state, VersionState.START),
@@ -163,13 +111,6 @@ class Catalog:
             )
             for entry in response.model_version_status
         ]
-        self._note(model, endpoint.name, statuses)
-
-    def _note(self, model: str, endpoint: str, statuses: list[VersionStatus]) -> None:
-        self._found[model][endpoint] = statuses
-        self._available_at[model, endpoint] = [
-            status.version for status in statuses if status.state is VersionState.AVAILABLE
-        ]
 
     def _available(self, model: str) -> set[int]:
         return {version for each in self._serving(model) for version in each.versions}
@@ -178,9 +119,8 @@ class Catalog:
         serving = []
         for endpoint in self._pool.endpoints:
             versions = self._available_at.get((model, endpoint.name))
-            if versions:
-                late = (model, endpoint.name) in self._late
-                badness = _DRAINED if endpoint.drained else _LATE if late else _GOOD
+            if versions and endpoint.answers:
+                badness = _DRAINED if endpoint.drained else _LATE if endpoint.missed else _GOOD
                 serving.append(_Serving(badness, endpoint.name, versions))
         return serving
 
@@ -200,12 +140,16 @@ class Catalog:
 
     def reached(self, model: str) -> bool:
         """Returns whether any endpoint knows the model."""
-        return any(self._found.get(model, {}).values())
+        return any(self._reports(model))
+
+    def _reports(self, model: str) -> list[list[VersionStatus]]:
+        found = self._found.get(model, {})
+        return [found.get(each.name, []) for each in self._pool.endpoints if each.answers]
 
     def statuses(self, model: str) -> list[VersionStatus]:
         """Returns the state of each version, highest first."""
         best: dict[int, VersionStatus] = {}
-        for statuses in self._found.get(model, {}).values():
+        for statuses in self._reports(model):
             for status in statuses:
                 known = best.get(status.version)
                 if known is None or _rank(status) > _rank(known):

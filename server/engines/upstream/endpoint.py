@@ -1,16 +1,19 @@
-"""One model server: its channels, its load, and its health."""
+"""One model server: its channel, its load, and its missed polls."""
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import Code, ServingError
 from ...protos.modules import Protos
-from .breaker import Breaker
-from .channels import ChannelOptions, Channels
+from .channels import ChannelOptions, open_channel
 
 _PART = re.compile(r"(?:([\w.-]{1,128})=)?([\w.-]+|\[[0-9a-fA-F:]+\]):([0-9]{1,5})")
+
+
+# A server that misses this many polls in a row is out of service.
+_POLLS = 2
 
 
 class UpstreamsError(Exception):
@@ -53,25 +56,53 @@ def parse_upstreams(text: str) -> list[UpstreamAddress]:
 
 
 class Endpoint:
-    """A model server."""
+    """A model server.
 
-    def __init__(self, address: UpstreamAddress, breaker: Breaker) -> None:
+    Attributes:
+        name: Its public name.
+        in_flight: Requests that it runs.
+        drained: True if the operator wants no requests sent to it.
+        missed: The polls in a row that it has not answered in time. After the first one it gets
+            only requests that no other server can answer. After the second one it is out of
+            service.
+    """
+
+    def __init__(self, address: UpstreamAddress) -> None:
         """Creates the endpoint without connecting."""
         self.name = address.name
-        self.breaker = breaker
         self.in_flight = 0
         self.drained = False
+        self.missed = 0
         self._target = address.target
-        self._channels: Channels | None = None
+        self._channel: Any = None
+        self._methods: Mapping[str, Callable[..., Any]] = {}
+        self._metadata: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def answers(self) -> bool:
+        """True if it has not missed too many polls."""
+        return self.missed < _POLLS
+
+    @property
+    def in_service(self) -> bool:
+        """True if requests may be sent to it."""
+        return self.answers and not self.drained
 
     def open(self, protos: Protos, options: ChannelOptions) -> None:
-        """Creates the channels, which belong to this event loop. They connect on demand."""
-        self._channels = Channels(self._target, protos, options)
+        """Opens the channel, which belongs to this event loop."""
+        channel = self._channel = open_channel(self._target, protos, options)
+        self._methods = {
+            method: channel.unary_unary(f"/{service.name}/{method}")
+            for service in (protos.prediction_service, protos.model_service)
+            for method in service.methods
+        }
+        if options.token:
+            self._metadata = (("authorization", f"Bearer {options.token}"),)
 
     async def close(self) -> None:
-        """Closes the channels."""
-        if self._channels is not None:
-            await self._channels.close()
+        """Closes the channel, and cancels running calls."""
+        if self._channel is not None:
+            await self._channel.close()
 
     async def call(
         self,
@@ -81,6 +112,8 @@ class Endpoint:
         metadata: Sequence[tuple[str, str]] = (),
     ) -> bytes:
         """Sends one request, and returns the answer, both serialized.
+
+        A server without a connection is out of service until it answers a poll.
 
         Args:
             method: Name of the method, of any service.
@@ -93,11 +126,17 @@ class Endpoint:
         """
         import grpc
 
-        assert self._channels is not None
         try:
-            return await self._channels.call(method, request, timeout, metadata)
+            answer: bytes = await self._methods[method](
+                request, timeout=timeout, metadata=(*self._metadata, *metadata)
+            )
+            return answer
         except grpc.aio.AioRpcError as error:
-            raise _serving_error(error) from None
+            failed = _serving_error(error)
+            connected = self._channel.get_state() is grpc.ChannelConnectivity.READY
+            if failed.code is Code.UNAVAILABLE and not connected:
+                self.missed = _POLLS
+            raise failed from None
 
 
 def _serving_error(error: Any) -> ServingError:

@@ -6,8 +6,9 @@ import dataclasses
 import importlib.metadata
 import logging
 import random
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from ...errors import Code, ServingError
 from ...observability.metrics import Metrics
@@ -15,6 +16,7 @@ from ...protos.forwarding import (
     read_classes,
     read_outputs,
     read_values,
+    read_version,
     write_examples,
     write_inputs,
     write_model,
@@ -22,16 +24,17 @@ from ...protos.forwarding import (
 from ...protos.modules import Protos, load_protos
 from ...tensors import Array, SignatureSpec, Tensors, written_work
 from ..base import Classifications, LeasedServable, ModelSpec, VersionStatus
-from .breaker import Breaker
 from .catalog import Catalog
 from .channels import ChannelOptions
 from .endpoint import Endpoint, UpstreamAddress
 from .pool import UpstreamPool
 
 _LOG = logging.getLogger("server.upstreams")
-# After _BREAKER_FAILURES failures in a row, an upstream gets no requests for _BREAKER_SECONDS.
-_BREAKER_FAILURES = 5
-_BREAKER_SECONDS = 2.0
+# Seconds between two polls. Failed requests ask for a poll, and in an outage these polls must not
+# add load.
+_PAUSE_SECONDS = 0.1
+# TensorFlow Serving says so if it does not serve the version. A model's own NOT_FOUND differs.
+_NO_SERVABLE = "Servable not found for request: "
 # Writing an example takes as long as decoding this many bytes of JSON.
 _EXAMPLE_WORK = 128
 # Reading a byte of the answer to `:classify` or `:regress` takes this many times as long as
@@ -43,14 +46,8 @@ _TENSOR_WORK = 8
 T = TypeVar("T")
 
 
-class RunWork(Protocol):
-    """Runs a function where it blocks no other request; see `Codec.run`."""
-
-    def __call__(
-        self, size: int, stage: str, function: Callable[..., T], *arguments: object
-    ) -> Coroutine[Any, Any, T]:
-        """Returns the function's result."""
-        ...
+# Runs a function where it blocks no other request; see `Codec.run`.
+RunWork = Callable[..., Coroutine[Any, Any, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,14 +80,15 @@ class TfServingEngine:
         """
         self._options = options
         self.work = work
-        endpoints = [
-            Endpoint(address, Breaker(_BREAKER_FAILURES, _BREAKER_SECONDS))
-            for address in options.upstreams
-        ]
-        self._pool = UpstreamPool(endpoints, metrics)
+        self._pool = UpstreamPool([Endpoint(each) for each in options.upstreams], metrics)
         self._protos: Protos = load_protos()
         self._catalog = Catalog(options.models, self._pool, self._protos)
         self._started = False
+        self._poll_wanted = asyncio.Event()
+        # By model and version: the codes of the answers since the last poll.
+        self._answers: defaultdict[tuple[str, int], set[Code]] = defaultdict(set)
+        # The models and versions that answer nothing but DATA_LOSS.
+        self._damaged: set[tuple[str, int | None]] = set()
         self._watcher: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -117,11 +115,15 @@ class TfServingEngine:
 
     def ready(self) -> bool:
         """See `Engine.ready`."""
-        return all(self._catalog.serves(model) for model in self._catalog.models)
+        return all(
+            self._catalog.serves(model)
+            and (model, self._catalog.latest(model)) not in self._damaged
+            for model in self._catalog.models
+        )
 
     async def reload(self) -> None:
         """See `Engine.reload`."""
-        await self._catalog.refresh()
+        await self._poll()
 
     def upstreams(self) -> Mapping[str, str]:
         """See `Engine.upstreams`."""
@@ -164,10 +166,10 @@ class TfServingEngine:
         try:
             return await self._servable(spec)
         except ServingError as error:
-            if not _may_be_elsewhere(error, spec):
+            self.ask_for_poll()
+            if error.code is not Code.UNAVAILABLE:
                 raise
-            await self._catalog.look_again()
-            return await self._servable(spec)
+            return await self._servable(spec)  # perhaps a version of another server
 
     async def _servable(self, spec: ModelSpec) -> "UpstreamModel":
         if spec.label is not None:
@@ -194,45 +196,57 @@ class TfServingEngine:
     async def _watch(self) -> None:
         while True:
             try:
-                await self._catalog.refresh()
-                self._pool.publish()
+                await self._poll()
             except Exception:
                 # Catch everything: the known versions stay usable, and the next poll may succeed.
                 _LOG.exception("asking the model servers failed")
             self._started = True
             # Random, so that several gateways do not poll at the same time.
-            await asyncio.sleep(self._options.poll_seconds * random.uniform(0.8, 1.2))
+            seconds = self._options.poll_seconds * random.uniform(0.8, 1.2)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._poll_wanted.wait(), seconds)
+            await asyncio.sleep(_PAUSE_SECONDS)
+            self._poll_wanted.clear()
+
+    async def _poll(self) -> None:
+        before = self._pool.states()
+        await self._catalog.refresh()
+        if self._pool.states() != before:
+            self._damaged.clear()  # a server that was started again may be repaired
+        for served, codes in self._answers.items():
+            if Code.OK in codes:
+                self._damaged.discard(served)
+            elif Code.DATA_LOSS in codes:
+                self._damaged.add(served)
+        self._answers.clear()
+        self._pool.publish()
 
     async def call(self, method: str, request: bytes, model: str, version: int) -> bytes:
         """Sends a request to an endpoint that serves the version."""
-        return await self._pool.call(method, request, self._catalog.endpoints_of(model, version))
+        code = Code.OK
+        try:
+            endpoints = self._catalog.endpoints_of(model, version)
+            return await self._pool.call(method, request, endpoints)
+        except ServingError as error:
+            code = error.code
+            raise
+        finally:
+            self._answers[model, version].add(code)
 
-    async def instead_of(
-        self, servable: "UpstreamModel", error: ServingError
-    ) -> "UpstreamModel | None":
-        """Returns the version to retry a failed request with; None if a retry is useless.
+    def ask_for_poll(self) -> None:
+        """Makes the next poll begin soon. A request that failed does not wait for it."""
+        self._poll_wanted.set()
 
-        The request may have failed because the version's endpoints are gone or serve another
-        version now. So this polls once, and then chooses a version that some endpoint serves, newer
-        or older.
-        """
-        if not _may_be_elsewhere(error, servable.spec):
-            return None
-        await self._catalog.look_again()
+    async def instead_of(self, servable: "UpstreamModel") -> "UpstreamModel | None":
+        """Returns another version for a request whose server has gone; None if there is none."""
         try:
             other = await self._servable(servable.spec)
         except ServingError:
             return None
-        if error.code is not Code.UNAVAILABLE:
-            return None if other.version == servable.version else other
-        return other if self._pool.may_retry() else None
-
-
-def _may_be_elsewhere(error: ServingError, spec: ModelSpec) -> bool:
-    """Returns whether a poll could help a request that failed with this error."""
-    if spec.version is None and spec.label is None:
-        return error.code in (Code.UNAVAILABLE, Code.NOT_FOUND, Code.FAILED_PRECONDITION)
-    return error.code is Code.UNAVAILABLE
+        if other.version == servable.version:
+            return None
+        self._pool.count_retry()
+        return other
 
 
 class UpstreamModel:
@@ -287,21 +301,36 @@ class UpstreamModel:
         """See `LeasedServable.release`. A model server keeps its versions itself."""
 
     async def _call(self, method: str, request: bytes, signature: SignatureSpec) -> bytes:
-        """Sends a request; retries once, perhaps with another version, if no endpoint has this one.
+        """Sends a request. Sends it once more, for another version, if no server has this one.
 
         Args:
             method: The method.
             request: The request without its model.
             signature: The signature to run.
         """
-        model = self.spec.name
-        request += write_model(model, self.version, signature.name)
+        engine, spec = self._engine, self.spec
+
+        async def ask(version: int | None) -> bytes:
+            asked = request + write_model(spec.name, version, signature.name)
+            return await engine.call(method, asked, spec.name, self.version)
+
         try:
-            return await self._engine.call(method, request, model, self.version)
+            return await ask(self.version)
         except ServingError as error:
-            other = await self._engine.instead_of(self, error)
-            if other is None or other.signatures.get(signature.name) != signature:
-                raise self.spec.not_found() if error.code is Code.NOT_FOUND else error from None
-        self.version = other.version
-        request += write_model(model, self.version, signature.name)
-        return await self._engine.call(method, request, model, self.version)
+            gone = error.code is Code.UNAVAILABLE
+            if not gone and not error.message.startswith(_NO_SERVABLE):
+                raise  # the model's own error
+            engine.ask_for_poll()
+            if gone:
+                other = await engine.instead_of(self)
+                if other is None or other.signatures.get(signature.name) != signature:
+                    raise
+                self.version = other.version
+            elif spec.version is not None or spec.label is not None:
+                raise spec.not_found() from None
+        if gone:
+            return await ask(self.version)
+        # The server has replaced its newest version since the last poll. It chooses one itself.
+        answer = await ask(None)
+        self.version = read_version(method, answer)
+        return answer

@@ -1,4 +1,4 @@
-"""Chooses the model server for a request, and handles failures."""
+"""Chooses the model server for a request. Too many requests wait, or are refused."""
 
 import asyncio
 import contextlib
@@ -10,18 +10,12 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from ...errors import Code, ServingError
 from ...observability.metrics import Metrics
 from ...request import current_request
-from .breaker import BreakerState, RetryBudget
 from .endpoint import Endpoint
 
-_BACKOFF_SECONDS = 0.01
 # Requests that one endpoint runs at once.
 _IN_FLIGHT = 64
 # Requests that may wait for an endpoint.
 _MAX_WAITING = 256
-# Retries per request.
-_RETRIES = 2
-# Allowed retries, as a fraction of all requests.
-_RETRY_BUDGET = 0.1
 
 
 class UpstreamPool:
@@ -31,18 +25,17 @@ class UpstreamPool:
         """Creates the pool. The owner of the endpoints opens and closes them."""
         self.endpoints = tuple(endpoints)
         self._metrics = metrics
-        self._budget = RetryBudget(_RETRY_BUDGET)
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def call(self, method: str, request: bytes, eligible: Collection[str]) -> bytes:
-        """Sends a request and returns the answer; retries if the endpoint cannot be reached.
+        """Sends a request and returns the answer.
 
-        A retry goes to another endpoint. If there is none, it goes to the same one, perhaps on a
-        new connection. All attempts share the deadline of the current request.
+        If the endpoint cannot be reached, sends the request once more, to another endpoint. Both
+        attempts share the deadline of the current request.
 
         Args:
             method: Name of the method.
-            request: The serialized message. A retry may send it twice, which does no harm, because
+            request: The serialized message. It may be sent twice, which does no harm, because
                 inference changes nothing on the server.
             eligible: Names of the endpoints that can answer.
 
@@ -50,64 +43,46 @@ class UpstreamPool:
             ServingError: UNAVAILABLE if no endpoint accepts it, RESOURCE_EXHAUSTED if too many
                 requests wait, DEADLINE_EXCEEDED, or the endpoint's own error.
         """
-        self._budget.earn()
-        tried: set[str] = set()
-        for attempt in range(_RETRIES + 1):
-            try:
-                return await self._attempt(method, request, eligible, tried)
-            except ServingError as error:
-                again = error.code is Code.UNAVAILABLE and attempt < _RETRIES
-                if not again or not self._usable(eligible, ()) or not self.may_retry():
-                    raise
-            await asyncio.sleep(_BACKOFF_SECONDS * 2**attempt * random.random())
-            current_request().remaining()
-        raise AssertionError("the last attempt returns or raises")
+        tried: list[str] = []
+        try:
+            return await self._attempt(method, request, eligible, tried)
+        except ServingError as error:
+            if error.code is not Code.UNAVAILABLE or not self._usable(eligible, tried):
+                raise
+        self.count_retry()
+        return await self._attempt(method, request, eligible, tried)
 
-    def may_retry(self) -> bool:
-        """Takes a retry out of the budget; returns False if it is empty."""
-        if not self._budget.spend():
-            return False
+    def count_retry(self) -> None:
+        """Counts a request that is sent once more."""
         if self._metrics is not None:
             self._metrics.retries.inc()
-        return True
 
     async def _attempt(
-        self, method: str, request: bytes, eligible: Collection[str], tried: set[str]
+        self, method: str, request: bytes, eligible: Collection[str], tried: list[str]
     ) -> bytes:
         call = current_request()
         begun = time.perf_counter()
         async with self._endpoint(eligible, tried) as endpoint:
-            call.spent("queue", time.perf_counter() - begun)
-            tried.add(endpoint.name)
-            return await self._send(endpoint, method, request)
-
-    async def _send(self, endpoint: Endpoint, method: str, request: bytes) -> bytes:
-        call = current_request()
-        begun = time.perf_counter()
-        code = Code.CANCELLED
-        endpoint.breaker.sent()
-        try:
-            answer = await endpoint.call(method, request, call.remaining(), call.metadata)
-            code = Code.OK
-            return answer
-        except ServingError as error:
-            code = error.code
-            raise
-        finally:
-            seconds = time.perf_counter() - begun
-            call.spent("run", seconds)
-            if code is Code.UNAVAILABLE:
-                endpoint.breaker.failed()
-            elif code in (Code.CANCELLED, Code.DEADLINE_EXCEEDED):
-                endpoint.breaker.abandoned()
-            else:
-                endpoint.breaker.succeeded()
-            if self._metrics is not None:
-                self._metrics.upstream_seconds.observe((endpoint.name, code.value), seconds)
+            tried.append(endpoint.name)
+            sent = time.perf_counter()
+            call.spent("queue", sent - begun)
+            code = Code.CANCELLED
+            try:
+                answer = await endpoint.call(method, request, call.remaining(), call.metadata)
+                code = Code.OK
+                return answer
+            except ServingError as error:
+                code = error.code
+                raise
+            finally:
+                seconds = time.perf_counter() - sent
+                call.spent("run", seconds)
+                if self._metrics is not None:
+                    self._metrics.upstream_seconds(endpoint.name, code.value).observe(seconds)
 
     @contextlib.asynccontextmanager
     async def _endpoint(
-        self, eligible: Collection[str], tried: set[str]
+        self, eligible: Collection[str], tried: Collection[str]
     ) -> AsyncIterator[Endpoint]:
         endpoint = self._choose(eligible, tried)
         while endpoint is None:
@@ -120,9 +95,9 @@ class UpstreamPool:
             endpoint.in_flight -= 1
             self._wake()
 
-    def _choose(self, eligible: Collection[str], tried: set[str]) -> Endpoint | None:
+    def _choose(self, eligible: Collection[str], tried: Collection[str]) -> Endpoint | None:
         """Returns the least busy endpoint; None if all usable ones are full."""
-        usable = self._usable(eligible, tried) or self._usable(eligible, set())
+        usable = self._usable(eligible, tried)
         if not usable:
             raise ServingError(
                 Code.UNAVAILABLE, "No model server takes requests now", retry_after=1.0
@@ -135,10 +110,7 @@ class UpstreamPool:
         return [
             endpoint
             for endpoint in self.endpoints
-            if endpoint.name in eligible
-            and endpoint.name not in tried
-            and not endpoint.drained
-            and endpoint.breaker.allows()
+            if endpoint.name in eligible and endpoint.name not in tried and endpoint.in_service
         ]
 
     async def _wait(self) -> None:
@@ -174,17 +146,15 @@ class UpstreamPool:
             return
         for endpoint in self.endpoints:
             self._metrics.upstream_in_flight.labels(endpoint.name).set(endpoint.in_flight)
-            self._metrics.breaker_state.labels(endpoint.name).set(endpoint.breaker.state.value)
+            self._metrics.upstream_in_service.labels(endpoint.name).set(endpoint.in_service)
 
     def states(self) -> dict[str, str]:
-        """Returns the state of each endpoint: `drained`, or the state of its breaker."""
+        """Returns the state of each endpoint: `in service`, `left out` or `drained`."""
         return {
             endpoint.name: "drained"
             if endpoint.drained
-            else {
-                BreakerState.CLOSED: "in service",
-                BreakerState.HALF_OPEN: "on trial",
-                BreakerState.OPEN: "left alone",
-            }[endpoint.breaker.state]
+            else "in service"
+            if endpoint.in_service
+            else "left out"
             for endpoint in self.endpoints
         }

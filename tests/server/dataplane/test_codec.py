@@ -49,9 +49,10 @@ def test_small_work_runs_in_this_process_and_large_work_in_another():
         np.arange(6.0).reshape(2, 3),
         np.array([[b"a", b""], [b"\0b", b"c\0"]], object),
         b"x" * 100_000,
+        b"x" * (8 << 20),
         {"x": np.empty((0, 2), np.int64)},
     ],
-    ids=["numbers", "strings", "bytes", "empty"],
+    ids=["numbers", "strings", "bytes", "many bytes", "empty"],
 )
 def test_values_come_back_as_they_were(value):
     returned = run(lambda codec: codec.run(LARGE, "encode", copy.copy, value))

@@ -1,205 +1,257 @@
-"""Connections to one model server, tested with a gRPC server that limits calls per connection."""
+"""The channel to a model server: a gRPC server in this process fails as each test says."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
-from collections import Counter
 
 import grpc
+import numpy as np
 import pytest
 
-from server.engines.upstream.breaker import Breaker
+from server.dataplane.codec import Codec
+from server.engines.base import ModelSpec
 from server.engines.upstream.channels import ChannelOptions
 from server.engines.upstream.endpoint import Endpoint, UpstreamAddress
+from server.engines.upstream.engine import TfServingEngine, TfServingOptions
 from server.errors import Code, ServingError
+from server.observability.metrics import Metrics
 from server.process.gateway import Gateway
 from server.process.server import StartError
 from server.protos.modules import load_protos
+from server.protos.tensors import fill_proto, fill_signature
 from server.settings import load_settings
+from server.tensors import dtype_of_name
 from tests.server.support.eventually import PATIENCE_S, eventually
+from tests.server.support.gateway_process import GatewayProcess
+from tests.server.support.numpy_engine import FUNCTIONS
 from tests.server.support.tls_files import tls_files
 
-STREAMS = 4
+PROTOS = load_protos()
 
 
-class Counting:
-    """A model server whose answers wait for `go_on`. Records the peer of each waiting call."""
+class ModelServer:
+    """A model server with one version of model `m`.
+
+    Attributes:
+        version: The version that it serves.
+        calls: Versions of the calls to Predict; 0 for the newest.
+        polls: Number of polls that it was asked.
+        errors: The errors of the next calls to Predict, first one first.
+        answers_polls: Polls wait while this event is not set.
+    """
 
     def __init__(self):
-        self.peers = set()
-        self.asking = []
-        self.go_on = asyncio.Event()
+        self.version = 3
+        self.calls = []
+        self.polls = 0
+        self.errors = []
+        self.answers_polls = asyncio.Event()
+        self.answers_polls.set()
 
     async def Predict(self, request, context):  # noqa: N802
-        peer = context.peer()
-        self.peers.add(peer)
         self.metadata = dict(context.invocation_metadata())
-        self.asking.append(peer)
-        try:
-            await self.go_on.wait()
-            return load_protos().predict.PredictResponse(model_spec=request.model_spec)
-        finally:
-            self.asking.remove(peer)
+        wanted = request.model_spec.version.value
+        self.calls.append(wanted)
+        if self.errors:
+            await context.abort(*self.errors.pop(0))
+        if wanted not in (0, self.version):
+            await self._not_found(context, f"Specific(m, {wanted})")
+        answer = PROTOS.predict.PredictResponse()
+        answer.model_spec.version.value = self.version
+        fill_proto(answer.outputs["y"], np.zeros(1, np.float32), dtype_of_name("float"))
+        return answer
+
+    async def GetModelMetadata(self, request, _):  # noqa: N802
+        answer = PROTOS.metadata.GetModelMetadataResponse(model_spec=request.model_spec)
+        signatures = PROTOS.metadata.SignatureDefMap()
+        fill_signature(signatures.signature_def["serving_default"], FUNCTIONS["serving_default"][0])
+        answer.metadata["signature_def"].Pack(signatures)
+        return answer
+
+    async def GetModelStatus(self, *_):  # noqa: N802
+        self.polls += 1
+        await self.answers_polls.wait()
+        answer = PROTOS.status.GetModelStatusResponse()
+        answer.model_version_status.add(version=self.version, state=30)
+        return answer
+
+    async def _not_found(self, context, wanted):
+        text = f"Servable not found for request: {wanted}"
+        await context.abort(grpc.StatusCode.NOT_FOUND, text)
 
 
-async def with_server(options, work, tls=None):
-    service = Counting()
-    server = grpc.aio.server(options=[("grpc.max_concurrent_streams", STREAMS)])
-    request, response = load_protos().prediction_service.methods["Predict"]
-    handler = grpc.unary_unary_rpc_method_handler(
-        service.Predict, request.FromString, response.SerializeToString
-    )
-    name = load_protos().prediction_service.name
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler(name, {"Predict": handler}),)
-    )
-    if tls is None:
-        port = server.add_insecure_port("127.0.0.1:0")
-    else:
-        certificate, key = (path.read_bytes() for path in tls)
-        credentials = grpc.ssl_server_credentials([(key, certificate)], certificate, True)
-        port = server.add_secure_port("127.0.0.1:0", credentials)
-    await server.start()
-    service.port = port
-    endpoint = Endpoint(UpstreamAddress("u", f"127.0.0.1:{port}"), Breaker(5, 1))
-    endpoint.open(load_protos(), options)
-    try:
-        return await work(endpoint, service)
-    finally:
-        service.go_on.set()
-        await endpoint.close()
-        await server.stop(0)
-
-
-def ask(endpoint, timeout=PATIENCE_S):
-    return asyncio.create_task(endpoint.call("Predict", b"", timeout))
-
-
-@pytest.mark.parametrize("channels", [1, 2])
-def test_each_channel_is_a_connection_and_calls_are_spread_evenly(channels):
-    async def work(endpoint, service):
-        # Connect all channels first: the client learns the server's limit on calls only when it
-        # connects.
-        service.go_on.set()
-        await asyncio.gather(*(ask(endpoint) for _ in range(channels)))
-        service.go_on.clear()
-        calls = [ask(endpoint) for _ in range(3 * STREAMS)]
-        # Each connection is full, because the server takes no more calls over one.
-        await eventually(lambda: len(service.asking) == channels * STREAMS)
-        running = Counter(service.asking)
-        service.go_on.set()
-        # Ignore errors. When a call ends, the client sends a waiting call. The server may still
-        # count the ended call among the running ones. Then it refuses the new call, because that
-        # would exceed its limit of STREAMS calls per connection.
-        await asyncio.gather(*calls, return_exceptions=True)
-        return sorted(running.values()), len(service.peers)
-
-    options = ChannelOptions(channels=channels)
-    assert asyncio.run(with_server(options, work)) == ([STREAMS] * channels, channels)
-
-
-def test_a_second_connection_is_made_only_when_calls_overlap():
-    async def work(endpoint, service):
-        service.go_on.set()
-        for _ in range(5):
-            await ask(endpoint)
-        alone = len(service.peers)
-        service.go_on.clear()
-        calls = [ask(endpoint) for _ in range(2)]
-        await eventually(lambda: len(service.asking) == 2)
-        service.go_on.set()
-        await asyncio.gather(*calls)
-        return alone, len(service.peers)
-
-    assert asyncio.run(with_server(ChannelOptions(), work)) == (1, 2)
-
-
-@contextlib.asynccontextmanager
-async def one_connection_to(port):
-    """Forwards the first connection to `port` and closes all others. Yields the proxy's port."""
-    others = asyncio.Event()
-    taken = []
-
-    async def pump(reader, writer):
-        with contextlib.closing(writer), contextlib.suppress(ConnectionError):
-            while data := await reader.read(1 << 16):
-                writer.write(data)
-
-    async def accept(reader, writer):
-        taken.append(writer)
-        if len(taken) > 1:
-            writer.close()
-            others.set()
-            return
-        there = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
-
-    server = await asyncio.start_server(accept, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1], others
-        for each in taken:
-            each.close()
-
-
-def test_calls_keep_off_a_channel_that_cannot_connect_while_another_can():
-    async def work(_, service):
-        async with one_connection_to(service.port) as (port, others):
-            behind = Endpoint(UpstreamAddress("behind", f"127.0.0.1:{port}"), Breaker(5, 1))
-            behind.open(load_protos(), ChannelOptions(channels=2))
-            first = ask(behind)
-            await eventually(lambda: service.asking)
-            with pytest.raises(ServingError, match="cannot be reached"):
-                await ask(behind)  # this call detects the broken connection
-            await others.wait()
-            calls = [ask(behind) for _ in range(STREAMS - 1)]
-            await eventually(
-                lambda: len(service.asking) == STREAMS or any(call.done() for call in calls)
+def with_server(work, tls=None):
+    async def run():
+        service = ModelServer()
+        server = grpc.aio.server()
+        for each in (PROTOS.prediction_service, PROTOS.model_service):
+            handlers = {
+                method: grpc.unary_unary_rpc_method_handler(
+                    getattr(service, method), request.FromString, response.SerializeToString
+                )
+                for method, (request, response) in each.methods.items()
+                if hasattr(service, method)
+            }
+            server.add_generic_rpc_handlers(
+                (grpc.method_handlers_generic_handler(each.name, handlers),)
             )
-            service.go_on.set()
-            done = await asyncio.gather(first, *calls, return_exceptions=True)
-            await behind.close()
-            return [each for each in done if isinstance(each, Exception)]
+        if tls is None:
+            port = server.add_insecure_port("127.0.0.1:0")
+        else:
+            certificate, key = (path.read_bytes() for path in tls)
+            credentials = grpc.ssl_server_credentials([(key, certificate)], certificate, True)
+            port = server.add_secure_port("127.0.0.1:0", credentials)
+        await server.start()
+        try:
+            return await work(service, UpstreamAddress("u", f"127.0.0.1:{port}"))
+        finally:
+            service.answers_polls.set()
+            await server.stop(0)
 
-    assert asyncio.run(with_server(ChannelOptions(), work)) == []
+    return asyncio.run(run())
 
 
-def test_calls_that_end_early_make_room_on_their_channel():
-    async def work(endpoint, service):
-        for _ in range(3):
-            left = [ask(endpoint) for _ in range(4)] + [ask(endpoint, 0.1)]
-            await asyncio.wait(left[4:])
-            await eventually(lambda: len(service.asking) == 4)
-            for call in left[:4]:
-                call.cancel()
-            done = await asyncio.gather(*left, return_exceptions=True)
-            assert isinstance(done[4], ServingError)
-            assert done[4].code is Code.DEADLINE_EXCEEDED
-        await eventually(lambda: not service.asking)
-        calls = [ask(endpoint) for _ in range(STREAMS)]
-        await eventually(lambda: len(service.asking) == STREAMS)
-        loads = Counter(service.asking)
-        service.go_on.set()
-        await asyncio.gather(*calls)
-        return sorted(loads.values())
+async def with_endpoint(address, work, options=None):
+    endpoint = Endpoint(address)
+    endpoint.open(PROTOS, options or ChannelOptions())
+    try:
+        return await work(endpoint)
+    finally:
+        await endpoint.close()
 
-    assert asyncio.run(with_server(ChannelOptions(), work)) == [STREAMS // 2] * 2
+
+async def with_engine(address, work):
+    options = TfServingOptions([address], ["m"], poll_seconds=1000.0)
+    engine = TfServingEngine(options, Codec().run, Metrics())
+    await engine.start()
+    try:
+        await eventually(engine.ready)
+        return await work(engine)
+    finally:
+        await engine.close()
+
+
+def unavailable(times):
+    return [(grpc.StatusCode.UNAVAILABLE, "full")] * times
+
+
+def test_a_server_that_is_unavailable_twice_is_asked_three_times():
+    async def work(service, address):
+        service.errors = unavailable(2)
+        await with_endpoint(address, lambda it: it.call("Predict", b"", PATIENCE_S))
+        return service.calls
+
+    assert with_server(work) == [0] * 3
+
+
+def test_few_requests_to_a_failing_server_are_retried():
+    """Retrying every request would give a failing model server several times the load."""
+
+    async def ask(endpoint):
+        for _ in range(200):
+            with pytest.raises(ServingError, match="cannot be reached"):
+                await endpoint.call("Predict", b"", PATIENCE_S)
+        return endpoint.missed
+
+    async def work(service, address):
+        service.errors = unavailable(1000)
+        missed = await with_endpoint(address, ask)
+        return len(service.calls), missed
+
+    calls, missed = with_server(work)
+    assert 200 < calls <= 200 + 10
+    assert missed == 0  # the server is connected, so the polls decide
+
+
+def test_only_unavailable_is_retried():
+    async def work(service, address):
+        for code in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL):
+            service.errors = [(code, "full")]
+            with pytest.raises(ServingError, match="full"):
+                await with_endpoint(address, lambda it: it.call("Predict", b"", PATIENCE_S))
+        return service.calls
+
+    assert with_server(work) == [0, 0]
+
+
+@pytest.mark.parametrize("code", ["NOT_FOUND", "FAILED_PRECONDITION", "INVALID_ARGUMENT"])
+@pytest.mark.parametrize("spec", [ModelSpec("m"), ModelSpec("m", 3)])
+def test_an_error_of_the_model_passes_word_for_word_without_a_poll(code, spec):
+    said = "every key must be in the table: use another key. Received: key=99"
+
+    async def ask(engine):
+        servable = await engine.lease(spec)
+        with pytest.raises(ServingError) as caught:
+            await servable.run("serving_default", {})
+        return caught.value.code, caught.value.message
+
+    async def work(service, address):
+        service.errors = [(grpc.StatusCode[code], said)]
+        answer = await with_engine(address, ask)
+        return answer, service.calls, service.polls
+
+    assert with_server(work) == ((Code[code], said), [3], 1)
+
+
+def test_a_model_that_answers_nothing_but_data_loss_is_not_ready_and_the_log_says_why(tmp_path):
+    said = "the table user is damaged: bad checksum in slab 3"
+
+    def front(service, target):
+        with GatewayProcess(
+            None, tmp_path / "log", "--engine", "tfserving", "--upstreams", target,
+            "--models", "m", "--poll-seconds", "0.1",
+        ) as gateway:  # fmt: skip
+            gateway.wait_ready()
+            for errors, status in (([(grpc.StatusCode.DATA_LOSS, said)], 500), ([], 200)):
+                service.errors = errors
+                reply = gateway.ask("POST", "/v1/models/m:predict", {"instances": [1.0]})
+                assert (reply.status, said in str(reply.body)) == (status, False)
+                ready = 503 if status == 500 else 200
+                gateway.wait_for("/readyz", lambda reply, wanted=ready: reply.status == wanted)
+            return gateway.log()
+
+    async def work(service, address):
+        return await asyncio.to_thread(front, service, address.target)
+
+    assert said in with_server(work)
+
+
+def test_a_request_for_the_newest_version_follows_a_swap_without_waiting_for_a_poll():
+    async def work(service, address):
+        async def ask(engine):
+            service.answers_polls.clear()
+            servable = await engine.lease(ModelSpec("m"))
+            numbered = await engine.lease(ModelSpec("m", 3))
+            service.version = 4
+            await servable.run("serving_default", {})
+            with pytest.raises(ServingError) as caught:
+                await numbered.run("serving_default", {})
+            await eventually(lambda: service.polls == 2)  # asked for, and it waits
+            service.answers_polls.set()
+            await eventually(lambda: engine._catalog.latest("m") == 4)
+            return servable.version, caught.value.message
+
+        return *await with_engine(address, ask), service.calls
+
+    lost = "Servable not found for request: Specific(m, 3)"
+    assert with_server(work) == (4, lost, [3, 0, 3])
 
 
 def test_a_server_that_wants_a_certificate_and_a_token_gets_them(tmp_path):
-    certificate, key = tls_files(tmp_path)
+    certificate, key = tls = tls_files(tmp_path)
 
-    async def work(endpoint, service):
-        service.go_on.set()
-        await ask(endpoint)
-        return service.metadata["authorization"]
+    async def ask(endpoint):
+        return await endpoint.call("Predict", b"", PATIENCE_S)
 
-    shown = ChannelOptions(ca=certificate, certificate=(certificate, key), token="secret")
-    assert asyncio.run(with_server(shown, work, (certificate, key))) == "Bearer secret"
-    with pytest.raises(ServingError) as caught:
-        asyncio.run(with_server(ChannelOptions(ca=certificate), work, (certificate, key)))
-    assert caught.value.code is Code.UNAVAILABLE
+    async def work(service, address):
+        shown = ChannelOptions(ca=certificate, certificate=(certificate, key), token="secret")
+        await with_endpoint(address, ask, shown)
+        with pytest.raises(ServingError) as caught:
+            await with_endpoint(address, ask, ChannelOptions(ca=certificate))
+        return service.metadata["authorization"], caught.value.code
+
+    assert with_server(work, tls) == ("Bearer secret", Code.UNAVAILABLE)
 
 
 @pytest.mark.parametrize(

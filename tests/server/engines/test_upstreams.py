@@ -39,7 +39,7 @@ class Load:
         self.threads = [threading.Thread(target=self.ask) for _ in range(clients)]
 
     def ask(self):
-        while not self.stop.wait(0.01):
+        while not self.stop.wait(0.03):
             self.replies.append(self.gateway.ask("POST", PREDICT, TELL))
 
     def go_on(self, replies=30):
@@ -157,8 +157,25 @@ def test_a_killed_upstream_costs_no_request_when_another_takes_over(tmp_path):
             two.kill()
             load.go_on()
         assert load.statuses().keys() == {200}
-        # Two outages, three clients, and at most five failures in a row before the breaker opens.
-        assert retries(gateway) <= 2 * 3 * 5
+        # In two outages, three clients: a lost server takes no further requests.
+        assert retries(gateway) <= 2 * 3 * 2
+
+
+def test_a_server_that_hangs_is_left_out(tmp_path):
+    with LightUpstream() as one, LightUpstream() as two, front(tmp_path, one, two) as gateway:
+        gateway.wait_ready()
+        one.pause()
+        service = 'gateway_upstream_in_service{upstream="u%d"}'
+        wait_until(lambda: metric(gateway, service % 0) == 0)
+        for _ in range(20):
+            assert gateway.ask("POST", PREDICT, TELL).status == 200
+        two.pause()
+        gateway.wait_for("/readyz", lambda reply: reply.status == 503)
+        assert gateway.ask("POST", PREDICT, TELL).status == 503
+        one.go_on()
+        wait_until(lambda: metric(gateway, service % 0) == 1)
+        assert metric(gateway, service % 1) == 0
+        assert gateway.ask("POST", PREDICT, TELL).status == 200
 
 
 def test_without_upstreams_the_answer_is_503_until_one_returns(tmp_path):

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import shutil
 import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from server.app import create_app
+from server.observability.metrics import Metrics
+from server.observability.worker_metrics import MetricsWriter, WorkerMetrics
 from server.process.gateway import Gateway
-from server.process.workers import Worker, WorkerSupervisor
+from server.process.workers import Heartbeat, Worker, WorkerSupervisor
 from server.settings import load_settings
 from tests.server.support.eventually import PATIENCE_S, eventually, wait_until
 from tests.server.support.gateway_process import GatewayProcess, make_key, some_port
@@ -47,16 +52,22 @@ def process_starts(metrics: bytes) -> set[bytes]:
     return {line for line in metrics.splitlines() if line.startswith(name)}
 
 
-def on_some_admin_port(log: Path, *flags: str) -> GatewayProcess:
+@contextlib.contextmanager
+def on_some_admin_port(log: Path, *flags: str) -> Iterator[GatewayProcess]:
     """Starts workers with an admin port, and takes another port while that port is taken."""
     while True:
         port = some_port()
         gateway = GatewayProcess(None, log, *flags, "--admin-port", str(port))
         try:
-            return gateway.__enter__()
+            gateway.__enter__()
+            break
         except AssertionError:
             if f"Port {port} of" not in gateway.log():
                 raise
+    try:
+        yield gateway
+    finally:
+        gateway.__exit__()
 
 
 @pytest.mark.slow
@@ -109,6 +120,70 @@ def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
         gateway.process.terminate()
         assert gateway.process.wait(PATIENCE_S) == 0
         assert [pid for pid in children if Path(f"/proc/{pid}").exists()] == []
+
+
+@pytest.mark.slow
+def test_a_worker_that_hangs_is_replaced(tmp_path):
+    with (
+        LightUpstream() as upstream,
+        GatewayProcess(
+            None, tmp_path / "log", "--engine", "tfserving", "--models", "m", "--workers", "2",
+            "--upstreams", f"127.0.0.1:{upstream.port}", "--drain-seconds", "0",
+        ) as gateway,
+    ):  # fmt: skip
+        hung, other = child_processes(gateway.process.pid)
+        os.kill(hung, signal.SIGSTOP)
+        wait_until(lambda: len({*child_processes(gateway.process.pid)} - {hung}) == 2)
+        assert other in child_processes(gateway.process.pid)
+        (said,) = [line for line in gateway.log().splitlines() if "does not respond" in line]
+        assert json.loads(said)["message"] == "worker 0 does not respond and is killed"
+        # A worker that hangs while all end is killed too.
+        os.kill(other, signal.SIGSTOP)
+        gateway.process.terminate()
+        assert gateway.process.wait(PATIENCE_S) == 0
+
+
+def test_the_heartbeat_needs_the_event_loop(tmp_path):
+    worker = Worker(0, tmp_path, 0, 0, os.getpid())
+
+    async def beat():
+        await Heartbeat(worker).start()
+        first = worker.heartbeat.stat().st_mtime_ns
+        await asyncio.sleep(2)
+        return first, worker.heartbeat.stat().st_mtime_ns
+
+    first, later = run_in_virtual_time(beat())
+    assert later > first
+
+
+def test_a_worker_without_new_heartbeats_hangs_unless_it_still_starts(tmp_path):
+    worker = Worker(0, tmp_path, 0, 0, os.getpid())
+    supervisor = WorkerSupervisor(load_settings(workers=2, model_dir=tmp_path), [])
+    worker.heartbeat.touch()
+    os.utime(worker.heartbeat, (0, 0))
+    assert not any(supervisor._hangs(worker) for _ in range(300))
+    for second in (1, 2):
+        os.utime(worker.heartbeat, (second, second))
+        assert not any(supervisor._hangs(worker) for _ in range(50))
+    assert any(supervisor._hangs(worker) for _ in range(100))
+
+
+def test_a_failed_write_of_metrics_is_logged_and_tried_again(tmp_path, caplog):
+    folder = tmp_path / "shared"
+    folder.write_text("no folder")
+    workers = WorkerMetrics(folder, 0)
+
+    async def write():
+        writer = MetricsWriter(Metrics(), workers)
+        await writer.start()
+        await asyncio.sleep(3)
+        folder.unlink()
+        await asyncio.sleep(3)
+        await writer.stop(0)
+
+    run_in_virtual_time(write())
+    assert caplog.text.count("other workers do not see this worker's metrics") == 1
+    assert b"gateway_in_flight" in (folder / "0.prom").read_bytes()
 
 
 # Slow: two workers load TensorFlow, and a third one replaces the killed one.

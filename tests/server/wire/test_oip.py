@@ -82,6 +82,7 @@ def test_health_metadata_and_readiness(app):
         ({"inputs": [tensor(shape=(3,))]}, 400, "must have 3 values for its shape"),
         ({"inputs": [tensor(shape=(-2,))]}, 400, "Received: shape=[-2]"),
         ({"inputs": [tensor(shape=(2**40, 2**40))]}, 400, "values. Received: shape="),
+        ({"inputs": [tensor(shape=(0, 2**62), data=[])]}, 400, "Received: shape=[0, 46116"),
         ({"inputs": [tensor(shape=[1] * 9)]}, 400, "at most 8 dimensions"),
         ({"inputs": [tensor(data=[1, "a"])]}, 400, "Input x: JSON Value"),
         ({"inputs": [tensor()], "outputs": [{"name": "z"}]}, 400, "outputs must be of y"),
