@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from de_core.base.types import DTypeLike, InitializerLike, Rows, TensorLike
@@ -14,8 +13,8 @@ from de_core.storage.creator import KVCreator
 from de_core.tables.restrict import RestrictPolicy
 from de_core.tables.router import Partitioner, default_partition_fn
 from de_core.tfra.api.conversion import cast_array
+from de_core.tfra.api.initial_values import initial_value, string_row
 from de_core.tfra.api.shards import Shard
-from de_core.tfra.api.strings import string_row
 from de_core.tfra.api.wrappers import TrainableWrapper
 from de_core.variable import variable
 from de_core.variable.new_table import DEFAULT_NAME
@@ -36,7 +35,8 @@ class Variable(variable.Variable):
         shared_name: Not used.
         name: Name of the table.
         initializer: Defines the row of a key without a row. An array of one element fills the row.
-            String values may have an initial string, or one per value.
+            Numbers are cast to `value_dtype`. String values may have an initial string, or one per
+            value. A variance scaling (Glorot, He) without `init_size` scales by `dim`.
         trainable: Whether lookups record gradients.
         checkpoint: Whether checkpoints include the rows.
         init_size: Number of rows to reserve memory for.
@@ -74,10 +74,8 @@ class Variable(variable.Variable):
         **further: Any,
     ) -> None:
         text = tf.as_dtype(value_dtype) == tf.string and initializer is not None
-        if not text and _is_one_element(initializer):
-            # One element fills the row, as in tfra.
-            given: Any = initializer
-            initializer = given[0] if tf.is_tensor(given) else np.asarray(given).item()
+        if not text:
+            initializer = initial_value(initializer, tf.as_dtype(value_dtype), dim, init_size)
         super().__init__(
             key_dtype,
             value_dtype,
@@ -143,13 +141,6 @@ class Variable(variable.Variable):
     @property
     def _tables(self) -> list[Any]:
         return self.tables
-
-
-def _is_one_element(initializer: Any) -> bool:
-    """Returns True for a list, array or eager tensor of rank 1 with one element."""
-    if not isinstance(initializer, (list, tuple, np.ndarray, tf.Tensor)):
-        return False
-    return np.shape(initializer) == (1,)
 
 
 def _warn_if_empty(variable: Variable) -> None:
