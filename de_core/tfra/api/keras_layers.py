@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
@@ -12,11 +12,9 @@ from de_core.base.checks import received
 from de_core.base.keras import keras
 from de_core.base.types import DTypeLike, InitializerLike
 from de_core.tfra.api.shadow_ops import ShadowVariable
+from de_core.tfra.api.slots import SlotVariable, slots_of
 from de_core.tfra.api.variable import Variable
 from de_core.variable.new_table import numbered
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["BasicEmbedding", "Embedding", "FieldWiseEmbedding", "SquashedEmbedding"]
 _LAYER = "DynamicEmbeddingLayer"
@@ -39,6 +37,11 @@ class _Arguments:
     def shadow(self: Any) -> ShadowVariable:
         """A variable that stands for the table, for an optimizer."""
         return ShadowVariable(self.table, trainable=self.table.trainable_variables != [])
+
+    @property
+    def optimizer_vars(self: Any) -> list[SlotVariable]:
+        """The slots of all optimizers of the table."""
+        return slots_of(self.table)
 
     def get_config(self: Any) -> dict[str, Any]:
         """Returns the arguments for `from_config`, without the rows."""

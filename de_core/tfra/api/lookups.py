@@ -41,7 +41,7 @@ def embedding_lookup(
         rows = variable.embedding_lookup(ids, name, max_norm)[0]
     else:
         rows = lookup.embedding_lookup(variable, ids, name, max_norm)
-    return (rows, TrainableWrapper(variable, ids, max_norm)) if return_trainable else rows
+    return (rows, TrainableWrapper(variable, ids, max_norm, name=name)) if return_trainable else rows
 
 
 @plain_python
@@ -74,7 +74,7 @@ def embedding_lookup_unique(
     if not return_trainable:
         return rows
     flat = ids.flat_values if isinstance(ids, tf.RaggedTensor) else ids
-    return rows, _distinct(variable, flat, max_norm)
+    return rows, _distinct(variable, flat, max_norm, name)
 
 
 @plain_python
@@ -105,7 +105,7 @@ def embedding_lookup_sparse(
     rows = sparse_lookup.embedding_lookup_sparse(
         variable, sp_ids, sp_weights, name=name, combiner=combiner, max_norm=max_norm
     )
-    return (rows, _distinct(variable, sp_ids.values, max_norm)) if return_trainable else rows
+    return (rows, _distinct(variable, sp_ids.values, max_norm, name)) if return_trainable else rows
 
 
 @plain_python
@@ -144,7 +144,7 @@ def safe_embedding_lookup_sparse(
         name=name,
         max_norm=max_norm,
     )
-    return (rows, _distinct(variable, sparse_ids.values, max_norm)) if return_trainable else rows
+    return (rows, _distinct(variable, sparse_ids.values, max_norm, name)) if return_trainable else rows
 
 
 def variable_of(params: Any) -> Any:
@@ -159,7 +159,9 @@ def variable_of(params: Any) -> Any:
     return lookup.one_variable(params.params if isinstance(params, TrainableWrapper) else params)
 
 
-def _distinct(variable: Any, ids: Any, max_norm: float | None) -> TrainableWrapper:
+def _distinct(
+    variable: Any, ids: Any, max_norm: float | None, name: str | None
+) -> TrainableWrapper:
     keys = keys_and_values.checked_keys(ids, variable._table)
     unique = tf.unique(tf.reshape(keys, [-1]))[0]
-    return TrainableWrapper(variable, unique, max_norm)
+    return TrainableWrapper(variable, unique, max_norm, name=name)

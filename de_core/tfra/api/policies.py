@@ -82,6 +82,10 @@ class _AlsoAlone:
         return super().status if self._alone is None else self._alone.status  # type: ignore[misc]
 
 
+    # The names of `status` in tfra. Counts and times are int64; times are in microseconds.
+    freq_var = tstp_var = status
+
+
 class TimestampRestrictPolicy(_AlsoAlone, restrict.TimestampRestrictPolicy):
     """Keeps the rows that were used last; see `de.TimestampRestrictPolicy`.
 

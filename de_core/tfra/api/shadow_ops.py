@@ -19,7 +19,7 @@ class ShadowVariable(TrainableWrapper):
 
     Args:
         params: The `Variable`.
-        name: Ignored. The shadow has the name of `params`.
+        name: The name in `params.trainable_store`. The shadow itself has the name of `params`.
         max_norm: Lookups scale longer rows down to this norm; None for no limit.
         trainable: Must equal the `trainable` of `params`.
         distribute_strategy: Ignored.
@@ -47,8 +47,8 @@ class ShadowVariable(TrainableWrapper):
         distribute_strategy: object = None,
         **kwargs: Any,
     ) -> None:
-        del name, distribute_strategy, kwargs
-        super().__init__(params, [], max_norm)
+        del distribute_strategy, kwargs
+        super().__init__(params, [], max_norm, name=name)
         if bool(trainable) != self.trainable:
             raise ValueError(
                 "`trainable` must be that of the Variable, which is fixed when the Variable is "

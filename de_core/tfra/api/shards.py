@@ -15,10 +15,13 @@ from de_core.tables.router import Router
 from de_core.tables.served_copy import file_stem
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table import Table
+from de_core.variable.graph import graph_saver
 
 
-class Shard:
+class Shard(tf.Module):
     """One shard of a Variable: `variable.tables[index]`.
+
+    A Saver of TensorFlow 1 that has a shard in its `var_list` saves the whole table.
 
     Args:
         shard: The shard.
@@ -26,8 +29,9 @@ class Shard:
     """
 
     def __init__(self, shard: Table, whole: ShardedTable) -> None:
-        self.name = shard.name
+        super().__init__()
         self._shard = shard
+        self._table = whole
         # A copy is not among the process's tables, so no Saver saves the shard twice.
         self._alone = copy.copy(whole)
         self._alone.tables, self._alone.router = (shard,), Router(None, 1)
@@ -36,9 +40,20 @@ class Shard:
 
     def __getattr__(self, name: str) -> Any:
         """Returns an attribute of our own table, such as `stats` or `resource_handle`."""
-        if name.startswith("__"):  # while this object is copied
+        if name.startswith("_"):  # while this object is made or copied
             raise AttributeError(name)
-        return getattr(self.__dict__["_shard"], name)
+        return getattr(self._shard, name)
+
+    @property
+    def name(self) -> str:
+        """The name of the shard."""
+        return str(self._shard.name)
+
+    def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
+        return {}  # the Variable saves the rows
+
+    def _gather_saveables_for_checkpoint(self) -> dict[str, Any]:
+        return graph_saver.saveables()
 
     def size(self, name: str | None = None) -> tf.Tensor:
         """Returns the number of rows, an int64 scalar."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+import weakref
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,6 +16,7 @@ from de_core.tables.router import Partitioner, default_partition_fn
 from de_core.tfra.api.conversion import cast_array
 from de_core.tfra.api.initial_values import initial_value, string_row
 from de_core.tfra.api.shards import Shard
+from de_core.tfra.api.slots import SlotVariable, slots_of
 from de_core.tfra.api.wrappers import TrainableWrapper
 from de_core.variable import variable
 from de_core.variable.new_table import DEFAULT_NAME
@@ -53,6 +55,7 @@ class Variable(variable.Variable):
     """
 
     _keeps_rows = True
+    trainable_store: MutableMapping[str, TrainableWrapper]
 
     def __init__(
         self,
@@ -96,6 +99,9 @@ class Variable(variable.Variable):
         self.kv_creator = kv_creator
         self.short_file_name = bool(short_file_name)
         self._table.cast = cast_array
+        # A cycle of objects would keep a table's memory, and a name would keep the last ids.
+        is_eager = tf.executing_eagerly()
+        vars(self)["trainable_store"] = weakref.WeakValueDictionary() if is_eager else {}
         self._default = string_row(initializer, self.dim) if text else None
         self.initializer = initializer
 
@@ -119,6 +125,14 @@ class Variable(variable.Variable):
             else:
                 rows = self.lookup(ids)
         return rows, TrainableWrapper(self, ids, max_norm)
+
+    def get_slot_variables(self, optimizer: Any) -> list[SlotVariable]:
+        """Returns the slots that an optimizer keeps in the rows."""
+        return slots_of(self, optimizer)
+
+    def get_trainable_by_name(self, name: str) -> TrainableWrapper | None:
+        """Returns the wrapper that was made with this name, while the program holds it."""
+        return self.trainable_store.get(name)
 
     def load_from_file_system_with_restore_function(
         self, dirpath: str, proc_size: int = 1, proc_rank: int = 0, buffer_size: int = 4194304
@@ -173,6 +187,8 @@ def get_variable(
 ) -> Variable:
     """Returns the Variable with this name. Creates the Variable if it does not exist.
 
+    A scope with reuse=True creates the Variable too, as in `tfra`.
+
     Args:
         name: Not empty. See `de.get_variable`, also for the arguments that are not described here.
         key_dtype: Dtype of the keys.
@@ -196,5 +212,5 @@ def get_variable(
     4
     """
     arguments = dict(locals())
-    made: Variable = requested(arguments.pop("name"), arguments, Variable)
+    made: Variable = requested(arguments.pop("name"), arguments, Variable, may_be_new=True)
     return made

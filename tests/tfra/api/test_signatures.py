@@ -45,7 +45,6 @@ DIFFERENCES = {
     "FileSystemSaver.create_": _ONLY_THERE,
     "FileSystemSaver.set_upsert_restore(": _ONLY_THERE,
     "Variable.verify_": _ONLY_THERE,
-    "Variable.get_trainable_by_name(": "lookups create no variables; the error says so",
     "Variable.accum(": "`exists` may be left out",
     "Variable.export_keys_and_scores(": "`split_size` may be left out",
     "shadow_ops.ShadowVariable.verify_": _ONLY_THERE,
