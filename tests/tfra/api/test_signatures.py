@@ -35,6 +35,8 @@ DIFFERENCES = {
     "shadow_ops.EmbeddingWeights": _NO_COUNTERPART,
     "shadow_ops.HvdVariable": _NO_COUNTERPART,
     "shadow_ops.embedding_lookup_unique_base(": _NO_COUNTERPART,
+    "data_flow.dynamic_partition(": "TensorFlow's own function",
+    "math.sparse_": "TensorFlow's own functions",
     "train.Checkpoint": "TensorFlow's own class, which saves the tables",
     "train.DECheckpoint": "TensorFlow's own class, which saves the tables",
     "train.DEHvdSaver": _NO_COUNTERPART,
