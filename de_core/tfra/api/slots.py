@@ -18,7 +18,7 @@ class SlotVariable(slots.SlotVariable):
     @property
     def tables(self) -> list[SlotVariable]:
         """The slot in each shard."""
-        shards = [Shard(each, self._table)._alone for each in self._table.tables]
+        shards = [Shard(each, self._table)._table for each in self._table.tables]
         return [SlotVariable(each, self._owner, self.slot_name, self.dim) for each in shards]
 
     def upsert(

@@ -88,7 +88,8 @@ def saveables() -> dict[str, Any]:
     if saver is None:
         return {}
     listed = savers.var_list_of(saver)
-    tables = [each._table for each in listed if hasattr(each, "_table")]
+    with_tables = [each for each in listed if hasattr(each, "_table")]
+    tables = [getattr(each, "_whole_table", each._table) for each in with_tables]
     if not tables:
         return {}
     if savers.is_named(saver):
