@@ -140,7 +140,8 @@ def _instance(initializer: Any) -> Any:
     """Makes the initializer of a name, a config, a class or a `functools.partial` of a class."""
     if isinstance(initializer, (str, dict)):
         initializer = keras.initializers.get(initializer)
-    return initializer() if inspect.isclass(getattr(initializer, "func", initializer)) else initializer
+    is_class = inspect.isclass(getattr(initializer, "func", initializer))
+    return initializer() if is_class else initializer
 
 
 def _is_zero(initializer: Any) -> bool:

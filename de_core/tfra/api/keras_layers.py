@@ -27,6 +27,7 @@ class _Arguments:
     _auto_initializer: str = "random_normal"
     _no_initializer: str | None = "random_normal"
     _table_class = Variable
+    _pools = True
 
     @property
     def embedding_size(self: Any) -> int:
@@ -63,9 +64,9 @@ def _ours(arguments: dict[str, Any]) -> dict[str, Any]:
     Raises:
         TypeError: An argument has no counterpart.
     """
-    further = arguments.pop("kwargs")
-    for name in ("self", "__class__"):
-        arguments.pop(name, None)
+    further, self, _ = (arguments.pop(each) for each in ("kwargs", "self", "__class__"))
+    if not self._pools:
+        arguments["combiner"] = None
     if further.pop("distribute_strategy", None) is not None:
         raise TypeError(
             "`distribute_strategy` must be None. Make the layer in the strategy's scope instead. "
@@ -93,8 +94,27 @@ def _whole(size: Any) -> int:
         ) from error
 
 
+class _Layer(_Arguments):
+    """The constructor of two layers."""
+
+    def __init__(
+        self,
+        embedding_size: int,
+        key_dtype: DTypeLike = tf.int64,
+        value_dtype: DTypeLike = tf.float32,
+        combiner: Any = "sum",
+        initializer: InitializerLike = None,
+        devices: Sequence[str] | None = None,
+        name: str | None = _LAYER,
+        with_unique: bool = True,
+        short_file_name: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**_ours(dict(locals())))
+
+
 @keras.saving.register_keras_serializable(package="de_core.keras")
-class Embedding(_Arguments, layers.Embedding):
+class Embedding(_Layer, layers.Embedding):
     """Returns a row for each id; see `de.layers.Embedding`.
 
     Args:
@@ -117,54 +137,12 @@ class Embedding(_Arguments, layers.Embedding):
     TensorShape([1, 2, 8])
     """
 
-    def __init__(
-        self,
-        embedding_size: int,
-        key_dtype: DTypeLike = tf.int64,
-        value_dtype: DTypeLike = tf.float32,
-        combiner: Any = "sum",
-        initializer: InitializerLike = None,
-        devices: Sequence[str] | None = None,
-        name: str | None = _LAYER,
-        with_unique: bool = True,
-        short_file_name: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        ours = _ours(dict(locals()))
-        super().__init__(**{**ours, "combiner": None})
+    _pools = False
 
 
 @keras.saving.register_keras_serializable(package="de_core.keras")
-class SquashedEmbedding(_Arguments, layers.SquashedEmbedding):
-    """Pools the rows of all ids of an example; see `de.layers.SquashedEmbedding`.
-
-    Args:
-        embedding_size: Values per row.
-        key_dtype: See `Embedding`, also for the arguments that are not described here.
-        value_dtype: Dtype of the rows in the table.
-        combiner: How to pool the rows.
-        initializer: Defines the row of an unknown id.
-        devices: Device of each shard.
-        name: Name of the layer and its table.
-        with_unique: Ignored.
-        short_file_name: Ignored.
-        **kwargs: See `Embedding`.
-    """
-
-    def __init__(
-        self,
-        embedding_size: int,
-        key_dtype: DTypeLike = tf.int64,
-        value_dtype: DTypeLike = tf.float32,
-        combiner: Any = "sum",
-        initializer: InitializerLike = None,
-        devices: Sequence[str] | None = None,
-        name: str | None = _LAYER,
-        with_unique: bool = True,
-        short_file_name: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**_ours(dict(locals())))
+class SquashedEmbedding(_Layer, layers.SquashedEmbedding):
+    """Pools the rows of an example; see `Embedding` and `de.layers.SquashedEmbedding`."""
 
 
 @keras.saving.register_keras_serializable(package="de_core.keras")
@@ -172,16 +150,9 @@ class FieldWiseEmbedding(_Arguments, layers.FieldWiseEmbedding):
     """Pools the rows of each example by field; see `de.layers.FieldWiseEmbedding`.
 
     Args:
-        embedding_size: Values per row.
+        embedding_size: See `Embedding`, also for the arguments that are not described here.
         nslots: Number of fields.
         slot_map_fn: `f(ids)` that returns the field of each id.
-        key_dtype: See `Embedding`, also for the arguments that are not described here.
-        value_dtype: Dtype of the rows in the table.
-        combiner: How to pool the rows of a field.
-        initializer: Defines the row of an unknown id.
-        devices: Device of each shard.
-        name: Name of the layer and its table.
-        with_unique: Ignored.
         **kwargs: See `Embedding`.
     """
 

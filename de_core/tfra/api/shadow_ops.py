@@ -77,12 +77,7 @@ def embedding_lookup(
 ) -> Rows:
     """Returns the rows of `ids`, ids.shape + [dim]; see `de_core.embedding_lookup`.
 
-    Args:
-        shadow: The shadow variable.
-        ids: Tensor of the Variable's key dtype, any shape.
-        partition_strategy: Ignored.
-        name: Name of the operation.
-        validate_indices: Ignored.
+    `partition_strategy` and `validate_indices` have no effect.
     """
     del partition_strategy, validate_indices
     return shadow.embedding_lookup(ids, name=name)[0]
@@ -95,14 +90,7 @@ def embedding_lookup_unique(
     with_unique: bool = True,
     name: str | None = None,
 ) -> Rows:
-    """Returns the same as `embedding_lookup`. Both sum the gradients of duplicate ids.
-
-    Args:
-        shadow: The shadow variable.
-        ids: Tensor of the Variable's key dtype, any shape.
-        embedding_size: Must be the Variable's dim.
-        with_unique: Ignored.
-        name: Name of the operation.
+    """Returns the same as `embedding_lookup`, with or without `with_unique`.
 
     Raises:
         ValueError: `embedding_size` is not the Variable's dim.

@@ -13,10 +13,9 @@ from de_core.base.types import DTypeLike, InitializerLike, Rows, TensorLike
 from de_core.storage.creator import KVCreator
 from de_core.tables.restrict import RestrictPolicy
 from de_core.tables.router import Partitioner, default_partition_fn
-from de_core.tfra.api.conversion import cast_array
-from de_core.tfra.api.initial_values import initial_value, string_row
+from de_core.tfra.api.conversion import cast_array, initial_value, string_row
 from de_core.tfra.api.shards import Shard
-from de_core.tfra.api.slots import SlotVariable, slots_of
+from de_core.tfra.api.slots import slots_of
 from de_core.tfra.api.wrappers import TrainableWrapper
 from de_core.variable import variable
 from de_core.variable.new_table import DEFAULT_NAME
@@ -101,7 +100,7 @@ class Variable(variable.Variable):
         self._table.cast = cast_array
         # A cycle of objects would keep a table's memory, and a name would keep the last ids.
         is_eager = tf.executing_eagerly()
-        vars(self)["trainable_store"] = weakref.WeakValueDictionary() if is_eager else {}
+        self.__dict__["trainable_store"] = weakref.WeakValueDictionary() if is_eager else {}
         self._default = string_row(initializer, self.dim) if text else None
         self.initializer = initializer
 
@@ -126,7 +125,7 @@ class Variable(variable.Variable):
                 rows = self.lookup(ids)
         return rows, TrainableWrapper(self, ids, max_norm)
 
-    def get_slot_variables(self, optimizer: Any) -> list[SlotVariable]:
+    def get_slot_variables(self, optimizer: Any) -> list[Any]:
         """Returns the slots that an optimizer keeps in the rows."""
         return slots_of(self, optimizer)
 
@@ -187,24 +186,8 @@ def get_variable(
 ) -> Variable:
     """Returns the Variable with this name. Creates the Variable if it does not exist.
 
-    A scope with reuse=True creates the Variable too, as in `tfra`.
-
-    Args:
-        name: Not empty. See `de.get_variable`, also for the arguments that are not described here.
-        key_dtype: Dtype of the keys.
-        value_dtype: Dtype of the rows.
-        dim: Values per row.
-        devices: Device of each shard.
-        partitioner: Assigns keys to shards.
-        shared_name: Not used.
-        initializer: Defines the row of a key without a row.
-        trainable: Whether lookups record gradients.
-        checkpoint: Whether checkpoints include the rows.
-        init_size: Number of rows to reserve memory for.
-        kv_creator: The storage.
-        restrict_policy: Chooses the rows that `restrict` keeps.
-        bp_v2: Ignored.
-        short_file_name: Ignored.
+    A scope with reuse=True creates the Variable too, as in `tfra`. The arguments are those of
+    `Variable`.
 
     Example:
     >>> from de_core import tfra

@@ -18,29 +18,26 @@ _OPERATORS = (
 )
 
 
-class _Itself(tf.types.experimental.TraceType):  # type: ignore[misc]
-    """The type of an argument of a `tf.function` that is traced once per object."""
+class _Itself(tf.types.experimental.TraceType):
+    """The type of one object as an argument of a `tf.function`."""
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     def __init__(self, wrapper: TrainableWrapper) -> None:
         self._wrapper = weakref.ref(wrapper)
 
     def is_subtype_of(self, other: object) -> bool:
         """Returns True for the same object."""
-        return self == other
+        return self is other
 
     def most_specific_common_supertype(self, others: Sequence[object]) -> _Itself | None:
         """Returns the type if the others are the same object."""
-        return self if all(self == each for each in others) else None
+        return self if all(self is each for each in others) else None
 
-    def placeholder_value(self, placeholder_context: Any = None) -> Any:
+    def placeholder_value(self, *_: Any) -> Any:
         """Returns the object."""
         return self._wrapper()
-
-    def __hash__(self) -> int:
-        return hash(self._wrapper)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and self._wrapper == other._wrapper
 
 
 class TrainableWrapper(trainable_wrapper.TrainableWrapper):
@@ -67,13 +64,15 @@ class TrainableWrapper(trainable_wrapper.TrainableWrapper):
     def __init__(
         self, params: Any, ids: Any, max_norm: float | None, *args: Any, **kwargs: Any
     ) -> None:
+        del args
         super().__init__(params, ids, max_norm)
+        self._type = _Itself(self)
         if kwargs.get("name") and hasattr(params, "trainable_store"):
             params.trainable_store[kwargs["name"]] = self
 
     def __tf_tracing_type__(self, context: Any) -> _Itself:
         """Lets a `tf.function` take the wrapper itself as an argument, and not its rows."""
-        return _Itself(self)
+        return self._type
 
     def read_value(self, do_prefetch: bool = True) -> Rows:
         """Looks up the ids again and returns their rows, ids.shape + [dim]."""
