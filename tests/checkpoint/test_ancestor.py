@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import keras
 import pytest
 import tensorflow as tf
@@ -54,6 +56,24 @@ def test_a_warm_start_refuses(path):
     table = de.Variable(dim=2, name="deep_users")
     with pytest.raises(ValueError, match=r"must be imported.*`de-core import-tfra`"):
         de.warm_start(str(DATA / path), [table])
+
+
+@pytest.mark.parametrize("is_monitored", [False, True])
+def test_a_saver_of_tensorflow_1_finds_no_rows(is_monitored, tmp_path):
+    v1, path = tf.compat.v1, DATA / "saver_adam/model.ckpt-12"
+    for file in path.parent.glob("model.ckpt-12*"):
+        shutil.copy(file, tmp_path)
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-12"\n')
+    with tf.Graph().as_default():
+        de.get_variable("deep/users", dim=2)
+        v1.train.get_or_create_global_step()
+        # TensorFlow reads the checkpoint before it calls us. The import page quotes its error.
+        with pytest.raises(tf.errors.NotFoundError, match=r"Key deep\S+users\S+ not found"):
+            if is_monitored:
+                v1.train.MonitoredTrainingSession(checkpoint_dir=str(tmp_path))
+            else:
+                with v1.Session() as session:
+                    v1.train.Saver().restore(session, str(path))
 
 
 def test_files_of_another_layout_name_the_importer():
