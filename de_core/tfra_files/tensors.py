@@ -112,7 +112,8 @@ def tables_in(tensors: Tensors) -> tuple[dict[str, SavedTable], dict[str, SavedT
     for key in tensors.shapes:
         match, first = _OBJECT.fullmatch(key), 0
         if match is not None:
-            place = (_ESCAPED.sub(_unescaped, match["table"]), match["path"] or "")
+            table = _ESCAPED.sub(lambda found: found[1].replace("S", "/"), match["table"])
+            place = (table, match["path"] or "")
         else:
             match, first = _NAMED.fullmatch(key), 1
             if match is None:
@@ -123,7 +124,9 @@ def tables_in(tensors: Tensors) -> tuple[dict[str, SavedTable], dict[str, SavedT
         found.setdefault(place, {}).setdefault(number, {})[match["part"]] = key
     here, beside = {}, {}
     for place, shards in sorted(found.items()):
-        name = _unique(place, found)
+        table, path = place
+        is_unique = sum(flat(table) == flat(other) for other, _ in found) == 1
+        name = table if is_unique else f"{path}/{table}"
         count, scope = named.get(place, (max(map(int, shards)), ""))
         is_beside = any(_FLAG in parts for parts in shards.values())
         wanted = {_FLAG} if is_beside else {"keys", "values"}
@@ -135,13 +138,3 @@ def tables_in(tensors: Tensors) -> tuple[dict[str, SavedTable], dict[str, SavedT
             shard = (_shard(tensors, each["keys"], each["values"]) for each in parts)
             here[name] = SavedTable(*place, tuple(shard), scope, {}, {})
     return here, beside
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    return "/" if match[1] == "S" else match[1]
-
-
-def _unique(place: tuple[str, str], found: Any) -> str:
-    name, path = place
-    same = sum(flat(name) == flat(other) for other, _ in found)
-    return f"{path}/{name}" if same > 1 else name

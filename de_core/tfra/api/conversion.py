@@ -18,12 +18,6 @@ _warned: set[tuple[str, str]] = set()
 def cast_array(argument: str, value: Any, dtype: tf.DType, table_name: str) -> tf.Tensor | None:
     """Converts an array to a table's dtype. Warns once per table and argument.
 
-    Args:
-        argument: "keys" or "values".
-        value: An array or tensor of another dtype.
-        dtype: The table's dtype.
-        table_name: The table's name.
-
     Returns:
         A tensor, or None for a tensor: `tfra` refuses tensors of another dtype too.
 
@@ -77,15 +71,9 @@ def initial_value(initializer: Any, dtype: tf.DType, dim: int, init_size: int) -
 
 
 def string_row(initializer: Any, dim: int) -> tf.Tensor:
-    """Returns the row of a key without a row in a table of strings.
+    """Returns the strings [dim] of a key without a row.
 
-    Args:
-        initializer: A string, an array or tensor of one or `dim` strings, or a function
-            `f(shape)` that returns them.
-        dim: Values per row.
-
-    Returns:
-        Strings, [dim].
+    The initializer is one string or `dim` strings, or a function `f(shape)` that returns them.
 
     Raises:
         TypeError: `initializer` is something else.

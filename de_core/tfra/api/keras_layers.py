@@ -75,7 +75,7 @@ def _ours(arguments: dict[str, Any]) -> dict[str, Any]:
     further.pop("keep_distribution", None)
     if "init_capacity" in further:
         further["init_size"] = further.pop("init_capacity")
-    arguments["dim"] = _whole(arguments.pop("embedding_size"))
+    arguments["dim"] = arguments.pop("embedding_size")
     is_restored = further.pop("dim", None) is not None  # `from_config` passes both names
     if arguments["name"] in (_LAYER, _FIELD_WISE) and not is_restored:
         # Two layers never share rows here.
@@ -83,15 +83,6 @@ def _ours(arguments: dict[str, Any]) -> dict[str, Any]:
     arguments.pop("short_file_name", None)
     further.pop("short_file_name", None)
     return {**arguments, **further}
-
-
-def _whole(size: Any) -> int:
-    try:
-        return int(size)
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"`embedding_size` must be a whole number. {received(embedding_size=size)}"
-        ) from error
 
 
 class _Layer(_Arguments):

@@ -109,14 +109,7 @@ def safe_embedding_lookup_sparse(
 
 
 def variable_of(params: Any) -> Any:
-    """Returns the Variable to look up.
-
-    Args:
-        params: A Variable, a list with one Variable, or a wrapper.
-
-    Raises:
-        TypeError: `params` is something else.
-    """
+    """Returns the Variable of a Variable, of a list with one Variable, or of a wrapper."""
     return lookup.one_variable(params.params if isinstance(params, TrainableWrapper) else params)
 
 

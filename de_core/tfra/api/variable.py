@@ -29,20 +29,10 @@ class Variable(variable.Variable):
 
     Args:
         key_dtype: See `de.Variable`, also for the arguments that are not described here.
-        value_dtype: Dtype of the rows.
-        dim: Values per row.
-        devices: Device of each shard.
-        partitioner: Assigns keys to shards.
-        shared_name: Not used.
-        name: Name of the table.
         initializer: Defines the row of a key without a row. An array of one element fills the row.
             Numbers are cast to `value_dtype`. String values may have an initial string, or one per
             value. A variance scaling (Glorot, He) without `init_size` scales by `dim`.
-        trainable: Whether lookups record gradients.
-        checkpoint: Whether checkpoints include the rows.
-        init_size: Number of rows to reserve memory for.
-        kv_creator: The storage.
-        restrict_policy: Chooses the rows that `restrict` keeps.
+        shared_name: Not used.
         bp_v2: Ignored. Concurrent updates of a row always add up.
         short_file_name: Ignored. File names are always short.
 
@@ -141,30 +131,25 @@ class Variable(variable.Variable):
 
     def _trackable_children(self, save_type: str = "checkpoint", **options: Any) -> dict[str, Any]:
         """Returns the objects that TensorFlow saves. Warns if a SavedModel gets no rows."""
-        children = super()._trackable_children(save_type, **options)
         if save_type == "savedmodel" and self._rows.watched is not None:
-            _warn_if_empty(self)
-        return children
+            with tf.init_scope():
+                is_empty = tf.executing_eagerly() and int(self.size()) == 0
+            if is_empty:
+                warnings.warn(
+                    "A trainable table should have rows before it is saved in a SavedModel. "
+                    f"Received: no rows in table {self.name!r}, so every id gets its initial row. "
+                    "Train it with a wrapped optimizer and its trainable_variables, or restore its "
+                    "rows first.",
+                    stacklevel=2,
+                )
+        return super()._trackable_children(save_type, **options)
 
     @property
     def tables(self) -> list[Any]:
         """The shards, one per device, with the methods of `tfra`'s tables."""
         return [Shard(table, self._table) for table in self._table.tables]
 
-    @property
-    def _tables(self) -> list[Any]:
-        return self.tables
-
-
-def _warn_if_empty(variable: Variable) -> None:
-    with tf.init_scope():
-        if tf.executing_eagerly() and int(variable.size()) == 0:
-            warnings.warn(
-                "A trainable table should have rows before it is saved in a SavedModel. Received: "
-                f"no rows in table {variable.name!r}, so every id gets its initial row. Train it "
-                "with a wrapped optimizer and its trainable_variables, or restore its rows first.",
-                stacklevel=3,
-            )
+    _tables = tables
 
 
 def get_variable(
