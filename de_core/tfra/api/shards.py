@@ -49,9 +49,6 @@ class Shard(Rows):
         """The name of the shard."""
         return str(self._shard.name)
 
-    def _trackable_children(self, *_: Any, **__: Any) -> dict[str, Any]:
-        return {}  # the Variable saves the rows
-
     def _gather_saveables_for_checkpoint(self) -> dict[str, Any]:
         return graph_saver.saveables()
 
