@@ -58,22 +58,26 @@ def test_a_warm_start_refuses(path):
         de.warm_start(str(DATA / path), [table])
 
 
-@pytest.mark.parametrize("is_monitored", [False, True])
-def test_a_saver_of_tensorflow_1_finds_no_rows(is_monitored, tmp_path):
-    v1, path = tf.compat.v1, DATA / "saver_adam/model.ckpt-12"
-    for file in path.parent.glob("model.ckpt-12*"):
+def restored_by_a_saver(folder):
+    with tf.compat.v1.Session() as session:
+        tf.compat.v1.train.Saver().restore(session, str(folder / "model.ckpt-12"))
+
+
+def restored_by_a_monitored_session(folder):
+    tf.compat.v1.train.MonitoredTrainingSession(checkpoint_dir=str(folder))
+
+
+@pytest.mark.parametrize("restore", [restored_by_a_saver, restored_by_a_monitored_session])
+def test_a_saver_of_tensorflow_1_finds_no_rows(restore, tmp_path):
+    for file in (DATA / "saver_adam").glob("model.ckpt-12*"):
         shutil.copy(file, tmp_path)
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-12"\n')
     with tf.Graph().as_default():
         de.get_variable("deep/users", dim=2)
-        v1.train.get_or_create_global_step()
+        tf.compat.v1.train.get_or_create_global_step()
         # TensorFlow reads the checkpoint before it calls us. The import page quotes its error.
         with pytest.raises(tf.errors.NotFoundError, match=r"Key deep\S+users\S+ not found"):
-            if is_monitored:
-                v1.train.MonitoredTrainingSession(checkpoint_dir=str(tmp_path))
-            else:
-                with v1.Session() as session:
-                    v1.train.Saver().restore(session, str(path))
+            restore(tmp_path)
 
 
 def test_files_of_another_layout_name_the_importer():

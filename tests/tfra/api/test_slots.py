@@ -13,7 +13,7 @@ def test_a_slot_can_be_written_and_read_per_shard():
     table = de.Variable(dim=2, name="with_slots", devices=["/CPU:0"] * 2, initializer=0.0)
     optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1))
     keys = tf.range(6, dtype=tf.int64)
-    optimizer.apply([tf.IndexedSlices(tf.ones([6, 2]), keys)], [table])
+    optimizer.apply_gradients([(tf.IndexedSlices(tf.ones([6, 2]), keys), *table.variables)])
     first, second = sorted(table.get_slot_variables(optimizer), key=lambda slot: slot.name)
     assert (first.name, second.name) == ("with_slots/m", "with_slots/v")
     first.upsert([1, 99], [[5.0, 6.0], [7.0, 8.0]])
@@ -31,6 +31,6 @@ def test_a_layer_has_the_slots_of_its_optimizers():
     assert layer.optimizer_vars == []
     optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(1.0, momentum=0.9))
     gradient = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([7], tf.int64))
-    optimizer.apply([gradient], [layer.params])
+    optimizer.apply_gradients([(gradient, *layer.params.variables)])
     [slot] = layer.optimizer_vars
     assert slot.lookup([7]).numpy().tolist() == [[-1, -1]]
