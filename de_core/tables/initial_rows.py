@@ -62,8 +62,8 @@ def resolve(
 
     Args:
         initializer: None for zeros; a number; a list, array or tensor, scalar or of shape [dim]; a
-            Keras 3, tf_keras or TensorFlow initializer, its class, name or config; or a callable
-            `f(shape, dtype)`.
+            Keras 3, tf_keras or TensorFlow initializer, its class, name or config, or a
+            `functools.partial` of its class; or a callable `f(shape, dtype)`.
         name: The variable's name. It is hashed to a seed for an initializer without one.
         dim: Values per row.
         value_dtype: Dtype of the values.
@@ -114,11 +114,7 @@ def with_fans(initializer: Any, height: int, dim: int) -> Any:
         ValueError: `initializer` is a variance scaling, and `height` is 0. Keras cannot compute the
             fans of a matrix of unknown height either.
     """
-    found = initializer
-    if isinstance(found, (str, dict)):
-        found = keras.initializers.get(found)
-    if inspect.isclass(found):
-        found = found()
+    found = _instance(initializer)
     known = type(found).__module__.startswith(_LIBRARIES)
     if not known or not all(hasattr(found, each) for each in ("scale", "mode", "distribution")):
         return initializer
@@ -138,6 +134,14 @@ def with_fans(initializer: Any, height: int, dim: int) -> Any:
     if found.distribution == "untruncated_normal":
         return keras.initializers.RandomNormal(0.0, stddev, seed=seed)
     return keras.initializers.TruncatedNormal(0.0, stddev / _TRUNCATED_STDDEV, seed=seed)
+
+
+def _instance(initializer: Any) -> Any:
+    """Makes the initializer of a name, a config, a class or a `functools.partial` of a class."""
+    if isinstance(initializer, (str, dict)):
+        initializer = keras.initializers.get(initializer)
+    is_class = inspect.isclass(getattr(initializer, "func", initializer))
+    return initializer() if is_class else initializer
 
 
 def _is_zero(initializer: Any) -> bool:
@@ -171,10 +175,7 @@ def _resolve(initializer: Any, name: str, dim: int, value_dtype: tf.DType) -> In
         return InitialRow("zeros")
     if isinstance(initializer, (numbers.Number, np.generic)):
         return _of_array(initializer, dim, value_dtype)
-    if isinstance(initializer, (str, dict)):
-        initializer = keras.initializers.get(initializer)
-    if inspect.isclass(initializer):
-        initializer = initializer()
+    initializer = _instance(initializer)
     if isinstance(initializer, (list, tuple, np.ndarray)) or tf.is_tensor(initializer):
         return _of_array(initializer, dim, value_dtype)
     if not callable(initializer):
@@ -192,7 +193,7 @@ def _constant(value: Any) -> InitialRow:
 
 
 def _of_array(initializer: Any, dim: int, value_dtype: tf.DType) -> InitialRow:
-    values = _values_of(initializer) if tf.is_tensor(initializer) else initializer
+    values = values_of(initializer) if tf.is_tensor(initializer) else initializer
     array = np.asarray(values)
     _check_numbers(array, value_dtype)
     if array.size == 1 and dim >= 1 and array.ndim <= 1:
@@ -254,8 +255,15 @@ def _of_callable(
     return InitialRow("quantile", seed=_seed_of(initializer, name), table=columns)
 
 
-def _values_of(tensor: Any) -> Any:
-    """Returns a tensor's or variable's values. In a graph, they must not depend on an input."""
+def values_of(tensor: Any) -> Any:
+    """Returns a tensor's or variable's values.
+
+    Args:
+        tensor: A tensor. In a graph, it must not depend on an input.
+
+    Raises:
+        ValueError: The values are not known yet.
+    """
     try:
         return tensor.numpy()
     except (AttributeError, NotImplementedError):

@@ -21,14 +21,9 @@ _V = TypeVar("_V")
 
 
 class GraphKeys:
-    """Keys of graph collections.
+    """Keys of the graph collections of all anchors, and of those of trainable Variables.
 
-    The collections hold anchors: variables that represent tables in TensorFlow's collections. They
-    can be used in `var_list` and in a MetaGraph.
-
-    Attributes:
-        DYNAMIC_EMBEDDING_VARIABLES: The anchors of all Variables.
-        TRAINABLE_DYNAMIC_EMBEDDING_VARIABLES: The anchors of the trainable Variables.
+    An anchor represents a table in collections, in `var_list` and in a MetaGraph.
 
     Example:
     >>> from de_core import tfra
@@ -45,15 +40,7 @@ class GraphKeys:
 
 
 class ModelMode:
-    """The process's mode. It is stored but has no effect.
-
-    In both modes, a lookup is a pure, thread-safe read. Exports do not depend on the mode.
-
-    Attributes:
-        TRAIN: The default mode.
-        INFERENCE: The other mode.
-        CURRENT_SETTING: The mode that was enabled last.
-    """
+    """The process's mode. It has no effect: a lookup is a pure read in both modes."""
 
     TRAIN = "train"
     INFERENCE = "inference"
@@ -158,15 +145,8 @@ def DynamicEmbeddingOptimizer(  # noqa: N802  the name that the reference API gi
 ) -> Any:
     """Returns an optimizer like the given one that also trains tables.
 
-    Args:
-        self: The optimizer; see `de.DynamicEmbeddingOptimizer`.
-        bp_v2: True to add differences to the rows instead of writing them.
-        synchronous: Must be False.
-        **kwargs: Further arguments of `de.DynamicEmbeddingOptimizer`.
-
-    Raises:
-        TypeError: As for `de.DynamicEmbeddingOptimizer`.
-        NotImplementedError: `synchronous` is True.
+    See `de.DynamicEmbeddingOptimizer`. `bp_v2=True` adds differences to the rows instead of writing
+    them. `synchronous` must be False.
     """
     return wrap.DynamicEmbeddingOptimizer(self, bp_v2, synchronous=synchronous, **kwargs)
 
@@ -200,41 +180,12 @@ def trainable_wrapper_filter(
     return tuple(dense), tuple(tables)
 
 
-def dynamic_partition(
-    data: Any, partitions: Any, num_partitions: int, name: str | None = None
-) -> list[tf.Tensor]:
-    """Returns `tf.dynamic_partition(data, partitions, num_partitions)`."""
-    return list(tf.dynamic_partition(data, partitions, num_partitions, name=name))
-
-
 def dynamic_stitch(
     indices: Sequence[Any], data: Sequence[Any], use_fast: bool = True, name: str | None = None
 ) -> tf.Tensor:
     """Returns `tf.dynamic_stitch(indices, data)`. Ignores `use_fast`."""
     del use_fast
     return tf.dynamic_stitch(list(indices), list(data), name=name)
-
-
-def sparse_fill_empty_rows(
-    sp_input: tf.SparseTensor, default_value: Any, name: str | None = None
-) -> tuple[tf.SparseTensor, tf.Tensor]:
-    """Returns `tf.sparse.fill_empty_rows(sp_input, default_value)`."""
-    filled, empty = tf.sparse.fill_empty_rows(sp_input, default_value, name=name)
-    return filled, empty
-
-
-def sparse_reshape(
-    sp_input: tf.SparseTensor, shape: Any, name: str | None = None
-) -> tf.SparseTensor:
-    """Returns `tf.sparse.reshape(sp_input, shape)`."""
-    return tf.sparse.reshape(sp_input, shape, name=name)
-
-
-def sparse_segment_sum(
-    data: Any, indices: Any, segment_ids: Any, name: str | None = None, num_segments: Any = None
-) -> tf.Tensor:
-    """Returns `tf.sparse.segment_sum`, with TensorFlow 1's order of arguments."""
-    return tf.sparse.segment_sum(data, indices, segment_ids, num_segments=num_segments, name=name)
 
 
 def save_model(
@@ -250,16 +201,8 @@ def save_model(
 ) -> None:
     """Saves a model with its tables as a SavedModel.
 
-    Args:
-        model: A Keras model.
-        filepath: The folder.
-        overwrite: Whether to replace what is there.
-        include_optimizer: Whether to save the optimizer's dense state. With Keras 3 it is left out.
-        signatures: The functions to serve.
-        options: `tf.saved_model.SaveOptions`.
-        save_traces: Whether tf_keras stores the functions of custom layers.
-        *args: Ignored.
-        **kwargs: Ignored.
+    The arguments are those of `save_model` of tf_keras. With Keras 3, `include_optimizer` and
+    `save_traces` have no effect: the optimizer's dense state is left out.
 
     Raises:
         FileExistsError: `filepath` exists and `overwrite` is False.
@@ -349,14 +292,14 @@ ABSENT = {
 _HERE = "tensorflow_recommenders_addons.dynamic_embedding"
 data_flow = Namespace(
     f"{_HERE}.data_flow",
-    {"dynamic_partition": dynamic_partition, "dynamic_stitch": dynamic_stitch},
+    {"dynamic_partition": tf.dynamic_partition, "dynamic_stitch": dynamic_stitch},
 )
 math = Namespace(
     f"{_HERE}.math",
     {
-        "sparse_fill_empty_rows": sparse_fill_empty_rows,
-        "sparse_reshape": sparse_reshape,
-        "sparse_segment_sum": sparse_segment_sum,
+        "sparse_fill_empty_rows": tf.compat.v1.sparse_fill_empty_rows,
+        "sparse_reshape": tf.compat.v1.sparse_reshape,
+        "sparse_segment_sum": tf.compat.v1.sparse_segment_sum,
     },
 )
 train = Namespace(

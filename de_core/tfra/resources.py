@@ -65,7 +65,7 @@ class Resources(tf.Module):
             else:
                 kind = _kind(node)
                 if kind not in whole:
-                    whole[kind] = _new_table(*kind)
+                    whole[kind] = Variable(*kind[1:], name=kind[0].rpartition("/")[2])
                 table = self._tables[name] = whole[kind]
                 rows[table.name] = rows.get(table.name, 0) + _copy_rows(original, table, session)
         for table in whole.values():
@@ -126,10 +126,6 @@ def _kind(node: Any) -> tuple[Any, ...]:
 def _dtypes(node: Any) -> tuple[tf.DType, tf.DType]:
     key, value = (tf.as_dtype(node.attr[f"{part}_dtype"].type) for part in ("key", "value"))
     return key, value
-
-
-def _new_table(name: str, key_dtype: tf.DType, value_dtype: tf.DType, dim: int) -> Variable:
-    return Variable(key_dtype, value_dtype, dim, name=name.rpartition("/")[2])
 
 
 def _copy_rows(original: tf.Tensor, table: Variable, session: tf.compat.v1.Session) -> int:

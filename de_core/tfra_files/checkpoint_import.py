@@ -10,26 +10,22 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.ops import library
 from de_core.base.progress import Progress
 from de_core.base.types import DTypeLike, Optimizer, Target
 from de_core.checkpoint.targets import tables_of
 from de_core.tables.restrict import FrequencyRestrictPolicy, TimestampRestrictPolicy
 from de_core.tables.sharded import ShardedTable
-from de_core.tables.spec import arithmetic_dtype
-from de_core.tfra_files import dense_state, key_value_files, location, roles, steps
-from de_core.tfra_files.contents import SavedTable, Spec, TableContents, flat
+from de_core.tfra_files import dense_state, key_value_files, location, roles
+from de_core.tfra_files.contents import SavedTable, Spec, flat
 from de_core.tfra_files.dense_state import Assignment
 from de_core.tfra_files.tensors import Tensors
-from de_core.tfra_files.writer import Writer
-from de_core.variable.slots import slots_of
+from de_core.tfra_files.writer import Job, Writer
 from de_core.variable.variable import Variable
 
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"  # only a checkpoint of objects has this tensor
 _LAYER = "-parameter"  # tfra's Embedding layer adds it to its name
-_NUMBER: Any = {"value_dtype": tf.int32, "dim": 1}  # a count or a time in seconds
-#: The policy that ranks rows by a metadata column, and the factor of the numbers there.
-_POLICIES = {"uses": (FrequencyRestrictPolicy, 1), "time": (TimestampRestrictPolicy, 10**6)}
+#: The policies that rank rows by a metadata column.
+_POLICIES = {"uses": FrequencyRestrictPolicy, "time": TimestampRestrictPolicy}
 
 
 class ImportedTable(NamedTuple):
@@ -56,15 +52,6 @@ class ImportedTable(NamedTuple):
     variable: Variable | None
     policies: tuple[str, ...] = ()
     left_out: str = ""
-
-
-class _Job(NamedTuple):
-    """A table to import, and where to."""
-
-    name: str
-    saved: TableContents
-    spec: Spec
-    table: ShardedTable | None
 
 
 def import_checkpoint(
@@ -153,12 +140,17 @@ def import_checkpoint(
             f"{received(path=os.fspath(path), found=sorted(groups), tables=tables)} Pass "
             "another path, or other `tables`."
         )
-    given = _given(key_dtype, value_dtype, dim)
+    given = None
+    if value_dtype is not None and dim is not None:
+        given = Spec(tf.as_dtype(key_dtype or tf.int64), tf.as_dtype(value_dtype), dim)
     if dry_run:
-        return _described_all(groups, chosen, given)
+        return {
+            name: _described(saved, saved.spec() or given, None, _left_out(saved, name in chosen))
+            for name, saved in groups.items()
+        }
     roles.check_doubts(groups, chosen)
     jobs = [
-        _Job(name, groups[name], _spec(groups[name].table, table, given, key_dtype), table)
+        Job(name, groups[name], _spec(groups[name], table, given, key_dtype), table)
         for name, table in _paired(chosen, wanted, target).items()
     ]
     if optimizer is None and target is not None:
@@ -166,17 +158,15 @@ def import_checkpoint(
     if not slots:
         jobs = list(map(_without_slots, jobs))
     _check_slots(jobs, optimizer)
-    total = _verified(jobs, key_dtype is not None)
+    total = sum(_verified(job, key_dtype is not None) for job in jobs)
     made = {job.name: _made(job) for job in jobs if job.table is None}
-    jobs = [
-        job if job.table is not None else job._replace(table=made[job.name]._table) for job in jobs
-    ]
+    jobs = [job._replace(table=job.table or made[job.name]._table) for job in jobs]
     writer = Writer(session)
     numbers = _numbers(there, jobs, target, optimizer, slots)
-    names = _made_slots(writer, jobs, optimizer)
+    names = {job.name: writer.make_slots(job, optimizer) for job in jobs if job.saved.slots}
     with Progress(total, "import") as progress:
         for job in jobs:
-            _write(writer, job, names.get(job.name, {}), progress)
+            writer.write(job, names.get(job.name, {}), progress)
     if there is not None:
         writer.restore_named(there.prefix, there.shapes)
     for each in numbers:
@@ -194,14 +184,6 @@ def _pattern(tables: str | None) -> re.Pattern[str] | None:
             "`tables` must be a regular expression of Python's `re`. Received: "
             f"{tables!r}: {error}."
         ) from error
-
-
-def _given(
-    key_dtype: DTypeLike | None, value_dtype: DTypeLike | None, dim: int | None
-) -> Spec | None:
-    if value_dtype is None or dim is None:
-        return None
-    return Spec(tf.as_dtype(key_dtype or tf.int64), tf.as_dtype(value_dtype), dim)
 
 
 def _spec(
@@ -247,25 +229,20 @@ def _paired(
 
 
 def _described(
-    saved: TableContents, spec: Spec | None, variable: Variable | None, left_out: str = ""
+    saved: SavedTable, spec: Spec | None, variable: Variable | None, left_out: str = ""
 ) -> ImportedTable:
-    table, slots = saved.table, tuple(sorted(saved.slots))
-    policies = tuple(_POLICIES[each][0].__name__ for each in sorted(saved.columns))
-    no = (None, None, None, None)
-    known: tuple[Any, Any, Any, Any] = no if spec is None else (*spec, table.rows(spec))
-    return ImportedTable(*known, len(table.shards), slots, variable, policies, left_out)
+    policies = tuple(_POLICIES[each].__name__ for each in sorted(saved.columns))
+    key_dtype, value_dtype, dim = spec or (None, None, None)
+    rows = None if spec is None else saved.rows(spec)
+    slots = tuple(sorted(saved.slots))
+    kind = (key_dtype, value_dtype, dim, rows)
+    return ImportedTable(*kind, len(saved.shards), slots, variable, policies, left_out)
 
 
-def _described_all(
-    groups: Mapping[str, TableContents], chosen: list[str], given: Spec | None
-) -> dict[str, ImportedTable]:
-    described = {}
-    for name, saved in groups.items():
-        left_out = "" if name in chosen else "`tables` does not match its name"
-        if saved.doubts:
-            left_out = f"it may be {saved.doubts}; `tables` must decide"
-        described[name] = _described(saved, saved.table.spec() or given, None, left_out)
-    return described
+def _left_out(saved: SavedTable, is_chosen: bool) -> str:
+    if saved.doubts:
+        return f"it may be {saved.doubts}; `tables` must decide"
+    return "" if is_chosen else "`tables` does not match its name"
 
 
 def _only_optimizer(target: Any) -> Optimizer | None:
@@ -279,13 +256,13 @@ def _only_optimizer(target: Any) -> Optimizer | None:
     return found[0] if len(found) == 1 else None
 
 
-def _without_slots(job: _Job) -> _Job:
+def _without_slots(job: Job) -> Job:
     kept = job.saved.columns if job.table is None else job.table.policy.columns
     columns = {name: each for name, each in job.saved.columns.items() if name in kept}
     return job._replace(saved=job.saved._replace(slots={}, columns=columns))
 
 
-def _check_slots(jobs: list[_Job], optimizer: Optimizer | None) -> None:
+def _check_slots(jobs: list[Job], optimizer: Optimizer | None) -> None:
     with_slots = {job.name: sorted(job.saved.slots) for job in jobs if job.saved.slots}
     if with_slots and not hasattr(optimizer, "slots_owner"):
         raise ValueError(
@@ -295,42 +272,37 @@ def _check_slots(jobs: list[_Job], optimizer: Optimizer | None) -> None:
         )
 
 
-def _verified(jobs: list[_Job], is_key_given: bool) -> int:
+def _verified(job: Job, is_key_given: bool) -> int:
     """Reads all files once and returns the number of rows with those of what belongs to them."""
-    total = 0
-    for job in jobs:
-        spec = job.spec
-        total += job.saved.table.verify(spec)
-        key_value_files.check_keys(job.saved.table, spec, is_key_given)
-        for column, saved in job.saved.columns.items():
-            total += saved.verify(spec._replace(**_NUMBER))
-            policy = _POLICIES[column][0]
-            if job.table is not None and column not in job.table.policy.columns:
-                raise ValueError(
-                    f"The Variable for table {job.name!r} must have the policy that its files "
-                    f"have. {received(columns=job.table.policy.columns)} Make the Variable with "
-                    f"restrict_policy={policy.__name__}, or pass slots=False to import only rows."
-                )
-        for saved in job.saved.slots.values():
-            own = saved.spec() or spec
-            if (own.key_dtype, own.dim) != (spec.key_dtype, spec.dim):
-                raise ValueError(
-                    f"A slot of table {job.name!r} must have its key dtype and dim, {spec}. "
-                    f"Received: {saved.name!r} of {own}."
-                )
-            total += saved.verify(own)
-    return total
+    for column in job.saved.columns:
+        if job.table is not None and column not in job.table.policy.columns:
+            raise ValueError(
+                f"The Variable for table {job.name!r} must have the policy that its files have. "
+                f"{received(columns=job.table.policy.columns)} Make the Variable with "
+                f"restrict_policy={_POLICIES[column].__name__}, or pass slots=False to import only "
+                "rows."
+            )
+    for saved in job.saved.slots.values():
+        own = saved.spec() or job.spec
+        if (own.key_dtype, own.dim) != (job.spec.key_dtype, job.spec.dim):
+            raise ValueError(
+                f"A slot of table {job.name!r} must have its key dtype and dim, {job.spec}. "
+                f"Received: {saved.name!r} of {own}."
+            )
+    rows = sum(saved.verify(spec) for _, saved, spec in job.parts())
+    key_value_files.check_keys(job.saved, job.spec, is_key_given)
+    return rows
 
 
-def _made(job: _Job) -> Variable:
-    policy = next((_POLICIES[each][0] for each in job.saved.columns), None)
-    rows = job.saved.table.rows(job.spec)
+def _made(job: Job) -> Variable:
+    policy = next((_POLICIES[each] for each in job.saved.columns), None)
+    rows = job.saved.rows(job.spec)
     return Variable(*job.spec, name=job.name, init_size=rows, restrict_policy=policy)
 
 
 def _numbers(
     there: Tensors | None,
-    jobs: list[_Job],
+    jobs: list[Job],
     target: Any,
     optimizer: Optimizer | None,
     slots: bool,
@@ -339,7 +311,7 @@ def _numbers(
     if there is None:
         return []
     if _GRAPH not in there.shapes:
-        return [] if optimizer is None or not slots else steps.of_saver(there, optimizer)
+        return [] if optimizer is None or not slots else dense_state.of_saver(there, optimizer)
     if not tf.executing_eagerly():
         return []
     is_tree = hasattr(target, "_trackable_children") and not isinstance(target, (Variable, list))
@@ -355,46 +327,3 @@ def _numbers(
             "own, with `tables` and `optimizer`."
         )
     return [*(dense or ()), *dense_state.of_optimizer(there, found[0], optimizer, dense)]
-
-
-def _made_slots(
-    writer: Writer, jobs: list[_Job], optimizer: Any
-) -> dict[str, dict[str, tf.Tensor]]:
-    """Makes the slots. Returns their full names in the table by the saved names, by table."""
-    names = {}
-    for job in jobs:
-        if job.saved.slots:
-            assert job.table is not None
-            writer.make_slots(optimizer, job.table)
-            own = [each.slot_name for each in slots_of(job.table, optimizer)]
-            names[job.name] = {
-                saved: tf.strings.join([optimizer.slots_owner, "/", name])
-                for saved, name in roles.own_names(job.name, job.saved.slots, own).items()
-            }
-    return names
-
-
-def _write(writer: Writer, job: _Job, names: dict[str, tf.Tensor], progress: Progress) -> None:
-    table, spec = job.table, job.spec
-    assert table is not None
-
-    def upsert(keys: tf.Tensor, values: tf.Tensor) -> tf.Operation | None:
-        return table.write(library.de_table_insert_or_assign, (keys, values))
-
-    def assign(slot: tf.Tensor) -> Any:
-        return lambda keys, values: table.assign_slot(keys, values, slot)
-
-    def count(column: str) -> Any:
-        op, factor = library.de_table_write_column, _POLICIES[column][1]
-        return lambda keys, values: table.write(
-            op, (keys, factor * tf.reshape(values, [-1])), column=column
-        )
-
-    writer.write(upsert, spec[:2], job.saved.table.batches(spec), progress)
-    for name, full_name in names.items():
-        saved = job.saved.slots[name]
-        dtypes = (spec.key_dtype, arithmetic_dtype(spec.value_dtype))
-        writer.write(assign(full_name), dtypes, saved.batches(saved.spec() or spec), progress)
-    for column, saved in job.saved.columns.items():
-        batches = saved.batches(spec._replace(**_NUMBER))
-        writer.write(count(column), (spec.key_dtype, tf.int64), batches, progress)

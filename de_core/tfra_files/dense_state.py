@@ -1,4 +1,4 @@
-"""Reads ordinary variables and the numbers of optimizers from a checkpoint of objects.
+"""Reads ordinary variables from a checkpoint of objects, and the numbers of optimizers.
 
 `tf.train.Checkpoint.restore` cannot do this: it would match the state of tfra's optimizers with the
 state of the optimizers here, which differs.
@@ -6,6 +6,7 @@ state of the optimizers here, which differs.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, NamedTuple
 
@@ -14,11 +15,13 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.types import Optimizer
+from de_core.optimizers.tf1.optimizer import Tf1Optimizer
 from de_core.tfra_files.contents import escaped
 from de_core.tfra_files.tensors import Tensors
 from de_core.variable.anchor import table_of
 
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+_SMALLEST = 1e-30  # smaller powers lose digits
 _COUNT = re.compile(r"(?:(?P<optimizer>.+)/)?(?:_iterations|iter)" + re.escape(_VALUE))
 
 
@@ -141,6 +144,28 @@ def of_optimizer(
     elif dense is not None:
         found += _slots(tensors, start, inner, {id(each.variable) for each in found})
     return _checked([each._replace(value=tensors.read(each.key)) for each in found])
+
+
+def of_saver(tensors: Tensors, optimizer: Any) -> list[Assignment]:
+    """Returns the number of steps for an optimizer, from Adam's powers and the global step.
+
+    Args:
+        tensors: The checkpoint of a Saver.
+        optimizer: The result of `DynamicEmbeddingOptimizer`. Its inner optimizer has Adam's decays.
+    """
+    inner = optimizer.inner_optimizer
+    count = int(tensors.read("global_step")) if "global_step" in tensors.shapes else None
+    for number in (2, 1):
+        name = f"beta{number}_power"
+        beta = getattr(inner, f"_beta{number}", getattr(inner, f"beta_{number}", None))
+        power = float(tensors.read(name)) if name in tensors.shapes else 0.0  # beta ** (steps + 1)
+        if beta is not None and power > _SMALLEST:
+            steps = round(math.log(power) / math.log(beta)) - 1
+            # The product of many rounded factors is not exact.
+            if count is None or abs(count - steps) > steps // 100 + 1:
+                count = steps
+    steps_here = optimizer.steps if isinstance(optimizer, Tf1Optimizer) else inner.iterations
+    return [] if count is None else [Assignment(steps_here, "global_step", count)]
 
 
 def count_products(optimizer: Optimizer | None) -> None:

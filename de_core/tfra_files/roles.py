@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from de_core.base.checks import received
-from de_core.tfra_files.contents import SavedTable, TableContents, escaped, flat
+from de_core.tfra_files.contents import SavedTable, escaped, flat
 
 #: Metadata columns here, by the names of the tables in which policies keep them there.
 COLUMNS = {"frequency": "uses", "timestamp": "time"}
@@ -160,7 +160,7 @@ def collected(
     optimizers: Collection[str],
     known: Collection[str],
     chosen: re.Pattern[str] | None,
-) -> dict[str, TableContents]:
+) -> dict[str, SavedTable]:
     """Returns the tables that belong to no other, each with what belongs to it, by name.
 
     Args:
@@ -179,7 +179,7 @@ def collected(
             if chosen is None:
                 doubts[name] = f"{role.part!r} of table {role.owner!r}"
     found = {
-        name: TableContents(table, {}, {}, doubts=doubts.get(name, ""))
+        name: table._replace(doubts=doubts.get(name, ""))
         for name, table in tables.items()
         if name not in roles
     }
@@ -192,7 +192,7 @@ def collected(
     return found
 
 
-def check_doubts(groups: Mapping[str, TableContents], chosen: list[str]) -> None:
+def check_doubts(groups: Mapping[str, SavedTable], chosen: list[str]) -> None:
     """Raises if a chosen table may be a part of another.
 
     Args:

@@ -8,13 +8,14 @@ both write a flag instead: the rows lie in a folder beside the checkpoint.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from de_core.tfra_files.contents import SavedTable, Spec, flat
+from de_core.tfra_files.contents import SavedTable, Shard, Spec, all_shards, flat
 
 _OBJECT = re.compile(
     r"(?:(?P<path>.+)/)?tables_of_(?P<table>[^/]+)/(?P<index>\d+)/"
@@ -24,6 +25,7 @@ _NAMED = re.compile(
     r"(?:(?:.+/)?(?P<scope>[^/]+)/)?(?P<table>[^/]+)_mht_(?P<index>\d+)of(?P<count>\d+)-"
     r"(?P<part>keys|values|shard_upsert_restore)"
 )
+_FLAG = "shard_upsert_restore"
 _ESCAPED = re.compile(r"\.(.)")
 
 
@@ -71,55 +73,29 @@ class Tensors(NamedTuple):
             ) from error
 
 
-class TensorShard:
-    """A shard whose keys and values are two tensors of a checkpoint.
+def _shard(tensors: Tensors, keys: str, values: str) -> Shard:
+    """Returns the shard whose keys and values are two tensors of a checkpoint.
 
-    Args:
-        tensors: The checkpoint.
-        keys: The key of the tensor with the keys.
-        values: The key of the tensor with the values.
+    Raises:
+        ValueError: The shapes are not [n] and [n, dim].
     """
-
-    def __init__(self, tensors: Tensors, keys: str, values: str) -> None:
-        self._tensors = tensors
-        self._keys = keys
-        self._values = values
-
-    def spec(self) -> Spec:
-        """Returns the dtypes and the dim.
-
-        Raises:
-            ValueError: The shapes are not [n] and [n, dim].
-        """
-        keys, values = (self._tensors.shapes[key] for key in (self._keys, self._values))
-        if len(keys) != 1 or len(values) != 2 or keys[0] != values[0]:
-            raise ValueError(
-                "Keys must have the shape [n], and values the shape [n, dim]. Received: "
-                f"keys.shape={keys}, values.shape={values} of {self._keys!r}. Read the table from "
-                "a checkpoint that tfra wrote."
-            )
-        dtypes = self._tensors.dtypes
-        return Spec(dtypes[self._keys], dtypes[self._values], values[1])
-
-    def sizes(self) -> tuple[int, int]:
-        """Returns the bytes of all keys and of all values. Strings count as one byte."""
-        (rows,), spec = self._tensors.shapes[self._keys], self.spec()
-        return (
-            rows * max(spec.key_dtype.size, 1),
-            rows * spec.dim * max(spec.value_dtype.size, 1),
+    shapes = tensors.shapes[keys], tensors.shapes[values]
+    if [len(each) for each in shapes] != [1, 2] or shapes[0][0] != shapes[1][0]:
+        raise ValueError(
+            "Keys must have the shape [n], and values the shape [n, dim]. Received: "
+            f"keys.shape={shapes[0]}, values.shape={shapes[1]} of {keys!r}. Read the table from a "
+            "checkpoint that tfra wrote."
         )
+    spec = Spec(tensors.dtypes[keys], tensors.dtypes[values], shapes[1][1])
 
-    def rows(self, spec: Spec) -> int:
-        """Returns the number of rows."""
-        del spec
-        return self._tensors.shapes[self._keys][0]
+    def read(_: Spec, rows: int) -> Iterator[tuple[Any, Any]]:
+        there = tensors.read(keys), tensors.read(values)
+        for first in range(0, len(there[0]), rows):
+            yield there[0][first : first + rows], there[1][first : first + rows]
 
-    def batches(self, spec: Spec, rows: int) -> Iterator[tuple[Any, Any]]:
-        """Yields keys [n] and values [n, dim]."""
-        del spec
-        keys, values = self._tensors.read(self._keys), self._tensors.read(self._values)
-        for first in range(0, len(keys), rows):
-            yield keys[first : first + rows], values[first : first + rows]
+    numbers = math.prod(shapes[0]), math.prod(shapes[1])
+    sizes = numbers[0] * max(spec.key_dtype.size, 1), numbers[1] * max(spec.value_dtype.size, 1)
+    return Shard(keys, spec, sizes, read)
 
 
 def tables_in(tensors: Tensors) -> tuple[dict[str, SavedTable], dict[str, SavedTable]]:
@@ -131,51 +107,34 @@ def tables_in(tensors: Tensors) -> tuple[dict[str, SavedTable], dict[str, SavedT
     Raises:
         ValueError: A shard, keys or values are missing.
     """
-    found: dict[tuple[str, str], dict[str, dict[int, str]]] = {}
-    counts: dict[tuple[str, str], int] = {}
-    scopes: dict[tuple[str, str], str] = {}
+    found: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
+    named: dict[tuple[str, str], tuple[int, str]] = {}
     for key in tensors.shapes:
-        match = _OBJECT.fullmatch(key)
+        match, first = _OBJECT.fullmatch(key), 0
         if match is not None:
-            place = (_ESCAPED.sub(_unescaped, match["table"]), match["path"] or "")
-            index = int(match["index"])
+            table = _ESCAPED.sub(lambda found: found[1].replace("S", "/"), match["table"])
+            place = (table, match["path"] or "")
         else:
-            match = _NAMED.fullmatch(key)
+            match, first = _NAMED.fullmatch(key), 1
             if match is None:
                 continue
-            place, index = (match["table"], ""), int(match["index"]) - 1
-            counts[place], scopes[place] = int(match["count"]), match["scope"] or ""
-        found.setdefault(place, {}).setdefault(match["part"], {})[index] = key
+            place = (match["table"], "")
+            named[place] = (int(match["count"]), match["scope"] or "")
+        number = str(int(match["index"]) + 1 - first)
+        found.setdefault(place, {}).setdefault(number, {})[match["part"]] = key
     here, beside = {}, {}
-    for place, parts in sorted(found.items()):
-        name = _unique(place, found)
-        count = counts.get(place) or max(max(part) for part in parts.values()) + 1
-        if "shard_upsert_restore" in parts:
-            _require_all(name, count, {"shards": parts["shard_upsert_restore"]}, tensors.prefix)
-            beside[name] = SavedTable(*place, (), scopes.get(place, ""))
-            continue
-        keys, values = parts.get("keys", {}), parts.get("values", {})
-        _require_all(name, count, {"keys": keys, "values": values}, tensors.prefix)
-        shards = (TensorShard(tensors, keys[index], values[index]) for index in range(count))
-        here[name] = SavedTable(*place, tuple(shards), scopes.get(place, ""))
+    for place, shards in sorted(found.items()):
+        table, path = place
+        is_unique = sum(flat(table) == flat(other) for other, _ in found) == 1
+        name = table if is_unique else f"{path}/{table}"
+        count, scope = named.get(place, (max(map(int, shards)), ""))
+        is_beside = any(_FLAG in parts for parts in shards.values())
+        wanted = {_FLAG} if is_beside else {"keys", "values"}
+        numbers = [str(number) for number in range(1, count + 1)]
+        parts = all_shards(name, shards, numbers, wanted, tensors.prefix)
+        if is_beside:
+            beside[name] = SavedTable(*place, (), scope, {}, {})
+        else:
+            shard = (_shard(tensors, each["keys"], each["values"]) for each in parts)
+            here[name] = SavedTable(*place, tuple(shard), scope, {}, {})
     return here, beside
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    return "/" if match[1] == "S" else match[1]
-
-
-def _unique(place: tuple[str, str], found: Any) -> str:
-    name, path = place
-    same = sum(flat(name) == flat(other) for other, _ in found)
-    return f"{path}/{name}" if same > 1 else name
-
-
-def _require_all(name: str, count: int, parts: dict[str, dict[int, str]], prefix: str) -> None:
-    for part, present in parts.items():
-        missing = sorted(set(range(1, count + 1)) - {index + 1 for index in present})
-        if missing:
-            raise ValueError(
-                f"All {count} shards of table {name!r} must exist. Received: no {part} of shards "
-                f"{missing} in {prefix!r}. Read the table from a checkpoint that is whole."
-            )

@@ -1,17 +1,42 @@
-"""Writes rows and numbers eagerly, or in a session of TensorFlow 1."""
+"""Writes tables and numbers eagerly, or in a session of TensorFlow 1."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.ops import library
 from de_core.base.progress import Progress
 from de_core.optimizers.tf1.optimizer import Tf1Optimizer
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
+from de_core.tfra_files import roles
+from de_core.tfra_files.contents import SavedTable, Spec
+from de_core.variable.slots import slots_of
+
+#: Factors from the counts of uses and the seconds in files to the numbers in a metadata column.
+_FACTORS = {"uses": 1, "time": 10**6}
+
+
+class Job(NamedTuple):
+    """A table to import, and where to."""
+
+    name: str
+    saved: SavedTable
+    spec: Spec
+    table: ShardedTable | None
+
+    def parts(self) -> Iterator[tuple[str, SavedTable, Spec]]:
+        """Yields the table and all that belongs to it: the name of the slot or column, and spec."""
+        yield "", self.saved, self.spec
+        for name, each in self.saved.slots.items():
+            yield name, each, each.spec() or self.spec
+        for name, each in self.saved.columns.items():
+            yield name, each, Spec(self.spec.key_dtype, tf.int32, 1)
 
 
 class Writer:
@@ -35,21 +60,53 @@ class Writer:
                 f"{received(session=session)} Pass `session`, or call it inside `with session:`."
             )
 
-    def write(
+    def make_slots(self, job: Job, optimizer: Any) -> dict[str, tf.Tensor]:
+        """Makes an optimizer's slots in a table.
+
+        Returns:
+            Their full names in the table, by the saved names.
+        """
+        table: Any = job.table
+        done = _make_slots(optimizer, table)
+        if self._session is not None:
+            steps = getattr(optimizer, "steps", None)
+            self._session.run([] if steps is None else steps.initializer)
+            self._session.run(done)
+        own = [each.slot_name for each in slots_of(table, optimizer)]
+        names = roles.own_names(job.name, job.saved.slots, own)
+        return {
+            saved: tf.strings.join([optimizer.slots_owner, "/", name])
+            for saved, name in names.items()
+        }
+
+    def write(self, job: Job, slots: dict[str, tf.Tensor], progress: Progress) -> None:
+        """Writes rows, slots, and the counts and times of policies.
+
+        Args:
+            job: The table, which exists.
+            slots: The full names of the slots to write, by the saved names.
+            progress: Counts the rows.
+        """
+        table: Any = job.table
+        of_slots = arithmetic_dtype(job.spec.value_dtype)
+        for name, saved, spec in job.parts():
+            if not name:
+                write, dtype = functools.partial(_write_rows, table), spec.value_dtype
+            elif name in _FACTORS:
+                write, dtype = functools.partial(_write_column, table, name), tf.int64
+            elif name in slots:
+                write, dtype = functools.partial(_write_slot, table, slots[name]), of_slots
+            else:
+                continue
+            self._run(write, (spec.key_dtype, dtype), saved.batches(spec), progress)
+
+    def _run(
         self,
         operation: Callable[[tf.Tensor, tf.Tensor], tf.Operation | None],
         dtypes: tuple[tf.DType, tf.DType],
         batches: Iterable[tuple[Any, Any]],
         progress: Progress,
     ) -> None:
-        """Runs an operation on batches.
-
-        Args:
-            operation: Takes keys [n] and values [n, dim].
-            dtypes: The dtypes of the keys and the values.
-            batches: Pairs of arrays.
-            progress: Counts the rows.
-        """
         if self._session is None:
             for keys, values in batches:
                 there = tf.convert_to_tensor(keys, dtypes[0])
@@ -61,15 +118,6 @@ class Writer:
         for batch in batches:
             self._session.run(done, dict(zip(inputs, batch, strict=True)))
             progress.add(len(batch[0]))
-
-    def make_slots(self, optimizer: Any, table: ShardedTable) -> None:
-        """Makes an optimizer's slots in a table."""
-        done = _make_slots(optimizer, table)
-        if self._session is not None:
-            steps = getattr(optimizer, "steps", None)
-            if steps is not None:
-                self._session.run(steps.initializer)
-            self._session.run(done)
 
     def assign(self, variable: Any, value: Any) -> None:
         """Assigns a value to a variable."""
@@ -112,3 +160,16 @@ def _make_slots(optimizer: Any, table: ShardedTable) -> list[Any]:
     if before is not None:
         product.assign(before)
     return done
+
+
+def _write_rows(table: ShardedTable, keys: tf.Tensor, values: tf.Tensor) -> Any:
+    return table.write(library.de_table_insert_or_assign, (keys, values))
+
+
+def _write_slot(table: ShardedTable, slot: tf.Tensor, keys: tf.Tensor, values: tf.Tensor) -> Any:
+    return table.assign_slot(keys, values, slot)
+
+
+def _write_column(table: ShardedTable, name: str, keys: tf.Tensor, values: tf.Tensor) -> Any:
+    numbers = _FACTORS[name] * tf.reshape(values, [-1])
+    return table.write(library.de_table_write_column, (keys, numbers), column=name)

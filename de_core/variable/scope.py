@@ -153,13 +153,19 @@ def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Variable:
 
 
 @plain_python
-def requested(name: str, arguments: dict[str, Any], kind: type[Variable] = Variable) -> Any:
+def requested(
+    name: str,
+    arguments: dict[str, Any],
+    kind: type[Variable] = Variable,
+    may_be_new: bool = False,
+) -> Any:
     """Returns the Variable for a request, with the current scope's defaults and its getter.
 
     Args:
         name: The name without the scope.
         arguments: All other arguments of `get_variable`, by name.
         kind: The class of a new Variable.
+        may_be_new: True to create the Variable also if the scope has reuse=True.
 
     Raises:
         TypeError: As for `get_variable`.
@@ -172,7 +178,7 @@ def requested(name: str, arguments: dict[str, Any], kind: type[Variable] = Varia
     custom_getter = arguments.pop("custom_getter", None) or scope.custom_getter
     full_name = f"{scope.name}/{name}" if scope.name else name
     arguments = scope_defaults.applied(scope, arguments, full_name)
-    reuse = scope.reuse
+    reuse = tf.compat.v1.AUTO_REUSE if may_be_new and scope.reuse else scope.reuse
 
     def getter(name: str, *args: Any, **kwargs: Any) -> Variable:
         # Arguments that a custom getter does not pass on keep their requested values.

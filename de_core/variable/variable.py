@@ -26,7 +26,7 @@ from de_core.tables.table import Table
 from de_core.tables.tier import DiskTier
 from de_core.variable import own_optimizer
 from de_core.variable.anchor import new_anchor
-from de_core.variable.graph import graph_mode, savers
+from de_core.variable.graph import graph_mode, graph_saver, savers
 from de_core.variable.inspection import Habits, Inspection
 from de_core.variable.new_table import DEFAULT_NAME, checked_spec, new_table, own_name
 from de_core.variable.own_optimizer import OptimizerLike, OwnOptimizer
@@ -338,21 +338,14 @@ class Variable(Habits, keras.layers.Layer, tf.Module):
             weights_file.read_pieces(self._table, store)
 
     def _gather_saveables_for_checkpoint(self) -> dict[str, Any]:
-        """Refuses to be saved by a TensorFlow 1 Saver that has this Variable in its `var_list`.
+        """Returns what a TensorFlow 1 Saver saves that has this Variable in its `var_list`.
 
         Raises:
-            ValueError: A Saver called this method. It would save only the last table, because it
-                saves all objects that are not variables under the same name.
+            ValueError: The Saver is used in eager mode, or its `var_list` is a dict.
         """
         if tf.executing_eagerly():
             savers.refuse_in_eager_mode(self._table.name)
-        elif savers.current_saver() is not None:
-            raise ValueError(
-                "A Saver's `var_list` must not contain tables. Leave `var_list` out: then the "
-                "Saver saves all tables of its graph that were made with checkpoint=True. "
-                + received(var_list_with=self)
-            )
-        return super()._gather_saveables_for_checkpoint()
+        return graph_saver.saveables() or super()._gather_saveables_for_checkpoint()
 
     def _checkpoint_adapter(self, path: str | None) -> None:
         """Restores the rows of a SavedModel. TensorFlow calls it before it restores any child.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import keras
 import pytest
 import tensorflow as tf
@@ -54,6 +56,28 @@ def test_a_warm_start_refuses(path):
     table = de.Variable(dim=2, name="deep_users")
     with pytest.raises(ValueError, match=r"must be imported.*`de-core import-tfra`"):
         de.warm_start(str(DATA / path), [table])
+
+
+def restored_by_a_saver(folder):
+    with tf.compat.v1.Session() as session:
+        tf.compat.v1.train.Saver().restore(session, str(folder / "model.ckpt-12"))
+
+
+def restored_by_a_monitored_session(folder):
+    tf.compat.v1.train.MonitoredTrainingSession(checkpoint_dir=str(folder))
+
+
+@pytest.mark.parametrize("restore", [restored_by_a_saver, restored_by_a_monitored_session])
+def test_a_saver_of_tensorflow_1_finds_no_rows(restore, tmp_path):
+    for file in (DATA / "saver_adam").glob("model.ckpt-12*"):
+        shutil.copy(file, tmp_path)
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-12"\n')
+    with tf.Graph().as_default():
+        de.get_variable("deep/users", dim=2)
+        tf.compat.v1.train.get_or_create_global_step()
+        # TensorFlow reads the checkpoint before it calls us. The import page quotes its error.
+        with pytest.raises(tf.errors.NotFoundError, match=r"Key deep\S+users\S+ not found"):
+            restore(tmp_path)
 
 
 def test_files_of_another_layout_name_the_importer():

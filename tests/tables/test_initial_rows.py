@@ -1,3 +1,5 @@
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -103,6 +105,17 @@ def test_variance_scalings_draw_as_for_a_dense_matrix_of_that_height(initializer
     np.testing.assert_allclose(values.mean(), 0, atol=0.02 * dense.std())
     np.testing.assert_allclose(values.std(), dense.std(), rtol=0.02)
     np.testing.assert_allclose(np.abs(values).max(), np.abs(dense).max(), rtol=0.2)
+
+
+def test_a_partial_of_a_class_is_like_its_object():
+    made = initial_rows.resolve(
+        functools.partial(keras.initializers.HeNormal, seed=1),
+        name="partial",
+        dim=4,
+        value_dtype=tf.float32,
+        height=8,
+    )
+    assert (made.kind, made.seed) == ("truncated_normal", 1)
 
 
 @pytest.mark.parametrize("initializer", [*VARIANCE_SCALINGS, "glorot_uniform"])

@@ -64,6 +64,6 @@ def test_the_committed_files_are_those_that_the_library_writes(fresh):
             assert tensors[0] == tensors[1]
 
 
-def test_training_continues_after_the_import_of_fresh_files(fresh):
-    found = differences(fresh, [each for each in (*QUICK, *SLOW) if each != OLD])
+def test_training_continues_after_the_import_of_fresh_files(fresh, forks):
+    found = differences(forks, fresh, [each for each in (*QUICK, *SLOW) if each != OLD])
     assert max(found.values()) < 1e-5, found

@@ -280,15 +280,29 @@ class TestSavers:
             read = users.lookup(tf.range(51, dtype=tf.int64))
             np.testing.assert_array_equal(session.run(read), [*rows, [5, 5]])
 
-    @pytest.mark.parametrize("as_dict", [False, True])
-    def test_a_table_given_by_hand_is_refused(self, as_dict):
-        with tf.Graph().as_default():
-            users = self.build(1)
+    @pytest.mark.parametrize("graph_too", [False, True])
+    def test_tables_in_a_list_are_saved(self, tmp_path, graph_too):
+        with tf.Graph().as_default(), v1.Session() as session:
+            tables = [self.build(1), self.build(2, "items"), self.build(1, "others")]
+            # Only a Saver that has this one in its list saves it.
+            tables.append(de.get_variable("by_hand", dim=2, checkpoint=False))
             dense = v1.get_variable("dense", initializer=3.0)
-            given = {"users": users, "dense": dense} if as_dict else [users, dense]
-            with pytest.raises(ValueError, match=r"must not contain tables.*Received: .*users"):
+            session.run(v1.global_variables_initializer())
+            session.run([table.upsert([7], [[7.0, 7.0]]) for table in tables])
+            listed = [tables[0], dense, tables[1], tables[3]]
+            graphs = v1.get_collection(v1.GraphKeys.SAVEABLE_OBJECTS) if graph_too else []
+            saver = v1.train.Saver(listed + graphs)
+            path = saver.save(session, str(tmp_path / "model"))
+            session.run([table.clear() for table in tables])
+            saver.restore(session, path)
+            sizes = session.run([table.size() for table in tables])
+            assert sizes == [1, 1, int(graph_too), 1]
+
+    def test_tables_in_a_dict_are_refused(self):
+        with tf.Graph().as_default():
+            given = {"users": self.build(1), "dense": v1.get_variable("dense", initializer=3.0)}
+            with pytest.raises(ValueError, match=r"must be a list.*Received: a dict.*users"):
                 v1.train.Saver(given)
-            v1.train.Saver([dense])
 
     def test_the_variable_of_a_table_is_not_saved_without_the_rows(self, tmp_path):
         with tf.Graph().as_default(), v1.Session() as session:

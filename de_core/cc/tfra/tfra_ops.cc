@@ -29,123 +29,69 @@ A session finds the table by its shared name, or else by its node's name. In eag
 tfra made eagerly are anonymous: two versions of a model have equal names, and must not share rows.
 )doc");
 
-REGISTER_OP("TFRA>CuckooHashTableFind")
-    .Input("table_handle: resource")
-    .Input("keys: Tin")
-    .Input("default_value: Tout")
-    .Output("values: Tout")
-    .Attr("Tin: type")
-    .Attr("Tout: type")
-    .SetIsStateful()
-    .SetShapeFn(Guarded(ops::RowsLikeDefaults))
-    .Doc("See DeTableFindWithDefaults.");
+// tfra_kernels.cc names our op that each of them runs.
+#define DE_OF_TABLE Input("table_handle: resource").SetIsStateful()
+#define DE_OF_KEYS DE_OF_TABLE.Input("keys: Tin").Attr("Tin: type")
+#define DE_OF_ROWS DE_OF_KEYS.Attr("Tout: type")
+#define DE_OF_WHOLE DE_OF_TABLE.Attr("key_dtype: type").Attr("value_dtype: type")
+#define DE_OF_FILES                    \
+  DE_OF_WHOLE.Input("dirpath: string") \
+      .Input("file_name: string")      \
+      .Attr("dirpath_env: string")     \
+      .Attr("buffer_size: int >= 1")
+#define DE_OF_PARTS           \
+  Input("indices: N * int32") \
+      .Input("data: N * T")   \
+      .Output("merged: T")    \
+      .Attr("N: int >= 1")    \
+      .Attr("T: type")
 
+REGISTER_OP("TFRA>CuckooHashTableFind")
+    .DE_OF_ROWS.Input("default_value: Tout")
+    .Output("values: Tout")
+    .SetShapeFn(Guarded(ops::RowsLikeDefaults));
 REGISTER_OP("TFRA>CuckooHashTableFindWithExists")
-    .Input("table_handle: resource")
-    .Input("keys: Tin")
-    .Input("default_value: Tout")
+    .DE_OF_ROWS.Input("default_value: Tout")
     .Output("values: Tout")
     .Output("exists: bool")
-    .Attr("Tin: type")
-    .Attr("Tout: type")
-    .SetIsStateful()
     .SetShapeFn(Guarded([](InferenceContext* c) {
       c->set_output(1, c->input(1));
       return ops::RowsLikeDefaults(c);
-    }))
-    .Doc("See DeTableFindWithDefaults.");
-
+    }));
 REGISTER_OP("TFRA>CuckooHashTableInsert")
-    .Input("table_handle: resource")
-    .Input("keys: Tin")
-    .Input("values: Tout")
-    .Attr("Tin: type")
-    .Attr("Tout: type")
-    .SetIsStateful()
-    .SetShapeFn(Guarded(HandleOnly))
-    .Doc("See DeTableInsertOrAssign.");
-
+    .DE_OF_ROWS.Input("values: Tout")
+    .SetShapeFn(Guarded(HandleOnly));
 REGISTER_OP("TFRA>CuckooHashTableImport")
-    .Input("table_handle: resource")
-    .Input("keys: Tin")
-    .Input("values: Tout")
-    .Attr("Tin: type")
-    .Attr("Tout: type")
-    .SetIsStateful()
-    .SetShapeFn(Guarded(HandleOnly))
-    .Doc("Replaces all rows: DeTableClear, then DeTableInsertOrAssign.");
-
-REGISTER_OP("TFRA>CuckooHashTableRemove")
-    .Input("table_handle: resource")
-    .Input("keys: Tin")
-    .Attr("Tin: type")
-    .SetIsStateful()
-    .SetShapeFn(Guarded(HandleOnly))
-    .Doc("See DeTableErase.");
-
-REGISTER_OP("TFRA>CuckooHashTableClear")
-    .Input("table_handle: resource")
-    .Attr("key_dtype: type")
-    .Attr("value_dtype: type")
-    .SetIsStateful()
-    .SetShapeFn(Guarded(HandleOnly))
-    .Doc("See DeTableClear.");
-
+    .DE_OF_ROWS.Input("values: Tout")
+    .SetShapeFn(Guarded(HandleOnly));
+REGISTER_OP("TFRA>CuckooHashTableRemove").DE_OF_KEYS.SetShapeFn(Guarded(HandleOnly));
+REGISTER_OP("TFRA>CuckooHashTableClear").DE_OF_WHOLE.SetShapeFn(Guarded(HandleOnly));
 REGISTER_OP("TFRA>CuckooHashTableSize")
-    .Input("table_handle: resource")
-    .Output("size: int64")
-    .SetIsStateful()
-    .SetShapeFn(Guarded(ScalarShape))
-    .Doc("See DeTableSize.");
-
+    .DE_OF_TABLE.Output("size: int64")
+    .SetShapeFn(Guarded(ScalarShape));
 REGISTER_OP("TFRA>CuckooHashTableExport")
-    .Input("table_handle: resource")
-    .Output("keys: Tkeys")
+    .DE_OF_TABLE.Output("keys: Tkeys")
     .Output("values: Tvalues")
     .Attr("Tkeys: type")
     .Attr("Tvalues: type")
-    .SetIsStateful()
     .SetShapeFn(Guarded([](InferenceContext* c) {
       c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
       c->set_output(1, c->Matrix(InferenceContext::kUnknownDim, InferenceContext::kUnknownDim));
       return HandleOnly(c);
-    }))
-    .Doc("See DeTableExport.");
+    }));
 
 // A graph may hold the following ops beside its signatures, in parts that train and save. They have
 // no kernel: a model server never runs them.
 REGISTER_OP("TFRA>CuckooHashTableAccum")
-    .Input("table_handle: resource")
-    .Input("keys: key_dtype")
+    .DE_OF_WHOLE.Input("keys: key_dtype")
     .Input("values_or_deltas: value_dtype")
     .Input("exists: bool")
-    .Attr("key_dtype: type")
-    .Attr("value_dtype: type")
-    .SetIsStateful()
     .SetShapeFn(Guarded(HandleOnly));
-
 REGISTER_OP("TFRA>CuckooHashTableSaveToFileSystem")
-    .Input("table_handle: resource")
-    .Input("dirpath: string")
-    .Input("file_name: string")
-    .Attr("key_dtype: type")
-    .Attr("value_dtype: type")
-    .Attr("dirpath_env: string")
-    .Attr("append_to_file: bool")
-    .Attr("buffer_size: int >= 1")
-    .SetIsStateful()
+    .DE_OF_FILES.Attr("append_to_file: bool")
     .SetShapeFn(Guarded(HandleOnly));
-
 REGISTER_OP("TFRA>CuckooHashTableLoadFromFileSystem")
-    .Input("table_handle: resource")
-    .Input("dirpath: string")
-    .Input("file_name: string")
-    .Attr("key_dtype: type")
-    .Attr("value_dtype: type")
-    .Attr("dirpath_env: string")
-    .Attr("load_entire_dir: bool")
-    .Attr("buffer_size: int >= 1")
-    .SetIsStateful()
+    .DE_OF_FILES.Attr("load_entire_dir: bool")
     .SetShapeFn(Guarded(HandleOnly));
 
 REGISTER_OP("TFRA>DynamicPartition")
@@ -154,25 +100,8 @@ REGISTER_OP("TFRA>DynamicPartition")
     .Output("outputs: num_partitions * T")
     .Attr("num_partitions: int >= 1")
     .Attr("T: type")
-    .SetShapeFn(Guarded(UnknownShape))
-    .Doc("TensorFlow's DynamicPartition.");
-
-REGISTER_OP("TFRA>DynamicStitch")
-    .Input("indices: N * int32")
-    .Input("data: N * T")
-    .Output("merged: T")
-    .Attr("N: int >= 1")
-    .Attr("T: type")
-    .SetShapeFn(Guarded(UnknownShape))
-    .Doc("TensorFlow's DynamicStitch.");
-
-REGISTER_OP("TFRA>DynamicStitchFast")
-    .Input("indices: N * int32")
-    .Input("data: N * T")
-    .Output("merged: T")
-    .Attr("N: int >= 1")
-    .Attr("T: type")
-    .SetShapeFn(Guarded(UnknownShape))
-    .Doc("TensorFlow's DynamicStitch.");
+    .SetShapeFn(Guarded(UnknownShape));
+REGISTER_OP("TFRA>DynamicStitch").DE_OF_PARTS.SetShapeFn(Guarded(UnknownShape));
+REGISTER_OP("TFRA>DynamicStitchFast").DE_OF_PARTS.SetShapeFn(Guarded(UnknownShape));
 
 }  // namespace de::tfra

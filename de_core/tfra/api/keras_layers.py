@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
@@ -12,11 +12,9 @@ from de_core.base.checks import received
 from de_core.base.keras import keras
 from de_core.base.types import DTypeLike, InitializerLike
 from de_core.tfra.api.shadow_ops import ShadowVariable
+from de_core.tfra.api.slots import SlotVariable, slots_of
 from de_core.tfra.api.variable import Variable
 from de_core.variable.new_table import numbered
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["BasicEmbedding", "Embedding", "FieldWiseEmbedding", "SquashedEmbedding"]
 _LAYER = "DynamicEmbeddingLayer"
@@ -29,6 +27,7 @@ class _Arguments:
     _auto_initializer: str = "random_normal"
     _no_initializer: str | None = "random_normal"
     _table_class = Variable
+    _pools = True
 
     @property
     def embedding_size(self: Any) -> int:
@@ -39,6 +38,11 @@ class _Arguments:
     def shadow(self: Any) -> ShadowVariable:
         """A variable that stands for the table, for an optimizer."""
         return ShadowVariable(self.table, trainable=self.table.trainable_variables != [])
+
+    @property
+    def optimizer_vars(self: Any) -> list[SlotVariable]:
+        """The slots of all optimizers of the table."""
+        return slots_of(self.table)
 
     def get_config(self: Any) -> dict[str, Any]:
         """Returns the arguments for `from_config`, without the rows."""
@@ -60,9 +64,9 @@ def _ours(arguments: dict[str, Any]) -> dict[str, Any]:
     Raises:
         TypeError: An argument has no counterpart.
     """
-    further = arguments.pop("kwargs")
-    for name in ("self", "__class__"):
-        arguments.pop(name, None)
+    further, self, _ = (arguments.pop(each) for each in ("kwargs", "self", "__class__"))
+    if not self._pools:
+        arguments["combiner"] = None
     if further.pop("distribute_strategy", None) is not None:
         raise TypeError(
             "`distribute_strategy` must be None. Make the layer in the strategy's scope instead. "
@@ -71,7 +75,7 @@ def _ours(arguments: dict[str, Any]) -> dict[str, Any]:
     further.pop("keep_distribution", None)
     if "init_capacity" in further:
         further["init_size"] = further.pop("init_capacity")
-    arguments["dim"] = _whole(arguments.pop("embedding_size"))
+    arguments["dim"] = arguments.pop("embedding_size")
     is_restored = further.pop("dim", None) is not None  # `from_config` passes both names
     if arguments["name"] in (_LAYER, _FIELD_WISE) and not is_restored:
         # Two layers never share rows here.
@@ -81,17 +85,27 @@ def _ours(arguments: dict[str, Any]) -> dict[str, Any]:
     return {**arguments, **further}
 
 
-def _whole(size: Any) -> int:
-    try:
-        return int(size)
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"`embedding_size` must be a whole number. {received(embedding_size=size)}"
-        ) from error
+class _Layer(_Arguments):
+    """The constructor of two layers."""
+
+    def __init__(
+        self,
+        embedding_size: int,
+        key_dtype: DTypeLike = tf.int64,
+        value_dtype: DTypeLike = tf.float32,
+        combiner: Any = "sum",
+        initializer: InitializerLike = None,
+        devices: Sequence[str] | None = None,
+        name: str | None = _LAYER,
+        with_unique: bool = True,
+        short_file_name: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**_ours(dict(locals())))
 
 
 @keras.saving.register_keras_serializable(package="de_core.keras")
-class Embedding(_Arguments, layers.Embedding):
+class Embedding(_Layer, layers.Embedding):
     """Returns a row for each id; see `de.layers.Embedding`.
 
     Args:
@@ -114,54 +128,12 @@ class Embedding(_Arguments, layers.Embedding):
     TensorShape([1, 2, 8])
     """
 
-    def __init__(
-        self,
-        embedding_size: int,
-        key_dtype: DTypeLike = tf.int64,
-        value_dtype: DTypeLike = tf.float32,
-        combiner: Any = "sum",
-        initializer: InitializerLike = None,
-        devices: Sequence[str] | None = None,
-        name: str | None = _LAYER,
-        with_unique: bool = True,
-        short_file_name: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        ours = _ours(dict(locals()))
-        super().__init__(**{**ours, "combiner": None})
+    _pools = False
 
 
 @keras.saving.register_keras_serializable(package="de_core.keras")
-class SquashedEmbedding(_Arguments, layers.SquashedEmbedding):
-    """Pools the rows of all ids of an example; see `de.layers.SquashedEmbedding`.
-
-    Args:
-        embedding_size: Values per row.
-        key_dtype: See `Embedding`, also for the arguments that are not described here.
-        value_dtype: Dtype of the rows in the table.
-        combiner: How to pool the rows.
-        initializer: Defines the row of an unknown id.
-        devices: Device of each shard.
-        name: Name of the layer and its table.
-        with_unique: Ignored.
-        short_file_name: Ignored.
-        **kwargs: See `Embedding`.
-    """
-
-    def __init__(
-        self,
-        embedding_size: int,
-        key_dtype: DTypeLike = tf.int64,
-        value_dtype: DTypeLike = tf.float32,
-        combiner: Any = "sum",
-        initializer: InitializerLike = None,
-        devices: Sequence[str] | None = None,
-        name: str | None = _LAYER,
-        with_unique: bool = True,
-        short_file_name: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**_ours(dict(locals())))
+class SquashedEmbedding(_Layer, layers.SquashedEmbedding):
+    """Pools the rows of an example; see `Embedding` and `de.layers.SquashedEmbedding`."""
 
 
 @keras.saving.register_keras_serializable(package="de_core.keras")
@@ -169,16 +141,9 @@ class FieldWiseEmbedding(_Arguments, layers.FieldWiseEmbedding):
     """Pools the rows of each example by field; see `de.layers.FieldWiseEmbedding`.
 
     Args:
-        embedding_size: Values per row.
+        embedding_size: See `Embedding`, also for the arguments that are not described here.
         nslots: Number of fields.
         slot_map_fn: `f(ids)` that returns the field of each id.
-        key_dtype: See `Embedding`, also for the arguments that are not described here.
-        value_dtype: Dtype of the rows in the table.
-        combiner: How to pool the rows of a field.
-        initializer: Defines the row of an unknown id.
-        devices: Device of each shard.
-        name: Name of the layer and its table.
-        with_unique: Ignored.
         **kwargs: See `Embedding`.
     """
 

@@ -1,4 +1,9 @@
-"""Lookups with the arguments of `tfra`."""
+"""Lookups with the arguments of `tfra`.
+
+`partition_strategy` and `validate_indices` have no effect. With `return_trainable` a lookup returns
+also a `TrainableWrapper`. Other arguments are described in `de.embedding_lookup` and
+`de.embedding_lookup_sparse`.
+"""
 
 from __future__ import annotations
 
@@ -24,24 +29,15 @@ def embedding_lookup(
     max_norm: float | None = None,
     return_trainable: bool = False,
 ) -> Any:
-    """Returns the rows of `ids`; see `de.embedding_lookup`.
-
-    Args:
-        params: The Variable or a `ShadowVariable`.
-        ids: Ids of the Variable's key dtype, any shape.
-        partition_strategy: Ignored.
-        name: Name of the operation.
-        validate_indices: Ignored.
-        max_norm: Greatest L2 norm of a row in the result; None for no limit.
-        return_trainable: Whether to return also a `TrainableWrapper`.
-    """
+    """Returns the rows of `ids`; see `de.embedding_lookup`."""
     del partition_strategy, validate_indices
     variable = variable_of(params)
     if isinstance(variable, Variable):
         rows = variable.embedding_lookup(ids, name, max_norm)[0]
     else:
         rows = lookup.embedding_lookup(variable, ids, name, max_norm)
-    return (rows, TrainableWrapper(variable, ids, max_norm)) if return_trainable else rows
+    wrapper = TrainableWrapper(variable, ids, max_norm, name=name) if return_trainable else None
+    return rows if wrapper is None else (rows, wrapper)
 
 
 @plain_python
@@ -54,27 +50,15 @@ def embedding_lookup_unique(
     max_norm: float | None = None,
     return_trainable: bool = False,
 ) -> Any:
-    """Returns the rows of `ids`, and reads each distinct id once; see `embedding_lookup`.
-
-    Args:
-        params: The Variable or a `ShadowVariable`.
-        ids: Ids of the Variable's key dtype, any shape.
-        partition_strategy: Ignored.
-        name: Name of the operation.
-        validate_indices: Ignored.
-        max_norm: Greatest L2 norm of a row in the result; None for no limit.
-        return_trainable: Whether to return also a `TrainableWrapper` of the distinct ids.
-    """
+    """Returns the rows of `ids`, and reads each distinct id once; see `embedding_lookup`."""
     del partition_strategy, validate_indices
     variable = variable_of(params)
     if isinstance(variable, Variable) and variable.value_dtype == tf.string:
         rows = variable.lookup(ids)
     else:
         rows = lookup.embedding_lookup_unique(variable, ids, name=name, max_norm=max_norm)
-    if not return_trainable:
-        return rows
     flat = ids.flat_values if isinstance(ids, tf.RaggedTensor) else ids
-    return rows, _distinct(variable, flat, max_norm)
+    return _returned(rows, variable, flat, max_norm, name, return_trainable)
 
 
 @plain_python
@@ -88,24 +72,13 @@ def embedding_lookup_sparse(
     max_norm: float | None = None,
     return_trainable: bool = False,
 ) -> Any:
-    """Looks up sparse ids and pools the rows of each example; see `de.embedding_lookup_sparse`.
-
-    Args:
-        params: The Variable or a `ShadowVariable`.
-        sp_ids: Sparse or ragged ids.
-        sp_weights: Weights of the ids; None for weights of 1.
-        partition_strategy: Ignored.
-        name: Name of the operation.
-        combiner: "sum", "mean" or "sqrtn".
-        max_norm: Greatest L2 norm of a row; None for no limit.
-        return_trainable: Whether to return also a `TrainableWrapper` of the distinct ids.
-    """
+    """Looks up sparse ids and pools the rows of each example; see `de.embedding_lookup_sparse`."""
     del partition_strategy
     variable = variable_of(params)
     rows = sparse_lookup.embedding_lookup_sparse(
         variable, sp_ids, sp_weights, name=name, combiner=combiner, max_norm=max_norm
     )
-    return (rows, _distinct(variable, sp_ids.values, max_norm)) if return_trainable else rows
+    return _returned(rows, variable, sp_ids.values, max_norm, name, return_trainable)
 
 
 @plain_python
@@ -120,19 +93,7 @@ def safe_embedding_lookup_sparse(
     max_norm: float | None = None,
     return_trainable: bool = False,
 ) -> Any:
-    """Looks up sparse ids and pools the last dimension; see `de.safe_embedding_lookup_sparse`.
-
-    Args:
-        embedding_weights: The Variable or a `ShadowVariable`.
-        sparse_ids: Sparse or ragged ids.
-        sparse_weights: Weights of the ids; None for weights of 1.
-        combiner: "sum", "mean" or "sqrtn".
-        default_id: The id to look up for an example without ids; None for zeros.
-        name: Name of the operation.
-        partition_strategy: Ignored.
-        max_norm: Greatest L2 norm of a row; None for no limit.
-        return_trainable: Whether to return also a `TrainableWrapper` of the distinct ids.
-    """
+    """Looks up sparse ids and pools the last dimension; see `de.safe_embedding_lookup_sparse`."""
     del partition_strategy
     variable = variable_of(embedding_weights)
     rows = sparse_lookup.safe_embedding_lookup_sparse(
@@ -144,22 +105,18 @@ def safe_embedding_lookup_sparse(
         name=name,
         max_norm=max_norm,
     )
-    return (rows, _distinct(variable, sparse_ids.values, max_norm)) if return_trainable else rows
+    return _returned(rows, variable, sparse_ids.values, max_norm, name, return_trainable)
 
 
 def variable_of(params: Any) -> Any:
-    """Returns the Variable to look up.
-
-    Args:
-        params: A Variable, a list with one Variable, or a wrapper.
-
-    Raises:
-        TypeError: `params` is something else.
-    """
+    """Returns the Variable of a Variable, of a list with one Variable, or of a wrapper."""
     return lookup.one_variable(params.params if isinstance(params, TrainableWrapper) else params)
 
 
-def _distinct(variable: Any, ids: Any, max_norm: float | None) -> TrainableWrapper:
+def _returned(rows: Any, variable: Any, ids: Any, max_norm: Any, name: Any, wrapped: bool) -> Any:
+    """Returns the rows of a lookup, with a wrapper of the distinct ids if `wrapped`."""
+    if not wrapped:
+        return rows
     keys = keys_and_values.checked_keys(ids, variable._table)
     unique = tf.unique(tf.reshape(keys, [-1]))[0]
-    return TrainableWrapper(variable, unique, max_norm)
+    return rows, TrainableWrapper(variable, unique, max_norm, name=name)

@@ -19,7 +19,7 @@ class ShadowVariable(TrainableWrapper):
 
     Args:
         params: The `Variable`.
-        name: Ignored. The shadow has the name of `params`.
+        name: The name in `params.trainable_store`. The shadow itself has the name of `params`.
         max_norm: Lookups scale longer rows down to this norm; None for no limit.
         trainable: Must equal the `trainable` of `params`.
         distribute_strategy: Ignored.
@@ -47,8 +47,8 @@ class ShadowVariable(TrainableWrapper):
         distribute_strategy: object = None,
         **kwargs: Any,
     ) -> None:
-        del name, distribute_strategy, kwargs
-        super().__init__(params, [], max_norm)
+        del distribute_strategy, kwargs
+        super().__init__(params, [], max_norm, name=name)
         if bool(trainable) != self.trainable:
             raise ValueError(
                 "`trainable` must be that of the Variable, which is fixed when the Variable is "
@@ -77,12 +77,7 @@ def embedding_lookup(
 ) -> Rows:
     """Returns the rows of `ids`, ids.shape + [dim]; see `de_core.embedding_lookup`.
 
-    Args:
-        shadow: The shadow variable.
-        ids: Tensor of the Variable's key dtype, any shape.
-        partition_strategy: Ignored.
-        name: Name of the operation.
-        validate_indices: Ignored.
+    `partition_strategy` and `validate_indices` have no effect.
     """
     del partition_strategy, validate_indices
     return shadow.embedding_lookup(ids, name=name)[0]
@@ -95,14 +90,7 @@ def embedding_lookup_unique(
     with_unique: bool = True,
     name: str | None = None,
 ) -> Rows:
-    """Returns the same as `embedding_lookup`. Both sum the gradients of duplicate ids.
-
-    Args:
-        shadow: The shadow variable.
-        ids: Tensor of the Variable's key dtype, any shape.
-        embedding_size: Must be the Variable's dim.
-        with_unique: Ignored.
-        name: Name of the operation.
+    """Returns the same as `embedding_lookup`, with or without `with_unique`.
 
     Raises:
         ValueError: `embedding_size` is not the Variable's dim.

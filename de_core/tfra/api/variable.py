@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+import weakref
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from de_core.base.types import DTypeLike, InitializerLike, Rows, TensorLike
 from de_core.storage.creator import KVCreator
 from de_core.tables.restrict import RestrictPolicy
 from de_core.tables.router import Partitioner, default_partition_fn
-from de_core.tfra.api.conversion import cast_array
+from de_core.tfra.api.conversion import cast_array, initial_value, string_row
 from de_core.tfra.api.shards import Shard
-from de_core.tfra.api.strings import string_row
+from de_core.tfra.api.slots import slots_of
 from de_core.tfra.api.wrappers import TrainableWrapper
 from de_core.variable import variable
 from de_core.variable.new_table import DEFAULT_NAME
@@ -29,19 +29,10 @@ class Variable(variable.Variable):
 
     Args:
         key_dtype: See `de.Variable`, also for the arguments that are not described here.
-        value_dtype: Dtype of the rows.
-        dim: Values per row.
-        devices: Device of each shard.
-        partitioner: Assigns keys to shards.
-        shared_name: Not used.
-        name: Name of the table.
         initializer: Defines the row of a key without a row. An array of one element fills the row.
-            String values may have an initial string, or one per value.
-        trainable: Whether lookups record gradients.
-        checkpoint: Whether checkpoints include the rows.
-        init_size: Number of rows to reserve memory for.
-        kv_creator: The storage.
-        restrict_policy: Chooses the rows that `restrict` keeps.
+            Numbers are cast to `value_dtype`. String values may have an initial string, or one per
+            value. A variance scaling (Glorot, He) without `init_size` scales by `dim`.
+        shared_name: Not used.
         bp_v2: Ignored. Concurrent updates of a row always add up.
         short_file_name: Ignored. File names are always short.
 
@@ -53,6 +44,7 @@ class Variable(variable.Variable):
     """
 
     _keeps_rows = True
+    trainable_store: MutableMapping[str, TrainableWrapper]
 
     def __init__(
         self,
@@ -74,10 +66,8 @@ class Variable(variable.Variable):
         **further: Any,
     ) -> None:
         text = tf.as_dtype(value_dtype) == tf.string and initializer is not None
-        if not text and _is_one_element(initializer):
-            # One element fills the row, as in tfra.
-            given: Any = initializer
-            initializer = given[0] if tf.is_tensor(given) else np.asarray(given).item()
+        if not text:
+            initializer = initial_value(initializer, tf.as_dtype(value_dtype), dim, init_size)
         super().__init__(
             key_dtype,
             value_dtype,
@@ -98,6 +88,9 @@ class Variable(variable.Variable):
         self.kv_creator = kv_creator
         self.short_file_name = bool(short_file_name)
         self._table.cast = cast_array
+        # A cycle of objects would keep a table's memory, and a name would keep the last ids.
+        is_eager = tf.executing_eagerly()
+        self.__dict__["trainable_store"] = weakref.WeakValueDictionary() if is_eager else {}
         self._default = string_row(initializer, self.dim) if text else None
         self.initializer = initializer
 
@@ -122,6 +115,14 @@ class Variable(variable.Variable):
                 rows = self.lookup(ids)
         return rows, TrainableWrapper(self, ids, max_norm)
 
+    def get_slot_variables(self, optimizer: Any) -> list[Any]:
+        """Returns the slots that an optimizer keeps in the rows."""
+        return slots_of(self, optimizer)
+
+    def get_trainable_by_name(self, name: str) -> TrainableWrapper | None:
+        """Returns the wrapper that was made with this name, while the program holds it."""
+        return self.trainable_store.get(name)
+
     def load_from_file_system_with_restore_function(
         self, dirpath: str, proc_size: int = 1, proc_rank: int = 0, buffer_size: int = 4194304
     ) -> Any:
@@ -130,37 +131,25 @@ class Variable(variable.Variable):
 
     def _trackable_children(self, save_type: str = "checkpoint", **options: Any) -> dict[str, Any]:
         """Returns the objects that TensorFlow saves. Warns if a SavedModel gets no rows."""
-        children = super()._trackable_children(save_type, **options)
         if save_type == "savedmodel" and self._rows.watched is not None:
-            _warn_if_empty(self)
-        return children
+            with tf.init_scope():
+                is_empty = tf.executing_eagerly() and int(self.size()) == 0
+            if is_empty:
+                warnings.warn(
+                    "A trainable table should have rows before it is saved in a SavedModel. "
+                    f"Received: no rows in table {self.name!r}, so every id gets its initial row. "
+                    "Train it with a wrapped optimizer and its trainable_variables, or restore its "
+                    "rows first.",
+                    stacklevel=2,
+                )
+        return super()._trackable_children(save_type, **options)
 
     @property
     def tables(self) -> list[Any]:
         """The shards, one per device, with the methods of `tfra`'s tables."""
         return [Shard(table, self._table) for table in self._table.tables]
 
-    @property
-    def _tables(self) -> list[Any]:
-        return self.tables
-
-
-def _is_one_element(initializer: Any) -> bool:
-    """Returns True for a list, array or eager tensor of rank 1 with one element."""
-    if not isinstance(initializer, (list, tuple, np.ndarray, tf.Tensor)):
-        return False
-    return np.shape(initializer) == (1,)
-
-
-def _warn_if_empty(variable: Variable) -> None:
-    with tf.init_scope():
-        if tf.executing_eagerly() and int(variable.size()) == 0:
-            warnings.warn(
-                "A trainable table should have rows before it is saved in a SavedModel. Received: "
-                f"no rows in table {variable.name!r}, so every id gets its initial row. Train it "
-                "with a wrapped optimizer and its trainable_variables, or restore its rows first.",
-                stacklevel=3,
-            )
+    _tables = tables
 
 
 def get_variable(
@@ -182,22 +171,8 @@ def get_variable(
 ) -> Variable:
     """Returns the Variable with this name. Creates the Variable if it does not exist.
 
-    Args:
-        name: Not empty. See `de.get_variable`, also for the arguments that are not described here.
-        key_dtype: Dtype of the keys.
-        value_dtype: Dtype of the rows.
-        dim: Values per row.
-        devices: Device of each shard.
-        partitioner: Assigns keys to shards.
-        shared_name: Not used.
-        initializer: Defines the row of a key without a row.
-        trainable: Whether lookups record gradients.
-        checkpoint: Whether checkpoints include the rows.
-        init_size: Number of rows to reserve memory for.
-        kv_creator: The storage.
-        restrict_policy: Chooses the rows that `restrict` keeps.
-        bp_v2: Ignored.
-        short_file_name: Ignored.
+    A scope with reuse=True creates the Variable too, as in `tfra`. The arguments are those of
+    `Variable`.
 
     Example:
     >>> from de_core import tfra
@@ -205,5 +180,5 @@ def get_variable(
     4
     """
     arguments = dict(locals())
-    made: Variable = requested(arguments.pop("name"), arguments, Variable)
+    made: Variable = requested(arguments.pop("name"), arguments, Variable, may_be_new=True)
     return made

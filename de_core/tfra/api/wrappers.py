@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,28 @@ _OPERATORS = (
 )
 
 
+class _Itself(tf.types.experimental.TraceType):
+    """The type of one object as an argument of a `tf.function`."""
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __init__(self, wrapper: TrainableWrapper) -> None:
+        self._wrapper = weakref.ref(wrapper)
+
+    def is_subtype_of(self, other: object) -> bool:
+        """Returns True for the same object."""
+        return self is other
+
+    def most_specific_common_supertype(self, others: Sequence[object]) -> _Itself | None:
+        """Returns the type if the others are the same object."""
+        return self if all(self is each for each in others) else None
+
+    def placeholder_value(self, *_: Any) -> Any:
+        """Returns the object."""
+        return self._wrapper()
+
+
 class TrainableWrapper(trainable_wrapper.TrainableWrapper):
     """Stands for the rows of one lookup. It can be used like a tensor of these rows.
 
@@ -24,7 +48,7 @@ class TrainableWrapper(trainable_wrapper.TrainableWrapper):
         ids: The ids that were looked up.
         max_norm: The `max_norm` of the lookup.
         *args: Ignored.
-        **kwargs: Ignored.
+        **kwargs: `name`: the wrapper's name in `params.trainable_store`. Others are ignored.
 
     Example:
     >>> from de_core import tfra
@@ -40,8 +64,15 @@ class TrainableWrapper(trainable_wrapper.TrainableWrapper):
     def __init__(
         self, params: Any, ids: Any, max_norm: float | None, *args: Any, **kwargs: Any
     ) -> None:
-        del args, kwargs
+        del args
         super().__init__(params, ids, max_norm)
+        self._type = _Itself(self)
+        if kwargs.get("name") and hasattr(params, "trainable_store"):
+            params.trainable_store[kwargs["name"]] = self
+
+    def __tf_tracing_type__(self, context: Any) -> _Itself:
+        """Lets a `tf.function` take the wrapper itself as an argument, and not its rows."""
+        return self._type
 
     def read_value(self, do_prefetch: bool = True) -> Rows:
         """Looks up the ids again and returns their rows, ids.shape + [dim]."""

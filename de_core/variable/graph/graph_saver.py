@@ -25,9 +25,13 @@ class GraphSaver(tf.Module):
     There is one object for all tables, because a Saver gives every such object the same empty name.
     Like variables, the tables that exist when the Saver is created are saved. For each
     Variable, the checkpoint's tensor `<Variable name>/rows` refers to files beside the checkpoint.
+
+    Args:
+        is_of_var_list: True for the tables in one Saver's `var_list`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_of_var_list: bool = False) -> None:
+        self._is_of_var_list = is_of_var_list
         # A MetaGraph stores the names of the collection's objects. When it is imported, TensorFlow
         # looks for operations of these names.
         operation = tf.no_op(name=_REMEDY)
@@ -59,6 +63,9 @@ class GraphSaver(tf.Module):
             "(de.warm_start can fill the table from another run)."
         )
 
+    def _gather_saveables_for_checkpoint(self) -> dict[str, Any]:
+        return {} if self._is_of_var_list else saveables()
+
     def _serialize_to_tensors(self) -> dict[str, Any]:
         return {_key(state): WhenUsed(state.write) for state in self._states}
 
@@ -66,6 +73,37 @@ class GraphSaver(tf.Module):
         return tf.group(
             *(_restored(state, restored_tensors[_key(state)]) for state in self._states)
         )
+
+
+def saveables() -> dict[str, Any]:
+    """Returns one object for all tables in the `var_list` of the Saver that is being made.
+
+    A Saver saves each object that is not a variable under the same empty name, so only the last one
+    counts. So each of them must save all tables.
+
+    Raises:
+        ValueError: The `var_list` is a dict: there a table would have another name.
+    """
+    saver = savers.current_saver()
+    if saver is None:
+        return {}
+    listed = savers.var_list_of(saver)
+    with_tables = [each for each in listed if hasattr(each, "_table")]
+    tables = [getattr(each, "_whole_table", each._table) for each in with_tables]
+    if not tables:
+        return {}
+    if savers.is_named(saver):
+        raise ValueError(
+            "A Saver's `var_list` with tables must be a list, because the checkpoint has the "
+            f"tables' own names. Received: a dict with {[each.name for each in tables]}. Pass a "
+            "list, or leave `var_list` out to save all tables of the graph."
+        )
+    whole = GraphSaver(is_of_var_list=True)
+    savers_of_graphs = [each for each in listed if isinstance(each, GraphSaver)]
+    tables += [state.table for each in savers_of_graphs for state in each._states]
+    for table in dict.fromkeys(tables):
+        whole.add(table)
+    return {"rows": whole}
 
 
 def _restored(state: TableState, reference: tf.Tensor) -> tf.Operation:

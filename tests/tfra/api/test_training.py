@@ -148,6 +148,8 @@ def test_a_policy_beside_a_variable_has_a_status_of_its_own(policy, table):
 def test_the_policy_of_a_variable_uses_its_column(policy):
     table = de.Variable(dim=1, restrict_policy=getattr(de, policy))
     assert not table.restrict_policy.needs_apply_update()
+    old_name = "freq_var" if policy.startswith("Frequency") else "tstp_var"
+    assert getattr(table.restrict_policy, old_name) is table.restrict_policy.status
     assert isinstance(table.restrict_policy, getattr(de_core, policy))
     for keys in ([2], [3, 3], [1], [3, 1]):
         table.upsert(keys, [[0.0]] * len(keys))

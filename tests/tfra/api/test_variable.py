@@ -119,6 +119,58 @@ def test_initializing_a_graph_keeps_the_rows_that_are_there():
         assert session.run([kept.size(), emptied.size()]) == [1, 0]
 
 
+def test_a_saver_takes_the_shards_of_a_table(tmp_path):
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        table = de.get_variable("listed", dim=1, devices=[CPU] * 2)
+        session.run(v1.global_variables_initializer())
+        session.run(table.upsert(tf.range(9, dtype=tf.int64), tf.ones([9, 1])))
+        saver = v1.train.Saver(table.tables)
+        path = saver.save(session, str(tmp_path / "model"))
+        session.run(table.clear())
+        saver.restore(session, path)
+        assert session.run(table.size()) == 9
+
+
+def test_a_module_that_holds_a_shard_saves_no_rows_for_it(tmp_path):
+    module = tf.Module()
+    module.shard = de.Variable(dim=1, name="held").tables[0]
+    assert module.shard.name.startswith("held")
+    path = tf.train.Checkpoint(module=module).write(str(tmp_path / "checkpoint"))
+    assert [name for name, _ in tf.train.list_variables(path) if "OBJECT_GRAPH" not in name] == []
+
+
+def test_a_scope_that_reuses_makes_new_tables_too():
+    v1 = tf.compat.v1
+    with tf.Graph().as_default():
+        with v1.variable_scope("scope", reuse=True):
+            made = de.get_variable("new", dim=2)
+            assert de.get_variable("new", dim=2) is made
+        with v1.variable_scope("scope"), pytest.raises(ValueError, match="already exists"):
+            de.get_variable("new", dim=2)
+
+
+def test_wrappers_are_found_by_name():
+    table = de.Variable(dim=2, name="stored")
+    shadow = de.shadow_ops.ShadowVariable(table, name="mine")
+    wrapper = de.embedding_lookup_unique(table, [1], name="other", return_trainable=True)[1]
+    assert dict(table.trainable_store) == {"mine": shadow, "other": wrapper}
+    assert table.get_trainable_by_name("mine") is shadow
+    del wrapper
+    assert list(table.trainable_store) == ["mine"]
+    with tf.Graph().as_default():
+        table = de.get_variable("stored", dim=2)
+        de.embedding_lookup(table, [1], name="kept", return_trainable=True)
+        assert table.get_trainable_by_name("kept").ids == [1]
+
+
+def test_a_new_folder_is_made_for_files(tmp_path):
+    table = de.Variable(dim=1, name="filed")
+    table.save_to_file_system(str(tmp_path / "not" / "there"))
+    table.tables[0].save_to_file_system(str(tmp_path / "nor" / "here"))
+    assert len(list(tmp_path.rglob("*.de"))) == 2
+
+
 def test_no_op_arguments_are_accepted():
     table = de.Variable(dim=1, name="no_op", bp_v2=True, short_file_name=True)
     assert table.short_file_name

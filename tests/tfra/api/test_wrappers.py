@@ -81,6 +81,27 @@ def test_assign_writes_the_rows_of_the_last_lookup():
     assert table.lookup([3, 4, 5]).numpy().tolist() == [[1, 1], [5, 5], [2, 2]]
 
 
+def test_a_function_takes_a_shadow_as_an_argument():
+    traced = []
+
+    @tf.function
+    def gradient(shadows, ids):
+        traced.append(shadows[0].name)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(de.shadow_ops.embedding_lookup(shadows[0], ids) ** 2.0)
+        return tape.gradient(loss, shadows[0]).values
+
+    one, two = (de.Variable(dim=2, name=f"argument_{n}", initializer=float(n)) for n in (1, 2))
+    shadows = [de.shadow_ops.ShadowVariable(each) for each in (one, two)]
+    ids = tf.constant([3], tf.int64)
+    for _ in range(2):
+        assert gradient(shadows[:1], ids).numpy().tolist() == [[2, 2]]
+        assert gradient(shadows[1:], ids).numpy().tolist() == [[4, 4]]
+    one.upsert(ids, [[5.0, 5.0]])
+    assert gradient(shadows[:1], ids).numpy().tolist() == [[10, 10]]
+    assert traced == ["argument_1", "argument_2"]
+
+
 def test_a_shadow_works_wherever_a_variable_does():
     table = de.Variable(dim=2, initializer=2.0)
     shadow = de.shadow_ops.ShadowVariable(table)
