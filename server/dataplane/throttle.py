@@ -59,30 +59,48 @@ class Places:
 
 
 class Held:
-    """Limits the bytes of all bodies in memory. Used from one event loop."""
+    """Limits the bytes of all bodies in memory, and each client's share of them.
+
+    Used from one event loop.
+    """
 
     def __init__(self, most: int) -> None:
-        """Creates the limit; `most` is in bytes."""
+        """Creates the limit; `most` is in bytes. A client may hold half of them."""
         self._most = most
         self._held = 0
+        self._by_client: dict[str, int] = {}
 
-    def take(self, count: int) -> None:
-        """Adds bytes that arrived. `give` subtracts them.
+    def take(self, client: str, count: int) -> None:
+        """Adds bytes of a client that arrived. `give` subtracts them.
 
         Raises:
-            ServingError: RESOURCE_EXHAUSTED beyond the limit.
+            ServingError: RESOURCE_EXHAUSTED beyond a limit.
         """
+        held = self._by_client.get(client, 0) + count
+        if held > self._most // 2:
+            raise _beyond(self._most // 2, "requests of one client")
         if self._held + count > self._most:
-            raise ServingError(
-                Code.RESOURCE_EXHAUSTED,
-                f"At most {self._most} bytes of requests may be in memory. Try again later.",
-                retry_after=1.0,
-            )
+            raise _beyond(self._most, "requests")
         self._held += count
+        self._by_client[client] = held
 
-    def give(self, count: int) -> None:
-        """Subtracts bytes that are no longer in memory."""
-        self._held -= count
+    def give(self, client: str, count: int) -> None:
+        """Subtracts bytes of a client that are no longer in memory."""
+        if count:
+            self._held -= count
+            left = self._by_client[client] - count
+            if left:
+                self._by_client[client] = left
+            else:
+                del self._by_client[client]
+
+
+def _beyond(most: int, whose: str) -> ServingError:
+    return ServingError(
+        Code.RESOURCE_EXHAUSTED,
+        f"At most {most} bytes of {whose} may be in memory. Try again later.",
+        retry_after=1.0,
+    )
 
 
 class Rate:
@@ -147,7 +165,7 @@ class Throttle:
         """
         #: Running requests of the process.
         self.places = Places(settings.max_in_flight)
-        #: Running requests of each client, from the head of a request to its answer.
+        #: Running requests of each client. A request runs once its body has arrived.
         self.client_places = Places(settings.client_in_flight, "requests of one client")
         self.client_rate = Rate(settings.rate_per_second, "from one client", clock)
         #: Bytes of the bodies in memory, after decompression.

@@ -13,10 +13,10 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ..dataplane.lifecycle import Lifecycle
-from ..edge.http.protocol import bounded_protocol
 from ..observability.metrics import Metrics
 from ..observability.worker_metrics import WorkerMetrics
 from ..settings import Settings
+from .protocol import bounded_protocol
 
 # A connection is closed if the client acknowledges no data for this many milliseconds.
 _TCP_USER_TIMEOUT_MS = 60_000

@@ -17,7 +17,7 @@ from server.observability.worker_metrics import merge
 from tests.server.support.browser import Browser
 from tests.server.support.eventually import wait_until
 
-PAGE = Path(__file__).resolve().parents[3] / "server" / "edge" / "http" / "page.html"
+PAGE = Path(__file__).resolve().parents[3] / "server" / "routers" / "page.html"
 MODEL = "/v1/models/ranker"
 
 

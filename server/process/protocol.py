@@ -1,0 +1,102 @@
+"""uvicorn's HTTP/1.1 protocol with limits on the time and size of what no request owns.
+
+uvicorn limits how long an idle connection is kept, but neither the time nor the size of a request's
+head. A client that sends one byte per minute would hold a connection forever, and httptools keeps
+all bytes of a head, or of a chunked body's trailers, until their end.
+"""
+
+import asyncio
+import logging
+import resource
+import time
+from typing import Any
+
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+_LOG = logging.getLogger("server")
+# The log warns of few free file descriptors at most once in this many seconds.
+_WARN_SECONDS = 10.0
+_SCARCE = 0.9
+
+
+def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
+    """Returns uvicorn's protocol with limits on the bytes before, between and after bodies.
+
+    Args:
+        seconds: Seconds from the first byte of a head to its last. The rest of a body that nobody
+            reads counts as such a byte.
+        max_bytes: Largest number of bytes that may arrive in a row without completing a head, a
+            chunk of a body, or a message.
+    """
+    body = orjson.dumps({"error": f"Request head exceeds {max_bytes} bytes"})
+    too_large = (
+        b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
+        b"connection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+    )
+    most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    warned = [-_WARN_SECONDS]
+
+    class BoundedProtocol(HttpToolsProtocol):
+        """Closes connections that exceed a limit."""
+
+        _timer: asyncio.TimerHandle | None = None
+        _bytes = 0
+        _begun: RequestResponseCycle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._start_timer()
+            listener = transport.get_extra_info("socket")
+            files = listener.fileno() if listener is not None and most_files > 0 else 0
+            if files > most_files * _SCARCE and time.monotonic() > warned[0] + _WARN_SECONDS:
+                warned[0] = time.monotonic()
+                _LOG.warning(
+                    "The process may have %d open files, and %d are open: the system refuses "
+                    "connections beyond. Raise `ulimit -n`, or close idle connections.",
+                    most_files,
+                    files,
+                )
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_timer()
+            super().connection_lost(exc)
+            # After an error, uvicorn would keep the connection in memory until its timer ends.
+            self._unset_keepalive_if_required()
+
+        def data_received(self, data: bytes) -> None:
+            self._bytes += len(data)
+            super().data_received(data)
+            cycle = self.cycle
+            # uvicorn creates a new scope when a head begins, and a new cycle when it is complete.
+            head_is_complete = cycle is not None and cycle.scope is self.scope
+            if head_is_complete and cycle is not self._begun:
+                self._begun = cycle
+                self._bytes = 0
+                self._stop_timer()
+            elif not head_is_complete or cycle.response_complete:
+                self._start_timer()
+            if self._bytes > max_bytes and not self.transport.is_closing():
+                if cycle is None or cycle.response_complete:
+                    self.transport.write(too_large)
+                self.transport.close()
+
+        def on_body(self, body: bytes) -> None:
+            self._bytes = 0
+            super().on_body(body)
+
+        def _start_timer(self) -> None:
+            if self._timer is None:
+                self._timer = self.loop.call_later(seconds, self._late)
+
+        def _stop_timer(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _late(self) -> None:
+            self._timer = None
+            if not self.transport.is_closing():
+                self.transport.close()
+
+    return BoundedProtocol
