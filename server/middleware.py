@@ -130,7 +130,8 @@ def _check_head(scope: Scope, record: Request, bounds: HeadBounds) -> None:
     """
     listed, headers = scope["headers"], record.headers
     size = len(record.path) + len(record.query)
-    size += sum([len(name) + len(value) for name, value in listed])
+    for name, value in listed:
+        size += len(name) + len(value)
     if size > bounds.head_bytes:
         raise RefusedError(431, f"Request head exceeds {bounds.head_bytes} bytes")
     # HTTP/1.0 has no Host header.
@@ -140,11 +141,11 @@ def _check_head(scope: Scope, record: Request, bounds: HeadBounds) -> None:
             raise RefusedError(
                 400, f"A request must have one Host header. Received: {hosts} of them"
             )
-    coding = b", ".join([value for name, value in listed if name == b"transfer-encoding"])
-    if coding and coding.strip().lower() != b"chunked":
-        raise RefusedError(
-            400, f"Transfer-Encoding must be chunked. Received: {coding.decode('latin-1')[:128]}"
-        )
+    if b"transfer-encoding" in headers:
+        coding = b", ".join([value for name, value in listed if name == b"transfer-encoding"])
+        if coding.strip().lower() != b"chunked":
+            told = coding.decode("latin-1")[:128]
+            raise RefusedError(400, f"Transfer-Encoding must be chunked. Received: {told}")
     length = headers.get(b"content-length", b"0").strip()
     if not length.isdigit():
         raise RefusedError(

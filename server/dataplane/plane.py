@@ -104,33 +104,20 @@ class DataPlane:
                     self.receive(request, len(body))
                 else:
                     body = await body(supervisor)
-                throttle.client_places.enter(client)
+                throttle.places.enter(client)
                 try:
-                    throttle.places.enter()
-                    try:
-                        return await self._run(request, work, body, supervisor, gone)
-                    finally:
-                        throttle.places.leave()
+                    most = self._seconds
+                    if request.timeout is not None:
+                        most = min(most, request.timeout)
+                    seconds = timeout_seconds(request.headers, most)
+                    request.deadline = time.monotonic() + seconds
+                    begin_request(request)
+                    supervisor.bound(seconds, deadline_exceeded, gone)
+                    return await work(body)
                 finally:
-                    throttle.client_places.leave(client)
+                    throttle.places.leave(client)
         finally:
             throttle.bytes.give(client, request.received_bytes)
-
-    def _run(
-        self,
-        request: Request,
-        work: Callable[[bytes], Awaitable[T]],
-        body: bytes,
-        supervisor: Supervisor,
-        gone: Callable[[], Awaitable[None]] | None,
-    ) -> Awaitable[T]:
-        """Begins the work of a request whose body has arrived."""
-        most = self._seconds if request.timeout is None else min(self._seconds, request.timeout)
-        seconds = timeout_seconds(request.headers, most)
-        request.deadline = time.monotonic() + seconds
-        begin_request(request)
-        supervisor.bound(seconds, deadline_exceeded, gone)
-        return work(body)
 
     def receive(self, request: Request, count: int) -> None:
         """Counts bytes of a request's body as they arrive. `answer` subtracts them again.
@@ -220,7 +207,8 @@ class Lease:
             ServingError: PERMISSION_DENIED if the client's key lacks the scope of the signature,
                 INVALID_ARGUMENT for inputs beyond a limit.
         """
-        permit_signature(signature)
+        if self._plane.keys is not None:
+            permit_signature(signature)
         values = self._plane.limits.check_tensors(inputs)
         if signature.startswith(LOOKUP_PREFIX):
             self._plane.limits.check_ids(values)

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from starlette.requests import Request as HttpRequest
 from starlette.types import Receive
@@ -16,6 +17,7 @@ from ..errors import RefusedError
 from ..request import RECORD, Request
 from .inflate import Inflater, encoding_of
 from .responses import AnswerResponse
+from .routing import TARGET
 
 # Joining the pieces of a larger body would delay other requests. From this size on, `bytes.join`
 # lets other threads run.
@@ -53,16 +55,32 @@ async def answered(
     """
     state, record, receive = request.app.state, request.scope[RECORD], request.receive
     encoding = record.headers.get(b"content-encoding")
-    read = functools.partial(
-        _read,
-        state.plane,
-        state.bounds,
-        record,
-        encoding_of(encoding) if encoding else b"",
-        receive,
-    )
+    encoding = encoding_of(encoding) if encoding else b""
+    read = functools.partial(_read, state.plane, state.bounds, record, encoding, receive)
     gone = functools.partial(_gone, receive)
     return AnswerResponse(await state.plane.answer(record, scopes, work, read, gone))
+
+
+async def run(
+    request: HttpRequest,
+    scopes: Sequence[str],
+    service: Callable[..., Awaitable[Answer]],
+    **more: Any,
+) -> AnswerResponse:
+    """Runs a service on a model and a body: `service(plane, spec, body, **more)`."""
+    plane, spec = request.app.state.plane, request.scope[TARGET].spec
+    return await answered(request, scopes, functools.partial(service, plane, spec, **more))
+
+
+async def describe(
+    request: HttpRequest,
+    scopes: Sequence[str],
+    service: Callable[..., Awaitable[Answer]],
+    *more: Any,
+) -> AnswerResponse:
+    """Describes a model: `service(plane, spec, *more)`."""
+    plane, spec = request.app.state.plane, request.scope[TARGET].spec
+    return await answered(request, scopes, lambda _: service(plane, spec, *more))
 
 
 async def _read(

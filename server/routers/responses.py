@@ -31,9 +31,8 @@ class AnswerResponse(Response):
         """Creates the response."""
         self.status_code = answer.status
         self.background = None
-        parts = (answer.body,) if isinstance(answer.body, bytes) else answer.body
-        self._size = sum(map(len, parts))
-        self._parts = [part for part in parts if len(part)] or [b""]
+        self._parts = (answer.body,) if isinstance(answer.body, bytes) else answer.body
+        self._size = sum(map(len, self._parts))
         self.raw_headers = [
             *_raw_headers(answer.media_type, answer.version, answer.headers),
             (b"content-length", b"%d" % self._size),
@@ -41,17 +40,16 @@ class AnswerResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Sends the response."""
-        await self._send_start(send)
+        start = {"type": "http.response.start", "status": self.status_code}
+        await send({**start, "headers": self.raw_headers})
         left = self._size
         for part in self._parts:
             view = part if isinstance(part, bytes) else part.data
-            for piece in (view,) if len(view) <= _PIECE_BYTES else _pieces(view):
+            for piece in (view,) if 0 < len(view) <= _PIECE_BYTES else _pieces(view):
                 left -= len(piece)
                 await send({"type": "http.response.body", "body": piece, "more_body": left > 0})
-
-    async def _send_start(self, send: Send) -> None:
-        start = {"type": "http.response.start", "status": self.status_code}
-        await send({**start, "headers": self.raw_headers})
+        if not self._size:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 class RefusalResponse(AnswerResponse):
@@ -69,7 +67,8 @@ class RefusalResponse(AnswerResponse):
         if not self._lingers:
             await super().__call__(scope, receive, send)
             return
-        await self._send_start(send)
+        start = {"type": "http.response.start", "status": self.status_code}
+        await send({**start, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": self._content, "more_body": True})
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(_discard(receive), _LINGER_SECONDS)

@@ -17,6 +17,7 @@ from ..request import RECORD
 from ..wire.media import PARAMETERS
 from ..wire.paths import PREFIX, parse_path, parse_v2_path
 
+#: Key of an ASGI scope: the `Target` of a request that a `ModelRoute` answers.
 TARGET = "gateway.target"
 _PARAMETER = re.compile(r"\{\w+\}")
 # Longer paths are parsed each time, because they would fill the memory of the cache.
@@ -81,14 +82,9 @@ def path_of(scope: Scope) -> bytes:
     return path.split(b"?", 1)[0].removeprefix(root)
 
 
-def target_of(request: Request) -> Target:
-    """Returns the target of a request that a `ModelRoute` answers."""
-    target: Target = request.scope[TARGET]
-    return target
-
-
 def _target_of(scope: Scope) -> Target | None:
-    path, query = path_of(scope), scope["query_string"]
+    record = scope[RECORD]
+    path, query = record.path, record.query
     is_short = len(path) + len(query) <= _REMEMBERED_BYTES
     parse = _parse if is_short else _parse.__wrapped__
     target: Target | None = parse(scope["method"], path, query)

@@ -12,17 +12,18 @@ from starlette.types import Receive, Scope, Send
 
 from ..dataplane import examples, lookup, models, predict
 from ..dataplane.answer import Answer, Headers
-from ..dataplane.plane import RUN_SCOPES
+from ..dataplane.plane import RUN_SCOPES, DataPlane
+from ..engines.base import ModelSpec
 from ..errors import ServingError
 from ..request import RECORD
 from ..wire.media import Layout, layout_of
 from ..wire.paths import PREFIX, malformed, parse_path
 from . import schemas
-from .body import answered
+from .body import describe, run
 from .openapi import INT64, LOOKUP_QUERY, TIMEOUT, Operation
 from .openapi_model import model_openapi
 from .responses import AnswerResponse
-from .routing import ModelRoute, path_of, target_of, with_query
+from .routing import ModelRoute, path_of, with_query
 
 _Endpoint = TypeVar("_Endpoint", bound=Callable[[Request], Awaitable[Response]])
 _ALLOWED_HEADERS = "authorization, content-type, x-api-key, x-request-id, x-request-timeout-ms"
@@ -61,11 +62,7 @@ def _route(method: str, end: str, operation: Operation) -> Callable[[_Endpoint],
 )
 async def run_predict(request: Request) -> Response:
     """Runs any signature on tensors."""
-    plane, spec = request.app.state.plane, target_of(request).spec
-    layout = _layout(request)
-    return await answered(
-        request, RUN_SCOPES, lambda body: predict.predict(plane, spec, body, layout)
-    )
+    return await run(request, RUN_SCOPES, predict.predict, layout=_layout(request))
 
 
 @_route(
@@ -95,11 +92,7 @@ async def run_predict(request: Request) -> Response:
 )
 async def run_lookup(request: Request) -> Response:
     """Returns the embeddings of ids, one per id or one per bag of ids."""
-    plane, spec = request.app.state.plane, target_of(request).spec
-    layout = _layout(request)
-    return await answered(
-        request, ("lookup",), lambda body: lookup.lookup(plane, spec, body, layout)
-    )
+    return await run(request, ("lookup",), lookup.lookup, layout=_layout(request))
 
 
 @_route(
@@ -117,8 +110,7 @@ async def run_lookup(request: Request) -> Response:
 )
 async def run_classify(request: Request) -> Response:
     """Returns labels and scores for examples."""
-    plane, spec = request.app.state.plane, target_of(request).spec
-    return await answered(request, RUN_SCOPES, lambda body: examples.classify(plane, spec, body))
+    return await run(request, RUN_SCOPES, examples.classify)
 
 
 @_route(
@@ -136,8 +128,7 @@ async def run_classify(request: Request) -> Response:
 )
 async def run_regress(request: Request) -> Response:
     """Returns one value per example."""
-    plane, spec = request.app.state.plane, target_of(request).spec
-    return await answered(request, RUN_SCOPES, lambda body: examples.regress(plane, spec, body))
+    return await run(request, RUN_SCOPES, examples.regress)
 
 
 _STATUS = {"error_code": "OK", "error_message": ""}
@@ -160,8 +151,7 @@ _TABLE = {"table": "user", "dim": 16, "rows": 1000, "key_dtype": "int64"}
 )
 async def status(request: Request) -> Response:
     """Describes the model's versions."""
-    plane, spec = request.app.state.plane, target_of(request).spec
-    return await answered(request, ("predict",), lambda _: models.status(plane.engine, spec))
+    return await describe(request, ("predict",), models.status)
 
 
 @_route(
@@ -171,8 +161,7 @@ async def status(request: Request) -> Response:
 )
 async def metadata(request: Request) -> Response:
     """Describes the model's signatures."""
-    plane, spec = request.app.state.plane, target_of(request).spec
-    return await answered(request, ("predict",), lambda _: models.metadata(plane, spec))
+    return await describe(request, ("predict",), models.metadata)
 
 
 @_route(
@@ -189,9 +178,8 @@ async def metadata(request: Request) -> Response:
 )
 async def tables(request: Request) -> Response:
     """Describes the model's tables, or one of them."""
-    plane, spec = request.app.state.plane, target_of(request).spec
     table = request.path_params.get("table")
-    return await answered(request, ("lookup",), lambda _: models.tables(plane, spec, table))
+    return await describe(request, ("lookup",), models.tables, table)
 
 
 @_route(
@@ -201,13 +189,12 @@ async def tables(request: Request) -> Response:
 )
 async def document(request: Request) -> Response:
     """Describes the inputs and outputs of the model's signatures."""
-    plane, spec = request.app.state.plane, target_of(request).spec
+    return await describe(request, ("predict",), _document)
 
-    async def describe(_: bytes) -> Answer:
-        with await plane.lease(spec) as servable:
-            return Answer(model_openapi(spec.name, servable.signatures), servable.version)
 
-    return await answered(request, ("predict",), describe)
+async def _document(plane: DataPlane, spec: ModelSpec) -> Answer:
+    with await plane.lease(spec) as servable:
+        return Answer(model_openapi(spec.name, servable.signatures), servable.version)
 
 
 class _Rest(ModelRoute):

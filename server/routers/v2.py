@@ -10,14 +10,15 @@ from starlette.responses import JSONResponse, Response
 
 from ..dataplane import infer
 from ..dataplane.answer import Answer
-from ..dataplane.plane import RUN_SCOPES
+from ..dataplane.plane import RUN_SCOPES, DataPlane
+from ..engines.base import ModelSpec
 from ..request import RECORD
 from ..wire.json_text import parse_json
 from ..wire.oip import HEADER
 from . import schemas
-from .body import answered
+from .body import answered, describe, run
 from .openapi import JSON_LENGTH, TIMEOUT, Operation
-from .routing import ModelRoute, target_of
+from .routing import ModelRoute
 
 _Endpoint = TypeVar("_Endpoint", bound=Callable[[Request], Awaitable[Response]])
 _HEADER = HEADER.encode()
@@ -74,15 +75,14 @@ def _route(method: str, end: str, operation: Operation) -> Callable[[_Endpoint],
 )
 async def run_infer(request: Request) -> Response:
     """Runs any signature on tensors, in JSON or in bytes."""
-    plane, spec = request.app.state.plane, target_of(request).spec
     header = request.scope[RECORD].headers.get(_HEADER)
-    return await answered(request, RUN_SCOPES, lambda body: infer.infer(plane, spec, body, header))
+    return await run(request, RUN_SCOPES, infer.infer, header=header)
 
 
 @_route("GET", "", Operation("v2_metadata", "Inputs and outputs of the model", schemas.Object, {}))
 async def metadata(request: Request) -> Response:
     """Describes the model's inputs and outputs."""
-    return await _described(request, infer.metadata)
+    return await describe(request, ("predict",), _encoded, infer.metadata)
 
 
 @_route(
@@ -92,7 +92,7 @@ async def metadata(request: Request) -> Response:
 )
 async def config(request: Request) -> Response:
     """Describes the model as Triton does."""
-    return await _described(request, infer.config)
+    return await describe(request, ("predict",), _encoded, infer.config)
 
 
 @_route(
@@ -107,24 +107,21 @@ async def config(request: Request) -> Response:
 )
 async def model_ready(request: Request) -> Response:
     """Tells whether the model serves."""
-
-    async def describe(plane: Any, spec: Any) -> tuple[dict[str, Any], int]:
-        version = await infer.ready(plane, spec)
-        return {"name": spec.name, "ready": True}, version
-
-    return await _described(request, describe)
+    return await describe(request, ("predict",), _ready)
 
 
-async def _described(
-    request: Request, describe: Callable[..., Awaitable[tuple[dict[str, Any], int]]]
-) -> Response:
-    plane, spec = request.app.state.plane, target_of(request).spec
+async def _ready(plane: DataPlane, spec: ModelSpec) -> Answer:
+    version = await infer.ready(plane, spec)
+    return Answer(orjson.dumps({"name": spec.name, "ready": True}), version)
 
-    async def work(_: bytes) -> Answer:
-        told, version = await describe(plane, spec)
-        return Answer(orjson.dumps(told), version)
 
-    return await answered(request, ("predict",), work)
+async def _encoded(
+    plane: DataPlane,
+    spec: ModelSpec,
+    service: Callable[[DataPlane, ModelSpec], Awaitable[tuple[dict[str, Any], int]]],
+) -> Answer:
+    told, version = await service(plane, spec)
+    return Answer(orjson.dumps(told), version)
 
 
 _INDEX = Operation(

@@ -272,12 +272,15 @@ def test_the_rate_is_answered_with_429():
 
 
 def test_requests_beyond_the_places_are_answered_with_429():
-    places = Places(1)
-    places.enter()
-    with pytest.raises(ServingError, match="At most 1 requests"):
-        places.enter()
-    places.leave()
-    places.enter()
+    places = Places(1, "of one client", in_all=2)
+    places.enter("a")
+    with pytest.raises(ServingError, match="At most 1 requests of one client"):
+        places.enter("a")
+    places.enter("b")
+    with pytest.raises(ServingError, match="At most 2 requests are"):
+        places.enter("c")
+    places.leave("a")
+    places.enter("a")
 
 
 def test_requests_beyond_the_places_are_refused_over_http():
