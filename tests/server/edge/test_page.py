@@ -138,7 +138,7 @@ def test_the_page_comes_with_a_policy_that_loads_nothing(gateway):
     assert reply.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in reply.headers["content-security-policy"]
     assert gateway.ask("GET", "/ui/../settings.py").status == 404
-    assert gateway.ask("POST", "/ui", b"").status == 404
+    assert gateway.ask("POST", "/ui", b"").status == 405
 
 
 def test_live_view_counts_by_the_second_and_keeps_a_bounded_sample():
