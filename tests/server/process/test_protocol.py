@@ -103,6 +103,33 @@ def test_other_clients_are_answered_between_pipelined_requests():
     assert max(b - a for a, b in itertools.pairwise(counts)) <= 1
 
 
+def test_a_piece_full_of_requests_is_read_in_parts():
+    request = post()
+    count = (64 << 10) // len(request)
+
+    async def work(connection):
+        connection.protocol.data_received(request * count + request[:30])
+        held = len(connection.protocol.pipeline)
+        while len(statuses(connection.client.received)) < count:
+            await asyncio.sleep(0)
+        await connection.send(request[30:])
+        return held, len(statuses(connection.client.received))
+
+    held, answered = with_connection(work, rate_per_second="0")
+    assert 0 < held < count / 3
+    assert answered == count + 1
+
+
+def test_a_client_that_sends_ever_more_requests_is_cut_off():
+    async def work(connection):
+        connection.protocol.pause_writing()
+        for _ in range(30):
+            connection.protocol.data_received(post() * 2000)
+        return connection.client.closed
+
+    assert with_connection(work, rate_per_second="0")
+
+
 @pytest.mark.parametrize("cut", [9, 60, -len(ROW), -3])
 def test_a_request_in_pieces_is_answered_as_a_whole_one(cut):
     request = post()
