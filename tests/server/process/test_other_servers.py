@@ -20,6 +20,7 @@ from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.server.support.gateway_process import ROOT, environment
 from tests.server.support.numpy_engine import NumpyEngine
 
+SCORE = {"score": 7.5, "user": 7, "version": 1}
 FACTORY = "server.app:create_app_from_environment"
 COMMANDS: dict[str, Callable[[int], list[str]]] = {
     "uvicorn": lambda fd: ["uvicorn", "--factory", FACTORY, "--fd", str(fd)],
@@ -73,7 +74,7 @@ def test_another_server_runs_the_embedded_engine(saved_models, tmp_path, server)
         wait_until(lambda: asked("GET", "/readyz")[0] == 200)
         row = json.dumps({"instances": [{"user": 7, "item": "lamp"}]}).encode()
         status, headers, body = asked("POST", "/v1/models/ranker/labels/stable:predict", row)
-        assert (status, json.loads(body)) == (200, {"predictions": [7.5]}), body
+        assert (status, json.loads(body)) == (200, {"predictions": [SCORE]}), body
         assert headers["x-model-version"] == "1"
         assert asked("POST", "/v1/models/ranker:predict", [row[:9], row[9:]])[2] == body
         assert asked("POST", "/v1/models/ranker:predict", [bytes(600)] * 2)[0] == 413
