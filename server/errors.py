@@ -96,3 +96,7 @@ class RefusedError(Exception):
         self.message = message
         self.close = close
         self.linger = linger
+
+
+class StartError(Exception):
+    """The process cannot start; the message says what to do."""

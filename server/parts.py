@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from .dataplane.keys import KeyRing, KeysError
+from .dataplane.keys import KeyRing
 from .dataplane.tokens import Tokens
 from .engines.base import Engine
 from .engines.embedded.batching import BatchOptions
@@ -13,8 +13,9 @@ from .engines.embedded.model_folder import ModelFolder, Versions
 from .engines.embedded.version_policy import VersionPolicy
 from .engines.routes import Routes, parse_labels
 from .engines.upstream.channels import ChannelOptions
-from .engines.upstream.endpoint import UpstreamsError, parse_upstreams
+from .engines.upstream.endpoint import parse_upstreams
 from .engines.upstream.engine import RunWork, TfServingEngine, TfServingOptions
+from .errors import StartError
 from .observability.metrics import Metrics
 from .settings import Settings
 
@@ -38,7 +39,8 @@ def make_engine(
             exist at the start.
 
     Raises:
-        UpstreamsError: The settings of the model servers are wrong.
+        UpstreamsError: The list of model servers is wrong.
+        StartError: The file with the token for model servers cannot be used.
     """
     if settings.engine == "tfserving":
         return TfServingEngine(tfserving_options(settings), run_codec, metrics)
@@ -87,13 +89,12 @@ def keys_of(settings: Settings) -> KeyRing | None:
     """Returns the accepted keys and tokens; None if no key is needed.
 
     Raises:
-        KeysError: The keys file cannot be used, or settings of tokens are missing.
-        TokensError: The file of public keys cannot be used.
+        StartError: Settings of tokens are missing. Errors of the files pass through.
     """
     tokens = None
     if settings.jwt_keys_file is not None:
         if not settings.jwt_issuer or not settings.jwt_audience:
-            raise KeysError("Tokens need --jwt-issuer and --jwt-audience beside --jwt-keys-file.")
+            raise StartError("Tokens need --jwt-issuer and --jwt-audience beside --jwt-keys-file.")
         tokens = Tokens(settings.jwt_keys_file, settings.jwt_issuer, settings.jwt_audience)
     if settings.keys_file is not None:
         return KeyRing.load(settings.keys_file, tokens)
@@ -114,7 +115,7 @@ def _names(text: str) -> list[str]:
 
 
 def tfserving_options(settings: Settings) -> TfServingOptions:
-    """Returns the options of an engine in front of model servers; raises `UpstreamsError`."""
+    """Returns the options of an engine in front of model servers; raises as `make_engine`."""
     return TfServingOptions(
         upstreams=parse_upstreams(settings.upstreams),
         models=_names(settings.models),
@@ -130,7 +131,7 @@ def _channel_options(settings: Settings) -> ChannelOptions:
     file = settings.upstream_token_file
     token = file.read_text("utf-8", "replace").strip() if file is not None else ""
     if file is not None and not re.fullmatch(r"[!-~]+", token):
-        raise UpstreamsError(
+        raise StartError(
             "The file must hold one key or token, and nothing else. "
             f"Received: --upstream-token-file={file}"
         )

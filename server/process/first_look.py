@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..engines.embedded.version_policy import VersionPolicy
+from ..errors import StartError
 from ..parts import folder_of, found_models
 from ..settings import Settings
-from .server import StartError, listening_socket
+from .server import listening_socket
 
 _LOG = logging.getLogger("server")
 

@@ -17,6 +17,7 @@ from ..engines.base import Engine
 from ..engines.embedded.saved_model import load_tensorflow
 from ..engines.routed import RoutedEngine
 from ..engines.routes import RoutesFile
+from ..errors import StartError
 from ..observability.accounts import Accounts, accounts_of
 from ..observability.metrics import Metrics
 from ..observability.worker_metrics import WorkerMetrics
@@ -34,7 +35,6 @@ from .server import (
     Companion,
     GatewayServer,
     MetricsWriter,
-    StartError,
     listening_socket,
     url_of,
 )

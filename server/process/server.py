@@ -13,6 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ..dataplane.lifecycle import Lifecycle
+from ..errors import StartError
 from ..observability.metrics import Metrics
 from ..observability.worker_metrics import WorkerMetrics
 from ..settings import Settings
@@ -22,10 +23,6 @@ from .protocol import bounded_protocol
 _TCP_USER_TIMEOUT_MS = 60_000
 _METRICS_SECONDS = 1.0
 _BACKLOG = 2048
-
-
-class StartError(Exception):
-    """The process cannot start; the message says what to do."""
 
 
 class Companion(Protocol):

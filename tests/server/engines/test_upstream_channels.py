@@ -13,9 +13,8 @@ import pytest
 from server.engines.upstream.breaker import Breaker
 from server.engines.upstream.channels import ChannelOptions
 from server.engines.upstream.endpoint import Endpoint, UpstreamAddress
-from server.errors import Code, ServingError
+from server.errors import Code, ServingError, StartError
 from server.process.gateway import Gateway
-from server.process.server import StartError
 from server.protos.modules import load_protos
 from server.settings import load_settings
 from tests.server.support.eventually import PATIENCE_S, eventually
