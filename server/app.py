@@ -1,40 +1,40 @@
-"""Builds the ASGI application from its parts."""
+"""Builds the application: routers, one middleware, handlers of exceptions, start and end."""
 
 import asyncio
-import dataclasses
 import inspect
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import Response
+from starlette.routing import Match
 
 from . import __version__
+from .dataplane.codec import Codec
 from .dataplane.keys import KeyRing
 from .dataplane.lifecycle import Lifecycle
-from .dataplane.plane import DataPlane
+from .dataplane.plane import DataPlane, public_error
 from .dataplane.snapshot import Snapshots
-from .edge.http.admin import Admin
-from .edge.http.exchange import HttpBounds
-from .edge.http.front import Api, Front
-from .edge.http.openapi import openapi_document
-from .edge.http.operations import operations_router
-from .edge.http.page import PREFIX as PAGE_PREFIX
-from .edge.http.page import Page
-from .edge.http.v1 import V1
-from .edge.http.v2 import V2
 from .engines.base import Engine
 from .engines.routed import RoutedEngine
+from .engines.routes import RoutesFile
+from .errors import RefusedError, ServingError
+from .middleware import HeadBounds, RecordMiddleware
 from .observability.accounts import Accounts, accounts_of
 from .observability.logs import LOG
 from .observability.metrics import Metrics
 from .observability.worker_metrics import WorkerMetrics
-from .settings import Settings
-from .wire.paths import PREFIX
+from .parts import keys_of, make_engine, routes_of
+from .request import RECORD
+from .routers import admin, health, page, v1, v2
+from .routers.body import BodyBounds
+from .routers.openapi import add_document
+from .routers.responses import AnswerResponse, RefusalResponse, error_answer, serving_error_answer
+from .settings import Settings, load_settings
 
 # At shutdown, the gateway waits this many seconds for model runs that continue after their requests
 # have ended.
@@ -87,90 +87,63 @@ def create_app(
         >>> create_app(settings, engine).title
         'Embedding gateway'
     """
-    state = lifecycle or Lifecycle()
+    lifecycle = lifecycle or Lifecycle()
     metrics = metrics or Metrics()
     routed = engine if isinstance(engine, RoutedEngine) else RoutedEngine(engine)
     plane = plane or DataPlane(routed, settings, keys)
-    if accounts is None:
-        accounts = accounts_of(settings, metrics, routed.model_names)
-    snapshots = Snapshots(routed, metrics)
+    accounts = accounts or accounts_of(settings, metrics, routed.model_names)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await routed.start()
         if load_first:
-            await _load(routed, state)
+            await _load(routed, lifecycle)
         yield
-        state.draining = True
+        lifecycle.draining = True
         await plane.close()
         try:
             await asyncio.wait_for(routed.close(), _ENGINE_SECONDS)
         except asyncio.TimeoutError:
             # The process must end although a model's thread cannot be stopped. `Gateway.run` checks
             # this flag, and then ends the process without waiting for threads.
-            state.abandoned = True
+            lifecycle.abandoned = True
             LOG.warning("a model still runs; the process ends without it")
 
-    # FastAPI's pages /docs and /redoc are off, because they load scripts from other sites.
-    app = _Application(
-        title="Embedding gateway",
-        version=__version__,
-        lifespan=lifespan,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        **_OWN_TELEMETRY,
+    bounds = BodyBounds(
+        settings.max_body_bytes, settings.max_decompressed_bytes, settings.body_seconds
     )
-    app.include_router(
-        operations_router(routed, state, metrics, snapshots, workers or WorkerMetrics(None, 0))
+    app = _application(settings, plane, accounts, lifecycle, bounds, lifespan)
+    app.description = (
+        "TensorFlow Serving's REST API, lookups of embeddings, and the Open Inference Protocol."
     )
-    app.add_exception_handler(HTTPException, _http_error)
-    apis: dict[bytes, Api] = {
-        PREFIX: V1(plane, settings.cors_origin),
-        b"/v2": V2(plane, state),
-    }
+    app.state.metrics = metrics
+    app.state.snapshots = Snapshots(routed, metrics)
+    app.state.workers = workers or WorkerMetrics(None, 0)
+    app.state.live = accounts.live
+    app.state.cors_origin = settings.cors_origin
+    # `include_router` would match each request twice.
+    for router in (v1.router, v2.models, v2.server, health.router):
+        app.router.routes.extend(router.routes)
     if accounts.live is not None:
-        apis[PAGE_PREFIX] = Page(accounts.live, snapshots)
-    app.front = Front(apis, app.operate, plane, _bounds(settings), accounts, state)
-
-    def openapi() -> dict[str, Any]:
-        return openapi_document()
-
-    # FastAPI's documentation says to replace the method `openapi` if the API is described by hand.
-    setattr(app, "openapi", openapi)  # noqa: B010
+        app.router.routes.extend(page.router.routes)
+    add_document(app)
     return app
 
 
-class _Application(FastAPI):
-    """FastAPI answers health, metrics and versions. Requests to models never reach it."""
+def create_app_from_environment() -> FastAPI:
+    """Builds the application for any ASGI server, with settings from `DE_GATEWAY_…` variables.
 
-    front: ASGIApp
+    Settings of ports, processes and TLS have no effect: they belong to the server.
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request."""
-        if scope["type"] == "http":
-            await self.front(scope, receive, send)
-        else:
-            await self.operate(scope, receive, send)
-
-    async def operate(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request with FastAPI's routes."""
-        await super().__call__(scope, receive, send)
-
-
-def _bounds(settings: Settings) -> HttpBounds:
-    return HttpBounds(
-        settings.max_header_bytes,
-        settings.max_body_bytes,
-        settings.max_decompressed_bytes,
-        settings.body_seconds,
+        uvicorn --factory de_core_gateway.app:create_app_from_environment
+    """
+    settings, metrics, codec = load_settings(), Metrics(), Codec()
+    routes_file = RoutesFile(settings.routes_file)
+    engine = RoutedEngine(
+        make_engine(settings, metrics, codec.run), routes_of(settings), routes_file
     )
-
-
-async def _load(engine: RoutedEngine, lifecycle: Lifecycle) -> None:
-    """Waits until the models are loaded, have failed to load, or shutdown has begun."""
-    while not engine.started() and not lifecycle.draining:
-        await asyncio.sleep(_LOOK_SECONDS)
+    plane = DataPlane(engine, settings, keys_of(settings), codec)
+    return create_app(settings, engine, metrics=metrics, plane=plane)
 
 
 def create_admin_app(
@@ -178,7 +151,7 @@ def create_admin_app(
     engine: RoutedEngine,
     keys: KeyRing | None,
     lifecycle: Lifecycle | None = None,
-) -> ASGIApp:
+) -> FastAPI:
     """Builds the application of the admin port; `engine` is the gateway's engine.
 
     Args:
@@ -187,22 +160,86 @@ def create_admin_app(
         keys: The API keys. Every request needs one with the scope `admin`.
         lifecycle: Announces the shutdown, if given.
     """
-    bounds = dataclasses.replace(
-        _bounds(settings), body_bytes=_ADMIN_BYTES, inflated_bytes=_ADMIN_BYTES
+    accounts = Accounts(Metrics(), None, engine.model_names)
+    plane = DataPlane(engine, settings, keys)
+    bounds = BodyBounds(_ADMIN_BYTES, _ADMIN_BYTES, settings.body_seconds)
+    app = _application(settings, plane, accounts, lifecycle or Lifecycle(), bounds, None)
+    app.router.routes.extend(admin.router.routes)
+    app.add_exception_handler(404, admin.unknown)
+    return app
+
+
+def _application(
+    settings: Settings,
+    plane: DataPlane,
+    accounts: Accounts,
+    lifecycle: Lifecycle,
+    bounds: BodyBounds,
+    lifespan: Any,
+) -> FastAPI:
+    """Returns an application without routes."""
+    # FastAPI's pages /docs and /redoc are off, because they load scripts from other sites.
+    app = FastAPI(
+        title="Embedding gateway",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        **_OWN_TELEMETRY,
     )
-    return Front(
-        {b"": Admin(engine, keys)},
-        None,
-        DataPlane(engine, settings, keys),
-        bounds,
-        Accounts(Metrics(), None, engine.model_names),
-        lifecycle or Lifecycle(),
+    app.state.plane, app.state.lifecycle, app.state.bounds = plane, lifecycle, bounds
+    app.add_middleware(
+        RecordMiddleware,
+        bounds=HeadBounds(settings.max_header_bytes, bounds.body_bytes),
+        accounts=accounts,
+        lifecycle=lifecycle,
+        cors_origin=settings.cors_origin,
     )
+    app.add_exception_handler(ServingError, _serving_error)
+    app.add_exception_handler(RefusedError, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http_error)
+    return app
+
+
+async def _load(engine: RoutedEngine, lifecycle: Lifecycle) -> None:
+    """Waits until the models are loaded, have failed to load, or shutdown has begun."""
+    while not engine.started() and not lifecycle.draining:
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _serving_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ServingError)
+    return AnswerResponse(serving_error_answer(public_error(error, request.scope[RECORD])))
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusedError)
+    return RefusalResponse(error)
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    told = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+    return AnswerResponse(error_answer(400, f"The request is wrong: {told[:512]}"))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    what = {404: "Not found", 405: "Method not allowed"}.get(status, "Request refused")
-    headers = error.headers if isinstance(error, HTTPException) else None
-    text = f"{what}: {request.method} {request.url.path}".encode("utf-8", "replace").decode()
-    return JSONResponse({"error": text}, status, headers)
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers = {"allow": ", ".join(sorted(_allowed(request)))}
+    what = {404: "Not found", 405: "Method not allowed"}.get(error.status_code, str(error.detail))
+    text = f"{what}: {request.method} {request.url.path}"
+    return AnswerResponse(error_answer(error.status_code, text, tuple(headers.items())))
+
+
+def _allowed(request: Request) -> set[str]:
+    """Returns the methods of all routes that have the path of a request."""
+    return {
+        method
+        for route in request.app.routes
+        if route.matches(request.scope)[0] is not Match.NONE
+        for method in getattr(route, "methods", None) or ()
+    }

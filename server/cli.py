@@ -19,9 +19,9 @@ from .engines.embedded.model_folder import ModelFolderError
 from .engines.embedded.saved_model import MissingDependencyError
 from .engines.routes import RoutesError
 from .engines.upstream.endpoint import UpstreamsError
+from .errors import StartError
 from .observability.logs import configure_logging
 from .process.gateway import Gateway
-from .process.server import StartError
 from .process.workers import WorkerSupervisor, end_with_parent, this_worker
 from .protos.modules import MissingProtosError
 from .settings import (

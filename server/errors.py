@@ -1,4 +1,4 @@
-"""The gateway's exception for refused requests, and its status codes.
+"""The exceptions for refused requests, and their status codes.
 
 Codes and their HTTP numbers match TensorFlow Serving's REST API, so clients of TensorFlow Serving
 understand them.
@@ -75,3 +75,28 @@ class ServingError(Exception):
 def invalid(message: str) -> ServingError:
     """Returns the error for an invalid request."""
     return ServingError(Code.INVALID_ARGUMENT, message)
+
+
+class RefusedError(Exception):
+    """The request breaks a rule of HTTP. Nobody reads its body.
+
+    Attributes:
+        status: The HTTP status.
+        message: The error message for the client.
+        close: Whether the answer closes the connection.
+        linger: Whether the client may keep sending for a while before the connection closes.
+    """
+
+    def __init__(
+        self, status: int, message: str, *, close: bool = True, linger: bool = False
+    ) -> None:
+        """Creates the refusal."""
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.close = close
+        self.linger = linger
+
+
+class StartError(Exception):
+    """The process cannot start; the message says what to do."""

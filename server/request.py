@@ -8,6 +8,8 @@ from typing import Any
 
 from .errors import Code, ServingError
 
+#: Key of an ASGI scope: the `Request` of the request.
+RECORD = "gateway.record"
 # The headers that the gateway forwards to a model server.
 _FORWARDED = (b"traceparent", b"tracestate")
 
@@ -27,6 +29,7 @@ class Request:
         verb: The request's verb, once known.
         model: The requested model, once known.
         client: Owner of the request's key, if keys are needed.
+        counted_as: The name by which the limits count the client's requests.
         scopes: The key's scopes; None if no key is needed.
         status: The HTTP status of the answer; 499 if the client disconnected first; 0 before both.
         received_bytes: Size of the received body.
@@ -49,6 +52,7 @@ class Request:
     verb: str = "other"
     model: str = ""
     client: str = ""
+    counted_as: str = ""
     scopes: frozenset[str] | None = None
     status: int = 0
     received_bytes: int = 0

@@ -8,7 +8,6 @@ from ..protos.examples import SerializedExamples, read_json_examples
 from ..request import current_request
 from ..tensors import SignatureSpec, TensorSpec
 from ..wire.examples import encode_classify, encode_regress
-from ..wire.media import PLAIN, Layout
 from .answer import Answer
 from .plane import DataPlane
 
@@ -17,7 +16,7 @@ from .plane import DataPlane
 EXAMPLES_WORK = 16
 
 
-async def classify(plane: DataPlane, spec: ModelSpec, body: bytes, _: Layout = PLAIN) -> Answer:
+async def classify(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
     """Answers a `:classify` request; raises as `read_json_examples` and `Servable.classify`."""
     request = await _decode(plane, body)
     with await plane.lease(spec) as servable:
@@ -29,7 +28,7 @@ async def classify(plane: DataPlane, spec: ModelSpec, body: bytes, _: Layout = P
     return Answer(encoded, servable.version)
 
 
-async def regress(plane: DataPlane, spec: ModelSpec, body: bytes, _: Layout = PLAIN) -> Answer:
+async def regress(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
     """Answers a `:regress` request; raises as `read_json_examples` and `Servable.regress`."""
     request = await _decode(plane, body)
     with await plane.lease(spec) as servable:

@@ -14,12 +14,12 @@ from .lookup import table_names, unknown_table
 from .plane import DataPlane
 
 
-async def status(engine: Engine, spec: ModelSpec) -> Answer:
+async def status(plane: DataPlane, spec: ModelSpec) -> Answer:
     """Answers with the state of a model's versions; raises as `Engine.status`."""
     return Answer(
         encode_status(
             status_entry(entry.version, entry.state.value, entry.code, entry.message)
-            for entry in await engine.status(spec)
+            for entry in await plane.engine.status(spec)
         )
     )
 

@@ -85,8 +85,8 @@ class DataPlane:
             request: The request's record.
             scopes: The client's key needs one of these scopes; if empty, any known key is enough.
             work: Computes the answer from the body before the deadline.
-            body: The body. If not all of it has arrived, a function that reads it and limits the
-                time for it. The request counts as running only after its body has arrived.
+            body: The body, or a function that reads it and limits the time for it. The request
+                takes its places only after its body has arrived.
             gone: Waits until the client disconnects; None if the transport then cancels this task.
 
         Raises:
@@ -96,15 +96,15 @@ class DataPlane:
         """
         throttle = self.throttle
         client = request.address if self.keys is None else self._admit(self.keys, request, scopes)
+        request.counted_as = client
         throttle.client_rate.count(client)
-        throttle.client_places.enter(client)
         try:
             with Supervisor(self._watch) as supervisor:
                 if isinstance(body, bytes):
                     self.receive(request, len(body))
                 else:
                     body = await body(supervisor)
-                throttle.places.enter()
+                throttle.places.enter(client)
                 try:
                     most = self._seconds
                     if request.timeout is not None:
@@ -115,10 +115,9 @@ class DataPlane:
                     supervisor.bound(seconds, deadline_exceeded, gone)
                     return await work(body)
                 finally:
-                    throttle.places.leave()
+                    throttle.places.leave(client)
         finally:
-            throttle.bytes.give(request.received_bytes)
-            throttle.client_places.leave(client)
+            throttle.bytes.give(client, request.received_bytes)
 
     def receive(self, request: Request, count: int) -> None:
         """Counts bytes of a request's body as they arrive. `answer` subtracts them again.
@@ -126,7 +125,7 @@ class DataPlane:
         Raises:
             ServingError: RESOURCE_EXHAUSTED if too many bytes are held.
         """
-        self.throttle.bytes.take(count)
+        self.throttle.bytes.take(request.counted_as, count)
         request.received_bytes += count
 
     def _admit(self, keys: KeyRing, request: Request, scopes: Sequence[str]) -> str:
@@ -208,7 +207,8 @@ class Lease:
             ServingError: PERMISSION_DENIED if the client's key lacks the scope of the signature,
                 INVALID_ARGUMENT for inputs beyond a limit.
         """
-        permit_signature(signature)
+        if self._plane.keys is not None:
+            permit_signature(signature)
         values = self._plane.limits.check_tensors(inputs)
         if signature.startswith(LOOKUP_PREFIX):
             self._plane.limits.check_ids(values)
@@ -245,9 +245,9 @@ def timeout_seconds(headers: Mapping[bytes, bytes], most: float) -> float:
     """
     milliseconds = headers.get(_TIMEOUT)
     if milliseconds is not None:
-        if not _MILLISECONDS.fullmatch(milliseconds):
+        if not _MILLISECONDS.fullmatch(milliseconds) or not int(milliseconds):
             raise invalid(
-                "X-Request-Timeout-Ms must be a whole number of milliseconds. "
+                "X-Request-Timeout-Ms must be a whole number of milliseconds above 0. "
                 f"Received: {milliseconds.decode('latin-1')}"
             )
         return min(int(milliseconds) / 1000, most)

@@ -60,4 +60,8 @@ def _decode(body: bytes, signatures: Mapping[str, SignatureSpec], limits: Limits
 
 def rows_of(inputs: Tensors) -> int:
     """Returns the number of rows of the inputs."""
-    return max((len(array) for array in inputs.values() if array.ndim), default=1)
+    rows = 0
+    for array in inputs.values():
+        if array.ndim and len(array) > rows:
+            rows = len(array)
+    return rows or 1

@@ -51,7 +51,7 @@ class Supervisor:
     and less than a generator-based context manager.
     """
 
-    __slots__ = ("_due", "_gone", "_late", "_loop", "_reason", "_watch", "_watcher", "task")
+    __slots__ = ("_due", "_gone", "_late", "_loop", "_reason", "_task", "_watch", "_watcher")
 
     def __init__(self, watch: Watch) -> None:
         """Creates the supervisor of one request; `watch` belongs to the event loop."""
@@ -61,10 +61,9 @@ class Supervisor:
 
     def __enter__(self) -> "Supervisor":
         self._loop = asyncio.get_running_loop()
-        #: The request's task; None until there is one.
-        self.task = asyncio.current_task(self._loop)
-        if self.task is None:
-            _UNTASKED.append(self)
+        task = asyncio.current_task(self._loop)
+        assert task is not None
+        self._task = task
         return self
 
     def bound(
@@ -96,13 +95,11 @@ class Supervisor:
         trace: TracebackType | None,
     ) -> None:
         self._watch.running.discard(self)
-        if self.task is None:
-            _UNTASKED.remove(self)
         if self._watcher is not None:
             self._watcher.cancel()
         if kind is asyncio.CancelledError and self._reason is not None:
-            if self.task is not None and hasattr(self.task, "uncancel"):
-                self.task.uncancel()
+            if hasattr(self._task, "uncancel"):  # since Python 3.11
+                self._task.uncancel()
             raise self._reason from None
 
     def look(self, now: float) -> float:
@@ -119,17 +116,6 @@ class Supervisor:
         self._cancel(ClientGoneError())
 
     def _cancel(self, reason: Exception) -> None:
-        if self._reason is None and self.task is not None:
+        if self._reason is None:
             self._reason = reason
-            self.task.cancel()
-
-
-# The supervisors in the part of a request that runs before the request has a task.
-_UNTASKED: list[Supervisor] = []
-
-
-def give_task(task: "asyncio.Task[None]") -> None:
-    """Gives a request's task to the supervisors that were entered before there was one."""
-    for supervisor in _UNTASKED:
-        supervisor.task = task
-    _UNTASKED.clear()
+            self._task.cancel()

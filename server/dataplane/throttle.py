@@ -18,39 +18,42 @@ _ROUNDING = 1e-6
 
 
 class Places:
-    """Limits the number of running requests per name, such as a client's or a model's.
+    """Limits the number of running requests, in all and per name, such as a client's or a model's.
 
-    A running request takes one of the name's places. Used from one event loop.
+    A running request takes a place. Used from one event loop.
     """
 
-    def __init__(self, most: int, what: str = "requests") -> None:
+    def __init__(self, most: int, whose: str, in_all: int | None = None) -> None:
         """Creates the limit.
 
         Args:
             most: Largest number of running requests per name.
-            what: The requests' description in the error message, such as `requests of one client`.
+            whose: The names' description in the error message, such as `of one client`.
+            in_all: Largest number of running requests; None for no limit.
         """
         self._most = most
-        self._what = what
+        self._whose = whose
+        self._in_all = in_all
+        self._running = 0
         self._taken: dict[str, int] = {}
 
-    def enter(self, name: str = "") -> None:
-        """Takes one of the places of `name`. `leave` returns it.
+    def enter(self, name: str) -> None:
+        """Takes a place. `leave` returns it.
 
         Raises:
             ServingError: RESOURCE_EXHAUSTED if no place is free.
         """
         taken = self._taken.get(name, 0)
         if taken >= self._most:
-            raise ServingError(
-                Code.RESOURCE_EXHAUSTED,
-                f"At most {self._most} {self._what} are answered at once. Try again later.",
-                retry_after=1.0,
-            )
+            raise _too_many(self._most, f"requests {self._whose}")
+        if self._in_all is not None and self._running >= self._in_all:
+            raise _too_many(self._in_all, "requests")
+        self._running += 1
         self._taken[name] = taken + 1
 
-    def leave(self, name: str = "") -> None:
-        """Returns one of the places of `name`."""
+    def leave(self, name: str) -> None:
+        """Returns a place."""
+        self._running -= 1
         left = self._taken[name] - 1
         if left:
             self._taken[name] = left
@@ -58,31 +61,57 @@ class Places:
             del self._taken[name]
 
 
+def _too_many(most: int, what: str) -> ServingError:
+    return ServingError(
+        Code.RESOURCE_EXHAUSTED,
+        f"At most {most} {what} are answered at once. Try again later.",
+        retry_after=1.0,
+    )
+
+
 class Held:
-    """Limits the bytes of all bodies in memory. Used from one event loop."""
+    """Limits the bytes of all bodies in memory, and each client's share of them.
+
+    Used from one event loop.
+    """
 
     def __init__(self, most: int) -> None:
-        """Creates the limit; `most` is in bytes."""
+        """Creates the limit; `most` is in bytes. A client may hold half of them."""
         self._most = most
         self._held = 0
+        self._by_client: dict[str, int] = {}
 
-    def take(self, count: int) -> None:
-        """Adds bytes that arrived. `give` subtracts them.
+    def take(self, client: str, count: int) -> None:
+        """Adds bytes of a client that arrived. `give` subtracts them.
 
         Raises:
-            ServingError: RESOURCE_EXHAUSTED beyond the limit.
+            ServingError: RESOURCE_EXHAUSTED beyond a limit.
         """
+        held = self._by_client.get(client, 0) + count
+        if held > self._most // 2:
+            raise _beyond(self._most // 2, "requests of one client")
         if self._held + count > self._most:
-            raise ServingError(
-                Code.RESOURCE_EXHAUSTED,
-                f"At most {self._most} bytes of requests may be in memory. Try again later.",
-                retry_after=1.0,
-            )
+            raise _beyond(self._most, "requests")
         self._held += count
+        self._by_client[client] = held
 
-    def give(self, count: int) -> None:
-        """Subtracts bytes that are no longer in memory."""
-        self._held -= count
+    def give(self, client: str, count: int) -> None:
+        """Subtracts bytes of a client that are no longer in memory."""
+        if count:
+            self._held -= count
+            left = self._by_client[client] - count
+            if left:
+                self._by_client[client] = left
+            else:
+                del self._by_client[client]
+
+
+def _beyond(most: int, whose: str) -> ServingError:
+    return ServingError(
+        Code.RESOURCE_EXHAUSTED,
+        f"At most {most} bytes of {whose} may be in memory. Try again later.",
+        retry_after=1.0,
+    )
 
 
 class Rate:
@@ -145,13 +174,11 @@ class Throttle:
             settings: The limits' sizes.
             clock: Returns the time in seconds.
         """
-        #: Running requests of the process.
-        self.places = Places(settings.max_in_flight)
-        #: Running requests of each client, from the head of a request to its answer.
-        self.client_places = Places(settings.client_in_flight, "requests of one client")
+        #: Running requests, in all and of each client. A request runs once its body has arrived.
+        self.places = Places(settings.client_in_flight, "of one client", settings.max_in_flight)
         self.client_rate = Rate(settings.rate_per_second, "from one client", clock)
         #: Bytes of the bodies in memory, after decompression.
         self.bytes = Held(_BODIES * settings.max_decompressed_bytes)
         #: Running requests of each model.
-        self.model_places = Places(settings.model_in_flight, "requests to one model")
+        self.model_places = Places(settings.model_in_flight, "to one model")
         self.model_rate = Rate(settings.model_rate_per_second, "to one model", clock)

@@ -5,28 +5,13 @@ import ssl
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ..engines.embedded.model_folder import ModelFolder, Versions
 from ..engines.embedded.version_policy import VersionPolicy
+from ..errors import StartError
+from ..parts import folder_of, found_models
 from ..settings import Settings
-from .server import StartError, listening_socket
+from .server import listening_socket
 
 _LOG = logging.getLogger("server")
-
-
-def folder_of(settings: Settings) -> ModelFolder:
-    """Returns the model folder that the settings name."""
-    assert settings.model_dir is not None
-    return ModelFolder(settings.model_dir, settings.model_name)
-
-
-def found_models(settings: Settings) -> Mapping[str, Versions]:
-    """Returns the models in the model folder; none if model servers run the models."""
-    if settings.engine != "embedded":
-        return {}
-    try:
-        return folder_of(settings).scan()
-    except OSError:
-        return {}
 
 
 def check_ports(settings: Settings) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import socket
 import sys
 from pathlib import Path
@@ -13,28 +12,21 @@ from ..dataplane.codec import Codec
 from ..dataplane.keys import KeyRing
 from ..dataplane.lifecycle import Lifecycle
 from ..dataplane.plane import DataPlane
-from ..dataplane.tokens import Tokens
 from ..edge.grpc.server import GrpcOptions, GrpcServer
 from ..engines.base import Engine
-from ..engines.embedded.batching import BatchOptions
-from ..engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
 from ..engines.embedded.saved_model import load_tensorflow
-from ..engines.embedded.version_policy import VersionPolicy
 from ..engines.routed import RoutedEngine
-from ..engines.routes import Routes, RoutesFile, parse_labels
-from ..engines.upstream.channels import ChannelOptions
-from ..engines.upstream.endpoint import parse_upstreams
-from ..engines.upstream.engine import TfServingEngine, TfServingOptions
+from ..engines.routes import RoutesFile
+from ..errors import StartError
 from ..observability.accounts import Accounts, accounts_of
 from ..observability.metrics import Metrics
 from ..observability.worker_metrics import MetricsWriter, WorkerMetrics
+from ..parts import folder_of, keys_of, make_engine, routes_of, tfserving_options
 from ..protos.modules import load_protos
 from ..settings import Settings
 from .first_look import (
     check_certificates,
     check_ports,
-    folder_of,
-    found_models,
     warn_of_missing,
 )
 from .memory import keep_freed_memory
@@ -42,14 +34,10 @@ from .server import (
     AdminServer,
     Companion,
     GatewayServer,
-    StartError,
     listening_socket,
     url_of,
 )
 from .workers import Heartbeat, Worker
-
-# Handing a run to a thread takes about this many seconds. Shorter runs stay in the event loop.
-_BRIEF_SECONDS = 0.00025
 
 
 class Gateway:
@@ -84,7 +72,7 @@ class Gateway:
         if settings.grpc_port is not None or settings.engine == "tfserving":
             load_protos()
         self._metrics, self._codec = Metrics(), Codec()
-        self._engine = RoutedEngine(self._make_engine(), self._routes(), self._routes_file())
+        self._engine = RoutedEngine(self._make_engine(), routes_of(settings), self._routes_file())
 
     @staticmethod
     def check(settings: Settings, worker: Worker | None = None) -> KeyRing | None:
@@ -92,7 +80,7 @@ class Gateway:
 
         The supervisor checks ports and models once for all workers.
         """
-        keys = _keys(settings)
+        keys = keys_of(settings)
         if settings.admin_port is not None and (keys is None or not keys.allows("admin")):
             raise StartError(
                 "The admin port needs a key of the scope admin: make one with "
@@ -118,11 +106,11 @@ class Gateway:
             if path is not None and not (path.is_file() and os.access(path, os.R_OK)):
                 raise StartError(f"The file must exist and be readable. Received: {flag}={path}")
         check_certificates(settings)
-        labels = parse_labels(settings.labels, _only_model(settings))
+        labels = routes_of(settings).labels
         if settings.engine == "embedded":
             folder_of(settings).check()
         else:
-            _tfserving_options(settings)
+            tfserving_options(settings)
         if worker is None:
             check_ports(settings)
             warn_of_missing(settings, labels)
@@ -177,30 +165,8 @@ class Gateway:
             print(f"gRPC listens on {self._settings.host}:{grpc_server.port}", flush=True)
 
     def _make_engine(self) -> Engine:
-        settings = self._settings
-        if settings.engine == "tfserving":
-            return TfServingEngine(_tfserving_options(settings), self._codec.run, self._metrics)
-        engine = EmbeddedEngine(
-            EmbeddedOptions(
-                folder=folder_of(settings),
-                poll_seconds=settings.poll_seconds,
-                threads=settings.threads,
-                policy=VersionPolicy.parse(settings.version_policy),
-                warm_up=settings.warm_up,
-                brief_seconds=_BRIEF_SECONDS,
-                promised=frozenset(self._worker.models) if self._worker else None,
-                batching=BatchOptions(
-                    rows=settings.batch_rows,
-                    delay_seconds=settings.batch_delay_ms / 1000,
-                    observe_rows=self._metrics.batch_rows.observe,
-                ),
-            )
-        )
-        self._metrics.queue_waiting.set_function(lambda: engine.waiting)
-        return engine
-
-    def _routes(self) -> Routes:
-        return Routes(labels=parse_labels(self._settings.labels, _only_model(self._settings)))
+        promised = self._worker.models if self._worker else None
+        return make_engine(self._settings, self._metrics, self._codec.run, promised)
 
     def _routes_file(self) -> RoutesFile:
         if self._settings.routes_file is not None or self._worker is None:
@@ -224,57 +190,3 @@ class Gateway:
             client_ca=settings.tls_client_ca,
         )
         return GrpcServer(plane, options, accounts, lifecycle)
-
-
-def _keys(settings: Settings) -> KeyRing | None:
-    tokens = None
-    if settings.jwt_keys_file is not None:
-        if not settings.jwt_issuer or not settings.jwt_audience:
-            raise StartError("Tokens need --jwt-issuer and --jwt-audience beside --jwt-keys-file.")
-        tokens = Tokens(settings.jwt_keys_file, settings.jwt_issuer, settings.jwt_audience)
-    if settings.keys_file is not None:
-        return KeyRing.load(settings.keys_file, tokens)
-    return KeyRing(None, tokens) if tokens is not None else None
-
-
-def _only_model(settings: Settings) -> str | None:
-    """Returns the model's name if the settings name exactly one."""
-    if settings.engine == "tfserving":
-        models = _names(settings.models)
-        return models[0] if len(models) == 1 else None
-    if settings.model_name is not None:
-        return settings.model_name
-    found = list(found_models(settings))
-    return found[0] if len(found) == 1 else None
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _channel_options(settings: Settings) -> ChannelOptions:
-    certificate: tuple[Path, Path] | None = None
-    if settings.upstream_cert is not None and settings.upstream_key is not None:
-        certificate = (settings.upstream_cert, settings.upstream_key)
-    file = settings.upstream_token_file
-    token = file.read_text("utf-8", "replace").strip() if file is not None else ""
-    if file is not None and not re.fullmatch(r"[!-~]+", token):
-        raise StartError(
-            "The file must hold one key or token, and nothing else. "
-            f"Received: --upstream-token-file={file}"
-        )
-    return ChannelOptions(
-        max_message_bytes=settings.max_decompressed_bytes,
-        ca=settings.upstream_ca,
-        certificate=certificate,
-        token=token,
-    )
-
-
-def _tfserving_options(settings: Settings) -> TfServingOptions:
-    return TfServingOptions(
-        upstreams=parse_upstreams(settings.upstreams),
-        models=_names(settings.models),
-        poll_seconds=settings.poll_seconds,
-        channel=_channel_options(settings),
-    )

@@ -13,16 +13,13 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ..dataplane.lifecycle import Lifecycle
-from ..edge.http.protocol import bounded_protocol
+from ..errors import StartError
 from ..settings import Settings
+from .protocol import bounded_protocol
 
 # A connection is closed if the client acknowledges no data for this many milliseconds.
 _TCP_USER_TIMEOUT_MS = 60_000
 _BACKLOG = 2048
-
-
-class StartError(Exception):
-    """The process cannot start; the message says what to do."""
 
 
 class Companion(Protocol):

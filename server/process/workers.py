@@ -21,8 +21,8 @@ from pathlib import Path
 from types import FrameType
 
 from ..observability.logs import LOG
+from ..parts import found_models
 from ..settings import Settings
-from .first_look import found_models
 from .server import listening_socket, url_of
 
 _VARIABLE = "_GATEWAY_WORKER"

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.benchmarks.http_load import TOOLS, wrk
+from tests.benchmarks.gateway_load import TOOLS, wrk
 from tests.benchmarks.rounds import Bar
 from tests.server.support.gateway_process import GatewayProcess
 

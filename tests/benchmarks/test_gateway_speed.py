@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.benchmarks.http_load import TOOLS, latencies, script, with_ids, wrk
+from tests.benchmarks.gateway_load import TOOLS, latencies, script, with_ids, wrk
 from tests.benchmarks.rounds import Bar
 from tests.server import test_attacks as attacks
 from tests.server.support.attack import delays_beside

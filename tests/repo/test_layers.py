@@ -39,7 +39,8 @@ SERVER_FLOORS = (
     ("server.engines",),
     ("server.engines.embedded", "server.engines.upstream"),
     ("server.dataplane",),
-    ("server.edge.http", "server.edge.grpc"),
+    ("server.parts", "server.routers", "server.edge.grpc"),
+    ("server.middleware",),
     ("server.app",),
     ("server.process",),
     ("server.cli", "server.keys"),
@@ -211,16 +212,16 @@ def test_each_room_of_the_gateway_knows_only_the_floors_below(root: Path):
 
 
 def test_an_upward_import_is_noticed():
-    text = "def f():\n    from server.edge.http.exchange import HttpEdge\n"
+    text = "def f():\n    from server.routers.body import answered\n"
     assert upward_imports("server.dataplane.lookup", text) == [
-        "server.edge.http.exchange",
-        "server.edge.http.exchange.HttpEdge",
+        "server.routers.body",
+        "server.routers.body.answered",
     ]
-    assert upward_imports("server.edge.http.v1", text) == []
+    assert upward_imports("server.routers.v1", text) == []
     assert upward_imports("server.edge.grpc.server", text)
-    text = "from ..edge import http\n"
+    text = "from ..routers import body\n"
     found = upward_imports("server.dataplane.lookup", text, "server.dataplane")
-    assert found == ["server.edge.http"]
+    assert found == ["server.routers", "server.routers.body"]
 
 
 def test_the_gateway_imports_its_own_modules_relatively(root: Path):

@@ -67,6 +67,9 @@ LEFT_OUT = {
         "./tensorflow_model_server --jobs 8 --memory-mb 16384": "compiles for hours",
     },
     "server/README.md": {
+        "from de_core_gateway.app import create_app_from_environment": (
+            "needs a folder of models; tests/server/edge/test_extending.py runs it"
+        ),
         "import numpy as np, tritonclient.http as triton": (
             "needs a gateway that serves `ranker`; tests/server/clients sends the same requests"
         ),

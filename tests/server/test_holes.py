@@ -159,7 +159,7 @@ def ask_from(address: str, port: int, body: bytes, length: int) -> socket.socket
     return client
 
 
-def test_bodies_that_trickle_take_no_places_of_others(tmp_path):
+def test_bodies_that_trickle_take_no_places(tmp_path):
     body = json.dumps(BODY).encode()
     flags = ("--max-in-flight", "40", "--client-in-flight", "40", "--body-seconds", "60")
     with GatewayProcess(None, tmp_path / "log", *flags, module=STUB) as gateway:
@@ -180,8 +180,7 @@ def test_bodies_that_trickle_take_no_places_of_others(tmp_path):
 
         for statuses, answer in check_others_are_answered(gateway, attack):
             assert statuses == {200}
-            assert answer.startswith(b"HTTP/1.1 429 ")
-            assert b"At most 40 requests of one client are answered at once" in answer
+            assert answer.startswith(b"HTTP/1.1 200 ")
 
 
 class Keyed:

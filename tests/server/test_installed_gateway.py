@@ -21,8 +21,9 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
-from server.edge.http import admin
-from server.edge.http.openapi import openapi_document
+from server.app import create_app
+from server.routers import admin
+from server.settings import load_settings
 from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.server.support.gateway_process import (
     NAME,
@@ -32,6 +33,7 @@ from tests.server.support.gateway_process import (
     make_key,
 )
 from tests.server.support.light_upstream import LightUpstream
+from tests.server.support.numpy_engine import NumpyEngine
 
 ROW = {"user": 7, "item": "x"}
 LOOKUP = {"table": "user", "ids": [7]}
@@ -51,7 +53,11 @@ BODIES: dict[str, Any] = {
 }
 NAMES = {"model": "ranker", "version": "1", "label": "stable", "table": "user"}
 OPERATIONS = [
-    (path, method) for path, methods in openapi_document()["paths"].items() for method in methods
+    (path, method)
+    for path, methods in create_app(load_settings(model_dir="x", ui="true"), NumpyEngine())
+    .openapi()["paths"]
+    .items()
+    for method in methods
 ]
 
 
@@ -136,7 +142,7 @@ ADMIN: list[tuple[str, str, Any]] = [
 
 @pytest.mark.usefixtures("without_tensorflow")
 def test_every_admin_route_answers_in_front_of_a_model_server(site: Path, tmp_path: Path) -> None:
-    assert len(ADMIN) == len(admin._PATHS)
+    assert len(ADMIN) == len(admin.router.routes)
     key, line = make_key("tests", "predict", "admin")
     keys, headers = tmp_path / "keys.yaml", {"x-api-key": key}
     keys.write_text(f"keys:\n{line}\n")

@@ -272,12 +272,15 @@ def test_the_rate_is_answered_with_429():
 
 
 def test_requests_beyond_the_places_are_answered_with_429():
-    places = Places(1)
-    places.enter()
-    with pytest.raises(ServingError, match="At most 1 requests"):
-        places.enter()
-    places.leave()
-    places.enter()
+    places = Places(1, "of one client", in_all=2)
+    places.enter("a")
+    with pytest.raises(ServingError, match="At most 1 requests of one client"):
+        places.enter("a")
+    places.enter("b")
+    with pytest.raises(ServingError, match="At most 2 requests are"):
+        places.enter("c")
+    places.leave("a")
+    places.enter("a")
 
 
 def test_requests_beyond_the_places_are_refused_over_http():
@@ -323,7 +326,7 @@ def test_a_busy_model_leaves_room_for_other_models():
     assert other.status == 404
 
 
-def test_bodies_that_trickle_keep_only_their_own_client_out():
+def test_bodies_that_trickle_hold_no_places():
     flags = {"client_in_flight": "2", "max_in_flight": "2"}
     app = create_app(load_settings(model_dir="x", **flags), NumpyEngine())
 
@@ -344,12 +347,17 @@ def test_bodies_that_trickle_keep_only_their_own_client_out():
         await asyncio.gather(*tasks, return_exceptions=True)
         return replies
 
-    same, other = asyncio.run(run())
-    assert (same.status, "At most 2 requests of one client" in same.error) == (429, True)
-    assert other.status == 200
+    assert [reply.status for reply in asyncio.run(run())] == [200, 200]
 
 
-def test_the_bodies_of_all_clients_together_have_a_bound():
+@pytest.mark.parametrize(
+    ("clients", "told", "others"),
+    [
+        (range(8), "At most 800 bytes of requests may be in memory.", 429),
+        ([1] * 4, "At most 400 bytes of requests of one client may be in memory.", 200),
+    ],
+)
+def test_the_bodies_in_memory_have_a_bound_and_each_client_half_of_it(clients, told, others):
     # Eight bodies of the largest size.
     app = create_app(load_settings(model_dir="x", max_decompressed_bytes="100"), NumpyEngine())
     full = gzip.compress(b" " * 100)
@@ -369,20 +377,23 @@ def test_the_bodies_of_all_clients_together_have_a_bound():
         await app(scope, receive, asyncio.Event().wait)
 
     async def run():
-        arrivals = [asyncio.Event() for _ in range(8)]
-        tasks = [asyncio.create_task(hold(n, each)) for n, each in enumerate(arrivals)]
+        arrivals = [asyncio.Event() for _ in clients]
+        held = zip(clients, arrivals, strict=True)
+        tasks = [asyncio.create_task(hold(n, each)) for n, each in held]
         for each in arrivals:
             await each.wait()
-        refused = await send(app, *PREDICT)
+        at = {"client": ("10.0.0.1", 1)}
+        refused = await send(lambda scope, *channel: app({**scope, **at}, *channel), *PREDICT)
+        other = await send(app, *PREDICT)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        return refused, await send(app, *PREDICT)
+        return refused, other, await send(app, *PREDICT)
 
-    refused, answered = asyncio.run(run())
+    refused, other, answered = asyncio.run(run())
     assert (refused.status, refused.headers["retry-after"]) == (429, "1")
-    assert refused.error.startswith("At most 800 bytes of requests may be in memory.")
-    assert answered.status == 200
+    assert refused.error.startswith(told)
+    assert (other.status, answered.status) == (others, 200)
 
 
 def test_forwarded_addresses_are_trusted_only_from_trusted_proxies():

@@ -7,7 +7,6 @@ import json
 import pytest
 
 from server.app import create_app
-from server.edge.http.openapi import openapi_document
 from server.errors import ServingError
 from server.settings import load_settings
 from server.wire.limits import Limits
@@ -17,7 +16,7 @@ from server.wire.paths import parse_path, parse_v2_path
 from tests.server.support.asgi import ask
 from tests.server.support.numpy_engine import NumpyEngine
 
-DOCUMENT = openapi_document()
+DOCUMENT = create_app(load_settings(model_dir="x", ui="true"), NumpyEngine()).openapi()
 
 
 def decode_infer_json(body, limits):

@@ -17,7 +17,7 @@ from server.observability.worker_metrics import merge
 from tests.server.support.browser import Browser
 from tests.server.support.eventually import wait_until
 
-PAGE = Path(__file__).resolve().parents[3] / "server" / "edge" / "http" / "page.html"
+PAGE = Path(__file__).resolve().parents[3] / "server" / "routers" / "page.html"
 MODEL = "/v1/models/ranker"
 
 
@@ -138,7 +138,7 @@ def test_the_page_comes_with_a_policy_that_loads_nothing(gateway):
     assert reply.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in reply.headers["content-security-policy"]
     assert gateway.ask("GET", "/ui/../settings.py").status == 404
-    assert gateway.ask("POST", "/ui", b"").status == 404
+    assert gateway.ask("POST", "/ui", b"").status == 405
 
 
 def test_live_view_counts_by_the_second_and_keeps_a_bounded_sample():

@@ -14,10 +14,9 @@ from server.engines.base import ModelSpec
 from server.engines.upstream.channels import ChannelOptions
 from server.engines.upstream.endpoint import Endpoint, UpstreamAddress
 from server.engines.upstream.engine import TfServingEngine, TfServingOptions
-from server.errors import Code, ServingError
+from server.errors import Code, ServingError, StartError
 from server.observability.metrics import Metrics
 from server.process.gateway import Gateway
-from server.process.server import StartError
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto, fill_signature
 from server.settings import load_settings

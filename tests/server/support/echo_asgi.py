@@ -9,7 +9,6 @@ import sys
 
 from uvicorn import Config, Server
 
-from server.edge.http.protocol import WHOLE
 from server.process.server import _config, listening_socket, url_of
 from server.settings import load_settings
 
@@ -18,8 +17,6 @@ _CONTENT = memoryview(bytes(1 << 20))
 
 async def app(scope, receive, send):
     assert scope["type"] == "http"
-    # Otherwise the request's objects refer to each other, and the garbage collector must free them.
-    scope.pop(WHOLE, None)
     body, more = b"", True
     while more:
         message = await receive()

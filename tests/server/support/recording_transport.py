@@ -24,6 +24,9 @@ class RecordingTransport(asyncio.Transport):
     def resume_reading(self):
         pass
 
+    def write(self, data):
+        self.writes.append([data])
+
     def writelines(self, parts):
         self.writes.append(list(parts))
 

@@ -4,7 +4,7 @@ import asyncio
 import functools
 import zlib
 
-from .refusal import RefusedError
+from ..errors import RefusedError
 
 # A body may consist of several gzip members, one compressed stream after the other. An attacker
 # could send millions of empty members to waste the gateway's time.

@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 import orjson
 
-from ... import __version__
-from ...tensors import DEFAULT_SIGNATURE, Kind, SignatureSpec, TensorSpec
-from .openapi_schemas import SCHEMAS
+from .. import __version__
+from ..tensors import DEFAULT_SIGNATURE, Kind, SignatureSpec, TensorSpec
+from .schemas import BODIES
 
 _ELEMENT: dict[Kind, dict[str, Any]] = {
     Kind.INT: {"type": "integer"},
@@ -55,7 +55,7 @@ def model_openapi(model: str, signatures: Mapping[str, SignatureSpec]) -> bytes:
                 }
             }
         },
-        "components": {"schemas": {"B64": SCHEMAS["B64"]}},
+        "components": {"schemas": {"B64": BODIES["B64"]}},
     }
     return orjson.dumps(document)
 

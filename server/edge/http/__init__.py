@@ -1,1 +1,0 @@
-"""HTTP: routes, middleware, and status codes around the data plane."""

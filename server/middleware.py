@@ -1,0 +1,157 @@
+"""The outermost part of the application: a record per request, and the rules for its head."""
+
+import asyncio
+import dataclasses
+import re
+import time
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .dataplane.lifecycle import Lifecycle
+from .dataplane.supervision import ClientGoneError
+from .errors import RefusedError
+from .observability.accounts import Accounts, new_id
+from .observability.logs import LOG
+from .request import RECORD, Request
+from .routers.responses import CLOSE, AnswerResponse, RefusalResponse, error_answer
+from .routers.routing import path_of
+from .wire.paths import PREFIX
+
+_CLOSE = (b"connection", b"close")
+_ALLOWED_ID = re.compile(rb"[A-Za-z0-9-]{1,64}")
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadBounds:
+    """Limits that the head of a request shows.
+
+    Attributes:
+        head_bytes: Largest head in bytes: path, query, and the headers' names and values.
+        body_bytes: Largest declared body in bytes, as sent.
+    """
+
+    head_bytes: int
+    body_bytes: int
+
+
+class RecordMiddleware:
+    """ASGI middleware that reports each request, and hides tracebacks from clients."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        bounds: HeadBounds,
+        accounts: Accounts,
+        lifecycle: Lifecycle,
+        cors_origin: str = "",
+    ) -> None:
+        """Creates the middleware.
+
+        Args:
+            app: The application inside.
+            bounds: The limits of a head.
+            accounts: Counts and logs the requests.
+            lifecycle: While it drains, answers ask clients to close their connections.
+            cors_origin: The web origin whose pages may call /v1/; none if empty.
+        """
+        self._app = app
+        self._bounds = bounds
+        self._accounts = accounts
+        self._lifecycle = lifecycle
+        self._cors = [(b"access-control-allow-origin", cors_origin.encode())] if cors_origin else []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = time.perf_counter()
+        record = scope[RECORD] = _record_of(scope)
+
+        async def send_noted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                record.status = message["status"]
+                headers = [*message["headers"], (b"x-request-id", record.id.encode())]
+                if self._cors and record.path[: len(PREFIX)].lower() == PREFIX:
+                    headers += self._cors
+                if self._lifecycle.draining and _CLOSE not in headers:
+                    headers.append(_CLOSE)
+                message["headers"] = headers
+            else:
+                record.sent_bytes += len(message.get("body", b""))
+            await send(message)
+
+        self._accounts.begin(record)
+        try:
+            _check_head(scope, record, self._bounds)
+            await self._app(scope, receive, send_noted)
+        except RefusedError as error:
+            await RefusalResponse(error)(scope, receive, send_noted)
+        except ClientGoneError:
+            record.status = 499
+        except asyncio.CancelledError:
+            # The gateway shuts down before this request has ended. If the answer has not begun,
+            # tell the client to try again.
+            if record.status:
+                raise
+            stops = error_answer(503, "The gateway stops: try again", (CLOSE, ("retry-after", "1")))
+            await AnswerResponse(stops)(scope, receive, send_noted)
+        except Exception:
+            # The client gets the id; the log gets everything else.
+            LOG.exception("request failed", extra={"request_id": record.id})
+            if not record.status:
+                failure = error_answer(500, f"Internal error. Request id: {record.id}")
+                await AnswerResponse(failure)(scope, receive, send_noted)
+        finally:
+            self._accounts.end(record, time.perf_counter() - begun)
+
+
+def _record_of(scope: Scope) -> Request:
+    # If a header repeats, its first value counts.
+    headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+    sent_id = headers.get(b"x-request-id")
+    client = scope.get("client")
+    return Request(
+        sent_id.decode() if sent_id and _ALLOWED_ID.fullmatch(sent_id) else new_id(),
+        scope["method"],
+        path_of(scope),
+        scope["query_string"],
+        headers,
+        client[0] if client else "",
+    )
+
+
+def _check_head(scope: Scope, record: Request, bounds: HeadBounds) -> None:
+    """Checks the head.
+
+    Raises:
+        RefusedError: 431 for a head over a limit; 400 for a head without exactly one Host
+            (HTTP/1.1), or with a body of unclear length; 413 for a body that is declared too large.
+    """
+    listed, headers = scope["headers"], record.headers
+    size = len(record.path) + len(record.query)
+    for name, value in listed:
+        size += len(name) + len(value)
+    if size > bounds.head_bytes:
+        raise RefusedError(431, f"Request head exceeds {bounds.head_bytes} bytes")
+    # HTTP/1.0 has no Host header.
+    if len(listed) != len(headers) or b"host" not in headers:
+        hosts = sum(name == b"host" for name, _ in listed)
+        if hosts > 1 or (not hosts and scope.get("http_version") == "1.1"):
+            raise RefusedError(
+                400, f"A request must have one Host header. Received: {hosts} of them"
+            )
+    if b"transfer-encoding" in headers:
+        coding = b", ".join([value for name, value in listed if name == b"transfer-encoding"])
+        if coding.strip().lower() != b"chunked":
+            told = coding.decode("latin-1")[:128]
+            raise RefusedError(400, f"Transfer-Encoding must be chunked. Received: {told}")
+    length = headers.get(b"content-length", b"0").strip()
+    if not length.isdigit():
+        raise RefusedError(
+            400,
+            "Content-Length must be a whole number of bytes. "
+            f"Received: {length.decode('latin-1')[:128]}",
+        )
+    if len(length) > 18 or int(length) > bounds.body_bytes:
+        raise RefusedError(413, f"Request body exceeds {bounds.body_bytes} bytes", linger=True)

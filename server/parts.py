@@ -1,0 +1,143 @@
+"""Creates the parts of a gateway that the settings choose: engine, keys and routes."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from .dataplane.keys import KeyRing
+from .dataplane.tokens import Tokens
+from .engines.base import Engine
+from .engines.embedded.batching import BatchOptions
+from .engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
+from .engines.embedded.model_folder import ModelFolder, Versions
+from .engines.embedded.version_policy import VersionPolicy
+from .engines.routes import Routes, parse_labels
+from .engines.upstream.channels import ChannelOptions
+from .engines.upstream.endpoint import parse_upstreams
+from .engines.upstream.engine import RunWork, TfServingEngine, TfServingOptions
+from .errors import StartError
+from .observability.metrics import Metrics
+from .settings import Settings
+
+# Handing a run to a thread takes about this many seconds. Shorter runs stay in the event loop.
+_BRIEF_SECONDS = 0.00025
+
+
+def make_engine(
+    settings: Settings,
+    metrics: Metrics,
+    run_codec: RunWork,
+    promised: Iterable[str] | None = None,
+) -> Engine:
+    """Creates the engine.
+
+    Args:
+        settings: The settings.
+        metrics: Counts batches, waiting requests and calls.
+        run_codec: Runs the decoders and encoders of large messages; see `Codec.run`.
+        promised: The models that must serve before the engine is ready. By default the models that
+            exist at the start.
+
+    Raises:
+        UpstreamsError: The list of model servers is wrong.
+        StartError: The file with the token for model servers cannot be used.
+    """
+    if settings.engine == "tfserving":
+        return TfServingEngine(tfserving_options(settings), run_codec, metrics)
+    engine = EmbeddedEngine(
+        EmbeddedOptions(
+            folder=folder_of(settings),
+            poll_seconds=settings.poll_seconds,
+            threads=settings.threads,
+            policy=VersionPolicy.parse(settings.version_policy),
+            warm_up=settings.warm_up,
+            brief_seconds=_BRIEF_SECONDS,
+            promised=None if promised is None else frozenset(promised),
+            batching=BatchOptions(
+                rows=settings.batch_rows,
+                delay_seconds=settings.batch_delay_ms / 1000,
+                observe_rows=metrics.batch_rows.observe,
+            ),
+        )
+    )
+    metrics.queue_waiting.set_function(lambda: engine.waiting)
+    return engine
+
+
+def folder_of(settings: Settings) -> ModelFolder:
+    """Returns the model folder that the settings name."""
+    assert settings.model_dir is not None
+    return ModelFolder(settings.model_dir, settings.model_name)
+
+
+def found_models(settings: Settings) -> Mapping[str, Versions]:
+    """Returns the models in the model folder; none if model servers run the models."""
+    if settings.engine != "embedded":
+        return {}
+    try:
+        return folder_of(settings).scan()
+    except OSError:
+        return {}
+
+
+def routes_of(settings: Settings) -> Routes:
+    """Returns the labels at the start; raises `RoutesError`."""
+    return Routes(labels=parse_labels(settings.labels, _only_model(settings)))
+
+
+def keys_of(settings: Settings) -> KeyRing | None:
+    """Returns the accepted keys and tokens; None if no key is needed.
+
+    Raises:
+        StartError: Settings of tokens are missing. Errors of the files pass through.
+    """
+    tokens = None
+    if settings.jwt_keys_file is not None:
+        if not settings.jwt_issuer or not settings.jwt_audience:
+            raise StartError("Tokens need --jwt-issuer and --jwt-audience beside --jwt-keys-file.")
+        tokens = Tokens(settings.jwt_keys_file, settings.jwt_issuer, settings.jwt_audience)
+    if settings.keys_file is not None:
+        return KeyRing.load(settings.keys_file, tokens)
+    return KeyRing(None, tokens) if tokens is not None else None
+
+
+def _only_model(settings: Settings) -> str | None:
+    """Returns the model's name if the settings name exactly one."""
+    if settings.engine == "embedded" and settings.model_name is not None:
+        return settings.model_name
+    upstream = settings.engine == "tfserving"
+    models = _names(settings.models) if upstream else list(found_models(settings))
+    return models[0] if len(models) == 1 else None
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def tfserving_options(settings: Settings) -> TfServingOptions:
+    """Returns the options of an engine in front of model servers; raises as `make_engine`."""
+    return TfServingOptions(
+        upstreams=parse_upstreams(settings.upstreams),
+        models=_names(settings.models),
+        poll_seconds=settings.poll_seconds,
+        channel=_channel_options(settings),
+    )
+
+
+def _channel_options(settings: Settings) -> ChannelOptions:
+    certificate: tuple[Path, Path] | None = None
+    if settings.upstream_cert is not None and settings.upstream_key is not None:
+        certificate = (settings.upstream_cert, settings.upstream_key)
+    file = settings.upstream_token_file
+    token = file.read_text("utf-8", "replace").strip() if file is not None else ""
+    if file is not None and not re.fullmatch(r"[!-~]+", token):
+        raise StartError(
+            "The file must hold one key or token, and nothing else. "
+            f"Received: --upstream-token-file={file}"
+        )
+    return ChannelOptions(
+        max_message_bytes=settings.max_decompressed_bytes,
+        ca=settings.upstream_ca,
+        certificate=certificate,
+        token=token,
+    )

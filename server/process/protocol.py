@@ -1,0 +1,154 @@
+"""uvicorn's HTTP/1.1 protocol with limits on the time and size of what no request owns.
+
+uvicorn limits how long an idle connection is kept, but neither the time nor the size of a request's
+head. A client that sends one byte per minute would hold a connection forever, and httptools keeps
+all bytes of a head, or of a chunked body's trailers, until their end.
+"""
+
+import asyncio
+import logging
+import resource
+import time
+from typing import Any
+
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+_LOG = logging.getLogger("server")
+# The log warns of few free file descriptors at most once in this many seconds.
+_WARN_SECONDS = 10.0
+_SCARCE = 0.9
+# The parser reads this many bytes at once, and no more while requests wait for the one before them.
+# Otherwise it would spend a tenth of a second on a piece full of small requests.
+_PARSED_BYTES = 16 << 10
+# A connection is closed if more bytes than this wait behind its requests.
+_WAITING_BYTES = 4 << 20
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """Closes connections that exceed a limit.
+
+    Attributes:
+        seconds: Seconds from the first byte of a head to its last. The rest of a body that nobody
+            reads counts as such a byte.
+        max_bytes: Largest number of bytes that may arrive in a row without completing a head, a
+            chunk of a body, or a message.
+    """
+
+    seconds: float
+    max_bytes: int
+    _warned = -_WARN_SECONDS
+
+    _timer: asyncio.TimerHandle | None = None
+    _bytes = 0
+    _waiting = b""
+    _begun: RequestResponseCycle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Begins a connection."""
+        super().connection_made(transport)
+        self._start_timer()
+        self._warn_of_files(transport.get_extra_info("socket"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Ends a connection."""
+        self._stop_timer()
+        super().connection_lost(exc)
+        # After an error, uvicorn would keep the connection in memory until its timer ends.
+        self._unset_keepalive_if_required()
+
+    def data_received(self, data: bytes) -> None:
+        """Reads bytes, unless earlier bytes wait."""
+        if not self._waiting:
+            self._read(data)
+            return
+        self._waiting += data
+        self.flow.pause_reading()
+        if len(self._waiting) > _WAITING_BYTES:
+            self.transport.close()
+
+    def on_response_complete(self) -> None:
+        """Reads the bytes that waited for the answer."""
+        super().on_response_complete()
+        if self._waiting:
+            self.flow.pause_reading()
+            if not self.pipeline:
+                self.loop.call_soon(self._read_waiting)
+
+    def _read_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, b""
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            self._read(waiting)
+
+    def _read(self, data: bytes) -> None:
+        at = 0
+        while at < len(data) and not self.pipeline and not self.transport.is_closing():
+            self._parse(data[at : at + _PARSED_BYTES])
+            at += _PARSED_BYTES
+        if at < len(data) and not self.transport.is_closing():
+            self._waiting = data[at:]
+            self.flow.pause_reading()
+
+    def _parse(self, data: bytes) -> None:
+        self._bytes += len(data)
+        super().data_received(data)
+        cycle = self.cycle
+        # uvicorn creates a new scope when a head begins, and a new cycle when it is complete.
+        head_is_complete = cycle is not None and cycle.scope is self.scope
+        if head_is_complete and cycle is not self._begun:
+            self._begun = cycle
+            self._bytes = 0
+            self._stop_timer()
+        elif not head_is_complete or cycle.response_complete:
+            self._start_timer()
+        if self._bytes > self.max_bytes and not self.transport.is_closing():
+            if cycle is None or cycle.response_complete:
+                self.transport.write(self._too_large())
+            self.transport.close()
+
+    def on_body(self, body: bytes) -> None:
+        """Takes a part of a body."""
+        self._bytes = 0
+        super().on_body(body)
+
+    def _start_timer(self) -> None:
+        if self._timer is None:
+            self._timer = self.loop.call_later(self.seconds, self._late)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        self._timer = None
+        if not self.transport.is_closing():
+            self.transport.close()
+
+    def _too_large(self) -> bytes:
+        body = orjson.dumps({"error": f"Request head exceeds {self.max_bytes} bytes"})
+        return (
+            b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
+            b"connection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+        )
+
+    def _warn_of_files(self, connection: Any) -> None:
+        """Logs a warning if the process has almost as many open files as it may have."""
+        most, now = resource.getrlimit(resource.RLIMIT_NOFILE)[0], time.monotonic()
+        if connection is None or most < 0 or now < type(self)._warned + _WARN_SECONDS:
+            return
+        # The system gives the lowest free number to a new file.
+        if (files := connection.fileno()) > most * _SCARCE:
+            type(self)._warned = now
+            _LOG.warning(
+                "The process may have %d open files, and %d are open: the system refuses "
+                "connections beyond. Raise `ulimit -n`, or close idle connections.",
+                most,
+                files,
+            )
+
+
+def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
+    """Returns the protocol with limits; arguments as for `BoundedProtocol`."""
+    return type("Bounded", (BoundedProtocol,), {"seconds": seconds, "max_bytes": max_bytes})

@@ -1,0 +1,1 @@
+"""The routes of the application, one router per API."""

@@ -1,0 +1,125 @@
+"""Routes about models. They match the undecoded path of a request."""
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.routing import Match
+from starlette.types import Receive, Scope, Send
+
+from ..engines.base import ModelSpec
+from ..errors import ServingError
+from ..request import RECORD
+from ..wire.media import PARAMETERS
+from ..wire.paths import PREFIX, parse_path, parse_v2_path
+
+#: Key of an ASGI scope: the `Target` of a request that a `ModelRoute` answers.
+TARGET = "gateway.target"
+_PARAMETER = re.compile(r"\{\w+\}")
+# Longer paths are parsed each time, because they would fill the memory of the cache.
+_REMEMBERED_BYTES = 256
+
+
+class Target(NamedTuple):
+    """The meaning of a path.
+
+    Attributes:
+        form: The verb, and the names of the path's parameters. Each route has its own form.
+        parameters: The path's parameters by name, decoded.
+        spec: The model.
+    """
+
+    form: tuple[str, ...]
+    parameters: Mapping[str, Any]
+    spec: ModelSpec
+
+
+class ModelRoute(APIRoute):
+    """A route for paths that `wire.paths` parses.
+
+    The endpoint takes the request and returns the response. FastAPI reads no body for it and
+    resolves no dependencies.
+    """
+
+    def __init__(self, path: str, endpoint: Any, **options: Any) -> None:
+        """Creates the route; arguments as for `APIRoute`."""
+        super().__init__(path, endpoint, **options)
+        self._methods = frozenset(self.methods or ())
+        (method,) = self._methods
+        sample = _parse(method, _PARAMETER.sub("1", path).encode(), b"")
+        assert sample is not None, path
+        self._form = sample.form
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Compares the form of the request's path with the form of this route."""
+        if scope["type"] != "http":
+            return Match.NONE, {}
+        target = scope[TARGET] if TARGET in scope else _target_of(scope)
+        if target is None or target.form != self._form:
+            return Match.NONE, {}
+        found = Match.FULL if scope["method"] in self._methods else Match.PARTIAL
+        parameters = dict(target.parameters)
+        return found, {"endpoint": self.endpoint, "route": self, "path_params": parameters}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request whose path matches."""
+        if scope["method"] not in self._methods:
+            await super().handle(scope, receive, send)  # it raises the error 405
+        record, target = scope[RECORD], scope[TARGET]
+        record.verb, record.model = target.form[0], target.spec.name
+        response = await self.endpoint(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+
+def path_of(scope: Scope) -> bytes:
+    """Returns the undecoded path of a request, without its query and without a mount's prefix."""
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    root: bytes = scope.get("root_path", "").encode()
+    return path.split(b"?", 1)[0].removeprefix(root)
+
+
+def _target_of(scope: Scope) -> Target | None:
+    record = scope[RECORD]
+    path, query = record.path, record.query
+    is_short = len(path) + len(query) <= _REMEMBERED_BYTES
+    parse = _parse if is_short else _parse.__wrapped__
+    target: Target | None = parse(scope["method"], path, query)
+    scope[TARGET] = target
+    return target
+
+
+@functools.lru_cache(maxsize=512)
+def _parse(method: str, path: bytes, query: bytes) -> Target | None:
+    """Returns the meaning of a path; None if no `ModelRoute` has its form."""
+    try:
+        if path[: len(PREFIX)].lower() == PREFIX:
+            route = parse_path(method, with_query(method, path, query))
+        else:
+            # The route compares the method: its answer to another method is 405.
+            route = parse_v2_path("POST" if path.endswith(b"/infer") else "GET", path)
+    except ServingError:
+        return None
+    parameters = {
+        "model": route.model,
+        "version": route.version,
+        "label": route.label,
+        "table": route.table,
+    }
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return Target((route.verb, *given), given, ModelSpec(route.model, route.version, route.label))
+
+
+def with_query(method: str, path: bytes, query: bytes) -> bytes:
+    """Returns a path under /v1/ as TensorFlow Serving sees it.
+
+    TensorFlow Serving has no query parameters. The query is part of the path there, and here too
+    unless all its parameters are known.
+    """
+    if not query:
+        return path
+    names = {name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)}
+    return path if method == "POST" and names and names <= PARAMETERS else path + b"?" + query

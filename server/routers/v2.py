@@ -1,0 +1,174 @@
+"""Everything under /v2: the Open Inference Protocol."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import orjson
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ..dataplane import infer
+from ..dataplane.answer import Answer
+from ..dataplane.plane import RUN_SCOPES, DataPlane
+from ..engines.base import ModelSpec
+from ..request import RECORD
+from ..wire.json_text import parse_json
+from ..wire.oip import HEADER
+from . import schemas
+from .body import answered, describe, run
+from .openapi import JSON_LENGTH, TIMEOUT, Operation
+from .routing import ModelRoute
+
+_Endpoint = TypeVar("_Endpoint", bound=Callable[[Request], Awaitable[Response]])
+_HEADER = HEADER.encode()
+_CONFIG = {
+    "name": "ranker",
+    "platform": "tensorflow_savedmodel",
+    "backend": "tensorflow",
+    "max_batch_size": 0,
+    "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [-1]}],
+    "output": [{"name": "y", "data_type": "TYPE_FP32", "dims": [-1]}],
+}
+
+#: Requests about models.
+models = APIRouter(route_class=ModelRoute)
+#: Requests about the server.
+server = APIRouter()
+
+
+def _route(method: str, end: str, operation: Operation) -> Callable[[_Endpoint], _Endpoint]:
+    """Registers an endpoint for the latest version, and for a version's number."""
+
+    def register(endpoint: _Endpoint) -> _Endpoint:
+        for choice in ("", "/versions/{version}"):
+            path = f"/v2/models/{{model}}{choice}{end}"
+            models.add_api_route(path, endpoint, methods=[method], **operation.at(path))
+        return endpoint
+
+    return register
+
+
+@_route(
+    "POST",
+    "/infer",
+    Operation(
+        "infer",
+        "Run a signature (Open Inference Protocol)",
+        schemas.InferAnswer,
+        {
+            "tensors": {
+                "model_name": "ranker",
+                "model_version": "1",
+                "outputs": [{"name": "y", "datatype": "FP32", "shape": [2], "data": [2.5, 3.0]}],
+            }
+        },
+        "InferBody",
+        {
+            "tensors": {
+                "inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]}]
+            }
+        },
+        [TIMEOUT, JSON_LENGTH],
+        binary=True,
+    ),
+)
+async def run_infer(request: Request) -> Response:
+    """Runs any signature on tensors, in JSON or in bytes."""
+    header = request.scope[RECORD].headers.get(_HEADER)
+    return await run(request, RUN_SCOPES, infer.infer, header=header)
+
+
+@_route("GET", "", Operation("v2_metadata", "Inputs and outputs of the model", schemas.Object, {}))
+async def metadata(request: Request) -> Response:
+    """Describes the model's inputs and outputs."""
+    return await describe(request, ("predict",), _encoded, infer.metadata)
+
+
+@_route(
+    "GET",
+    "/config",
+    Operation("v2_config", "The model's configuration", schemas.Object, {"one": _CONFIG}),
+)
+async def config(request: Request) -> Response:
+    """Describes the model as Triton does."""
+    return await describe(request, ("predict",), _encoded, infer.config)
+
+
+@_route(
+    "GET",
+    "/ready",
+    Operation(
+        "v2_model_ready",
+        "Whether the model serves",
+        schemas.Object,
+        {"one": {"name": "ranker", "ready": True}},
+    ),
+)
+async def model_ready(request: Request) -> Response:
+    """Tells whether the model serves."""
+    return await describe(request, ("predict",), _ready)
+
+
+async def _ready(plane: DataPlane, spec: ModelSpec) -> Answer:
+    version = await infer.ready(plane, spec)
+    return Answer(orjson.dumps({"name": spec.name, "ready": True}), version)
+
+
+async def _encoded(
+    plane: DataPlane,
+    spec: ModelSpec,
+    service: Callable[[DataPlane, ModelSpec], Awaitable[tuple[dict[str, Any], int]]],
+) -> Answer:
+    told, version = await service(plane, spec)
+    return Answer(orjson.dumps(told), version)
+
+
+_INDEX = Operation(
+    "v2_index",
+    "All models and their versions",
+    list[schemas.IndexEntry],
+    {"one": [{"name": "ranker", "version": "1", "state": "READY"}]},
+    "IndexBody",
+    {"serving": {"ready": True}},
+)
+
+
+@server.post("/v2/repository/index", **_INDEX.at(""))
+async def index(request: Request) -> Response:
+    """Lists all models and their versions."""
+    plane = request.app.state.plane
+    request.scope[RECORD].verb = "index"
+
+    async def work(body: bytes) -> Answer:
+        wanted = parse_json(body) if body else {}
+        listed = await infer.repository_index(plane, ready=wanted.get("ready") is True)
+        return Answer(orjson.dumps(listed))
+
+    return await answered(request, ("predict",), work)
+
+
+@server.get("/v2/", include_in_schema=False)
+@server.get("/v2", operation_id="v2_server", response_model=schemas.Object)
+async def about() -> Response:
+    """Tells what this server is."""
+    return JSONResponse(infer.SERVER)
+
+
+@server.get("/v2/health/live", operation_id="v2_live", response_model=schemas.Object)
+async def live() -> Response:
+    """Tells whether the process runs."""
+    return JSONResponse({"live": True})
+
+
+@server.get(
+    "/v2/health/ready",
+    operation_id="v2_ready",
+    response_model=schemas.Object,
+    responses={503: {"model": schemas.Object, "description": "Not ready; try again later."}},
+)
+async def ready(request: Request) -> Response:
+    """Tells whether every model serves."""
+    state = request.app.state
+    is_ready = state.plane.engine.ready() and not state.lifecycle.draining
+    return JSONResponse({"ready": is_ready}, 200 if is_ready else 503)

@@ -1,0 +1,105 @@
+"""A user's own routes and middleware see the requests to models, as the README says."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import server.app
+from server.app import create_app
+from server.settings import load_settings
+from tests.server.support.asgi import ask
+from tests.server.support.gateway_process import ROOT
+from tests.server.support.numpy_engine import NumpyEngine
+
+PREDICT = ("POST", "/v1/models/m:predict", b'{"instances": [1.0]}')
+
+
+@pytest.fixture
+def extended(monkeypatch):
+    """The names in the README's example."""
+    text = (ROOT / "server" / "README.md").read_text("utf-8")
+    (code,) = re.findall(r"## Extend it.*?```python\n(.*?)```", text, re.DOTALL)
+    assert len(code.splitlines()) <= 24
+    monkeypatch.setenv("DE_GATEWAY_MODEL_DIR", "unused")
+    monkeypatch.setattr(server.app, "make_engine", lambda *_: NumpyEngine())
+    names: dict[str, object] = {}
+    exec(code.replace("de_core_gateway", "server"), names)
+    return names
+
+
+def test_the_example_of_the_readme_adds_a_route_and_a_middleware(extended):
+    app = extended["app"]
+    assert ask(app, "GET", "/hello?name=you").json() == {"hello": "you"}
+    reply = ask(app, *PREDICT)
+    assert reply.json() == {"predictions": [2.5]}
+    assert reply.headers["x-route"] == "/v1/models/{model}:predict"
+    assert "/hello" in app.openapi()["paths"]
+
+
+def test_a_middleware_sees_the_route_and_its_parameters():
+    app, seen = create_app(load_settings(model_dir="x"), NumpyEngine()), []
+
+    def middleware(inner):
+        async def call(scope, receive, send):
+            await inner(scope, receive, send)
+            if scope["type"] == "http":
+                seen.append((scope["route"].path, scope["path_params"]))
+
+        return call
+
+    app.add_middleware(middleware)
+    for path in ("/v1/models/a%2Fb/versions/3", "/v2/models/m/ready", "/livez", "/v1/nothing"):
+        ask(app, "GET", path)
+    assert seen == [
+        ("/v1/models/{model}/versions/{version}", {"model": "a/b", "version": 3}),
+        ("/v2/models/{model}/ready", {"model": "m"}),
+        ("/livez", {}),
+        ("/v1/{rest:path}", {}),
+    ]
+
+
+def test_an_error_of_a_route_of_the_user_has_the_gateway_s_form():
+    app = create_app(load_settings(model_dir="x"), NumpyEngine())
+
+    @app.get("/double")
+    async def double(x: int) -> int:
+        return 2 * x
+
+    @app.get("/broken")
+    async def broken() -> int:
+        raise ValueError("secret")
+
+    assert ask(app, "GET", "/double?x=4").json() == 8
+    reply = ask(app, "GET", "/double?x=no")
+    assert (reply.status, reply.error.startswith("The request is wrong: query.x: ")) == (400, True)
+    reply = ask(app, "GET", "/broken")
+    assert (reply.status, "secret" in reply.error) == (500, False)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allow"),
+    [
+        ("DELETE", "/livez", 405, "GET"),
+        ("GET", "/v2/models/m/infer", 405, "POST"),
+        ("POST", "/v2/models/m", 405, "GET"),
+        ("PUT", "/v2/repository/index", 405, "POST"),
+        ("PUT", "/openapi.json", 405, "GET, HEAD"),
+        ("PUT", "/v1/models/m:predict", 400, None),
+        ("HEAD", "/v1/models/m", 400, None),
+        ("TRACE", "/v1/anything", 400, None),
+        ("GET", "/v2/models/m/nothing", 404, None),
+    ],
+)
+def test_an_undeclared_method_is_405_outside_of_v1(method, path, status, allow):
+    app = create_app(load_settings(model_dir="x"), NumpyEngine())
+    reply = ask(app, method, path)
+    assert (reply.status, reply.headers.get("allow")) == (status, allow)
+
+
+@pytest.mark.parametrize("timeout", ["0", "000"])
+def test_a_request_must_have_some_time(timeout):
+    app = create_app(load_settings(model_dir="x"), NumpyEngine())
+    reply = ask(app, *PREDICT, headers={"x-request-timeout-ms": timeout})
+    assert (reply.status, "above 0. Received: " in reply.error) == (400, True)

@@ -1,0 +1,108 @@
+"""The application also runs under other ASGI servers, with its models."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+
+import pytest
+
+from server.app import create_app
+from server.settings import load_settings
+from tests.server.support.asgi import ask
+from tests.server.support.eventually import PATIENCE_S, wait_until
+from tests.server.support.gateway_process import ROOT, environment
+from tests.server.support.numpy_engine import NumpyEngine
+
+SCORE = {"score": 7.5, "user": 7, "version": 1}
+FACTORY = "server.app:create_app_from_environment"
+COMMANDS: dict[str, Callable[[int], list[str]]] = {
+    "uvicorn": lambda fd: ["uvicorn", "--factory", FACTORY, "--fd", str(fd)],
+    "hypercorn": lambda fd: ["hypercorn", f"{FACTORY}()", "--bind", f"fd://{fd}"],
+}
+
+
+class Asked:
+    def __init__(self, port: int):
+        self.port = port
+
+    def __call__(self, method: str, path: str, body=None, **headers: str):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        encode = isinstance(body, list)
+        connection.request(method, path, body, headers, encode_chunked=encode)
+        answer = connection.getresponse()
+        told = answer.status, dict(answer.getheaders()), answer.read()
+        connection.close()
+        return told
+
+
+@contextmanager
+def serving(server: str, log, **variables: str):
+    """Runs the application under a server, on a port that is known before."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, log.open("wb") as file:
+        listener.setblocking(False)
+        process = subprocess.Popen(
+            [sys.executable, "-m", *COMMANDS[server](listener.fileno())], cwd=ROOT, stderr=file,
+            env={**environment(), **variables}, pass_fds=[listener.fileno()],
+        )  # fmt: skip
+        try:
+            yield Asked(listener.getsockname()[1])
+        finally:
+            process.terminate()
+            process.wait(PATIENCE_S)
+    assert process.returncode in (0, -15), log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
+@pytest.mark.slow  # Each server loads TensorFlow.
+@pytest.mark.parametrize("server", COMMANDS)
+def test_another_server_runs_the_embedded_engine(saved_models, tmp_path, server):
+    folder = tmp_path / "ranker"
+    shutil.copytree(saved_models / "1", folder / "1")
+    variables = {
+        "DE_GATEWAY_MODEL_DIR": str(folder),
+        "DE_GATEWAY_LABELS": "stable=1",
+        "DE_GATEWAY_MAX_BODY_BYTES": "1000",
+    }
+    with serving(server, tmp_path / "log", **variables) as asked:
+        wait_until(lambda: asked("GET", "/readyz")[0] == 200)
+        row = json.dumps({"instances": [{"user": 7, "item": "lamp"}]}).encode()
+        status, headers, body = asked("POST", "/v1/models/ranker/labels/stable:predict", row)
+        assert (status, json.loads(body)) == (200, {"predictions": [SCORE]}), body
+        assert headers["x-model-version"] == "1"
+        assert asked("POST", "/v1/models/ranker:predict", [row[:9], row[9:]])[2] == body
+        assert asked("POST", "/v1/models/ranker:predict", [bytes(600)] * 2)[0] == 413
+        status, _, told = asked("GET", "/v1/models/a%2Fb")
+        assert (status, json.loads(told)["error"]) == (
+            404,
+            "Could not find any versions of model a/b",
+        )
+
+
+def test_a_server_may_mount_the_application_under_a_prefix():
+    app = create_app(load_settings(model_dir="x"), NumpyEngine())
+
+    def mounted(scope, receive, send):
+        paths = {"path": f"/tf{scope['path']}", "raw_path": b"/tf" + scope["raw_path"]}
+        return app({**scope, **paths, "root_path": "/tf"}, receive, send)
+
+    mounted.router = app.router
+    body = b'{"instances": [1.0]}'
+    assert ask(mounted, "POST", "/v1/models/m:predict", body).json() == {"predictions": [2.5]}
+    assert ask(mounted, "GET", "/livez").status == 200
+
+
+def test_a_server_need_not_give_the_undecoded_path():
+    app = create_app(load_settings(model_dir="x"), NumpyEngine())
+
+    def without(scope, receive, send):
+        return app({k: v for k, v in scope.items() if k != "raw_path"}, receive, send)
+
+    without.router = app.router
+    assert ask(without, "GET", "/v1/models/m").status == 200

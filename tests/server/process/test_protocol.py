@@ -1,0 +1,248 @@
+"""HTTP/1.1 connections: pipelined requests, slow clients, and limits on time and size."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+
+import pytest
+from uvicorn.server import ServerState
+
+from server.app import create_app
+from server.process import protocol as protocols
+from server.process.server import _config
+from server.settings import load_settings
+from tests.server.support.numpy_engine import NumpyEngine
+from tests.server.support.recording_transport import RecordingTransport
+from tests.server.support.virtual_time import run_in_virtual_time
+
+PREDICT = "POST /v1/models/m:predict HTTP/1.1"
+ROW = b'{"instances": [1.0]}'
+
+
+def post(*headers: str, line: str = PREDICT, body: bytes = ROW) -> bytes:
+    lines = [line, "Host: a", f"Content-Length: {len(body)}", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+class Connection:
+    """A connection in memory to a gateway with numpy functions."""
+
+    def __init__(self, app, **options):
+        config = _config(app, load_settings(model_dir="unused", **options), "off")
+        config.load()
+        state = ServerState()
+        state.default_headers = [(b"date", b"today")]
+        self.protocol = config.http_protocol_class(config, state, {})
+        self.client = RecordingTransport()
+        self.protocol.connection_made(self.client)
+
+    async def send(self, *pieces: bytes) -> bytes:
+        """Sends pieces one after the other; returns the answers to them."""
+        before = len(self.client.received)
+        for piece in pieces:
+            self.protocol.data_received(piece)
+            await self.settle()
+        return self.client.received[before:]
+
+    async def settle(self) -> None:
+        """Runs the tasks that need no time."""
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+
+def with_connection(work, **options):
+    """Runs `work` with a connection, in virtual time; returns its result."""
+
+    async def run():
+        app = create_app(load_settings(model_dir="unused", **options), NumpyEngine())
+        async with app.router.lifespan_context(app):
+            connection = Connection(app, **options)
+            result = await work(connection)
+            connection.protocol.connection_lost(None)
+            return result
+
+    return run_in_virtual_time(run())
+
+
+def answers(*pieces: bytes, **options) -> bytes:
+    return with_connection(lambda connection: connection.send(*pieces), **options)
+
+
+def statuses(answered: bytes) -> list[int]:
+    return [int(part[:3]) for part in answered.split(b"HTTP/1.1 ")[1:]]
+
+
+def without_ids(answered: bytes) -> list[bytes]:
+    lines = answered.split(b"\r\n")
+    return [line for line in lines if not line.startswith(b"x-request-id: ")]
+
+
+def test_pipelined_requests_are_answered_in_order():
+    one, two = post(), post(body=b'{"instances": [3.0]}')
+    together = without_ids(answers(one + two + one))
+    assert together == without_ids(answers(one, two, one))
+    values = [line.partition(b"}")[0] for line in together if b"predictions" in line]
+    assert values == [b'{"predictions":[2.5]', b'{"predictions":[3.5]', b'{"predictions":[2.5]']
+
+
+def test_other_clients_are_answered_between_pipelined_requests():
+    """One turn of the event loop answers at most one of them."""
+
+    async def work(connection):
+        connection.protocol.data_received(post() * 100)
+        counts = []
+        while len(statuses(connection.client.received)) < 100:
+            counts.append(len(statuses(connection.client.received)))
+            await asyncio.sleep(0)
+        return counts
+
+    counts = with_connection(work, rate_per_second="0")
+    assert counts[0] == 0
+    assert max(b - a for a, b in itertools.pairwise(counts)) <= 1
+
+
+def test_a_piece_full_of_requests_is_read_in_parts():
+    request = post()
+    count = (64 << 10) // len(request)
+
+    async def work(connection):
+        connection.protocol.data_received(request * count + request[:30])
+        held = len(connection.protocol.pipeline)
+        while len(statuses(connection.client.received)) < count:
+            await asyncio.sleep(0)
+        await connection.send(request[30:])
+        return held, len(statuses(connection.client.received))
+
+    held, answered = with_connection(work, rate_per_second="0")
+    assert 0 < held < count / 3
+    assert answered == count + 1
+
+
+def test_a_client_that_sends_ever_more_requests_is_cut_off():
+    async def work(connection):
+        connection.protocol.pause_writing()
+        for _ in range(30):
+            connection.protocol.data_received(post() * 2000)
+        return connection.client.closed
+
+    assert with_connection(work, rate_per_second="0")
+
+
+@pytest.mark.parametrize("cut", [9, 60, -len(ROW), -3])
+def test_a_request_in_pieces_is_answered_as_a_whole_one(cut):
+    request = post()
+    assert without_ids(answers(request[:cut], request[cut:])) == without_ids(answers(request))
+
+
+def test_the_answer_to_head_has_no_body():
+    head, _, body = answers(post(line=PREDICT.replace("POST", "HEAD"))).partition(b"\r\n\r\n")
+    assert (head[9:12], body) == (b"400", b"")
+
+
+def test_a_client_that_reads_slowly_is_waited_for():
+    async def work(connection):
+        connection.protocol.pause_writing()
+        before = await connection.send(post())
+        connection.protocol.resume_writing()
+        await connection.settle()
+        return before, connection.client.received
+
+    before, after = with_connection(work)
+    assert (before, statuses(after)) == (b"", [200])
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "told"),
+    [
+        (["Content-Length: 20 "], 200, b"predictions"),
+        (["Content-Length:  20"], 200, b"predictions"),
+        (["Transfer-Encoding: identity, chunked"], 400, b"Transfer-Encoding must be chunked"),
+        (["Transfer-Encoding: gzip, chunked"], 400, b"Received: gzip, chunked"),
+        (["Transfer-Encoding: gzip", "Transfer-Encoding: chunked"], 400, b"gzip, chunked"),
+        (["Transfer-Encoding: Chunked"], 200, b"predictions"),
+    ],
+)
+def test_the_length_of_a_body_is_clear(headers, status, told):
+    body = b"14\r\n" + ROW + b"\r\n0\r\n\r\n" if "Transfer" in headers[0] else ROW
+    head = "\r\n".join([PREDICT, "Host: a", *headers]).encode()
+    answered = answers(head + b"\r\n\r\n" + body)
+    assert statuses(answered)[0] == status
+    assert told in answered
+
+
+def test_a_chunked_body_over_the_limit_is_refused():
+    head = "\r\n".join([PREDICT, "Host: a", "Transfer-Encoding: chunked"]).encode()
+    request = head + b"\r\n\r\n14\r\n" + ROW + b"\r\n0\r\n\r\n"
+    assert statuses(answers(request)) == [200]
+    assert statuses(answers(request, max_body_bytes=19)) == [413]
+
+
+# A request that is refused before its body arrives.
+EARLY = post(line="POST /nowhere HTTP/1.1", body=bytes(100))[:-100]
+UNFINISHED = {
+    "nothing": [],
+    "a head that does not end": [post()[:20]],
+    "a second head": [post(), post()[:20]],
+    "an empty line": [post(), b"\r\n"],
+    "one byte of a refused body": [EARLY, b"x"],
+    "a refused body, and a head": [EARLY, bytes(100), post()[:20]],
+}
+
+
+@pytest.mark.parametrize("case", UNFINISHED)
+def test_a_connection_closes_if_its_next_head_is_late(case):
+    async def work(connection):
+        await connection.send(*UNFINISHED[case])
+        await asyncio.sleep(9)
+        assert not connection.client.closed
+        await asyncio.sleep(2)
+        return connection.client.closed
+
+    assert with_connection(work, head_seconds="10")
+
+
+def test_a_connection_without_requests_closes_later():
+    async def work(connection):
+        await connection.send(post())
+        await asyncio.sleep(59)
+        assert not connection.client.closed
+        await connection.send(post())
+        await asyncio.sleep(59)
+        assert not connection.client.closed
+        await asyncio.sleep(2)
+        return connection.client.closed
+
+    assert with_connection(work, head_seconds="10")
+
+
+def test_a_head_without_end_is_cut_off():
+    async def work(connection):
+        answered = await connection.send(b"GET / HTTP/1.1\r\nHost: a\r\nX: ", b"x" * 900)
+        assert not connection.client.closed
+        answered += await connection.send(b"x" * 300)
+        return answered, connection.client.closed
+
+    answered, closed = with_connection(work, max_header_bytes="1000")
+    assert (statuses(answered), closed) == ([431], True)
+
+
+def test_the_log_warns_before_connections_are_refused(monkeypatch, caplog):
+    class Socket:
+        def fileno(self):
+            return 95
+
+        def getsockname(self):
+            return ("127.0.0.1", 1)
+
+        getpeername = getsockname
+
+    monkeypatch.setattr(protocols.resource, "getrlimit", lambda _: (100, 100))
+    monkeypatch.setattr(
+        RecordingTransport, "get_extra_info", lambda _, name, default=None:
+        Socket() if name == "socket" else default
+    )  # fmt: skip
+    caplog.set_level(logging.WARNING, "server")
+    answers(post())
+    assert "may have 100 open files, and 95 are open" in caplog.text
