@@ -201,10 +201,7 @@ class Embedding(keras.layers.Layer):
         ids = self._as_keys(ids)
         if self.embeddings_regularizer is not None:
             self._add_regularization(ids)
-        combining.require_pooling(self.combiner, weights)
-        if weights is not None:
-            weights = weights if tf.is_tensor(weights) else tf.convert_to_tensor(weights)
-            combining.check_weights(weights, ids, f"layer {self.name!r}")
+        weights = self._weights_of(ids, weights)
         if self.combiner is None:
             rows = self._rows_of(ids)
         else:
@@ -329,6 +326,15 @@ class Embedding(keras.layers.Layer):
     def _add_regularization(self, ids: Ids) -> None:
         loss = self.table.regularization_loss(flat_values(ids))
         self.add_loss(tf.cast(loss, keras.backend.floatx()))  # Keras adds only equal dtypes
+
+    def _weights_of(self, ids: Ids, weights: Ids | None) -> Ids | None:
+        """Returns the weights of ids as a tensor, after checking them."""
+        combining.require_pooling(self.combiner, weights)
+        if weights is None:
+            return None
+        weights = weights if tf.is_tensor(weights) else tf.convert_to_tensor(weights)
+        combining.check_weights(weights, ids, f"layer {self.name!r}")
+        return weights
 
     @staticmethod
     def _check_rank(ids: Ids) -> None:

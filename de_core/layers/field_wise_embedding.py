@@ -81,11 +81,12 @@ class FieldWiseEmbedding(Embedding):
         self.slot_map_fn = slot_map_fn
 
     @plain_python
-    def call(self, ids: Ids, mask: Rows | None = None) -> Rows:
+    def call(self, ids: Ids, weights: Ids | None = None, mask: Rows | None = None) -> Rows:
         """Looks up ids and pools their rows by field.
 
         Args:
             ids: Ids, [batch, …].
+            weights: The weight of each id, as in `Embedding`; None for weights of 1.
             mask: True for each id that is not padding, bool, ids.shape; None for all ids.
         """
         ids = self._as_keys(ids)
@@ -96,7 +97,7 @@ class FieldWiseEmbedding(Embedding):
             )
         if self.embeddings_regularizer is not None:
             self._add_regularization(ids)
-        examples = by_first_dimension(ids)
+        examples = by_first_dimension(ids, self._weights_of(ids, weights))
         which = self._not_padding(ids, mask)
         rows = self._pool(self._by_field(ids, examples, which))
         rows = tf.reshape(rows, [-1, self.nslots, self.table.dim])

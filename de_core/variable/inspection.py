@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import numbers
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import tensorflow as tf
 from rich import filesize
@@ -16,9 +16,6 @@ from de_core.base.plain_python import plain_python
 from de_core.base.types import Id, TensorLike
 from de_core.tables import keys_and_values
 from de_core.tables.sharded import ShardedTable
-
-if TYPE_CHECKING:
-    from de_core.variable.variable import Variable
 
 _PARTS = ("index", "rows", "slots", "strings", "policy", "free")
 _COUNTS = (
@@ -323,15 +320,15 @@ class Habits:
     ([[0.5]], True, False, 1)
     """
 
-    def __getitem__(self: Variable, keys: TensorLike) -> tf.Tensor:
+    def __getitem__(self: Any, keys: TensorLike) -> tf.Tensor:
         """Looks up keys."""
         return self.lookup(keys)
 
-    def __contains__(self: Variable, key: Id) -> bool:
+    def __contains__(self: Any, key: Id) -> bool:
         """Returns whether a key has a row. Eager mode only."""
         return bool(self.contains([key])[0])
 
-    def __len__(self: Variable) -> int:
+    def __len__(self: Any) -> int:
         """Returns the number of rows. Eager mode only."""
         return int(self.size())
 
@@ -348,7 +345,7 @@ class Habits:
             f"de.embedding_lookup(table, ids). {received(table=self)}"
         )
 
-    def __str__(self: Variable) -> str:
+    def __str__(self: Any) -> str:
         """Returns the `repr`, in eager mode with the number of rows and their bytes."""
         if not tf.executing_eagerly():
             return repr(self)

@@ -147,6 +147,14 @@ def test_weights_per_id_count_as_those_of_a_collection(combiner, kind):
     np.testing.assert_allclose(layer(ids, weights), ours, rtol=1e-6)
 
 
+def test_weights_per_id_count_where_ids_are_squashed_or_divided_into_fields():
+    ids, weights = tf.constant([[7, 8, 7]], tf.int64), tf.constant([[0.5, 2.0, 1.0]])
+    squashed = de.layers.SquashedEmbedding(2, combiner="sum", initializer="ones")
+    np.testing.assert_array_equal(squashed(ids, weights), [[3.5, 3.5]])
+    fields = de.layers.FieldWiseEmbedding(1, 2, lambda each: each - 7, initializer="ones")
+    np.testing.assert_array_equal(fields(ids, weights), [[[1.5], [2.0]]])
+
+
 # Keras converts its variables through an `__array__` that numpy 2 deprecates.
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_a_model_with_weights_per_id_trains_is_saved_and_exported(tmp_path):
