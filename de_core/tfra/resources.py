@@ -65,7 +65,8 @@ class Resources(tf.Module):
             else:
                 kind = _kind(node)
                 if kind not in whole:
-                    whole[kind] = Variable(*kind[1:], name=kind[0].rpartition("/")[2])
+                    own, key, value, dim = kind
+                    whole[kind] = Variable(key, value, dim, name=own.rpartition("/")[2])
                 table = self._tables[name] = whole[kind]
                 rows[table.name] = rows.get(table.name, 0) + _copy_rows(original, table, session)
         for table in whole.values():
