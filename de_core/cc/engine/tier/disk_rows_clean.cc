@@ -53,7 +53,7 @@ Status DiskRows::StageCleaning(uint64_t written) {
   if (segment.live_bytes == 0) return Status::Ok();  // Commit removes it
   cleaning_.due =
       std::min(cleaning_.due + static_cast<uint64_t>(static_cast<double>(written) * cleaning_.pace),
-               2 * options_.segment_bytes);
+               std::max(2 * options_.segment_bytes, segment.end()));
   while (cleaning_.is_active && cleaning_.staged < segment.end() &&
          cleaning_.due >= std::min(kCleanedBytes, segment.end() - cleaning_.staged)) {
     const uint64_t begin = cleaning_.staged;

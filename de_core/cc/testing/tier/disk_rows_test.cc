@@ -112,7 +112,7 @@ TEST_P(DiskRowsTest, CleaningBesideStagedRowsKeepsTheNewest) {
     ASSERT_TRUE(rows_->Commit().ok());
   }
   ExpectRows(Layout(), expected, 6000);
-  EXPECT_LE(rows_->Stats().disk_bytes, 6 * rows_->live_bytes());
+  EXPECT_LE(rows_->Stats().disk_bytes, 7 * rows_->live_bytes());  // each append fills a file
 }
 
 TEST_P(DiskRowsTest, FilesBecomeFewerAfterRowsAreErased) {
