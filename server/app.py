@@ -164,7 +164,8 @@ def create_admin_app(
     plane = DataPlane(engine, settings, keys)
     bounds = BodyBounds(_ADMIN_BYTES, _ADMIN_BYTES, settings.body_seconds)
     app = _application(settings, plane, accounts, lifecycle or Lifecycle(), bounds, None)
-    app.router.routes.extend(admin.router.routes)
+    app.openapi_url = None  # set before the first request: nothing is told without a key
+    app.router.routes[:] = admin.router.routes
     app.add_exception_handler(404, admin.unknown)
     return app
 
@@ -231,7 +232,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         headers = {"allow": ", ".join(sorted(_allowed(request)))}
     what = {404: "Not found", 405: "Method not allowed"}.get(error.status_code, str(error.detail))
-    text = f"{what}: {request.method} {request.url.path}"
+    text = f"{what}: {request.method} {request.scope['path']}"
     return AnswerResponse(error_answer(error.status_code, text, tuple(headers.items())))
 
 

@@ -146,6 +146,10 @@ def _check_head(scope: Scope, record: Request, bounds: HeadBounds) -> None:
         if coding.strip().lower() != b"chunked":
             told = coding.decode("latin-1")[:128]
             raise RefusedError(400, f"Transfer-Encoding must be chunked. Received: {told}")
+    has_body = b"content-length" in headers or b"transfer-encoding" in headers
+    if has_body and b"upgrade" in headers.get(b"connection", b"").lower():
+        # The parser skips the body of such a request.
+        raise RefusedError(400, "A request with a body must not ask for an upgrade")
     length = headers.get(b"content-length", b"0").strip()
     if not length.isdigit():
         raise RefusedError(

@@ -82,7 +82,7 @@ class CodecProcess:
             self._connection.close()
 
     def _start(self) -> Connection:
-        self._connection, theirs = Pipe()
+        ours, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", f"import {__name__} as m; m.main({theirs.fileno()})"],
@@ -100,9 +100,10 @@ class CodecProcess:
                     ),
                 },
             )
+        self._connection = ours
         if not self.usable:
             self._process.kill()
-        return self._connection
+        return ours
 
 
 def _too_large() -> ServingError:

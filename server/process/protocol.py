@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 import orjson
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _LOG = logging.getLogger("server")
 # The log warns of few free file descriptors at most once in this many seconds.
@@ -42,7 +42,8 @@ class BoundedProtocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _bytes = 0
     _waiting = b""
-    _begun: RequestResponseCycle | None = None
+    # True after a head that asks for an upgrade: the parser loses the body of such a request.
+    _is_deaf = False
 
     def connection_made(self, transport: Any) -> None:
         """Begins a connection."""
@@ -59,6 +60,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Reads bytes, unless earlier bytes wait."""
+        if self._is_deaf:
+            return
         if not self._waiting:
             self._read(data)
             return
@@ -83,10 +86,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _read(self, data: bytes) -> None:
         at = 0
-        while at < len(data) and not self.pipeline and not self.transport.is_closing():
+        while at < len(data) and not (self.pipeline or self._ends):
             self._parse(data[at : at + _PARSED_BYTES])
             at += _PARSED_BYTES
-        if at < len(data) and not self.transport.is_closing():
+        if at < len(data) and not self._ends:
             self._waiting = data[at:]
             self.flow.pause_reading()
 
@@ -96,16 +99,28 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle = self.cycle
         # uvicorn creates a new scope when a head begins, and a new cycle when it is complete.
         head_is_complete = cycle is not None and cycle.scope is self.scope
-        if head_is_complete and cycle is not self._begun:
-            self._begun = cycle
-            self._bytes = 0
-            self._stop_timer()
-        elif not head_is_complete or cycle.response_complete:
+        # While requests wait, nothing is read, so the client cannot be late.
+        if not self.pipeline and (not head_is_complete or cycle.response_complete):
             self._start_timer()
         if self._bytes > self.max_bytes and not self.transport.is_closing():
             if cycle is None or cycle.response_complete:
                 self.transport.write(self._too_large())
             self.transport.close()
+
+    @property
+    def _ends(self) -> bool:
+        return self._is_deaf or self.transport.is_closing()
+
+    def on_headers_complete(self) -> None:
+        """Ends a head."""
+        super().on_headers_complete()
+        self._bytes = 0
+        self._stop_timer()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        # uvicorn calls this at the end of such a head. What follows is no request.
+        self._is_deaf = True
+        self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         """Takes a part of a body."""

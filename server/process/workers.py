@@ -217,7 +217,13 @@ class WorkerSupervisor:
         last, looks = self._beats.get(worker.index, (0, 0))
         looks = looks + 1 if beat == last else 0
         self._beats[worker.index] = beat, looks
-        return beat > 0 and looks >= _LOOKS
+        if beat == 0 or looks < _LOOKS:
+            return False
+        try:
+            worker.heartbeat.touch()
+        except OSError:
+            return False  # a folder that takes no writes tells nothing about the worker
+        return True
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
         self._told = number

@@ -12,7 +12,7 @@ from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from ..engines.base import ModelSpec
-from ..errors import ServingError
+from ..errors import Code, ServingError
 from ..request import RECORD
 from ..wire.media import PARAMETERS
 from ..wire.paths import PREFIX, parse_path, parse_v2_path
@@ -100,8 +100,11 @@ def _parse(method: str, path: bytes, query: bytes) -> Target | None:
             route = parse_path(method, with_query(method, path, query))
         else:
             # The route compares the method: its answer to another method is 405.
-            route = parse_v2_path("POST" if path.endswith(b"/infer") else "GET", path)
-    except ServingError:
+            is_infer = path.endswith(b"/infer") and path.count(b"/") > 3
+            route = parse_v2_path("POST" if is_infer else "GET", path)
+    except ServingError as error:
+        if path[: len(PREFIX)].lower() != PREFIX and error.code is not Code.NOT_FOUND:
+            raise
         return None
     parameters = {
         "model": route.model,

@@ -86,7 +86,7 @@ class Catalog:
                 ]
         if any(answers):
             endpoint.missed = 0
-        elif None in answers:
+        elif all(answer is None for answer in answers):
             endpoint.missed += 1
 
     async def _statuses_at(self, endpoint: Endpoint, model: str) -> list[VersionStatus] | None:

@@ -6,6 +6,7 @@ import dataclasses
 import importlib.metadata
 import logging
 import random
+import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
@@ -33,6 +34,7 @@ _LOG = logging.getLogger("server.upstreams")
 # Seconds between two polls. Failed requests ask for a poll, and in an outage these polls must not
 # add load.
 _PAUSE_SECONDS = 0.1
+_DAMAGED_SECONDS = 30.0
 # TensorFlow Serving says so if it does not serve the version. A model's own NOT_FOUND differs.
 _NO_SERVABLE = "Servable not found for request: "
 # Writing an example takes as long as decoding this many bytes of JSON.
@@ -88,7 +90,9 @@ class TfServingEngine:
         # By model and version: the codes of the answers since the last poll.
         self._answers: defaultdict[tuple[str, int], set[Code]] = defaultdict(set)
         # The models and versions that answer nothing but DATA_LOSS.
-        self._damaged: set[tuple[str, int | None]] = set()
+        # Until when a damaged version is not ready, on the clock `time.monotonic`. Then it is ready
+        # again for a request that tells whether it is still damaged.
+        self._damaged: dict[tuple[str, int | None], float] = {}
         self._watcher: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -117,7 +121,7 @@ class TfServingEngine:
         """See `Engine.ready`."""
         return all(
             self._catalog.serves(model)
-            and (model, self._catalog.latest(model)) not in self._damaged
+            and self._damaged.get((model, self._catalog.latest(model)), 0.0) < time.monotonic()
             for model in self._catalog.models
         )
 
@@ -215,18 +219,20 @@ class TfServingEngine:
             self._damaged.clear()  # a server that was started again may be repaired
         for served, codes in self._answers.items():
             if Code.OK in codes:
-                self._damaged.discard(served)
+                self._damaged.pop(served, None)
             elif Code.DATA_LOSS in codes:
-                self._damaged.add(served)
+                self._damaged[served] = time.monotonic() + _DAMAGED_SECONDS
         self._answers.clear()
         self._pool.publish()
 
     async def call(self, method: str, request: bytes, model: str, version: int) -> bytes:
         """Sends a request to an endpoint that serves the version."""
-        code = Code.OK
+        code = Code.CANCELLED
         try:
             endpoints = self._catalog.endpoints_of(model, version)
-            return await self._pool.call(method, request, endpoints)
+            answer = await self._pool.call(method, request, endpoints)
+            code = Code.OK
+            return answer
         except ServingError as error:
             code = error.code
             raise

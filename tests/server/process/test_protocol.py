@@ -103,6 +103,23 @@ def test_other_clients_are_answered_between_pipelined_requests():
     assert max(b - a for a, b in itertools.pairwise(counts)) <= 1
 
 
+def test_heads_of_pipelined_requests_do_not_add_up():
+    async def work(connection):
+        connection.protocol.data_received(b"GET /livez HTTP/1.1\r\nHost: ab\r\n\r\n" * 1500)
+        while len(statuses(connection.client.received)) < 1500 and not connection.client.closed:
+            await asyncio.sleep(0)
+        return statuses(connection.client.received)
+
+    assert with_connection(work) == [200] * 1500
+
+
+def test_a_request_with_a_body_that_asks_for_an_upgrade_is_refused_and_nothing_follows():
+    upgrade = post("Connection: Upgrade", "Upgrade: h2c", body=b" " * (20 << 10) + ROW)
+    answered = answers(upgrade + post(), post())
+    assert statuses(answered) == [400]
+    assert b"must not ask for an upgrade" in answered
+
+
 def test_a_piece_full_of_requests_is_read_in_parts():
     request = post()
     count = (64 << 10) // len(request)

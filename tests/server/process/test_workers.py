@@ -148,12 +148,11 @@ def test_the_heartbeat_needs_the_event_loop(tmp_path):
 
     async def beat():
         await Heartbeat(worker).start()
-        first = worker.heartbeat.stat().st_mtime_ns
+        os.utime(worker.heartbeat, (1, 1))
         await asyncio.sleep(2)
-        return first, worker.heartbeat.stat().st_mtime_ns
+        return worker.heartbeat.stat().st_mtime
 
-    first, later = run_in_virtual_time(beat())
-    assert later > first
+    assert run_in_virtual_time(beat()) > 1
 
 
 def test_a_worker_without_new_heartbeats_hangs_unless_it_still_starts(tmp_path):
