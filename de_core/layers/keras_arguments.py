@@ -93,7 +93,7 @@ def plain_ids(ids: Any, key_dtype: tf.DType) -> Any:
 def checked_weights(weights: list[Any]) -> list[Any]:
     """Returns the argument of `set_weights`. Refuses a matrix of rows, which has no ids."""
     for each in weights:
-        if type(each) is np.ndarray and each.shape[0]:
+        if type(each) is np.ndarray and each.ndim and each.shape[0]:
             raise ValueError(
                 "The weights of a table must come from `get_weights`, because rows have ids: write "
                 f"a matrix by `layer.table.upsert(ids, matrix)`. Received: shape={each.shape}."

@@ -336,7 +336,9 @@ class Habits:
         """Returns True, also for an empty table."""
         return True
 
-    __iter__ = None  # Without it Python would look up the keys 0, 1, 2, … without an end.
+    # Without these two Python would look up the keys 0, 1, 2, … without an end.
+    __iter__ = None
+    __reversed__ = None
 
     def __tf_tensor__(self, dtype: object = None, name: object = None) -> NoReturn:
         """Refuses to become a tensor. TensorFlow calls it, for example in `tf.gather`."""

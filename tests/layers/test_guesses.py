@@ -147,6 +147,20 @@ def test_weights_per_id_count_as_those_of_a_collection(combiner, kind):
     np.testing.assert_allclose(layer(ids, weights), ours, rtol=1e-6)
 
 
+def test_a_mask_leaves_out_ids_with_weights_too():
+    class Padded(keras.layers.Layer):
+        def call(self, ids):
+            return tf.identity(ids)
+
+        def compute_mask(self, ids, _=None):
+            return tf.not_equal(ids, 0)
+
+    ids = Padded(dtype="int64", autocast=False)(np.array([[7, 0]]))
+    layer = Embedding(2, combiner="sum", initializer="ones")
+    np.testing.assert_array_equal(layer(ids), [[1.0, 1.0]])
+    np.testing.assert_array_equal(layer(ids, tf.constant([[3.0, 5.0]])), [[3.0, 3.0]])
+
+
 def test_weights_per_id_count_where_ids_are_squashed_or_divided_into_fields():
     ids, weights = tf.constant([[7, 8, 7]], tf.int64), tf.constant([[0.5, 2.0, 1.0]])
     squashed = de.layers.SquashedEmbedding(2, combiner="sum", initializer="ones")

@@ -227,7 +227,7 @@ def test_random_integers_are_refused():
 
 @pytest.mark.parametrize("initializer", [[1.0, 2.0], np.ones([2, 3]), tf.ones([3, 3])])
 def test_an_array_of_another_shape(initializer):
-    with pytest.raises(ValueError, match=r"scalar or of shape \[3\], one row. Received"):
+    with pytest.raises(ValueError, match=r"scalar or of shape \[3\], one row: write"):
         de.Variable(dim=3, initializer=initializer)
 
 

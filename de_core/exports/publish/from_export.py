@@ -111,7 +111,12 @@ def _key(info: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _follows(tables: list[_Table], newest: Published, schedule: Schedule) -> bool:
-    """Finds the published files that deltas would follow. False if a full version is due."""
+    """Finds the published files that deltas would follow. False if a full version is due.
+
+    Raises:
+        tf.errors.DataLossError: The version's chain files and its manifest differ.
+    """
+    versions.published(newest.path)
     chains: dict[str, list[pathlib.Path]] = {}
     for links in newest.chains.values():
         paths = [newest.path / "assets" / each.name for each in links]

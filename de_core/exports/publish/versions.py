@@ -56,17 +56,22 @@ def published(path: pathlib.Path) -> Published | None:
     Raises:
         tf.errors.DataLossError: A chain file or the manifest is damaged, or they differ.
     """
+    found = _read(path)
+    if found is not None:
+        chain_file.check_manifest(path, found.chains)
+    return found
+
+
+def _read(path: pathlib.Path) -> Published | None:
     assets = sorted(path.glob(f"assets/*{chain_file.SUFFIX}"))
     if not assets or not (path / "saved_model.pb").is_file():
         return None
-    chains = {asset.name: chain_file.read(asset) for asset in assets}
-    chain_file.check_manifest(path, chains)
-    return Published(path, chains)
+    return Published(path, {asset.name: chain_file.read(asset) for asset in assets})
 
 
 def all_in(root: pathlib.Path) -> list[Published]:
-    """Returns the published versions in a directory, the oldest first."""
-    found = (published(root / str(number)) for number in version.numbers_in(root))
+    """Returns the published versions in a directory, the oldest first. Compares no manifest."""
+    found = (_read(root / str(number)) for number in version.numbers_in(root))
     return [each for each in found if each is not None]
 
 

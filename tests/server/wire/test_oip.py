@@ -99,4 +99,4 @@ def test_invalid_input_is_named_in_the_error(app, value, status, error):
 @pytest.mark.parametrize("path", ["/v2/models", "/v2/models/m/no", "/v2/x", "/v2x"])
 def test_other_paths_are_not_found(app, path):
     assert ask(app, "GET", path).status == 404
-    assert ask(app, "POST", "/v2/models/m/ready").status == 404
+    assert ask(app, "POST", "/v2/models/m/ready").status == 405
