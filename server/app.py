@@ -163,9 +163,10 @@ def create_admin_app(
     accounts = Accounts(Metrics(), None, engine.model_names)
     plane = DataPlane(engine, settings, keys)
     bounds = BodyBounds(_ADMIN_BYTES, _ADMIN_BYTES, settings.body_seconds)
-    app = _application(settings, plane, accounts, lifecycle or Lifecycle(), bounds, None)
-    app.openapi_url = None  # set before the first request: nothing is told without a key
-    app.router.routes[:] = admin.router.routes
+    app = _application(
+        settings, plane, accounts, lifecycle or Lifecycle(), bounds, None, openapi_url=None
+    )
+    app.router.routes.extend(admin.router.routes)
     app.add_exception_handler(404, admin.unknown)
     return app
 
@@ -177,13 +178,15 @@ def _application(
     lifecycle: Lifecycle,
     bounds: BodyBounds,
     lifespan: Any,
+    openapi_url: str | None = "/openapi.json",
 ) -> FastAPI:
-    """Returns an application without routes."""
+    """Returns an application without routes, except that of its document."""
     # FastAPI's pages /docs and /redoc are off, because they load scripts from other sites.
     app = FastAPI(
         title="Embedding gateway",
         version=__version__,
         lifespan=lifespan,
+        openapi_url=openapi_url,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,

@@ -107,14 +107,7 @@ def pool(
         ValueError: The ids have weights, which `combiner` does not take.
     """
     if combiner in COMBINERS:
-        return pooled_rows(
-            variable,
-            segments.ids,
-            segments.row_splits,
-            weights=segments.weights,
-            combiner=combiner,
-            max_norm=max_norm,
-        )
+        return pooled_rows(variable, segments, combiner=combiner, max_norm=max_norm)
     if segments.weights is not None:
         raise ValueError(
             f"`combiner` must be one of {', '.join(COMBINERS)} for ids with weights. "

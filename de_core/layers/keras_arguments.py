@@ -16,8 +16,8 @@ _OURS = {
     "input_dim": "init_size",
     "embeddings_initializer": "initializer",
 }
-#: Arguments without a counterpart, and what to do instead.
 _BOUND = "Bound a table by its policy: eviction=de.EvictionLRU(max_rows=…)."
+#: Arguments without a counterpart, and what to do instead.
 _REFUSED = {
     "embeddings_constraint": "A table has no constraint: limit the norm of its rows by `max_norm`.",
     "weights": "A new table is empty: write rows by `layer.table.upsert(ids, rows)`.",

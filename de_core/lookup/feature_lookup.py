@@ -112,13 +112,7 @@ class _Part:
         combiner = self.feature.combiner or "sum"
         if rows is not None:
             return pooled(rows, segments.row_splits, segments.weights, combiner)
-        return pooled_rows(
-            variable,
-            segments.ids,
-            segments.row_splits,
-            weights=segments.weights,
-            combiner=combiner,
-        )
+        return pooled_rows(variable, segments, combiner=combiner)
 
     def shaped(self, rows: tf.Tensor) -> Rows:
         """Returns the rows of the segments in the feature's shape."""

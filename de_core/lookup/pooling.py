@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.ops import library
-from de_core.lookup.segments import segment_ids
+from de_core.lookup.segments import Segments, segment_ids
 from de_core.tables import keys_and_values
 from de_core.tables.spec import arithmetic_dtype
 from de_core.tables.table import Table
@@ -37,10 +37,8 @@ def checked_combiner(combiner: Combiner | None) -> Combiner:
 
 def pooled_rows(
     variable: Variable,
-    ids: tf.Tensor,
-    row_splits: tf.Tensor,
+    segments: Segments,
     *,
-    weights: tf.Tensor | None = None,
     combiner: Combiner = "sum",
     max_norm: float | None = None,
 ) -> tf.Tensor:
@@ -53,9 +51,7 @@ def pooled_rows(
 
     Args:
         variable: The `Variable`.
-        ids: Ids of the key dtype, [n].
-        row_splits: int64 [segments + 1]; segment i is ids[row_splits[i]:row_splits[i + 1]].
-        weights: Factor of each row, [n], floating point; None for 1.
+        segments: Ids of the key dtype, with floating-point weights or none.
         combiner: One of `COMBINERS`.
         max_norm: Greatest L2 norm of a row; longer rows are scaled down before pooling. None for no
             limit.
@@ -64,10 +60,11 @@ def pooled_rows(
         Pooled rows of the value dtype, [segments, dim]; zeros for a segment without ids.
 
     Raises:
-        TypeError: `ids` have another dtype than the keys. Or the rows are neither floating point
+        TypeError: The ids have another dtype than the keys. Or the rows are neither floating point
             nor, with combiner "sum", integers.
     """
-    ids = keys_and_values.checked_keys(ids, variable._table)
+    ids = keys_and_values.checked_keys(segments.ids, variable._table)
+    row_splits, weights = segments.row_splits, segments.weights
     value_dtype = variable.value_dtype
     if not value_dtype.is_floating and (not value_dtype.is_integer or combiner != "sum"):
         raise TypeError(
@@ -93,7 +90,7 @@ def pooled(
 
     Args:
         rows: The row of each id, [n, dim].
-        row_splits: See `pooled_rows`, also for the following arguments.
+        row_splits: int64 [segments + 1]; segment i is rows[row_splits[i]:row_splits[i + 1]].
         weights: [n], or None for 1.
         combiner: One of `COMBINERS`.
 

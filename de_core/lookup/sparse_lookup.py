@@ -13,7 +13,6 @@ from de_core.base.types import Ids, TensorLike
 from de_core.lookup.lookup import one_variable
 from de_core.lookup.pooling import Combiner, checked_combiner, pooled_rows
 from de_core.lookup.segments import (
-    Segments,
     by_first_dimension,
     by_last_dimension,
     flat_values,
@@ -74,7 +73,7 @@ def embedding_lookup_sparse(
     with tf.name_scope(name or "embedding_lookup_sparse"):
         _check_kinds(variable, sp_ids, sp_weights)
         segments = by_first_dimension(sp_ids, sp_weights)
-        rows = _pooled(variable, segments, combiner, max_norm)
+        rows = pooled_rows(variable, segments, combiner=combiner, max_norm=max_norm)
         first = sp_ids.shape[0] if sp_ids.shape.rank else None
         rows = tf.ensure_shape(rows, [first, variable.dim])
     wrapper = TrainableWrapper(variable, segments.ids, max_norm) if return_trainable else None
@@ -138,25 +137,12 @@ def safe_embedding_lookup_sparse(
         segments = by_last_dimension(sparse_ids, sparse_weights)
         if segments.weights is not None and combiner != "sum":
             segments = segments.where(segments.weights > 0)
-        rows = _pooled(variable, segments, combiner, max_norm)
+        rows = pooled_rows(variable, segments, combiner=combiner, max_norm=max_norm)
         if default_id is not None:
             rows = _with_default(variable, rows, segments.row_splits, default_id, max_norm)
         rows = with_outer_dimensions(sparse_ids, rows, variable.dim)
     wrapper = TrainableWrapper(variable, segments.ids, max_norm) if return_trainable else None
     return (rows, wrapper) if return_trainable else rows
-
-
-def _pooled(
-    variable: Variable, segments: Segments, combiner: Combiner, max_norm: float | None
-) -> tf.Tensor:
-    return pooled_rows(
-        variable,
-        segments.ids,
-        segments.row_splits,
-        weights=segments.weights,
-        combiner=combiner,
-        max_norm=max_norm,
-    )
 
 
 def _check_kinds(variable: Variable, ids: Ids, weights: Ids | None) -> None:

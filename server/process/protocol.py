@@ -42,7 +42,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _bytes = 0
     _waiting = b""
-    # True after a head that asks for an upgrade: the parser loses the body of such a request.
+    # True after a head that asks for an upgrade. The parser drops the body of such a request.
     _is_deaf = False
 
     def connection_made(self, transport: Any) -> None:
@@ -118,7 +118,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stop_timer()
 
     def _unsupported_upgrade_warning(self) -> None:
-        # uvicorn calls this at the end of such a head. What follows is no request.
+        # uvicorn calls this after such a head. The bytes after the head belong to no request.
         self._is_deaf = True
         self.cycle.keep_alive = False
 

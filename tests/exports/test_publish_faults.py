@@ -118,9 +118,9 @@ def test_files_out_of_order_twice_or_of_another_base_are_refused(versions, tmp_p
     np.testing.assert_array_equal(answers(versions), expected)
 
 
-def lists_no_version(version, *texts):
+def is_not_followed(version, *texts):
     with pytest.raises(tf.errors.DataLossError) as raised:
-        published(version)
+        chain_file.check_manifest(version, published(version).chains)
     for text in (str(version), "publish", *texts):
         assert text.lower() in str(raised.value).lower()
 
@@ -130,19 +130,19 @@ def test_a_chain_that_lost_its_last_delta_is_refused(versions):
     expected = answers(versions)
     assert published(versions).deltas == 1
     chain_file.write(asset, [base])  # as it counts right, only the manifest shows the loss
-    lists_no_version(versions, f"{base.identity} 1 ", f"{delta.identity} 2 ")
+    is_not_followed(versions, f"{base.identity} 1 ", f"{delta.identity} 2 ")
     refused(versions, "manifest", asset.name, f"'{base.identity} 1 ", f"'{delta.identity} 2 ")
     shutil.copy(versions.with_name("1") / chain_file.MANIFEST, versions / chain_file.MANIFEST)
     chain_file.write(asset, [base, delta])  # a manifest of another version
     refused(versions, "manifest", asset.name)
     (versions / chain_file.MANIFEST).unlink()
     refused(versions, "must have its manifest", asset.name)
-    lists_no_version(versions, "no such file")
+    is_not_followed(versions, "no such file")
     rewrite(versions, asset, [base, delta])
     np.testing.assert_array_equal(answers(versions), expected)
     (versions / chain_file.MANIFEST).write_text("something else")
     refused(versions, "another first line", chain_file.MANIFEST.name)
-    lists_no_version(versions, "must begin with 'de_core manifest 1'")
+    is_not_followed(versions, "must begin with 'de_core manifest 1'")
 
 
 def test_a_chain_that_counts_wrong_is_refused_with_true_words(versions):

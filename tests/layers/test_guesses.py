@@ -1,4 +1,4 @@
-"""What newcomers type from the habits of Keras, keras-rs and TensorFlow.
+"""Newcomers write code from the habits of Keras, keras-rs and TensorFlow.
 
 Each guess works, or gets one sentence with the remedy.
 """

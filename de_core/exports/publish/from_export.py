@@ -116,7 +116,7 @@ def _follows(tables: list[_Table], newest: Published, schedule: Schedule) -> boo
     Raises:
         tf.errors.DataLossError: The version's chain files and its manifest differ.
     """
-    versions.published(newest.path)
+    chain_file.check_manifest(newest.path, newest.chains)
     chains: dict[str, list[pathlib.Path]] = {}
     for links in newest.chains.values():
         paths = [newest.path / "assets" / each.name for each in links]

@@ -53,16 +53,11 @@ class Published:
 def published(path: pathlib.Path) -> Published | None:
     """Returns the version in a directory, or None if it was not published.
 
+    The version's manifest is not read: see `chain_file.check_manifest`.
+
     Raises:
-        tf.errors.DataLossError: A chain file or the manifest is damaged, or they differ.
+        tf.errors.DataLossError: A chain file is damaged.
     """
-    found = _read(path)
-    if found is not None:
-        chain_file.check_manifest(path, found.chains)
-    return found
-
-
-def _read(path: pathlib.Path) -> Published | None:
     assets = sorted(path.glob(f"assets/*{chain_file.SUFFIX}"))
     if not assets or not (path / "saved_model.pb").is_file():
         return None
@@ -70,8 +65,8 @@ def _read(path: pathlib.Path) -> Published | None:
 
 
 def all_in(root: pathlib.Path) -> list[Published]:
-    """Returns the published versions in a directory, the oldest first. Compares no manifest."""
-    found = (_read(root / str(number)) for number in version.numbers_in(root))
+    """Returns the published versions in a directory, the oldest first."""
+    found = (published(root / str(number)) for number in version.numbers_in(root))
     return [each for each in found if each is not None]
 
 
