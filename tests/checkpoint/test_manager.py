@@ -147,7 +147,7 @@ def test_chains_of_shards_are_compacted_together(tmp_path):
     assert rows_of(other.table) == expected
 
 
-@pytest.mark.parametrize("tier", [False, True])
+@pytest.mark.parametrize("tier", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_compaction_costs_what_changed(tmp_path, tier):
     owner, rng = tf.Module(), np.random.default_rng(0)
     disk = de.DiskTier(str(tmp_path / "tier"), memory_bytes=100_000)

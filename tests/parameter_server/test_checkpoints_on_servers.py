@@ -6,6 +6,8 @@ import pytest
 
 from tests.distributed.support.processes import PROGRAMS, Cluster, result_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
@@ -46,7 +48,6 @@ def test_a_damaged_file_is_the_error_of_one_process(found):
     assert found["damaged"].startswith("DataLossError: ")
 
 
-@pytest.mark.slow
 def test_a_killed_chief_continues_from_its_checkpoint_with_nothing_lost(cluster, tmp_path):
     processes = cluster(ps=2, worker=2)
     for job in ("ps", "worker"):

@@ -20,6 +20,7 @@ markers =
     hypothesis: set by hypothesis
 """
 WORKER = ("-p", "xdist", "-n1")
+BOTH = [(), pytest.param(WORKER, marks=pytest.mark.slow)]
 BURN = """
 import sys
 import time
@@ -59,6 +60,7 @@ def run(tmp_path):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), WORKER])
 def test_seconds_of_tests_processes_and_shared_fixtures_are_told_apart(run, options):
     status, output, costs = run(
@@ -138,7 +140,7 @@ FAILS_ONCE = """
 UNSTEADY = "UNSTEADY, failed and then passed alone: test_small.py::test_unsteady[with spaces]"
 
 
-@pytest.mark.parametrize("options", [(), WORKER])
+@pytest.mark.parametrize("options", BOTH)
 def test_a_failed_test_that_passes_alone_is_named_and_the_run_is_green(run, options):
     status, output, _ = run(FAILS_ONCE, *options)
     assert status == 0, output
@@ -172,7 +174,7 @@ def test_a_failing_seed_is_not_tried_again(run, tmp_path, marker):
     assert "UNSTEADY" not in output
 
 
-@pytest.mark.parametrize("options", [(), WORKER])
+@pytest.mark.parametrize("options", BOTH)
 def test_tests_that_do_not_apply_are_counted_by_reason(run, options):
     status, output, costs = run(
         """

@@ -58,7 +58,7 @@ def test_a_starting_gateway_stops_when_it_is_told_to(first, tmp_path):
             process.kill()
 
 
-@pytest.mark.parametrize("tls", ["", "server", "both"])
+@pytest.mark.parametrize("tls", ["", pytest.param("server", marks=pytest.mark.slow), "both"])
 def test_the_health_check_sees_a_ready_gateway_past_proxies_and_tls(upstream, tmp_path, tls):
     certificate, key = map(str, tls_files(tmp_path))
     flags = ["--tls-cert", certificate, "--tls-key", key] if tls else []
