@@ -1,6 +1,6 @@
 """Expensive requests: another process does their work, so that they delay no other client.
 
-`tests/benchmarks/test_gateway_speed.py` measures the delays.
+`bench/test_gateway_speed.py` measures the delays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measurements of the ops: `pytest tests/benchmarks -m benchmark`. `record.py` runs some of them.
+"""Measurements of the ops: `pytest bench -m benchmark`. `record.py` runs some of them.
 
 DE_BENCH_ROWS sets the rows of a table (default 10^6), DE_BENCH_ROUNDS the rounds, DE_BENCH_REPORT
 the file for the result tables, and DE_BENCH_ROUNDS_FILE the file for the times of all rounds.
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from tests.benchmarks.rounds import Report
+from bench.rounds import Report
 from tests.server.support.gateway_process import ROOT, environment
 
 REPORT = pytest.StashKey[Report]()
@@ -44,7 +44,7 @@ def recommender(tmp_path_factory) -> Path:
     """Returns the folder of a model, exported for the gateway."""
     folder = tmp_path_factory.mktemp("recommender") / "m"
     subprocess.run(
-        [sys.executable, str(ROOT / "tests/benchmarks/make_recommender.py"), str(folder)],
+        [sys.executable, str(ROOT / "bench/make_recommender.py"), str(folder)],
         env=environment(), check=True, capture_output=True, timeout=300,
     )  # fmt: skip
     return folder

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.benchmarks import record
+from bench import record
 
 TABLES = """
 a machine

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import de_core as de
 

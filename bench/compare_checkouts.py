@@ -4,7 +4,7 @@ Each round starts one process per checkout. The two measure in turns. A table ma
 memory for the whole life of a process, so the result is the median over all rounds. The op
 libraries of both checkouts must be compiled for the TensorFlow of this interpreter.
 
-Run: python tests/benchmarks/compare_checkouts.py BEFORE AFTER --rounds 10
+Run: python bench/compare_checkouts.py BEFORE AFTER --rounds 10
 """
 
 from __future__ import annotations

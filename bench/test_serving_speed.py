@@ -19,11 +19,11 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.benchmarks.peers import BATCH, MutableHashTable, random_keys
-from tests.benchmarks.rounds import Bar, Rounds
+from bench.peers import BATCH, MutableHashTable, random_keys
+from bench.rounds import Bar, Rounds
 
 pytestmark = pytest.mark.benchmark
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 ROUNDS = 3
 LOOKUP_ROUNDS = 25  # rounds of 50 ms each, which are sensitive to disturbances
 BATCHES = 64  # different ids, so that rows come from main memory

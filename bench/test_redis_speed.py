@@ -2,7 +2,7 @@
 
 The two are measured in turn, so that a disturbance of the machine affects both.
 
-Run: pytest tests/benchmarks/test_redis_speed.py -m benchmark -s
+Run: pytest bench/test_redis_speed.py -m benchmark -s
 """
 
 import re

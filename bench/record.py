@@ -4,7 +4,7 @@ The parts: the engine beside libcuckoo, absl and boost (`table_bench`); the ops 
 a training step beside tfra and FBGEMM, if their interpreters are given. Every part measures its
 libraries in turns. The page shows medians and quartiles, of wall and CPU time.
 
-Run `make bench`, or: python -m tests.benchmarks.record --tfra PYTHON --fbgemm PYTHON
+Run `make bench`, or: python -m bench.record --tfra PYTHON --fbgemm PYTHON
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 TABLE_BENCH = ROOT / "build/editable/cc/testing/table_bench"
 OURS = "de_core"
 ENGINE = ["--only", "w3", "--rows", "3000000", "--dims", "16,64", "--batches", "4096,131072"]
@@ -196,7 +196,7 @@ def ops(tests: Sequence[str], options: Sequence[str], environment: dict[str, str
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "rounds.json")
         command = [sys.executable, "-m", "pytest", "-q", "-m", "benchmark", *options]
-        command += [f"tests/benchmarks/{each}" for each in tests]
+        command += [f"bench/{each}" for each in tests]
         own = {**os.environ, **environment, "DE_BENCH_ROUNDS_FILE": str(path)}
         done = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True)
         if not path.exists():

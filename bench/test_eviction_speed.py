@@ -18,7 +18,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.benchmarks.rounds import Bar, Rounds
+from bench.rounds import Bar, Rounds
 
 pytestmark = pytest.mark.benchmark
 

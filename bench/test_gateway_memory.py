@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.benchmarks.gateway_load import TOOLS, wrk
-from tests.benchmarks.rounds import Bar
+from bench.gateway_load import TOOLS, wrk
+from bench.rounds import Bar
 from tests.server.support.gateway_process import GatewayProcess
 
 pytestmark = [

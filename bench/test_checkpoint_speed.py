@@ -14,8 +14,8 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.benchmarks.peers import BATCH, random_keys
-from tests.benchmarks.rounds import Bar
+from bench.peers import BATCH, random_keys
+from bench.rounds import Bar
 
 pytestmark = pytest.mark.benchmark
 ROUNDS = 3

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.benchmarks import peers
-from tests.benchmarks.rounds import Bar, Rounds
+from bench import peers
+from bench.rounds import Bar, Rounds
 
 pytestmark = pytest.mark.benchmark
 

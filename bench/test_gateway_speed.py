@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.benchmarks.gateway_load import TOOLS, latencies, script, with_ids, wrk
-from tests.benchmarks.rounds import Bar
+from bench.gateway_load import TOOLS, latencies, script, with_ids, wrk
+from bench.rounds import Bar
 from tests.server import test_attacks as attacks
 from tests.server.support.attack import delays_beside
 from tests.server.support.children import children_of

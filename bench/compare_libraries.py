@@ -5,7 +5,7 @@ threads. tfra is tensorflow-recommenders-addons 0.8.1 with tensorflow-cpu 2.16.2
 FBGEMM is fbgemm-gpu-cpu 1.9.0 with torch 2.14; its tables have a fixed number of rows, so it gets
 no new keys, and it has no upsert.
 
-Run: python tests/benchmarks/compare_libraries.py --tfra PYTHON --fbgemm PYTHON --rounds 5
+Run: python bench/compare_libraries.py --tfra PYTHON --fbgemm PYTHON --rounds 5
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from turns import Child, Runs, answer, interleaved
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 ROWS, BATCH, TURNS, THREADS = 1_000_000, 16_384, 4, 2
 LOOKUP, UPSERT, INSERT = "lookup", "upsert of present keys", "upsert of new keys"
 ADAM, ADAGRAD = "step with Adam", "step with Adagrad"

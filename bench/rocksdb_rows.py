@@ -1,7 +1,7 @@
 """Measures RocksDB where `disk_rows_bench` measures cold rows: rows of 776 bytes, in batches.
 
     python -m venv rocks && rocks/bin/pip install rocksdict numpy
-    rocks/bin/python tests/benchmarks/rocksdb_rows.py DIRECTORY ROWS [none|cached|synced]
+    rocks/bin/python bench/rocksdb_rows.py DIRECTORY ROWS [none|cached|synced]
 
 Prints the rate of MultiGet with 4,096 random keys, the median of 15 rounds, and the rate of updates
 by WriteBatch. Reads and compactions bypass the page cache. The block cache has a tenth of the rows.

@@ -11,9 +11,9 @@ process measures at a time, and half of that is enough. The rounds still alterna
 
 With --one-table, the peer is not FBGEMM but one table of `de_core` with the same ids.
 
-Run: python tests/benchmarks/compare_collections.py --fbgemm PYTHON --rounds 3
-     python tests/benchmarks/compare_collections.py --fbgemm PYTHON --sizes large --apart
-     python tests/benchmarks/compare_collections.py --one-table --sizes many
+Run: python bench/compare_collections.py --fbgemm PYTHON --rounds 3
+     python bench/compare_collections.py --fbgemm PYTHON --sizes large --apart
+     python bench/compare_collections.py --one-table --sizes many
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 from turns import Child, answer, interleaved
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 BATCH, TURNS, THREADS = 4096, 4, 2
 #: Features, rows per table and dim of each workload.
 SIZES = {

@@ -20,8 +20,8 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.benchmarks import peers
-from tests.benchmarks.rounds import Bar, Rounds
+from bench import peers
+from bench.rounds import Bar, Rounds
 
 pytestmark = pytest.mark.benchmark
 

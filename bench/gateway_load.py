@@ -2,7 +2,7 @@
 
 As a script it compares the gateways of checkouts:
 
-    python -m tests.benchmarks.gateway_load CHECKOUT … [--rounds 14] [--seconds 2]
+    python -m bench.gateway_load CHECKOUT … [--rounds 14] [--seconds 2]
 
 The head of each request differs, as behind a proxy that adds a request id. The checkouts take
 turns, so a busy machine disturbs all of them. Each gateway serves a model of TensorFlow from its
