@@ -7,15 +7,12 @@ the file for the result tables, and DE_BENCH_ROUNDS_FILE the file for the times 
 import json
 import os
 import platform
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
 from bench.rounds import Report
-from tests.server.support.gateway_process import ROOT, environment
 
 REPORT = pytest.StashKey[Report]()
 
@@ -37,17 +34,6 @@ def rows() -> int:
 @pytest.fixture(scope="session")
 def rounds() -> int:
     return int(os.environ.get("DE_BENCH_ROUNDS", "11"))
-
-
-@pytest.fixture(scope="session")
-def recommender(tmp_path_factory) -> Path:
-    """Returns the folder of a model, exported for the gateway."""
-    folder = tmp_path_factory.mktemp("recommender") / "m"
-    subprocess.run(
-        [sys.executable, str(ROOT / "bench/make_recommender.py"), str(folder)],
-        env=environment(), check=True, capture_output=True, timeout=300,
-    )  # fmt: skip
-    return folder
 
 
 def machine() -> str:

@@ -1,7 +1,4 @@
-"""Expensive requests: another process does their work, so that they delay no other client.
-
-`bench/test_gateway_speed.py` measures the delays.
-"""
+"""Expensive requests: another process does their work, so that they delay no other client."""
 
 from __future__ import annotations
 
