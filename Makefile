@@ -38,7 +38,7 @@ test-all: python  ## run every test; compile each C++ source by itself; run the 
 bench: python  ## write docs/reference/benchmark-record.md [TFRA=python FBGEMM=python]; half an hour, on a quiet machine
 	@$(ENVIRONMENT) server,test,docs
 	@$(VENV)/bin/python scripts/engine_tests.py --only table_bench --no-run
-	@$(VENV)/bin/python -m bench.record $(if $(TFRA),--tfra $(TFRA)) $(if $(FBGEMM),--fbgemm $(FBGEMM))
+	@$(VENV)/bin/python bench/record.py $(if $(TFRA),--tfra $(TFRA)) $(if $(FBGEMM),--fbgemm $(FBGEMM))
 
 ops: python  ## compile de_core/_de_ops.so into the checkout for the TensorFlow of $(PYTHON)
 	@$(PYTHON) scripts/build_ops.py

@@ -1,8 +1,7 @@
 """Compares the CPU time and the latency of the gateways of several checkouts.
 
 Each request has another X-Request-Id, as behind a proxy. The gateways take turns, so a busy machine
-disturbs all of them. Each gateway serves the same model of TensorFlow. The last column is a bare
-ASGI application under uvicorn, which answers the same number of bytes.
+disturbs all of them. Each gateway serves the same model of TensorFlow.
 
 Run: python bench/gateway_load.py BEFORE AFTER --rounds 14 --seconds 2
 """
@@ -36,26 +35,23 @@ INFER = json.dumps({
 }).encode()  # fmt: skip
 ROWS = np.random.default_rng(0).random((8, 10)).round(6).tolist()
 PREDICT = "predict, 8 rows"
-#: By name: the path, the body, further headers, and the size of the answer.
+#: By name: the path, the body, and further headers.
 REQUESTS = {
-    PREDICT: ("/v1/models/m:predict", json.dumps({"instances": ROWS}).encode(), {}, 64),
+    PREDICT: ("/v1/models/m:predict", json.dumps({"instances": ROWS}).encode(), {}),
     "lookup, 100 ids, JSON": (
         "/v1/models/m:lookup",
         json.dumps({"table": "user", "ids": list(range(100))}).encode(),
         {},
-        4_000,
     ),
     "lookup, 1,000 ids, raw": (
         "/v1/models/m:lookup?table=wide",
         IDS.tobytes(),
         {"Content-Type": RAW, "Accept": RAW},
-        257_000,
     ),
     "V2, 1,000 ids, binary": (
         "/v2/models/m/infer",
         INFER + IDS.tobytes(),
         {"Inference-Header-Content-Length": str(len(INFER))},
-        257_000,
     ),
 }
 NUMBERS = itertools.count()
@@ -88,41 +84,23 @@ def write_model(folder: Path) -> None:
     tf.saved_model.save(model, str(folder / "1"), signatures)
 
 
-def serve_bare() -> None:
-    """Answers `/send/N` with N bytes, under uvicorn's own settings."""
-    import uvicorn
-
-    async def answer(scope, receive, send):
-        while (await receive())["more_body"]:
-            pass
-        size = int(scope["path"].rpartition("/")[2])
-        headers = [(b"content-length", b"%d" % size)]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": bytes(size)})
-
-    listener = socket.create_server(("127.0.0.1", 0))
-    print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
-    config = uvicorn.Config(answer, lifespan="off", ws="none", log_config=None, access_log=False)
-    uvicorn.Server(config).run([listener])
-
-
 class Server:
-    """A server in its own process. Its first line of output ends with its port."""
+    """A gateway of one checkout, in its own process."""
 
-    def __init__(self, command: list[str], checkout: Path) -> None:
+    def __init__(self, checkout: Path, model: Path) -> None:
+        flags = ("--port", "0", "--rate-per-second", "0", "--drain-seconds", "0")
         environment = {**os.environ, "PYTHONPATH": str(checkout), "CUDA_VISIBLE_DEVICES": "-1"}
         self.process = subprocess.Popen(
-            [sys.executable, *command], cwd=checkout, env=environment,
+            [sys.executable, "-m", "server", "--model-dir", str(model), *flags],
+            cwd=checkout, env=environment,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         self.port = int(self.process.stdout.readline().rsplit(":", 1)[1])
-
-    def wait_ready(self) -> None:
         while True:
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz"):
                     return
-            except urllib.error.HTTPError:
+            except urllib.error.HTTPError:  # it still loads the model
                 time.sleep(0.1)
 
     def cpu_seconds(self) -> float:
@@ -158,7 +136,7 @@ def ask(port: int, head: bytes, body: bytes, end: float, latencies: list[float])
 
 def load(server: Server, request: tuple, clients: int, seconds: float) -> tuple[float, float]:
     """Returns the server's CPU microseconds per request, and the 99th percentile in seconds."""
-    path, body, headers, _ = request
+    path, body, headers = request
     lines = [f"POST {path} HTTP/1.1", "Host: bench", f"Content-Length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     head = "".join(f"{line}\r\n" for line in lines).encode()
@@ -185,26 +163,21 @@ def main() -> None:
     checkouts = [each.resolve() for each in given.checkouts]
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         write_model(Path(folder) / "m")
-        flags = f"--model-dir {folder}/m --port 0 --rate-per-second 0 --drain-seconds 0".split()
-        servers = [Server(["-m", "server", *flags], each) for each in checkouts]
-        bare = Server([str(Path(__file__).resolve()), "--bare"], Path.cwd())
-        for server in (*servers, bare):
-            stack.callback(server.stop)
-        for server in servers:
-            server.wait_ready()
-        cpu = {name: [[] for _ in (*servers, bare)] for name in REQUESTS}
+        servers = []
+        for checkout in checkouts:
+            servers.append(Server(checkout, Path(folder) / "m"))
+            stack.callback(servers[-1].stop)
+        cpu = {name: [[] for _ in servers] for name in REQUESTS}
         tails = [[] for _ in servers]
         for number in range(-1, given.rounds):  # the first round only warms up
-            turns = list(enumerate([*servers, bare]))[:: 1 if number % 2 else -1]
+            turns = list(enumerate(servers))[:: 1 if number % 2 else -1]
             for (name, request), (index, server) in itertools.product(REQUESTS.items(), turns):
-                asked = (f"/send/{request[3]}", *request[1:]) if server is bare else request
-                spent, _ = load(server, asked, given.clients, given.seconds)
+                spent, _ = load(server, request, given.clients, given.seconds)
                 if number >= 0:
                     cpu[name][index].append(spent)
-            for index, server in enumerate(servers):
+            for index, server in turns:
                 tails[index].append(load(server, REQUESTS[PREDICT], 64, 1.0)[1])
-    print("CPU µs per request, medians | " + " | ".join(each.name for each in checkouts), end="")
-    print(" | bare ASGI")
+    print("CPU µs per request, medians | " + " | ".join(each.name for each in checkouts))
     for name, columns in cpu.items():
         print(f"{name} | " + " | ".join(f"{statistics.median(each):.0f}" for each in columns))
     told = [f"{statistics.median(each) * 1e3:.1f}" for each in tails]
@@ -212,7 +185,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--bare"]:
-        serve_bare()
-    else:
-        main()
+    main()
