@@ -144,8 +144,8 @@ def with_comparison(readme: str, table: str) -> str:
 def write(about: dict[str, Any], measures: Sequence[Measure], docs: Path) -> None:
     """Writes the JSON file, the page and the README's table; `docs` is their folder."""
     (docs / "reference").mkdir(parents=True, exist_ok=True)
-    record = {"machine": about, "measures": [asdict(each) for each in measures]}
-    text = json.dumps(record, indent=1) + "\n"
+    lines = ",\n".join(json.dumps(asdict(each)) for each in measures)
+    text = f'{{"machine": {json.dumps(about)},\n"measures": [\n{lines}\n]}}\n'
     (docs / "reference/benchmark-record.json").write_text(text, "utf-8")
     text = page(about, measures)
     (docs / "reference/benchmark-record.md").write_text(text, "utf-8")
