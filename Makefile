@@ -25,12 +25,12 @@ docs: python  ## build the documentation's site into site/, without a network; o
 test: python  ## run the tests except the slow ones
 	@$(ENVIRONMENT) server,test,docs --tests
 	@$(VENV)/bin/python scripts/engine_tests.py
-	@$(PYTEST) $(PARALLEL) -m "not slow and not benchmark"
+	@$(PYTEST) $(PARALLEL) -m "not slow and not quiet"
 
 test-all: python  ## run every test; compile each C++ source by itself; run the engine's tests under the sanitizers
 	@$(ENVIRONMENT) server,test,docs,proofs --tests
 	@DE_SIM_SEEDS=1500 DE_ALLOC_SWEEP=dense $(VENV)/bin/python scripts/engine_tests.py
-	@$(PYTEST) $(PARALLEL) -m "not benchmark"
+	@$(PYTEST) $(PARALLEL) -m "not quiet"
 	@$(VENV)/bin/python scripts/build_ops.py --check
 	@for preset in engine-asan engine-tsan; do \
 	  $(VENV)/bin/python scripts/engine_tests.py --preset $$preset || exit 1; done
@@ -38,7 +38,7 @@ test-all: python  ## run every test; compile each C++ source by itself; run the 
 bench: python  ## write docs/reference/benchmark-record.md [TFRA=python FBGEMM=python]; half an hour, on a quiet machine
 	@$(ENVIRONMENT) server,test,docs
 	@$(VENV)/bin/python scripts/engine_tests.py --only table_bench --no-run
-	@$(VENV)/bin/python -m tests.benchmarks.record $(if $(TFRA),--tfra $(TFRA)) $(if $(FBGEMM),--fbgemm $(FBGEMM))
+	@$(VENV)/bin/python bench/record.py $(if $(TFRA),--tfra $(TFRA)) $(if $(FBGEMM),--fbgemm $(FBGEMM))
 
 ops: python  ## compile de_core/_de_ops.so into the checkout for the TensorFlow of $(PYTHON)
 	@$(PYTHON) scripts/build_ops.py

@@ -2,9 +2,6 @@
 
 import gzip
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,19 +81,3 @@ def test_the_example_trains_publishes_and_serves(run, dlrm, tmp_path):
     ]
     np.testing.assert_allclose(*answers, atol=0.02)  # the published rows are int8
     assert (tmp_path / "clicks/2").is_dir()
-
-
-@pytest.mark.slow
-def test_the_profile_of_a_step_shows_its_parts():
-    script = Path(__file__).parents[2] / "scripts/profile_step.py"
-    ran = subprocess.run(
-        [sys.executable, str(script), "--batch", "64", "--dim", "4"],
-        capture_output=True, text=True, check=True, timeout=600,
-    )  # fmt: skip
-    rows = [line.split("|")[1:4] for line in ran.stdout.splitlines() if line.startswith("| ")]
-    times = {name.strip(): float(time) for name, time, _ in rows[1:]}
-    total = times.pop("all operations, on all threads")
-    for part in ("lookup of the 26 tables", "updates of the 26 tables", "matrix products"):
-        assert 0 < times[part] < total
-    del times["wall time without an operation: Python and TensorFlow"]
-    np.testing.assert_allclose(sum(times.values()), total, rtol=0.01)

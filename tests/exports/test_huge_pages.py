@@ -12,7 +12,7 @@ import tensorflow as tf
 import de_core as de
 from tests.exports.test_pages import HUGE, ROWS, Model, table_file
 
-pytestmark = pytest.mark.benchmark
+pytestmark = pytest.mark.quiet
 
 
 def mapped_bytes(path, kind):

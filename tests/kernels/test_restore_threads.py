@@ -14,7 +14,7 @@ ROWS, DIM = 400_000, 16
 TASKS = Path("/proc/self/task")
 
 pytestmark = [
-    pytest.mark.benchmark,
+    pytest.mark.quiet,
     applies_if(len(os.sched_getaffinity(0)) > 1, "two cores"),
 ]
 

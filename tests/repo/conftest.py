@@ -9,7 +9,16 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("de_core", "de_core_cli", "server", "examples", "scripts", "serving_ops", "tests")
+FOLDERS = (
+    "bench",
+    "de_core",
+    "de_core_cli",
+    "server",
+    "examples",
+    "scripts",
+    "serving_ops",
+    "tests",
+)
 
 
 @pytest.fixture(scope="session")

@@ -172,7 +172,7 @@ def test_library_imports_neither_gateway_nor_examples(root: Path):
         f"{path.relative_to(root)}: {module}"
         for path in python_files(root, "de_core")
         for module, _ in imports(ast.parse(path.read_text("utf-8")))
-        if is_of(module, ("de_core_cli", "server", "examples", "tests", "scripts"))
+        if is_of(module, ("de_core_cli", "server", "examples", "bench", "tests", "scripts"))
     ]
     assert found == []
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import itertools
 import json
 import os
@@ -45,7 +46,6 @@ from tests.server.support.gateway_process import (
     make_key,
 )
 from tests.server.support.light_upstream import LightUpstream
-from tests.server.support.livez_probe import LivezProbe
 from tests.server.support.numpy_engine import NumpyEngine
 
 PREDICT = "/v1/models/m:predict"
@@ -364,10 +364,19 @@ def test_while_it_stops_every_question_is_answered(tmp_path):
     flags = ("--drain-seconds", "2")
     with GatewayProcess(None, tmp_path / "log", *flags, module=STUB) as gateway:
         gateway.wait_ready()
-        # The probe fails if its busy connection is reset. It ends when it is asked to close.
-        with LivezProbe(gateway.port):
-            gateway.process.send_signal(signal.SIGTERM)
-            assert gateway.process.wait(PATIENCE_S) == 0
+        connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=PATIENCE_S)
+
+        def stays_open() -> bool:
+            connection.request("GET", "/livez")
+            response = connection.getresponse()
+            assert response.read() == b'{"status":"ok"}'
+            return response.getheader("connection") != "close"
+
+        assert stays_open()
+        gateway.process.send_signal(signal.SIGTERM)
+        while stays_open():  # a reset of the busy connection fails the test
+            pass
+        assert gateway.process.wait(PATIENCE_S) == 0
 
 
 STARTS = {

@@ -115,7 +115,7 @@ class _Report:
             costs = dict(report.user_properties)
             self._tests[report.nodeid] = costs["cpu_seconds"]
             self._fixtures.update(costs["fixture_cpu_seconds"])
-            if "slow" in report.keywords or "benchmark" in report.keywords:
+            if "slow" in report.keywords or "quiet" in report.keywords:
                 self._marked.add(report.nodeid)
 
     @pytest.hookimpl(trylast=True)

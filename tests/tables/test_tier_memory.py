@@ -48,7 +48,7 @@ assert peak <= allowed
 """
 
 
-@pytest.mark.benchmark
+@pytest.mark.quiet
 @pytest.mark.parametrize(
     ("memory", "rows", "buffers"), [(128 << 20, 400_000, BUFFERS), (512 << 20, 1_200_000, 0)]
 )

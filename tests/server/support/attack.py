@@ -13,7 +13,6 @@ from typing import TypeVar
 from tests.server.support.children import children_of
 from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import GatewayProcess
-from tests.server.support.livez_probe import LivezProbe
 
 T = TypeVar("T")
 
@@ -71,17 +70,3 @@ def has_ended(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
         return True
-
-
-def delays_beside(
-    gateway: GatewayProcess, bystander: GatewayProcess, attack: Callable[[int], object]
-) -> tuple[float, float]:
-    """Returns the 99th percentile of the seconds of `/livez` while an attack runs.
-
-    The first number is of a gateway that nobody attacks. Both are asked at the same time, because a
-    busy machine delays both.
-    """
-    pool = concurrent.futures.ThreadPoolExecutor(CLIENTS)
-    with LivezProbe(bystander.port) as quiet, LivezProbe(gateway.port) as probe, pool:
-        list(pool.map(attack, range(CLIENTS)))
-    return quiet.p99, probe.p99

@@ -1,17 +1,13 @@
 """Measures RocksDB where `disk_rows_bench` measures cold rows: rows of 776 bytes, in batches.
 
-    python -m venv rocks && rocks/bin/pip install rocksdict numpy
-    rocks/bin/python tests/benchmarks/rocksdb_rows.py DIRECTORY ROWS [none|cached|synced]
-
 Prints the rate of MultiGet with 4,096 random keys, the median of 15 rounds, and the rate of updates
 by WriteBatch. Reads and compactions bypass the page cache. The block cache has a tenth of the rows.
-
-The last argument is about the log of writes. `none`: no log, so rows that are only in memory are
-lost with the process, as a tier's files are. `cached`, RocksDB's default: a log in the page cache,
-which survives the process. `synced`: each batch is on the device, and survives the machine.
+Writes have no log, so rows that are only in memory are lost with the process, as a tier's are.
 
 Only RocksDB's own calls count, not the time in which Python makes a batch. The updates end with a
 flush. The second rate includes the wait for the compactions that the updates caused.
+
+Run: pip install rocksdict, then python bench/rocksdb_rows.py DIRECTORY 1000000
 """
 
 from __future__ import annotations
@@ -59,16 +55,10 @@ def options(rows: int) -> Options:
     return made
 
 
-def log_options(log: str) -> WriteOptions:
-    """Returns the options of writes for the last argument."""
-    made = WriteOptions()
-    made.disable_wal = log == "none"
-    made.sync = log == "synced"
-    return made
-
-
-def write(database: Rdict, keys: np.ndarray, how: WriteOptions) -> float:
+def write(database: Rdict, keys: np.ndarray) -> float:
     """Writes a row for each key. Returns the seconds that RocksDB took."""
+    how = WriteOptions()
+    how.disable_wal = True
     batch = WriteBatch(raw_mode=True)
     for key in keys:
         word = int(key).to_bytes(8, "little")
@@ -86,8 +76,15 @@ def settle(database: Rdict) -> float:
     return time.perf_counter() - started
 
 
-def measure_lookups(database: Rdict, rows: int, random: np.random.Generator) -> None:
-    """Prints the rate of lookups."""
+def main() -> None:
+    path, rows = sys.argv[1], int(sys.argv[2])
+    database, random = Rdict(path, options(rows)), np.random.default_rng(1)
+    keys = random.permutation(rows)
+    for begin in range(0, rows, WRITTEN):
+        write(database, keys[begin : begin + WRITTEN])
+    database.flush()
+    settle(database)
+
     rates = []
     for _ in range(ROUNDS):
         words = [int(key).to_bytes(8, "little") for key in random.integers(0, rows, BATCH)]
@@ -98,41 +95,16 @@ def measure_lookups(database: Rdict, rows: int, random: np.random.Generator) -> 
             sys.exit("RocksDB returned a wrong row")
     print(f"lookups/s {statistics.median(rates):,.0f}")
 
-
-def measure_updates(
-    database: Rdict, rows: int, random: np.random.Generator, how: WriteOptions
-) -> None:
-    """Prints the rates of updates, three for each row."""
-    updated, seconds, background = 0, 0.0, time.process_time() - time.thread_time()
+    updated, seconds = 0, 0.0
     while updated < 3 * rows:
         keys = np.unique(random.integers(0, rows, WRITTEN))
-        seconds += write(database, keys, how)
+        seconds += write(database, keys)
         updated += len(keys)
     started = time.perf_counter()
     database.flush()
     seconds += time.perf_counter() - started
-    settled = settle(database)
-    background = time.process_time() - time.thread_time() - background
-    print(
-        f"updates/s {updated / seconds:,.0f}, with the compactions "
-        f"{updated / (seconds + settled):,.0f}; CPU of other threads "
-        f"{1e6 * background / updated:.2f} us per row"
-    )
-
-
-def main() -> None:
-    """Fills a database, then measures lookups and updates."""
-    path, rows = sys.argv[1], int(sys.argv[2])
-    how = log_options(sys.argv[3] if len(sys.argv) > 3 else "cached")
-    database = Rdict(path, options(rows))
-    random = np.random.default_rng(1)
-    keys = random.permutation(rows)
-    for begin in range(0, rows, WRITTEN):
-        write(database, keys[begin : begin + WRITTEN], how)
-    database.flush()
-    settle(database)
-    measure_lookups(database, rows, random)
-    measure_updates(database, rows, random, how)
+    settled = seconds + settle(database)
+    print(f"updates/s {updated / seconds:,.0f}, with the compactions {updated / settled:,.0f}")
     database.close()
 
 

@@ -4,29 +4,21 @@ Each round starts one process per checkout. The two measure in turns. A table ma
 memory for the whole life of a process, so the result is the median over all rounds. The op
 libraries of both checkouts must be compiled for the TensorFlow of this interpreter.
 
-Run: python tests/benchmarks/compare_checkouts.py BEFORE AFTER --rounds 10
+Run: python bench/compare_checkouts.py BEFORE AFTER --rounds 10 --value-dtype float32
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from turns import Child, answer, interleaved
+from rounds import Child, answer, arguments_of, interleaved
 
 ROWS, DIM, BATCH, SMALL = 2_000_000, 32, 65_536, 1_024
 TURNS = 6
-OPERATIONS = (
-    f"{BATCH:,} keys, lookup",
-    f"{BATCH:,} keys, upsert",
-    f"{BATCH:,} keys, Adam step",
-    f"{SMALL:,} keys, lookup",
-    f"{SMALL:,} keys, Adam step",
-)
 
 
 def operations(value_dtype: str) -> dict[str, tuple[Callable, list, int]]:
@@ -67,36 +59,33 @@ def operations(value_dtype: str) -> dict[str, tuple[Callable, list, int]]:
     draws = np.random.default_rng(0)
     batches = [tf.constant(draws.integers(0, ROWS, BATCH) * 7919) for _ in range(20)]
     small = [keys[:SMALL] for keys in batches]
-    work = [(lookup, batches, 1), (upsert, batches, 1), (step, batches, 1)]
-    work += [(lookup, small, 10), (step, small, 10)]
-    runs = dict(zip(OPERATIONS, work, strict=True))
-    for run, keys, _ in runs.values():  # traces the functions, and wakes the threads
-        for some in keys[:3]:
-            run(some)
-    return runs
-
-
-def started(checkout: Path, value_dtype: str) -> Child:
-    command = [sys.executable, "-P", __file__, "--measure", value_dtype]
-    child = Child(command, {"PYTHONPATH": f"{checkout}{os.pathsep}{Path(__file__).parent}"})
-    if not Path(child.about).is_relative_to(checkout):
-        sys.exit(f"`checkout` must hold the package de_core. Received: {checkout}")
-    return child
+    return {
+        f"{BATCH:,} keys, lookup": (lookup, batches, 1),
+        f"{BATCH:,} keys, upsert": (upsert, batches, 1),
+        f"{BATCH:,} keys, Adam step": (step, batches, 1),
+        f"{SMALL:,} keys, lookup": (lookup, small, 10),
+        f"{SMALL:,} keys, Adam step": (step, small, 10),
+    }
 
 
 def one_round(checkouts: list[Path], value_dtype: str) -> list[dict[str, tuple[float, float]]]:
     """Returns, per checkout, each operation's median wall and CPU time per call, in ms."""
-    children = [started(checkout, value_dtype) for checkout in checkouts]
-    times = {name: interleaved(children, name, TURNS) for name in OPERATIONS}
+    children = []
+    for checkout in checkouts:
+        command = [sys.executable, "-P", __file__, "--measure", value_dtype]
+        paths = f"{checkout}{os.pathsep}{Path(__file__).resolve().parent}"
+        children.append(Child(command, {"PYTHONPATH": paths}))
+        package, names = children[-1].about
+        if not Path(package).is_relative_to(checkout):
+            sys.exit(f"`checkout` must hold the package de_core. Received: {checkout}")
+    times = {name: interleaved(children, name, TURNS) for name in names}
     for child in children:
         child.end()
     return [{name: both[side] for name, both in times.items()} for side in (0, 1)]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments_of(__doc__)
     parser.add_argument("before", type=Path, help="folder of the first checkout")
     parser.add_argument("after", type=Path, help="folder of the second checkout")
     parser.add_argument("--rounds", type=int, default=10, help="default 10")
@@ -112,14 +101,9 @@ def main() -> None:
         print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr)
     print("| operation | before, ms | after, ms | after / before | the same in CPU time |")
     print("|---|---|---|---|---|")
-    for name in OPERATIONS:
-        (wall0, cpu0), (wall1, cpu1) = (
-            [
-                statistics.median(results[side][name][clock] for results in rounds)
-                for clock in (0, 1)
-            ]
-            for side in (0, 1)
-        )
+    for name in rounds[0][0]:
+        times = [[results[side][name] for results in rounds] for side in (0, 1)]
+        (wall0, cpu0), (wall1, cpu1) = (map(statistics.median, zip(*side)) for side in times)  # noqa: B905
         print(f"| {name} | {wall0:.3f} | {wall1:.3f} | {wall1 / wall0:.2f} | {cpu1 / cpu0:.2f} |")
 
 
@@ -127,6 +111,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
         import de_core
 
-        answer(operations(sys.argv[2]), de_core.__file__)
+        runs = operations(sys.argv[2])
+        answer(runs, [de_core.__file__, list(runs)])
     else:
         main()
