@@ -1,6 +1,5 @@
 """`:lookup`: embeddings of ids from a model's tables, one per id or pooled."""
 
-import dataclasses
 import functools
 from collections.abc import Mapping
 
@@ -12,7 +11,14 @@ from ..errors import Code, ServingError, invalid
 from ..request import Request, current_request
 from ..tensors import LOOKUP_PREFIX, Array, SignatureSpec, written_work
 from ..wire.limits import Limits
-from ..wire.lookup import Ids, LookupRequest, bags_of, decode_ids, decode_lookup
+from ..wire.lookup import (
+    Ids,
+    LookupBody,
+    bags_of,
+    decode_ids,
+    decode_lookup,
+    decode_raw_ids,
+)
 from ..wire.media import PLAIN, RAW, Layout, Media, one_of
 from ..wire.oip import InferRequest
 from ..wire.pooling import (
@@ -21,11 +27,11 @@ from ..wire.pooling import (
     embeddings_b64,
     embeddings_json,
     encode_lookup,
+    encode_raw,
     nest,
     nulled,
     pool,
 )
-from ..wire.raw_lookup import decode_raw_ids, encode_raw
 from .answer import Answer, Headers
 from .plane import DataPlane, Lease
 
@@ -34,7 +40,6 @@ _NAMED_IN_ERROR = 5
 _SAMPLED = 4
 # Only this many ids at the start of a lookup can become such examples.
 _LOOKED_AT = 64
-_NO_IDS = msgspec.Raw(b"[]")
 # Writing a number as JSON takes as long as decoding this many bytes of JSON.
 _NUMBER_WORK = 8
 # Bytes are written in base64 this many times faster than bytes of JSON are decoded.
@@ -84,12 +89,12 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout 
 
 def _decode(
     body: bytes, signatures: Mapping[str, SignatureSpec], spec: ModelSpec, limits: Limits
-) -> tuple[str, LookupRequest, Ids]:
-    """Returns the signature's name, the request without its undecoded ids, and the ids."""
+) -> tuple[str, LookupBody, Ids]:
+    """Returns the signature's name, the request without its ids, and the ids as arrays."""
     request = decode_lookup(body, limits)
     signature = _table_signature(signatures, request.table, spec)
     ids = decode_ids(request.ids, signature.inputs["ids"].dtype, limits)
-    return signature.name, dataclasses.replace(request, ids=_NO_IDS), ids
+    return signature.name, msgspec.structs.replace(request, ids=None), ids
 
 
 def _written_work(rows: Array, ids: Ids, media: Media, format_: str) -> int:
@@ -185,14 +190,13 @@ def _table_signature(
 
 
 @functools.lru_cache(maxsize=256)
-def _queried(layout: Layout) -> LookupRequest:
+def _queried(layout: Layout) -> LookupBody:
     """Returns the request of a lookup whose body holds only ids."""
-    return LookupRequest(
+    return LookupBody(
+        ids=None,
         table=layout.query.get("table", ""),
-        ids=_NO_IDS,
         combiner=one_of(layout.query, "combiner", ("none", "sum", "mean", "sqrtn")),
         missing=one_of(layout.query, "missing", ("default", "error", "null")),
-        format="list",
     )
 
 
@@ -207,7 +211,7 @@ def _count(call: Request, table: str, ids: Array, found: Found) -> None:
 
 
 def _encode(
-    request: LookupRequest, lengths: list[int] | None, rows: Array, found: Found, media: Media
+    request: LookupBody, lengths: list[int] | None, rows: Array, found: Found, media: Media
 ) -> tuple[bytes | tuple[Array, Array], Headers]:
     """Returns the body of the answer and its further headers."""
     nullable = request.missing == "null"

@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import parse_qsl
 
 from ..errors import invalid
@@ -55,7 +56,7 @@ def layout_of(content_type: bytes, accept: bytes, query: bytes) -> Layout:
     )
 
 
-def one_of(query: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+def one_of(query: Mapping[str, str], name: str, choices: tuple[str, ...]) -> Any:
     """Returns a parameter of the query, by default the first choice.
 
     Raises:

@@ -7,25 +7,18 @@ the inputs.
 """
 
 import dataclasses
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import orjson
 
 from ..errors import Code, ServingError, invalid
-from ..tensors import (
-    Array,
-    DType,
-    Kind,
-    SignatureSpec,
-    Tensors,
-    dtype_of_numpy,
-)
-from . import fast_decode, reference_decode
-from .arrays import numeric_array
+from ..tensors import Array, DType, SignatureSpec, Tensors, dtype_of_numpy
 from .encode import json_ready
+from .json_tensors import decode_value
 from .json_text import parse_json
 from .limits import Limits
 from .oip_body import (
@@ -35,7 +28,6 @@ from .oip_body import (
     RequestParameters,
     TensorParameters,
 )
-from .strings import bytes_array
 from .tensor_bytes import array_of_bytes, octets
 
 # The header with the length of the JSON part.
@@ -120,8 +112,9 @@ def decode_infer(body: bytes, header: bytes | None, limits: Limits) -> InferRequ
         limits.check_count(sum(counts))
     inputs: dict[str, Array] = {}
     for tensor in request.inputs:
-        values, rest = _values(tensor, rest)
-        add_input(inputs, tensor.name, tensor.datatype, tensor.shape, values, limits)
+        view, rest = _bytes_of(tensor, rest)
+        read = functools.partial(_read, tensor.data, view, limits)
+        add_input(inputs, tensor.name, tensor.datatype, tensor.shape, read, limits)
     if rest:
         raise invalid(
             "The bytes after the JSON must match binary_data_size of the inputs. "
@@ -140,7 +133,7 @@ def add_input(
     name: str,
     datatype: str,
     shape: Sequence[int],
-    values: msgspec.Raw | memoryview | Sequence[Any],
+    read: Callable[[DType, int], Array],
     limits: Limits,
 ) -> None:
     """Reads an input, and adds it to the inputs of its request.
@@ -150,7 +143,7 @@ def add_input(
         name: The input's name.
         datatype: The declared element type, e.g. `INT64`.
         shape: The declared shape.
-        values: JSON text, little-endian bytes, or a flat sequence.
+        read: Reads the values, given their element type and number.
         limits: Limits on the request.
 
     Raises:
@@ -166,8 +159,8 @@ def add_input(
         )
     count = _count(name, shape, limits)
     try:
-        array = _read(values, dtype, limits, count)
-    except OverflowError:
+        array = read(dtype, count)
+    except (OverflowError, ValueError):
         raise invalid(f"Input {name} must hold values of {datatype}") from None
     except ServingError as error:
         raise ServingError(error.code, f"Input {name}: {error.message}") from None
@@ -189,22 +182,10 @@ def _count(name: str, shape: Sequence[int], limits: Limits) -> int:
     return math.prod(shape)
 
 
-def _read(
-    values: msgspec.Raw | memoryview | Sequence[Any], dtype: DType, limits: Limits, count: int
-) -> Array:
-    if isinstance(values, memoryview):
-        return array_of_bytes(values, dtype, count)
-    if not isinstance(values, msgspec.Raw):
-        if dtype.kind is Kind.STRING:
-            strings: list[bytes] = [*values]
-            return bytes_array(strings, (len(strings),))
-        return numeric_array(values, dtype)
-    view = memoryview(values)
-    try:
-        return fast_decode.decode_value(view, dtype, limits)
-    except fast_decode.FastPathMissError:
-        value = parse_json(b'{"data":' + bytes(view) + b"}")["data"]
-        return reference_decode.decode_value(value, dtype, limits)
+def _read(data: Any, view: memoryview | None, limits: Limits, dtype: DType, count: int) -> Array:
+    if view is not None:
+        return array_of_bytes(view, dtype, count)
+    return decode_value(data, dtype, limits)
 
 
 def _json_length(header: bytes | None, size: int) -> int:
@@ -219,13 +200,14 @@ def _json_length(header: bytes | None, size: int) -> int:
     return int(header)
 
 
-def _values(tensor: InputTensor, rest: memoryview) -> tuple[msgspec.Raw | memoryview, memoryview]:
-    """Returns a tensor's values, and the remaining bytes for the tensors after it."""
+def _bytes_of(tensor: InputTensor, rest: memoryview) -> tuple[memoryview | None, memoryview]:
+    """Returns a tensor's bytes, or None if its values are JSON; and the bytes after them."""
     _check_supported(tensor.name, tensor.parameters)
     size = tensor.parameters.binary_data_size
-    if isinstance(tensor.data, msgspec.Raw) and size is None:
-        return tensor.data, rest
-    if isinstance(tensor.data, msgspec.Raw) or size is None:
+    is_json = tensor.data is not msgspec.UNSET
+    if is_json and size is None:
+        return None, rest
+    if is_json or size is None:
         raise invalid(
             f"Input {tensor.name} must have either `data` or the parameter binary_data_size. "
             f"Received: {'neither' if size is None else 'both'}"
@@ -257,32 +239,12 @@ def _envelope(body: bytes) -> InferBody:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         document = parse_json(body)  # names a syntax error and its place; accepts NaN
     try:
-        return msgspec.convert(_with_raw_data(document), InferBody)
+        return msgspec.convert(document, InferBody)
     except (msgspec.ValidationError, RecursionError) as error:
         raise invalid(
             "An inference request must be an object with `inputs`, each with `name`, `datatype`, "
             f"`shape` and `data`. Received: {error}"
         ) from None
-
-
-def _with_raw_data(document: Mapping[str, Any]) -> dict[str, Any]:
-    inputs = document.get("inputs")
-    if not isinstance(inputs, list):
-        return dict(document)
-    raw = [
-        {**each, "data": msgspec.Raw(_json(each["data"]))}
-        if isinstance(each, dict) and "data" in each
-        else each
-        for each in inputs
-    ]
-    return {**document, "inputs": raw}
-
-
-def _json(value: Any) -> bytes:
-    # Python's writer keeps NaN and infinities, as the parser accepted them.
-    import json
-
-    return json.dumps(value).encode()
 
 
 def parameters_of(values: Mapping[str, Any]) -> RequestParameters:

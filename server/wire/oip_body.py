@@ -3,7 +3,7 @@
 The structs decode requests, and the OpenAPI document is generated from them.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -35,7 +35,7 @@ class InputTensor(msgspec.Struct):
     datatype: Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(BY_DATATYPE)})]
     shape: list[Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0})]]
     data: Annotated[
-        msgspec.Raw | msgspec.UnsetType,
+        Any,
         msgspec.Meta(
             description="Flat in row-major order, or nested. Omitted if bytes follow the JSON.",
             extra_json_schema={"type": "array", "items": {}},

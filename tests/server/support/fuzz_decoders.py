@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 if __name__ == "__main__":
@@ -29,13 +28,13 @@ with followed:
     from server.protos.inference import message_type, read_infer
     from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
     from server.wire.examples import decode_examples
+    from server.wire.json_text import parse_value
     from server.wire.limits import Limits
-    from server.wire.lookup import decode_ids, decode_lookup
+    from server.wire.lookup import decode_ids, decode_lookup, decode_raw_ids
     from server.wire.media import layout_of
     from server.wire.oip import decode_infer
     from server.wire.paths import parse_path, parse_v2_path
     from server.wire.predict import decode_predict
-    from server.wire.raw_lookup import decode_raw_ids
 
 LIMITS = Limits(max_rank=8, max_elements=10_000, max_ids=1_000, max_bytes=1 << 20)
 INT64, STRING = dtype_of_name("int64"), dtype_of_name("string")
@@ -83,7 +82,7 @@ TARGETS: dict[str, Callable[[bytes], object]] = {
     "infer-bytes": _infer_bytes,
     "infer-message": lambda data: read_infer(data, LIMITS),
     "raw": lambda data: decode_raw_ids(data, INT64, LIMITS),
-    "ids": lambda data: decode_ids(msgspec.Raw(data), INT64, LIMITS),
+    "ids": lambda data: decode_ids(parse_value(data), INT64, LIMITS),
     "head": _head,
     "path": _path,
 }

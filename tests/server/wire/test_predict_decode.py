@@ -8,7 +8,7 @@ import pytest
 from server.errors import Code, ServingError
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
 from server.wire.limits import Limits
-from server.wire.predict import Format, decode_predict, decode_predict_by_reference
+from server.wire.predict import Format, decode_predict
 
 LIMITS = Limits()
 
@@ -226,7 +226,7 @@ def test_an_input_named_b64_among_others_is_an_input():
     assert request.inputs["b64"].item() == b"eA=="
 
 
-def test_input_names_that_no_struct_field_can_have():
+def test_input_names_may_hold_any_character():
     spec = signature(**{'a"b': "int64", "c\\d": "int64"})
     body = rb'{"instances": [{"a\"b": 1, "c\\d": 2}]}'
     request = decode_predict(body, lambda _: spec, Limits())
@@ -253,46 +253,30 @@ def test_more_elements_than_the_limit_are_refused():
     assert refused(body, INT, limits).message.startswith("A request must hold at most 100 values")
 
 
-def test_unusual_but_right_bodies_take_the_reference_decoder():
+def test_unusual_but_right_bodies_are_decoded():
     body = b'{"inputs": [NaN, Inf, 1]} and more'
     request = decode_predict(body, lambda _: signature(x="float"), Limits())
     np.testing.assert_array_equal(request.inputs["x"], [np.nan, np.inf, 1])
 
 
-def test_usual_bodies_do_not_take_the_reference_decoder(monkeypatch):
-    import server.wire.predict as module
-
-    def never(*_):
-        raise AssertionError("the reference decoder was asked")
-
-    monkeypatch.setattr(module, "decode_predict_by_reference", never)
-    known = SignatureSpec(
-        "serving_default",
-        {
-            "a": TensorSpec("a", dtype_of_name("int64"), (None, None)),
-            "b": TensorSpec("b", dtype_of_name("string"), (None,)),
-        },
-        {},
-    )
+def test_rows_and_columns_with_elements_of_bytes():
+    known = signature(a="int64", b="string")
     rows = b'{"instances": [{"a": [1, 2], "b": "x"}, {"a": [3, 4], "b": {"b64": "eQ=="}}]}'
     columns = b'{"inputs": {"a": [[1, 2], [3, 4]], "b": ["x", {"b64": "eQ=="}]}}'
     for body in (rows, columns):
         inputs = decode_predict(body, lambda _: known, Limits()).inputs
         assert inputs["a"].tolist() == [[1, 2], [3, 4]]
         assert inputs["b"].tolist() == [b"x", b"y"]
-    for body in (b'{"instances": [[0.5], [1]]}', b'{"inputs": 1e3, "other": {}}'):
-        decode_predict(body, lambda _: signature(x="float"), Limits())
 
 
-def test_both_decoders_name_the_signature_asked_for():
+def test_the_signature_asked_for_is_named():
     asked = []
 
     def find(name):
         asked.append(name)
         return INT
 
-    for decode in (decode_predict, decode_predict_by_reference):
-        decode(b'{"signature_name": "other", "instances": [1]}', find, Limits())
-        decode(b'{"instances": [1]}', find, Limits())
-        decode(b'{"signature_name": "", "instances": [1]}', find, Limits())
-    assert asked == ["other", "serving_default", "serving_default"] * 2
+    decode_predict(b'{"signature_name": "other", "instances": [1]}', find, Limits())
+    decode_predict(b'{"instances": [1]}', find, Limits())
+    decode_predict(b'{"signature_name": "", "instances": [1]}', find, Limits())
+    assert asked == ["other", "serving_default", "serving_default"]
