@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 
 from ..engines.base import ModelSpec, Servable
 from ..errors import Code, ServingError, invalid
-from ..protos.examples import SerializedExamples, read_json_examples
+from ..protos.examples import read_json_examples
 from ..request import current_request
-from ..tensors import SignatureSpec, TensorSpec
-from ..wire.examples import encode_classify, encode_regress
+from ..tensors import Array, SignatureSpec, TensorSpec
+from ..wire.encode import encode_classify, encode_regress
 from .answer import Answer
 from .plane import DataPlane
 
@@ -18,10 +18,10 @@ EXAMPLES_WORK = 16
 
 async def classify(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
     """Answers a `:classify` request; raises as `read_json_examples` and `Servable.classify`."""
-    request = await _decode(plane, body)
+    name, examples = await _decode(plane, body)
     with await plane.lease(spec) as servable:
-        check_classifies(servable, request.signature_name)
-        result = await servable.classify(request.signature_name, request.examples)
+        check_classifies(servable, name)
+        result = await servable.classify(name, examples)
     classes, scores = result.classes, result.scores
     size = EXAMPLES_WORK * sum(part.size for part in (classes, scores) if part is not None)
     encoded = await plane.codec.run(size, "encode", encode_classify, classes, scores)
@@ -30,19 +30,19 @@ async def classify(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
 
 async def regress(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
     """Answers a `:regress` request; raises as `read_json_examples` and `Servable.regress`."""
-    request = await _decode(plane, body)
+    name, examples = await _decode(plane, body)
     with await plane.lease(spec) as servable:
-        check_regresses(servable, request.signature_name)
-        values = await servable.regress(request.signature_name, request.examples)
+        check_regresses(servable, name)
+        values = await servable.regress(name, examples)
     size = values.size * EXAMPLES_WORK
     return Answer(await plane.codec.run(size, "encode", encode_regress, values), servable.version)
 
 
-async def _decode(plane: DataPlane, body: bytes) -> SerializedExamples:
+async def _decode(plane: DataPlane, body: bytes) -> tuple[str, Array]:
     work = EXAMPLES_WORK * len(body)
-    request = await plane.codec.run(work, "decode", read_json_examples, body, plane.limits)
-    current_request().rows = len(request.examples)
-    return request
+    name, examples = await plane.codec.run(work, "decode", read_json_examples, body, plane.limits)
+    current_request().rows = len(examples)
+    return name, examples
 
 
 def check_classifies(servable: Servable, name: str) -> None:

@@ -96,3 +96,36 @@ def _strings(value: Any, *, as_bytes: bool) -> Any:
             # JSON text is UTF-8, so other bytes need base64.
             pass
     return {"b64": base64.b64encode(raw).decode()}
+
+
+def encode_classify(classes: Array | None, scores: Array | None) -> bytes:
+    """Encodes classifications as lists of `[label, score]` pairs, one list per example.
+
+    Args:
+        classes: Labels as `bytes`, shape (examples, classes); None if the model has none.
+        scores: Scores, same shape; None if the model has none.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if there is nothing to encode.
+    """
+    shape = classes.shape if classes is not None else scores.shape if scores is not None else (0,)
+    if not shape[0]:
+        raise invalid("Cannot convert empty ClassificationResults to JSON")
+    results = [
+        [
+            [
+                classes[i, j].decode(errors="replace") if classes is not None else "",
+                float_json(scores[i, j]) if scores is not None else 0.0,
+            ]
+            for j in range(shape[1])
+        ]
+        for i in range(shape[0])
+    ]
+    return orjson.dumps({"results": results}, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def encode_regress(values: Array) -> bytes:
+    """Encodes one value per example; `values` has shape (examples,)."""
+    if not len(values):
+        raise invalid("Cannot convert empty RegressionResults to JSON")
+    return orjson.dumps({"results": float_json(values)}, option=orjson.OPT_SERIALIZE_NUMPY)

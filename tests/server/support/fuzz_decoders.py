@@ -25,9 +25,9 @@ else:
 with followed:
     from server.dataplane.plane import timeout_seconds
     from server.errors import ServingError
+    from server.protos.examples import read_json_examples
     from server.protos.inference import message_type, read_infer
     from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
-    from server.wire.examples import decode_examples
     from server.wire.json_text import parse_value
     from server.wire.limits import Limits
     from server.wire.lookup import decode_ids, decode_lookup, decode_raw_ids
@@ -76,7 +76,7 @@ def _infer_bytes(data: bytes) -> None:
 TARGETS: dict[str, Callable[[bytes], object]] = {
     "predict": lambda data: decode_predict(data, lambda _: ONE, LIMITS),
     "predict-named": lambda data: decode_predict(data, lambda _: MANY, LIMITS),
-    "examples": lambda data: decode_examples(data, LIMITS),
+    "examples": lambda data: read_json_examples(data, LIMITS),
     "lookup": _lookup,
     "infer": lambda data: decode_infer(data, None, LIMITS),
     "infer-bytes": _infer_bytes,
