@@ -7,14 +7,14 @@ from ..errors import invalid
 from ..request import current_request
 from ..tensors import SignatureSpec, Tensors
 from ..wire.limits import Limits
-from ..wire.media import PLAIN, Layout
+from ..wire.media import Layout
 from ..wire.predict import PredictRequest, decode_predict, encode_predict
 from .answer import Answer
 from .codec import work_of
 from .plane import DataPlane
 
 
-async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout = PLAIN) -> Answer:
+async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout) -> Answer:
     """Answers a `:predict` request.
 
     Args:
@@ -27,7 +27,7 @@ async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout
     Raises:
         ServingError: See `decode_predict`, `Servable.run` and `encode_predict`.
     """
-    if not layout.plain:
+    if layout.raw_request or layout.raw_answer:
         raise invalid(
             "application/octet-stream is for :lookup. For bytes to and from other signatures use "
             "the Open Inference Protocol: POST /v2/models/MODEL/infer"

@@ -1,6 +1,5 @@
 """Everything under /v1/: TensorFlow Serving's REST API, and lookups."""
 
-import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -248,7 +247,4 @@ def _preflight(request: Request, method: str) -> Headers:
 def _layout(request: Request) -> Layout:
     record = request.scope[RECORD]
     headers, query = record.headers, record.query
-    return _cached_layout(headers.get(b"content-type", b""), headers.get(b"accept", b""), query)
-
-
-_cached_layout = functools.lru_cache(maxsize=512)(layout_of)
+    return layout_of(headers.get(b"content-type", b""), headers.get(b"accept", b""), query)
