@@ -59,9 +59,5 @@ def _decode(body: bytes, signatures: Mapping[str, SignatureSpec], limits: Limits
 
 
 def rows_of(inputs: Tensors) -> int:
-    """Returns the number of rows of the inputs."""
-    rows = 0
-    for array in inputs.values():
-        if array.ndim and len(array) > rows:
-            rows = len(array)
-    return rows or 1
+    """Returns the number of rows of the inputs; 1 if all are scalars."""
+    return max([len(array) for array in inputs.values() if array.ndim], default=1)

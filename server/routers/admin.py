@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 import orjson
 from fastapi import APIRouter
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from ..dataplane.answer import Answer
 from ..dataplane.models import all_statuses
@@ -18,7 +20,7 @@ from ..request import RECORD
 from ..wire.paths import malformed
 from ..wire.status import status_entry
 from .body import answered
-from .responses import AnswerResponse, serving_error_answer
+from .responses import AnswerResponse, error_answer, serving_error_answer
 
 _SAFE_NAME = re.compile(r"[\w.-]{1,128}")
 
@@ -164,10 +166,31 @@ _switch("/gateway:drain", RoutedEngine.set_draining, True)
 _switch("/gateway:enable", RoutedEngine.set_draining, False)
 
 
-async def unknown(request: Request, _: Exception) -> Response:
-    """Refuses an unknown path, in the words of the other ports."""
+async def unknown(request: Request, error: Exception) -> Response:
+    """Refuses an unknown path or method, in the words of the other ports.
+
+    Only administrators learn which paths there are.
+    """
+    assert isinstance(error, HTTPException)
     record = request.scope[RECORD]
-    return AnswerResponse(serving_error_answer(malformed(record.method, record.path)))
+
+    async def act(_: RoutedEngine, __: bytes) -> None:
+        pass
+
+    try:
+        await _answered(request, act)
+    except ServingError as refusal:
+        return AnswerResponse(serving_error_answer(refusal))
+    if error.status_code == 404:
+        return AnswerResponse(serving_error_answer(malformed(record.method, record.path)))
+    allowed = {
+        method
+        for route in router.routes
+        if route.matches(request.scope)[0] is Match.PARTIAL
+        for method in getattr(route, "methods", ())
+    }
+    text = f"Method not allowed: {request.method} {request.scope['path']}"
+    return AnswerResponse(error_answer(405, text, (("allow", ", ".join(sorted(allowed))),)))
 
 
 def _decode(body: bytes, kind: Any) -> Any:

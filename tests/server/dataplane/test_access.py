@@ -188,6 +188,21 @@ def test_admin_is_denied_without_its_scope(keys):
     assert ask(make_app(ring), "GET", "/admin/models").status == 404
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allow"),
+    [("GET", "/admin/nothing", 400, None), ("GET", "/", 400, None),
+     ("POST", "/admin/models", 405, "GET"),
+     ("GET", "/admin/models/m/labels/l", 405, "DELETE, PUT")],
+)  # fmt: skip
+def test_only_an_administrator_learns_which_paths_there_are(keys, method, path, status, allow):
+    ring, values = keys
+    app = create_admin_app(load_settings(model_dir="x"), RoutedEngine(NumpyEngine()), ring)
+    assert admin(app, method, path).status == 401
+    assert admin(app, method, path, key=values["predict"]).status == 403
+    reply = admin(app, method, path, key=values["admin"])
+    assert (reply.status, reply.headers.get("allow")) == (status, allow)
+
+
 def test_labels_traffic_and_drain_are_set_and_reported(keys):
     ring, values = keys
     engine = RoutedEngine(NumpyEngine(), chance=lambda: 0.5)

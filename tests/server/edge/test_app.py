@@ -334,6 +334,38 @@ def test_metrics_count_and_unknown_models_share_a_label(app):
     assert 'model="a"' not in text
 
 
+@pytest.mark.parametrize(("rows", "counted"), [("[]", 0), ("[1, 2]", 2), ("1", 1)])
+def test_the_rows_of_a_predict_are_counted(rows, counted):
+    app = make_app()
+
+    async def scenario():
+        async with app.router.lifespan_context(app):
+            assert (
+                await send(app, "POST", "/v1/models/m:predict", b'{"inputs": %b}' % rows.encode())
+            ).status == 200
+            return (await send(app, "GET", "/metrics")).body.decode()
+
+    text = asyncio.run(scenario())
+    assert f'gateway_rows_sum{{verb="predict"}} {counted}.0' in text
+
+
+def test_an_answer_that_cannot_be_sent_is_no_answer():
+    app = make_app()
+
+    async def broken(_):
+        raise OSError("the connection is lost")
+
+    async def scenario():
+        async with app.router.lifespan_context(app):
+            scope = {"type": "http", "method": "GET", "path": "/livez"}
+            with pytest.raises(OSError, match="lost"):
+                await app({**scope, "query_string": b"", "headers": []}, None, broken)
+            return (await send(app, "GET", "/metrics")).body.decode()
+
+    told = asyncio.run(scenario())
+    assert 'gateway_requests_total{code="499",model="",verb="other"} 1.0' in told
+
+
 def test_options_answers_browsers_only_when_an_origin_is_set(app):
     origin = {"origin": "http://here"}
     reply = ask(app, "OPTIONS", "/v1/models/m:predict", headers=origin)
