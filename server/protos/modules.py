@@ -48,31 +48,30 @@ class Service:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class Protos:
-    """Message classes by their `.proto` file, and services.
+# The message classes of a `.proto` file, by its short name.
+_FILES = {
+    "predict": f"{_APIS}/predict",
+    "classification": f"{_APIS}/classification",
+    "regression": f"{_APIS}/regression",
+    "inference": f"{_APIS}/inference",
+    "inputs": f"{_APIS}/input",
+    "metadata": f"{_APIS}/get_model_metadata",
+    "status": f"{_APIS}/get_model_status",
+    "management": f"{_APIS}/model_management",
+    "model": f"{_APIS}/model",
+    "log": f"{_APIS}/prediction_log",
+    "example": "tensorflow/core/example/example",
+    "meta_graph": "tensorflow/core/protobuf/meta_graph",
+    "open_inference": "server/protos/open_inference",
+}
 
-    Attributes:
-        pool: The descriptor pool of all classes. protobuf's default pool cannot be used, because
-            TensorFlow adds its own release of the same files there.
+
+class Protos(types.SimpleNamespace):
+    """Message classes by the short name of their file, services, and the pool of descriptors.
+
+    protobuf's default pool cannot be used, because TensorFlow adds its own release of the same
+    files there.
     """
-
-    pool: Any
-    predict: Any
-    classification: Any
-    regression: Any
-    inference: Any
-    inputs: Any
-    example: Any
-    metadata: Any
-    status: Any
-    management: Any
-    model: Any
-    log: Any
-    meta_graph: Any
-    open_inference: Any
-    prediction_service: Service
-    model_service: Service
 
 
 @functools.cache
@@ -112,20 +111,8 @@ def load_protos() -> Protos:
         )
 
     return Protos(
+        **{name: messages(path) for name, path in _FILES.items()},
         pool=pool,
-        predict=messages(f"{_APIS}/predict"),
-        classification=messages(f"{_APIS}/classification"),
-        regression=messages(f"{_APIS}/regression"),
-        inference=messages(f"{_APIS}/inference"),
-        inputs=messages(f"{_APIS}/input"),
-        example=messages("tensorflow/core/example/example"),
-        metadata=messages(f"{_APIS}/get_model_metadata"),
-        status=messages(f"{_APIS}/get_model_status"),
-        management=messages(f"{_APIS}/model_management"),
-        model=messages(f"{_APIS}/model"),
-        log=messages(f"{_APIS}/prediction_log"),
-        meta_graph=messages("tensorflow/core/protobuf/meta_graph"),
-        open_inference=messages("server/protos/open_inference"),
         prediction_service=service("tensorflow.serving.PredictionService"),
         model_service=service("tensorflow.serving.ModelService"),
     )
