@@ -9,7 +9,6 @@ from ..engines.base import Engine, ModelSpec, VersionState
 from ..errors import ServingError
 from ..observability.metrics import Metrics
 from ..request import Request, begin_request
-from ..wire.status import status_entry
 from . import models
 
 # Seconds between two collections. A collection reads the statistics of every table, so all clients
@@ -71,7 +70,7 @@ class Snapshots:
             "serving": newest.version if newest else None,
             "versions": [
                 {
-                    **status_entry(s.version, s.state.value, s.code, s.message),
+                    **models.status_entry(s),
                     "age_seconds": round(now - s.published, 1) if s.published else None,
                 }
                 for s in statuses

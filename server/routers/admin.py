@@ -13,12 +13,11 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from ..dataplane.answer import Answer
-from ..dataplane.models import all_statuses
+from ..dataplane.models import all_statuses, status_entry
 from ..engines.routed import RoutedEngine
 from ..errors import Code, ServingError, invalid
 from ..request import RECORD
 from ..wire.paths import malformed
-from ..wire.status import status_entry
 from .body import answered
 from .responses import AnswerResponse, error_answer, serving_error_answer
 
@@ -80,9 +79,7 @@ async def _models(engine: RoutedEngine, _: bytes) -> dict[str, Any]:
         models.append(
             {
                 "name": name,
-                "model_version_status": [
-                    status_entry(s.version, s.state.value, s.code, s.message) for s in statuses
-                ],
+                "model_version_status": list(map(status_entry, statuses)),
                 "labels": engine.routes.labels.get(name, {}),
                 "traffic": engine.routes.traffic.get(name, {}),
             }

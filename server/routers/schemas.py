@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..tensors import DEFAULT_SIGNATURE
 from ..wire.lookup import LookupBody
-from ..wire.oip_body import InferBody
+from ..wire.oip import InferBody
 
 _SIGNATURE = {
     "type": "string",

@@ -20,8 +20,7 @@ from hypothesis.extra import numpy as hnp
 
 from server.tensors import DType, SignatureSpec, TensorSpec, dtype_of_name
 from server.wire.limits import Limits
-from server.wire.oip import InferRequest, decode_infer, encode_infer
-from server.wire.oip_body import RequestParameters
+from server.wire.oip import InferRequest, RequestParameters, decode_infer, encode_infer
 from server.wire.predict import Format, decode_predict, encode_predict
 from tests.server.support.fuzz_decoders import SEEDS, TARGETS, feed
 from tests.server.support.gateway_process import ROOT
