@@ -18,12 +18,13 @@ from ..tensors import (
 )
 from ..wire.media import RAW
 from ..wire.oip import HEADER, InferRequest, decode_infer, encode_infer
+from ..wire.predict import find_signature
 from .answer import Answer
 from .codec import work_of
 from .lookup import infer_lookup
 from .models import all_statuses
 from .plane import DataPlane, Lease
-from .predict import find_signature, rows_of
+from .predict import rows_of
 
 _PLATFORM = "tensorflow_savedmodel"
 SERVER = {

@@ -1,14 +1,11 @@
 """`:predict`: runs any signature on tensors."""
 
-from collections.abc import Mapping
-
 from ..engines.base import ModelSpec
 from ..errors import invalid
 from ..request import current_request
-from ..tensors import SignatureSpec, Tensors
-from ..wire.limits import Limits
+from ..tensors import Tensors
 from ..wire.media import Layout
-from ..wire.predict import PredictRequest, decode_predict, encode_predict
+from ..wire.predict import decode_predict, encode_predict
 from .answer import Answer
 from .codec import work_of
 from .plane import DataPlane
@@ -34,7 +31,7 @@ async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout
         )
     with await plane.lease(spec) as servable:
         request = await plane.codec.run(
-            len(body), "decode", _decode, body, servable.signatures, plane.limits
+            len(body), "decode", decode_predict, body, servable.signatures, plane.limits
         )
         current_request().rows = rows_of(request.inputs)
         outputs = await servable.run(request.signature.name, request.inputs)
@@ -44,18 +41,6 @@ async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout
         work_of(outputs), "encode", encode_predict, outputs, request.format, as_string
     )
     return Answer(encoded, version)
-
-
-def find_signature(signatures: Mapping[str, SignatureSpec], name: str) -> SignatureSpec:
-    """Returns the signature of a name, or raises `ServingError` (INVALID_ARGUMENT)."""
-    try:
-        return signatures[name]
-    except KeyError:
-        raise invalid(f'Serving signature name: "{name}" not found in signature def') from None
-
-
-def _decode(body: bytes, signatures: Mapping[str, SignatureSpec], limits: Limits) -> PredictRequest:
-    return decode_predict(body, lambda name: find_signature(signatures, name), limits)
 
 
 def rows_of(inputs: Tensors) -> int:

@@ -119,7 +119,8 @@ def _columns(instances: list[Any], names: Set[str]) -> dict[str, list[Any]]:
 def _even(value: Any, dtype: DType, limits: Limits) -> Array | None:
     """Converts a scalar or evenly nested lists of one type; None for any other value."""
     shape = dense_shape(value)
-    limits.check_rank(len(shape))
+    if len(shape) > limits.max_rank:
+        limits.check_rank(len(shape))
     flat = [value]
     for size in shape:
         if set(map(type, flat)) != {list} or set(map(len, flat)) != {size}:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -37,15 +37,15 @@ class PredictRequest:
 _DOCUMENT = msgspec.json.Decoder(dict[str, Any])
 _DUMPS = orjson.OPT_SERIALIZE_NUMPY
 
-FindSignature = Callable[[str], SignatureSpec]
 
-
-def decode_predict(body: bytes, find: FindSignature, limits: Limits) -> PredictRequest:
+def decode_predict(
+    body: bytes, signatures: Mapping[str, SignatureSpec], limits: Limits
+) -> PredictRequest:
     """Decodes the body of a `:predict` request.
 
     Args:
         body: The body; its content type does not matter.
-        find: Returns the signature of a name, or raises `ServingError`.
+        signatures: The model's signatures by name.
         limits: Limits on the request.
 
     Raises:
@@ -56,20 +56,22 @@ def decode_predict(body: bytes, find: FindSignature, limits: Limits) -> PredictR
     Example:
         >>> from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
         >>> spec = TensorSpec("x", dtype_of_name("int64"), (None,))
-        >>> signature = SignatureSpec("serving_default", {"x": spec}, {})
-        >>> decode_predict(b'{"instances": [1, 2]}', lambda _: signature, Limits()).inputs
+        >>> signatures = {"serving_default": SignatureSpec("serving_default", {"x": spec}, {})}
+        >>> decode_predict(b'{"instances": [1, 2]}', signatures, Limits()).inputs
         {'x': array([1, 2])}
     """
     limits.check_elements(body)
     try:
-        return _request(_DOCUMENT.decode(body), find, limits)
+        return _request(_DOCUMENT.decode(body), signatures, limits)
     except (msgspec.MsgspecError, ServingError, RecursionError, OverflowError, ValueError):
         # The body is wrong, or holds something unusual, such as NaN or bytes after its end.
-        return _request(parse_json(body), find, limits)
+        return _request(parse_json(body), signatures, limits)
 
 
-def _request(document: Mapping[str, Any], find: FindSignature, limits: Limits) -> PredictRequest:
-    signature = find(signature_name(document))
+def _request(
+    document: Mapping[str, Any], signatures: Mapping[str, SignatureSpec], limits: Limits
+) -> PredictRequest:
+    signature = find_signature(signatures, signature_name(document))
     if not signature.inputs:
         raise invalid(f"Failed to get input map for signature: {signature.name}")
     if "instances" in document:
@@ -84,6 +86,14 @@ def _request(document: Mapping[str, Any], find: FindSignature, limits: Limits) -
         columns = json_tensors.decode_columns(document, signature, limits)
         return PredictRequest(signature, Format.COLUMNAR, columns)
     raise invalid("Missing 'inputs' or 'instances' key")
+
+
+def find_signature(signatures: Mapping[str, SignatureSpec], name: str) -> SignatureSpec:
+    """Returns the signature of a name, or raises `ServingError` (INVALID_ARGUMENT)."""
+    try:
+        return signatures[name]
+    except KeyError:
+        raise invalid(f'Serving signature name: "{name}" not found in signature def') from None
 
 
 def signature_name(document: Mapping[str, Any]) -> str:

@@ -42,8 +42,9 @@ INPUTS = {
     name: TensorSpec(name, dtype_of_name(dtype), (None, None))
     for name, dtype in (("x", "float"), ("ids", "int64"), ("name", "string"), ("flag", "bool"))
 }
-MANY = SignatureSpec("many", INPUTS, INPUTS)
-ONE = SignatureSpec("one", {"x": INPUTS["x"]}, {"x": INPUTS["x"]})
+NAMES = ("serving_default", "s")
+MANY = dict.fromkeys(NAMES, SignatureSpec("many", INPUTS, INPUTS))
+ONE = dict.fromkeys(NAMES, SignatureSpec("one", {"x": INPUTS["x"]}, {"x": INPUTS["x"]}))
 
 
 def _lookup(data: bytes) -> None:
@@ -74,8 +75,8 @@ def _infer_bytes(data: bytes) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], object]] = {
-    "predict": lambda data: decode_predict(data, lambda _: ONE, LIMITS),
-    "predict-named": lambda data: decode_predict(data, lambda _: MANY, LIMITS),
+    "predict": lambda data: decode_predict(data, ONE, LIMITS),
+    "predict-named": lambda data: decode_predict(data, MANY, LIMITS),
     "examples": lambda data: read_json_examples(data, LIMITS),
     "lookup": _lookup,
     "infer": lambda data: decode_infer(data, None, LIMITS),

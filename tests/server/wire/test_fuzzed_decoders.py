@@ -113,7 +113,7 @@ def test_every_type_and_shape_survives_json_and_back(name, data):
         told = b"predictions" if layout is Format.ROW else b"outputs"
         body = text.replace(told, key.encode(), 1)
         for tail in (b"", b" X"):  # the second body needs the slower parser
-            request = decode_predict(body + tail, lambda _: signature, Limits())
+            request = decode_predict(body + tail, {"serving_default": signature}, Limits())
             assert_same(request.inputs["x"], array)
 
 

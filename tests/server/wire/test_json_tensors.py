@@ -57,7 +57,7 @@ signatures = st.dictionaries(
 
 def outcome(body, signature):
     try:
-        request = decode_predict(body, lambda _: signature, Limits())
+        request = decode_predict(body, {"serving_default": signature}, Limits())
     except ServingError as error:
         return error.code, error.message
     return (
@@ -93,6 +93,6 @@ def test_every_byte_string_survives_json(elements):
     )
     body = encode_predict({"x_bytes": np.array(elements, object)}, Format.ROW)
     again = decode_predict(
-        body.replace(b'"predictions"', b'"instances"'), lambda _: signature, Limits()
+        body.replace(b'"predictions"', b'"instances"'), {"serving_default": signature}, Limits()
     )
     assert again.inputs["x_bytes"].tolist() == elements
