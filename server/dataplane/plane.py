@@ -103,7 +103,7 @@ class DataPlane:
                     self.receive(request, len(body))
                 else:
                     body = await body(supervisor)
-                throttle.places.enter(client)
+                throttle.places.take(client)
                 try:
                     most = self._seconds
                     if request.timeout is not None:
@@ -114,7 +114,7 @@ class DataPlane:
                     supervisor.bound(seconds, deadline_exceeded, gone)
                     return await work(body)
                 finally:
-                    throttle.places.leave(client)
+                    throttle.places.give(client)
         finally:
             throttle.bytes.give(client, request.received_bytes)
 
@@ -150,7 +150,7 @@ class DataPlane:
             # Count only here, where the model is known to exist. The limits remember names, and
             # clients could fill the memory with invented ones.
             throttle.model_rate.count(spec.name)
-            throttle.model_places.enter(spec.name)
+            throttle.model_places.take(spec.name)
         except ServingError:
             servable.release()
             raise
@@ -186,7 +186,7 @@ class Lease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._plane.throttle.model_places.leave(self._model)
+        self._plane.throttle.model_places.give(self._model)
         self._servable.release()
 
     @property

@@ -12,7 +12,7 @@ from server.app import create_admin_app, create_app
 from server.dataplane.keys import KeyRing, KeysError
 from server.dataplane.lifecycle import Lifecycle
 from server.dataplane.plane import DataPlane
-from server.dataplane.throttle import Places, Rate
+from server.dataplane.throttle import Rate, Shares
 from server.engines.routed import RoutedEngine
 from server.errors import ServingError
 from server.process.server import GatewayServer
@@ -287,15 +287,15 @@ def test_the_rate_is_answered_with_429():
 
 
 def test_requests_beyond_the_places_are_answered_with_429():
-    places = Places(1, "of one client", in_all=2)
-    places.enter("a")
+    places = Shares(1, "of one client", in_all=2)
+    places.take("a")
     with pytest.raises(ServingError, match="At most 1 requests of one client"):
-        places.enter("a")
-    places.enter("b")
+        places.take("a")
+    places.take("b")
     with pytest.raises(ServingError, match="At most 2 requests are"):
-        places.enter("c")
-    places.leave("a")
-    places.enter("a")
+        places.take("c")
+    places.give("a")
+    places.take("a")
 
 
 def test_requests_beyond_the_places_are_refused_over_http():
