@@ -1,12 +1,12 @@
 """`:classify` and `:regress`: labels and values for examples with named features."""
 
-from collections.abc import Iterator, Mapping
-
 from ..engines.base import ModelSpec, Servable
 from ..errors import Code, ServingError, invalid
 from ..protos.examples import read_json_examples
+from ..protos.modules import load_protos
+from ..protos.tensors import fill_signature
 from ..request import current_request
-from ..tensors import Array, SignatureSpec, TensorSpec
+from ..tensors import Array, SignatureSpec
 from ..wire.encode import encode_classify, encode_regress
 from .answer import Answer
 from .plane import DataPlane
@@ -92,23 +92,8 @@ def _unfit(message: str) -> ServingError:
 
 def _signature_text(signature: SignatureSpec) -> str:
     """Returns a `SignatureDef` in text format. TensorFlow Serving quotes it in errors."""
-    lines = [*_tensors("inputs", signature.inputs), *_tensors("outputs", signature.outputs)]
-    if signature.method_name:
-        lines.append(f'method_name: "{signature.method_name}"')
-    return "".join(f"{line}\n" for line in lines)
+    from google.protobuf import text_format
 
-
-def _tensors(field: str, specs: Mapping[str, TensorSpec]) -> Iterator[str]:
-    for name, spec in sorted(specs.items()):
-        yield from (f"{field} {{", f'  key: "{name}"', "  value {")
-        if spec.tensor_name:
-            yield f'    name: "{spec.tensor_name}"'
-        yield from (f"    dtype: {spec.dtype.enum_name}", "    tensor_shape {")
-        if spec.shape is None:
-            yield "      unknown_rank: true"
-        for size in spec.shape or ():
-            yield "      dim {"
-            if size != 0:
-                yield f"        size: {-1 if size is None else size}"
-            yield "      }"
-        yield from ("    }", "  }", "}")
+    definition = load_protos().meta_graph.SignatureDef()
+    fill_signature(definition, signature)
+    return str(text_format.MessageToString(definition))

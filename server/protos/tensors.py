@@ -163,7 +163,8 @@ def fill_signature(definition: Any, signature: SignatureSpec) -> None:
     ):
         for name, spec in specs.items():
             info = infos[name]
-            info.name = spec.tensor_name
+            if spec.tensor_name:
+                info.name = spec.tensor_name
             info.dtype = spec.dtype.number
             if spec.shape is None:
                 info.tensor_shape.unknown_rank = True
