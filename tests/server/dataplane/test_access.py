@@ -33,7 +33,7 @@ def keys(tmp_path_factory):
     file.write_text("keys:\n" + "\n".join(line for _, line in made.values()) + "\n")
     text = file.read_text()
     assert not any(key in text for key, _ in made.values())
-    return KeyRing.load(file), {name: key for name, (key, _) in made.items()}
+    return KeyRing(file), {name: key for name, (key, _) in made.items()}
 
 
 def make_app(keys=None, **flags):
@@ -132,7 +132,7 @@ def test_an_invalid_keys_file_is_refused(tmp_path, content):
     file = tmp_path / "keys"
     file.write_text(content)
     with pytest.raises(KeysError, match="Received: --keys-file="):
-        KeyRing.load(file)
+        KeyRing(file)
 
 
 def test_a_key_that_leaves_the_file_opens_nothing_a_second_later(tmp_path, caplog):
@@ -140,7 +140,7 @@ def test_a_key_that_leaves_the_file_opens_nothing_a_second_later(tmp_path, caplo
     file = tmp_path / "keys.yaml"
     (old, old_line), (new, new_line) = make_key("old", "predict"), make_key("new", "predict")
     file.write_text(f"keys:\n{old_line}\n")
-    ring = KeyRing.load(file, clock=lambda: now)
+    ring = KeyRing(file, clock=lambda: now)
 
     def opens(key):
         try:

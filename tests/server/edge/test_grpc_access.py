@@ -67,7 +67,7 @@ def key_of(folder: Path, scope: str) -> tuple[str, KeyRing]:
     key, line = make_key("tests", scope)
     file = folder / "keys.yaml"
     file.write_text(f"keys:\n{line}\n")
-    return key, KeyRing.load(file)
+    return key, KeyRing(file)
 
 
 @pytest.mark.parametrize(
