@@ -94,7 +94,14 @@ class DataPlane:
             ClientGoneError: The client disconnected.
         """
         throttle = self.throttle
-        client = request.address if self.keys is None else self._admit(self.keys, request, scopes)
+        client = request.address
+        if self.keys is not None:
+            headers = request.headers
+            key = key_of_headers(headers.get(b"authorization"), headers.get(b"x-api-key"))
+            owner = self.keys.owner(key)
+            request.client, request.scopes = owner.name, owner.scopes
+            _permit(request, scopes)
+            client = f"key {owner.name}"
         request.counted_as = client
         throttle.client_rate.count(client)
         try:
@@ -126,15 +133,6 @@ class DataPlane:
         """
         self.throttle.bytes.take(request.counted_as, count)
         request.received_bytes += count
-
-    def _admit(self, keys: KeyRing, request: Request, scopes: Sequence[str]) -> str:
-        """Checks the client's key. Returns the name by which the client's requests are counted."""
-        headers = request.headers
-        key = key_of_headers(headers.get(b"authorization"), headers.get(b"x-api-key"))
-        owner = keys.owner(key)
-        request.client, request.scopes = owner.name, owner.scopes
-        _permit(request, scopes)
-        return f"key {owner.name}"
 
     async def lease(self, spec: ModelSpec) -> "Lease":
         """Leases a version of a model to the current request; raises as `Engine.lease`.

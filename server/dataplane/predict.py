@@ -1,5 +1,7 @@
 """`:predict`: runs any signature on tensors."""
 
+from operator import attrgetter, itemgetter
+
 from ..engines.base import ModelSpec
 from ..errors import invalid
 from ..request import current_request
@@ -45,4 +47,5 @@ async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout
 
 def rows_of(inputs: Tensors) -> int:
     """Returns the number of rows of the inputs; 1 if all are scalars."""
-    return max([len(array) for array in inputs.values() if array.ndim], default=1)
+    shapes = map(attrgetter("shape"), inputs.values())
+    return max(map(itemgetter(0), filter(None, shapes)), default=1)

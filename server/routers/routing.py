@@ -1,5 +1,6 @@
 """Routes about models. They match the undecoded path of a request."""
 
+import dataclasses
 import functools
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -145,14 +146,10 @@ def _parse(method: str, path: bytes, query: bytes) -> Target | None:
         if path[: len(PREFIX)].lower() != PREFIX and error.code is not Code.NOT_FOUND:
             raise
         return None
-    parameters = {
-        "model": route.model,
-        "version": route.version,
-        "label": route.label,
-        "table": route.table,
-    }
+    parameters = dataclasses.asdict(route)
+    verb = parameters.pop("verb")
     given = {name: value for name, value in parameters.items() if value is not None}
-    return Target((route.verb, *given), given, ModelSpec(route.model, route.version, route.label))
+    return Target((verb, *given), given, ModelSpec(route.model, route.version, route.label))
 
 
 def with_query(method: str, path: bytes, query: bytes) -> bytes:
