@@ -24,7 +24,7 @@ from ..tensors import (
 from ..wire.limits import Limits
 from .codec import Codec
 from .keys import KeyRing, key_of_headers
-from .supervision import Supervisor
+from .supervision import Supervisor, Watch
 from .throttle import Throttle
 
 T = TypeVar("T")
@@ -68,6 +68,7 @@ class DataPlane:
         )
         self.codec = codec or Codec()
         self.throttle = Throttle(settings, clock)
+        self._watch = Watch()
         self._seconds = settings.request_seconds
 
     async def answer(
@@ -105,7 +106,7 @@ class DataPlane:
         request.counted_as = client
         throttle.client_rate.count(client)
         try:
-            with Supervisor() as supervisor:
+            with Supervisor(self._watch) as supervisor:
                 if isinstance(body, bytes):
                     self.receive(request, len(body))
                 else:
