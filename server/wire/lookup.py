@@ -84,15 +84,15 @@ def decode_lookup(body: bytes, limits: Limits) -> LookupBody:
     limits.check_elements(body)
     try:
         return _BODY.decode(body)
-    except msgspec.ValidationError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        parse_value(body)  # names a syntax error and its place
+        if not isinstance(error, msgspec.ValidationError):
+            raise invalid(f"JSON Parse error: {error}") from None
         raise invalid(
             "A lookup must be an object with `ids` and optionally `table`, `combiner` (none, "
             "sum, mean, sqrtn), `missing` (default, error, null) and `format` (list, b64). "
             f"Received: {error}"
         ) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        parse_value(body)  # raises with the error and its place
-        raise invalid(f"JSON Parse error: {error}") from None
 
 
 def decode_ids(values: Any, dtype: DType, limits: Limits) -> Ids:
