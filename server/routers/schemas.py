@@ -38,7 +38,8 @@ BODIES: dict[str, Any] = {
     },
     "PredictBody": {
         "type": "object",
-        "description": "Tensors for a signature: either `instances` or `inputs`.",
+        "description": "Tensors for a signature: either `instances` or `inputs`. "
+        "Other keys are ignored.",
         "properties": {
             "signature_name": _SIGNATURE,
             "instances": {
