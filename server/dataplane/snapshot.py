@@ -88,7 +88,7 @@ class Snapshots:
         except ServingError:
             return []
         for table in tables:
-            rows = _number(table, "rows", "size")
+            rows = _number(table, "rows")
             if rows is not None:
                 key = (name, str(table.get("table")))
                 points = self._growth.setdefault(key, deque(maxlen=_GROWTH_POINTS))
@@ -110,18 +110,15 @@ class Snapshots:
                 model["name"],
                 str(table.get("table")),
                 rows,
-                _number(table, "memory_bytes", "bytes"),
+                _number(table, "bytes"),
                 table.get("health"),
             )
             for model in self._models
             for table in model["tables"]
-            if (rows := _number(table, "rows", "size")) is not None
+            if (rows := _number(table, "rows")) is not None
         )
 
 
-def _number(table: dict[str, Any], *names: str) -> float | None:
-    for name in names:
-        value = table.get(name)
-        if isinstance(value, int | float):
-            return value
-    return None
+def _number(table: dict[str, Any], name: str) -> float | None:
+    value = table.get(name)
+    return value if isinstance(value, int | float) else None
