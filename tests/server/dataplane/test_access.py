@@ -331,13 +331,9 @@ def test_bodies_that_trickle_hold_no_places():
     flags = {"client_in_flight": "2", "max_in_flight": "2"}
     app = create_app(load_settings(model_dir="x", **flags), NumpyEngine())
 
-    async def trickle():
-        head = {"type": "http", "method": "POST", "path": PREDICT[1], "headers": []}
-        never = asyncio.Event()
-        await at(app, "10.0.0.1")({**head, "query_string": b""}, never.wait, never.wait)
-
     async def run():
-        tasks = [asyncio.create_task(trickle()) for _ in range(2)]
+        slow = [send(at(app, "10.0.0.1"), *PREDICT[:2], [b"{", None]) for _ in range(2)]
+        tasks = [asyncio.create_task(each) for each in slow]
         await asyncio.sleep(0)
         replies = [await send(at(app, address), *PREDICT) for address in ("10.0.0.1", "10.0.0.2")]
         for task in tasks:
