@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 import numpy as np
+import orjson
 
 from ..engines.base import ModelSpec
 from ..errors import Code, ServingError, invalid
@@ -25,7 +26,6 @@ from ..wire.pooling import (
     bag_found,
     embeddings_b64,
     embeddings_json,
-    encode_lookup,
     encode_raw,
     nest,
     nulled,
@@ -228,7 +228,7 @@ def _encode(
         "embeddings": encode(rows, present, bags),
         "found": nest(found.tolist(), lengths),
     }
-    return encode_lookup(answer), ()
+    return orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY), ()
 
 
 def _combine(

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 
 from ..tensors import Array
 from .encode import json_ready
@@ -113,11 +112,6 @@ def nulled(rows: Array, present: Found | None) -> Array:
     rows = rows.copy()
     rows[~present] = 0 if rows.dtype.kind in "iu" else np.nan
     return rows
-
-
-def encode_lookup(answer: dict[str, Any]) -> bytes:
-    """Encodes the answer to a lookup."""
-    return orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 @functools.lru_cache(maxsize=256)

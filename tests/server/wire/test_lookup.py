@@ -6,6 +6,7 @@ import base64
 import json
 
 import numpy as np
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from server.settings import load_settings
 from server.tensors import dtype_of_name
 from server.wire.limits import Limits
 from server.wire.lookup import decode_ids, decode_lookup
-from server.wire.pooling import bag_found, embeddings_b64, embeddings_json, encode_lookup, pool
+from server.wire.pooling import bag_found, embeddings_b64, embeddings_json, pool
 from tests.server.support.asgi import ask
 from tests.server.support.numpy_engine import NumpyEngine
 
@@ -134,7 +135,7 @@ def test_integer_rows_keep_their_type_only_where_they_can():
 
 
 def as_json(value):
-    return json.loads(encode_lookup({"e": value}))["e"]
+    return json.loads(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY))
 
 
 def test_embeddings_as_lists():
