@@ -6,7 +6,6 @@ import base64
 import hmac
 import json
 import os
-import subprocess
 import time
 
 import jwt
@@ -17,10 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from server.app import create_app
 from server.dataplane.keys import KeyRing
 from server.dataplane.tokens import Tokens, TokensError
+from server.errors import StartError
+from server.parts import keys_of
 from server.settings import load_settings
 from tests.server.support.asgi import ask
-from tests.server.support.eventually import PATIENCE_S
-from tests.server.support.gateway_process import ROOT, command, environment
 from tests.server.support.numpy_engine import NumpyEngine
 
 PREDICT = ("POST", "/v1/models/m:predict", b'{"instances": [1.0]}')
@@ -167,12 +166,6 @@ def test_private_keys_have_no_place_on_a_gateway(tmp_path, private):
         Tokens(path, ISSUER, AUDIENCE)
 
 
-def test_the_start_up_error_names_missing_token_settings(file):
-    done = subprocess.run(
-        command("--engine", "tfserving", "--upstreams", "a:1", "--models", "m",
-                "--jwt-keys-file", str(file)),
-        cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
-        timeout=PATIENCE_S,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "--jwt-issuer and --jwt-audience" in done.stderr
+def test_the_error_at_the_start_names_missing_settings_of_tokens(file):
+    with pytest.raises(StartError, match="--jwt-issuer and --jwt-audience"):
+        keys_of(load_settings(model_dir="x", jwt_keys_file=str(file)))
