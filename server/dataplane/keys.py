@@ -18,15 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from .. import COMMAND
-from ..errors import Code, ServingError
+from ..errors import Code, ServingError, StartError
 from .tokens import Tokens
 from .watched_file import WatchedFile
 
 SCOPES = ("predict", "lookup", "admin")
-
-
-class KeysError(Exception):
-    """An unusable keys file; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,11 +51,11 @@ class KeyRing:
             clock: Returns the time in seconds.
 
         Raises:
-            KeysError: The file cannot be read, or an entry is wrong.
+            StartError: The file cannot be read, or an entry is wrong.
         """
 
-        def refuse(reason: str) -> KeysError:
-            return KeysError(
+        def refuse(reason: str) -> StartError:
+            return StartError(
                 f"The file of keys must hold entries as `{COMMAND}.keys` writes them. "
                 f"Received: --keys-file={path}: {reason}"
             )

@@ -14,15 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..errors import StartError
 from .watched_file import WatchedFile
 
 _LEEWAY_SECONDS = 10
 _REMEMBERED = 4096
 _PRIVATE = frozenset({"d", "k", "p", "q"})
-
-
-class TokensError(Exception):
-    """Unusable public keys; the message says why."""
 
 
 class Tokens:
@@ -40,13 +37,13 @@ class Tokens:
             clock: Returns the time in seconds since 1970.
 
         Raises:
-            TokensError: PyJWT is missing, or the file is no set of public keys.
+            StartError: PyJWT is missing, or the file is no set of public keys.
         """
         try:
             self._jwt = importlib.import_module("jwt")
             importlib.import_module("cryptography")
         except ImportError as error:
-            raise TokensError(
+            raise StartError(
                 f"--jwt-keys-file needs: pip install 'de-core-gateway[jwt]'. Received: {error}"
             ) from None
         # PyJWT raises these for an invalid token. The built-in ones come from claims of the wrong
@@ -63,8 +60,8 @@ class Tokens:
         # It keeps no exceptions: a token that is refused now may be valid later.
         self._verified = functools.lru_cache(_REMEMBERED)(self._verify)
 
-        def refuse(reason: str) -> TokensError:
-            return TokensError(
+        def refuse(reason: str) -> StartError:
+            return StartError(
                 "The file must be a JSON Web Key Set of public keys. "
                 f"Received: --jwt-keys-file={path}: {reason}"
             )

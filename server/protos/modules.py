@@ -13,13 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..errors import StartError
+
 DESCRIPTORS = Path(__file__).with_name("tensorflow_serving.binpb")
 INFERENCE_DESCRIPTORS = Path(__file__).with_name("open_inference.binpb")
 _APIS = "tensorflow_serving/apis"
-
-
-class MissingProtosError(Exception):
-    """A package for the messages is not installed; the message says what to install."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +77,7 @@ def load_protos() -> Protos:
     """Creates the message classes; takes milliseconds.
 
     Raises:
-        MissingProtosError: `protobuf` or `grpcio` is not installed.
+        StartError: `protobuf` or `grpcio` is not installed.
     """
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -87,7 +85,7 @@ def load_protos() -> Protos:
         if importlib.util.find_spec("grpc") is None:
             raise ImportError("No module named 'grpc'")
     except ImportError as error:
-        raise MissingProtosError(
+        raise StartError(
             f"gRPC needs protobuf and grpcio: pip install de-core-gateway. Received: {error}"
         ) from None
     pool = descriptor_pool.DescriptorPool()

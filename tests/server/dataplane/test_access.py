@@ -9,11 +9,11 @@ import json
 import pytest
 
 from server.app import create_admin_app, create_app
-from server.dataplane.keys import KeyRing, KeysError
+from server.dataplane.keys import KeyRing
 from server.dataplane.lifecycle import Lifecycle
 from server.dataplane.plane import DataPlane
 from server.engines.routed import RoutedEngine
-from server.errors import ServingError
+from server.errors import ServingError, StartError
 from server.process.server import GatewayServer
 from server.settings import SettingsError, load_settings
 from tests.server.support.asgi import ask, send
@@ -130,7 +130,7 @@ def test_looked_up_ids_are_shown_only_with_the_scope_lookup(keys):
 def test_an_invalid_keys_file_is_refused(tmp_path, content):
     file = tmp_path / "keys"
     file.write_text(content)
-    with pytest.raises(KeysError, match="Received: --keys-file="):
+    with pytest.raises(StartError, match="Received: --keys-file="):
         KeyRing(file)
 
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from server.app import create_app
 from server.dataplane.keys import KeyRing
-from server.dataplane.tokens import Tokens, TokensError
+from server.dataplane.tokens import Tokens
 from server.errors import StartError
 from server.parts import keys_of
 from server.settings import load_settings
@@ -154,7 +154,7 @@ def test_keys_are_rotated_by_writing_the_file(file, private):
 def test_a_file_without_a_set_of_public_keys_is_refused(tmp_path, content):
     path = tmp_path / "keys.json"
     path.write_text(content)
-    with pytest.raises(TokensError, match="Received: --jwt-keys-file="):
+    with pytest.raises(StartError, match="Received: --jwt-keys-file="):
         Tokens(path, ISSUER, AUDIENCE)
 
 
@@ -162,7 +162,7 @@ def test_private_keys_have_no_place_on_a_gateway(tmp_path, private):
     path = tmp_path / "keys.json"
     key = ALGORITHMS["ES256"][0].to_jwk(private["ES256"], as_dict=True)
     path.write_text(json.dumps({"keys": [key]}))
-    with pytest.raises(TokensError, match="private keys"):
+    with pytest.raises(StartError, match="private keys"):
         Tokens(path, ISSUER, AUDIENCE)
 
 
