@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import COMMAND
-from ..errors import Code, ServingError, StartError
+from ..errors import Code, ServingError
 from .tokens import Tokens
 from .watched_file import WatchedFile
 
@@ -53,14 +53,11 @@ class KeyRing:
         Raises:
             StartError: The file cannot be read, or an entry is wrong.
         """
-
-        def refuse(reason: str) -> StartError:
-            return StartError(
-                f"The file of keys must hold entries as `{COMMAND}.keys` writes them. "
-                f"Received: --keys-file={path}: {reason}"
-            )
-
-        self._file = WatchedFile(path, _api_keys, refuse, clock) if path is not None else None
+        broken = (
+            f"The file of keys must hold entries as `{COMMAND}.keys` writes them. "
+            f"Received: --keys-file={path}"
+        )
+        self._file = WatchedFile(path, _api_keys, broken, clock) if path is not None else None
         self._tokens = tokens
 
     def reload(self) -> None:

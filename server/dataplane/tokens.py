@@ -60,13 +60,10 @@ class Tokens:
         # It keeps no exceptions: a token that is refused now may be valid later.
         self._verified = functools.lru_cache(_REMEMBERED)(self._verify)
 
-        def refuse(reason: str) -> StartError:
-            return StartError(
-                "The file must be a JSON Web Key Set of public keys. "
-                f"Received: --jwt-keys-file={path}: {reason}"
-            )
-
-        self._file = WatchedFile(path, self._parse, refuse, clock)
+        broken = (
+            f"The file must be a JSON Web Key Set of public keys. Received: --jwt-keys-file={path}"
+        )
+        self._file = WatchedFile(path, self._parse, broken, clock)
 
     def owner(self, token: str) -> tuple[str, frozenset[str]] | None:
         """Returns the subject of a token and its scopes; None if the token is invalid."""
