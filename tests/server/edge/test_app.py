@@ -245,16 +245,6 @@ def test_status_metadata_and_tables(app):
     assert ask(app, "GET", "/v1/models/x/tables").status == 404
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [("GET", "/x", 404), ("GET", "/v2/health", 404), ("POST", "/livez", 405), ("GET", "/v1", 404)],
-)
-def test_other_paths_are_refused_as_json(app, method, path, status):
-    reply = ask(app, method, path)
-    assert reply.status == status
-    assert list(reply.json()) == ["error"]
-
-
 def test_an_error_of_a_model_reveals_no_secret(app):
     reply = post(app, "predict", {"signature_name": "fail", "instances": [1]})
     assert reply.status == 500

@@ -110,12 +110,6 @@ def test_invalid_input_is_named_in_the_error(app, value, status, error):
     assert error in reply.error
 
 
-@pytest.mark.parametrize("path", ["/v2/models", "/v2/models/m/no", "/v2/x", "/v2x"])
-def test_other_paths_are_not_found(app, path):
-    assert ask(app, "GET", path).status == 404
-    assert ask(app, "POST", "/v2/models/m/ready").status == 405
-
-
 def given(name, datatype, shape, content, **parameters):
     told = {"binary_data_size": len(content), **parameters}
     return {"name": name, "datatype": datatype, "shape": list(shape), "parameters": told}, content
