@@ -86,7 +86,7 @@ def decode_rows(
         )
     if not instances:
         raise invalid(f"JSON Value: {debug_string(document)} No values in 'instances' array")
-    are_objects = _is_object(instances[0])
+    are_objects = isinstance(instances[0], dict) and not is_b64_object(instances[0])
     if not are_objects and len(signature.inputs) > 1:
         raise invalid(
             "instances is a plain list, but expecting list of objects as multiple input "
