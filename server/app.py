@@ -167,7 +167,8 @@ def create_admin_app(
         settings, plane, accounts, lifecycle or Lifecycle(), bounds, None, openapi_url=None
     )
     app.router.routes.extend(admin.router.routes)
-    app.add_exception_handler(404, admin.unknown)
+    for status in (404, 405):
+        app.add_exception_handler(status, admin.unknown)
     return app
 
 

@@ -12,9 +12,6 @@ from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 from . import COMMAND
-from .dataplane.keys import KeysError
-from .dataplane.tokens import TokensError
-from .edge.grpc.server import GrpcPortError
 from .engines.embedded.model_folder import ModelFolderError
 from .engines.embedded.saved_model import MissingDependencyError
 from .engines.routes import RoutesError
@@ -23,7 +20,6 @@ from .errors import StartError
 from .observability.logs import configure_logging
 from .process.gateway import Gateway
 from .process.workers import WorkerSupervisor, end_with_parent, this_worker
-from .protos.modules import MissingProtosError
 from .settings import (
     ENV_PREFIX,
     Settings,
@@ -39,9 +35,6 @@ _CANNOT_START = (
     ModelFolderError,
     StartError,
     MissingDependencyError,
-    MissingProtosError,
-    KeysError,
-    TokensError,
     RoutesError,
     UpstreamsError,
 )
@@ -143,7 +136,7 @@ def _serve(gateway: Gateway) -> int:
     gc.freeze()
     try:
         return gateway.run()
-    except GrpcPortError as error:  # another process took the port after the check
+    except StartError as error:  # another process took the port after the check
         print(error, file=sys.stderr)
         return 2
 

@@ -69,8 +69,8 @@ class RecordMiddleware:
         record = scope[RECORD] = _record_of(scope)
 
         async def send_noted(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                record.status = message["status"]
+            is_start = message["type"] == "http.response.start"
+            if is_start:
                 headers = [*message["headers"], (b"x-request-id", record.id.encode())]
                 if self._cors and record.path[: len(PREFIX)].lower() == PREFIX:
                     headers += self._cors
@@ -80,6 +80,8 @@ class RecordMiddleware:
             else:
                 record.sent_bytes += len(message.get("body", b""))
             await send(message)
+            if is_start:
+                record.status = message["status"]
 
         self._accounts.begin(record)
         try:

@@ -96,9 +96,9 @@ def keys_of(settings: Settings) -> KeyRing | None:
         if not settings.jwt_issuer or not settings.jwt_audience:
             raise StartError("Tokens need --jwt-issuer and --jwt-audience beside --jwt-keys-file.")
         tokens = Tokens(settings.jwt_keys_file, settings.jwt_issuer, settings.jwt_audience)
-    if settings.keys_file is not None:
-        return KeyRing.load(settings.keys_file, tokens)
-    return KeyRing(None, tokens) if tokens is not None else None
+    if settings.keys_file is None and tokens is None:
+        return None
+    return KeyRing(settings.keys_file, tokens)
 
 
 def _only_model(settings: Settings) -> str | None:

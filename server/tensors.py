@@ -177,18 +177,6 @@ class SignatureSpec:
     method_name: str = "tensorflow/serving/predict"
 
     @functools.cached_property
-    def row_fields(self) -> tuple[tuple[str, Kind, int | None], ...]:
-        """Name, kind and rank within a row, for each input. A row decoder depends only on these."""
-        return tuple(
-            (
-                name,
-                spec.dtype.kind,
-                len(spec.shape) - 1 if spec.shape else None,
-            )
-            for name, spec in sorted(self.inputs.items())
-        )
-
-    @functools.cached_property
     def is_table(self) -> bool:
         """Whether it looks up ids: it takes `ids`, and gives `embeddings` and `found`."""
         return (
@@ -196,22 +184,6 @@ class SignatureSpec:
             and "ids" in self.inputs
             and {"embeddings", "found"} <= self.outputs.keys()
         )
-
-
-@dataclasses.dataclass
-class Feature:
-    """One feature of an example.
-
-    Attributes:
-        kind: `bytes`, `float` or `int64`; empty if there are no values.
-        values: The values, all of this kind.
-    """
-
-    kind: str = ""
-    values: list[Any] = dataclasses.field(default_factory=list)
-
-
-Example = Mapping[str, Feature]
 
 
 def written_work(tensors: Tensors) -> int:

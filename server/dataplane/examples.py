@@ -1,13 +1,13 @@
 """`:classify` and `:regress`: labels and values for examples with named features."""
 
-from collections.abc import Iterator, Mapping
-
 from ..engines.base import ModelSpec, Servable
 from ..errors import Code, ServingError, invalid
-from ..protos.examples import SerializedExamples, read_json_examples
+from ..protos.examples import read_json_examples
+from ..protos.modules import load_protos
+from ..protos.tensors import fill_signature
 from ..request import current_request
-from ..tensors import SignatureSpec, TensorSpec
-from ..wire.examples import encode_classify, encode_regress
+from ..tensors import Array, SignatureSpec
+from ..wire.encode import encode_classify, encode_regress
 from .answer import Answer
 from .plane import DataPlane
 
@@ -18,10 +18,10 @@ EXAMPLES_WORK = 16
 
 async def classify(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
     """Answers a `:classify` request; raises as `read_json_examples` and `Servable.classify`."""
-    request = await _decode(plane, body)
+    name, examples = await _decode(plane, body)
     with await plane.lease(spec) as servable:
-        check_classifies(servable, request.signature_name)
-        result = await servable.classify(request.signature_name, request.examples)
+        check_classifies(servable, name)
+        result = await servable.classify(name, examples)
     classes, scores = result.classes, result.scores
     size = EXAMPLES_WORK * sum(part.size for part in (classes, scores) if part is not None)
     encoded = await plane.codec.run(size, "encode", encode_classify, classes, scores)
@@ -30,19 +30,19 @@ async def classify(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
 
 async def regress(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
     """Answers a `:regress` request; raises as `read_json_examples` and `Servable.regress`."""
-    request = await _decode(plane, body)
+    name, examples = await _decode(plane, body)
     with await plane.lease(spec) as servable:
-        check_regresses(servable, request.signature_name)
-        values = await servable.regress(request.signature_name, request.examples)
+        check_regresses(servable, name)
+        values = await servable.regress(name, examples)
     size = values.size * EXAMPLES_WORK
     return Answer(await plane.codec.run(size, "encode", encode_regress, values), servable.version)
 
 
-async def _decode(plane: DataPlane, body: bytes) -> SerializedExamples:
+async def _decode(plane: DataPlane, body: bytes) -> tuple[str, Array]:
     work = EXAMPLES_WORK * len(body)
-    request = await plane.codec.run(work, "decode", read_json_examples, body, plane.limits)
-    current_request().rows = len(request.examples)
-    return request
+    name, examples = await plane.codec.run(work, "decode", read_json_examples, body, plane.limits)
+    current_request().rows = len(examples)
+    return name, examples
 
 
 def check_classifies(servable: Servable, name: str) -> None:
@@ -92,23 +92,8 @@ def _unfit(message: str) -> ServingError:
 
 def _signature_text(signature: SignatureSpec) -> str:
     """Returns a `SignatureDef` in text format. TensorFlow Serving quotes it in errors."""
-    lines = [*_tensors("inputs", signature.inputs), *_tensors("outputs", signature.outputs)]
-    if signature.method_name:
-        lines.append(f'method_name: "{signature.method_name}"')
-    return "".join(f"{line}\n" for line in lines)
+    from google.protobuf import text_format
 
-
-def _tensors(field: str, specs: Mapping[str, TensorSpec]) -> Iterator[str]:
-    for name, spec in sorted(specs.items()):
-        yield from (f"{field} {{", f'  key: "{name}"', "  value {")
-        if spec.tensor_name:
-            yield f'    name: "{spec.tensor_name}"'
-        yield from (f"    dtype: {spec.dtype.enum_name}", "    tensor_shape {")
-        if spec.shape is None:
-            yield "      unknown_rank: true"
-        for size in spec.shape or ():
-            yield "      dim {"
-            if size != 0:
-                yield f"        size: {-1 if size is None else size}"
-            yield "      }"
-        yield from ("    }", "  }", "}")
+    definition = load_protos().meta_graph.SignatureDef()
+    fill_signature(definition, signature)
+    return str(text_format.MessageToString(definition))

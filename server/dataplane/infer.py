@@ -1,5 +1,6 @@
 """Requests of the Open Inference Protocol, over REST and gRPC."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from .. import __version__
@@ -12,18 +13,20 @@ from ..tensors import (
     LOOKUP_PREFIX,
     SignatureSpec,
     Tensors,
+    TensorSpec,
     written_work,
 )
 from ..wire.media import RAW
 from ..wire.oip import HEADER, InferRequest, decode_infer, encode_infer
-from ..wire.oip_metadata import model_config, model_metadata
+from ..wire.predict import find_signature
 from .answer import Answer
 from .codec import work_of
 from .lookup import infer_lookup
 from .models import all_statuses
 from .plane import DataPlane, Lease
-from .predict import find_signature, rows_of
+from .predict import rows_of
 
+_PLATFORM = "tensorflow_savedmodel"
 SERVER = {
     "name": "embedding-gateway",
     "version": __version__,
@@ -90,13 +93,57 @@ async def metadata(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], i
         version = servable.version
     statuses = await plane.engine.status(ModelSpec(spec.name))
     serving = sorted(s.version for s in statuses if s.state is VersionState.AVAILABLE)
-    return model_metadata(spec.name, serving, signature), version
+    told = {
+        "name": spec.name,
+        "versions": [str(version) for version in serving],
+        "platform": _PLATFORM,
+        "inputs": _specs(signature.inputs),
+        "outputs": _specs(signature.outputs),
+    }
+    return told, version
 
 
 async def config(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
-    """Returns a model's configuration as Triton reports it, and the version."""
+    """Describes a model as Triton's configuration does, and returns the version.
+
+    Some clients read the datatypes there.
+    """
     with await plane.lease(spec) as servable:
-        return model_config(spec.name, _default(servable)), servable.version
+        signature = _default(servable)
+        version = servable.version
+
+    def tensors(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": each["name"],
+                "data_type": f"TYPE_{each['datatype']}".replace("BYTES", "STRING"),
+                "dims": each["shape"],
+            }
+            for each in _specs(specs)
+        ]
+
+    told = {
+        "name": spec.name,
+        "platform": _PLATFORM,
+        "backend": "tensorflow",
+        # Zero means that the shapes include the batch dimension.
+        "max_batch_size": 0,
+        "input": tensors(signature.inputs),
+        "output": tensors(signature.outputs),
+    }
+    return told, version
+
+
+def _specs(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "datatype": spec.dtype.datatype,
+            "shape": [-1 if size is None else size for size in spec.shape or ()],
+        }
+        for name, spec in sorted(specs.items())
+        if spec.dtype.datatype
+    ]
 
 
 def _default(servable: Lease) -> SignatureSpec:

@@ -25,10 +25,6 @@ from .watched_file import WatchedFile
 SCOPES = ("predict", "lookup", "admin")
 
 
-class KeysError(Exception):
-    """An unusable keys file; the message says why."""
-
-
 @dataclasses.dataclass(frozen=True)
 class ApiKey:
     """The owner of a key, its digest, and its scopes."""
@@ -42,42 +38,27 @@ class KeyRing:
     """The API keys that a gateway accepts. Used from one event loop."""
 
     def __init__(
-        self, file: WatchedFile[tuple[ApiKey, ...]] | None, tokens: Tokens | None = None
-    ) -> None:
-        """Creates the key ring.
-
-        Args:
-            file: The file of API keys; None if there is none.
-            tokens: Checks tokens; None if tokens are not accepted.
-        """
-        self._file = file
-        self._tokens = tokens
-
-    @classmethod
-    def load(
-        cls,
-        path: Path,
+        self,
+        path: Path | None,
         tokens: Tokens | None = None,
         clock: Callable[[], float] = time.monotonic,
-    ) -> "KeyRing":
+    ) -> None:
         """Reads a keys file, and reads it again when it changes.
 
         Args:
-            path: The file.
-            tokens: As for the constructor.
+            path: The file; None if there is none.
+            tokens: Checks tokens; None if tokens are not accepted.
             clock: Returns the time in seconds.
 
         Raises:
-            KeysError: The file cannot be read, or an entry is wrong.
+            StartError: The file cannot be read, or an entry is wrong.
         """
-
-        def refuse(reason: str) -> KeysError:
-            return KeysError(
-                f"The file of keys must hold entries as `{COMMAND}.keys` writes them. "
-                f"Received: --keys-file={path}: {reason}"
-            )
-
-        return cls(WatchedFile(path, _api_keys, refuse, clock), tokens)
+        broken = (
+            f"The file of keys must hold entries as `{COMMAND}.keys` writes them. "
+            f"Received: --keys-file={path}"
+        )
+        self._file = WatchedFile(path, _api_keys, broken, clock) if path is not None else None
+        self._tokens = tokens
 
     def reload(self) -> None:
         """Reads the keys files again now. If a file is broken, its old keys stay."""

@@ -1,47 +1,55 @@
 """`:lookup`: embeddings of ids from a model's tables, one per id or pooled."""
 
-import dataclasses
-import functools
 from collections.abc import Mapping
 
 import msgspec
 import numpy as np
+import orjson
 
 from ..engines.base import ModelSpec
 from ..errors import Code, ServingError, invalid
 from ..request import Request, current_request
 from ..tensors import LOOKUP_PREFIX, Array, SignatureSpec, written_work
 from ..wire.limits import Limits
-from ..wire.lookup import Ids, LookupRequest, bags_of, decode_ids, decode_lookup
-from ..wire.media import PLAIN, RAW, Layout, Media, one_of
+from ..wire.lookup import (
+    Ids,
+    LookupBody,
+    bags_of,
+    decode_ids,
+    decode_lookup,
+    decode_raw_ids,
+)
+from ..wire.media import RAW, Layout
 from ..wire.oip import InferRequest
 from ..wire.pooling import (
     Found,
     bag_found,
     embeddings_b64,
     embeddings_json,
-    encode_lookup,
+    encode_raw,
     nest,
     nulled,
     pool,
 )
-from ..wire.raw_lookup import decode_raw_ids, encode_raw
-from .answer import Answer, Headers
+from .answer import JSON, Answer, Headers
 from .plane import DataPlane, Lease
 
+_CHOICES = {
+    "combiner": ("none", "sum", "mean", "sqrtn"),
+    "missing": ("default", "error", "null"),
+}
 _NAMED_IN_ERROR = 5
 # From each lookup, at most this many found ids are kept, for the page to show what the table holds.
 _SAMPLED = 4
 # Only this many ids at the start of a lookup can become such examples.
 _LOOKED_AT = 64
-_NO_IDS = msgspec.Raw(b"[]")
 # Writing a number as JSON takes as long as decoding this many bytes of JSON.
 _NUMBER_WORK = 8
 # Bytes are written in base64 this many times faster than bytes of JSON are decoded.
 _BASE64_WORK = 8
 
 
-async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout = PLAIN) -> Answer:
+async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout) -> Answer:
     """Answers a `:lookup` request.
 
     The model's signature `de_lookup/<table>` takes `ids` of shape (n,) and returns
@@ -59,42 +67,42 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout 
             unknown ids with `missing` "error"; see also `Servable.run`.
     """
     with await plane.lease(spec) as servable:
-        if layout.request is Media.JSON:
-            name, request, ids = await plane.codec.run(
-                len(body), "decode", _decode, body, servable.signatures, spec, plane.limits
-            )
-        else:
-            request = _queried(layout)
+        if layout.raw_request:
+            request = _queried(layout.query)
             signature = _table_signature(servable.signatures, request.table, spec)
             name = signature.name
             ids = decode_raw_ids(body, signature.inputs["ids"].dtype, plane.limits)
+        else:
+            name, request, ids = await plane.codec.run(
+                len(body), "decode", _decode, body, servable.signatures, spec, plane.limits
+            )
         rows, found = await _find(servable, name, ids, request.combiner, request.missing)
         version = servable.version
-    media = layout.answer
+    raw = layout.raw_answer
     is_sent_as_is = rows.flags.c_contiguous and rows.dtype.kind != "O"
-    if media is Media.RAW and is_sent_as_is and ids.lengths is None and request.missing != "null":
+    if raw and is_sent_as_is and ids.lengths is None and request.missing != "null":
         octets, shapes = encode_raw(rows, found)
         return Answer(octets, version, RAW, shapes)
-    work = _written_work(rows, ids, media, request.format)
+    work = _written_work(rows, ids, "raw" if raw else request.format)
     encoded, headers = await plane.codec.run(
-        work, "encode", _encode, request, ids.lengths, rows, found, media
+        work, "encode", _encode, request, ids.lengths, rows, found, raw
     )
-    return Answer(encoded, version, media.value, headers)
+    return Answer(encoded, version, RAW if raw else JSON, headers)
 
 
 def _decode(
     body: bytes, signatures: Mapping[str, SignatureSpec], spec: ModelSpec, limits: Limits
-) -> tuple[str, LookupRequest, Ids]:
-    """Returns the signature's name, the request without its undecoded ids, and the ids."""
+) -> tuple[str, LookupBody, Ids]:
+    """Returns the signature's name, the request without its ids, and the ids as arrays."""
     request = decode_lookup(body, limits)
     signature = _table_signature(signatures, request.table, spec)
     ids = decode_ids(request.ids, signature.inputs["ids"].dtype, limits)
-    return signature.name, dataclasses.replace(request, ids=_NO_IDS), ids
+    return signature.name, msgspec.structs.replace(request, ids=None), ids
 
 
-def _written_work(rows: Array, ids: Ids, media: Media, format_: str) -> int:
+def _written_work(rows: Array, ids: Ids, format_: str) -> int:
     """Returns the cost of `_encode`, as the bytes of JSON that take as long to decode."""
-    if media is Media.RAW:
+    if format_ == "raw":
         work = written_work({"": rows})
     elif format_ == "list":
         work = rows.size * _NUMBER_WORK
@@ -184,16 +192,17 @@ def _table_signature(
     raise unknown_table(spec, table, tables)
 
 
-@functools.lru_cache(maxsize=256)
-def _queried(layout: Layout) -> LookupRequest:
+def _queried(query: Mapping[str, str]) -> LookupBody:
     """Returns the request of a lookup whose body holds only ids."""
-    return LookupRequest(
-        table=layout.query.get("table", ""),
-        ids=_NO_IDS,
-        combiner=one_of(layout.query, "combiner", ("none", "sum", "mean", "sqrtn")),
-        missing=one_of(layout.query, "missing", ("default", "error", "null")),
-        format="list",
-    )
+    request = LookupBody(ids=None, table=query.get("table", ""))
+    for name, choices in _CHOICES.items():
+        value = query.get(name, choices[0])
+        if value not in choices:
+            raise invalid(
+                f"The parameter {name} must be one of {', '.join(choices)}. Received: {value[:128]}"
+            )
+        setattr(request, name, value)
+    return request
 
 
 def _count(call: Request, table: str, ids: Array, found: Found) -> None:
@@ -207,11 +216,11 @@ def _count(call: Request, table: str, ids: Array, found: Found) -> None:
 
 
 def _encode(
-    request: LookupRequest, lengths: list[int] | None, rows: Array, found: Found, media: Media
+    request: LookupBody, lengths: list[int] | None, rows: Array, found: Found, raw: bool
 ) -> tuple[bytes | tuple[Array, Array], Headers]:
     """Returns the body of the answer and its further headers."""
     nullable = request.missing == "null"
-    if media is Media.RAW:
+    if raw:
         return encode_raw(_answered(rows, found, lengths, request.combiner, nullable), found)
     rows, present, bags = _combine(rows, found, lengths, request.combiner, nullable)
     encode = embeddings_b64 if request.format == "b64" else embeddings_json
@@ -219,7 +228,7 @@ def _encode(
         "embeddings": encode(rows, present, bags),
         "found": nest(found.tolist(), lengths),
     }
-    return encode_lookup(answer), ()
+    return orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY), ()
 
 
 def _combine(

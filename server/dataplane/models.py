@@ -1,27 +1,31 @@
 """Descriptions of models: status, metadata, tables."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from ..engines.base import Engine, ModelSpec, Servable, VersionStatus
 from ..errors import Code, ServingError
-from ..tensors import LOOKUP_PREFIX, STATS_SIGNATURE
-from ..wire.status import encode_metadata, encode_status, status_entry
+from ..tensors import LOOKUP_PREFIX, STATS_SIGNATURE, TensorSpec
 from .answer import Answer
 from .lookup import table_names, unknown_table
 from .plane import DataPlane
 
 
+def status_entry(status: VersionStatus) -> dict[str, Any]:
+    """Returns one entry of `model_version_status`, in proto3's JSON: integers are strings."""
+    return {
+        "version": str(status.version),
+        "state": status.state.value,
+        "status": {"error_code": status.code.value, "error_message": status.message},
+    }
+
+
 async def status(plane: DataPlane, spec: ModelSpec) -> Answer:
     """Answers with the state of a model's versions; raises as `Engine.status`."""
-    return Answer(
-        encode_status(
-            status_entry(entry.version, entry.state.value, entry.code, entry.message)
-            for entry in await plane.engine.status(spec)
-        )
-    )
+    entries = [status_entry(each) for each in await plane.engine.status(spec)]
+    return Answer(orjson.dumps({"model_version_status": entries}))
 
 
 async def all_statuses(engine: Engine) -> AsyncIterator[tuple[str, Sequence[VersionStatus], str]]:
@@ -36,9 +40,41 @@ async def all_statuses(engine: Engine) -> AsyncIterator[tuple[str, Sequence[Vers
 async def metadata(plane: DataPlane, spec: ModelSpec) -> Answer:
     """Answers with a model's signatures; raises as `Engine.lease`."""
     with await plane.lease(spec) as servable:
-        return Answer(
-            encode_metadata(spec.name, servable.version, servable.described), servable.version
-        )
+        definitions = {
+            signature.name: {
+                "inputs": _tensors(signature.inputs),
+                "outputs": _tensors(signature.outputs),
+                "method_name": signature.method_name,
+                "defaults": {},
+            }
+            for signature in servable.described
+        }
+        told = {
+            "model_spec": {
+                "name": spec.name,
+                "signature_name": "",
+                "version": str(servable.version),
+            },
+            "metadata": {"signature_def": {"signature_def": definitions}},
+        }
+        return Answer(orjson.dumps(told), servable.version)
+
+
+def _tensors(specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
+    return {
+        name: {
+            "dtype": spec.dtype.enum_name,
+            "tensor_shape": {
+                "dim": [
+                    {"size": "-1" if size is None else str(size), "name": ""}
+                    for size in spec.shape or ()
+                ],
+                "unknown_rank": spec.shape is None,
+            },
+            "name": spec.tensor_name,
+        }
+        for name, spec in sorted(specs.items())
+    }
 
 
 async def tables(plane: DataPlane, spec: ModelSpec, table: str | None) -> Answer:

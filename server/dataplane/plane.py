@@ -95,7 +95,14 @@ class DataPlane:
             ClientGoneError: The client disconnected.
         """
         throttle = self.throttle
-        client = request.address if self.keys is None else self._admit(self.keys, request, scopes)
+        client = request.address
+        if self.keys is not None:
+            headers = request.headers
+            key = key_of_headers(headers.get(b"authorization"), headers.get(b"x-api-key"))
+            owner = self.keys.owner(key)
+            request.client, request.scopes = owner.name, owner.scopes
+            _permit(request, scopes)
+            client = f"key {owner.name}"
         request.counted_as = client
         throttle.client_rate.count(client)
         try:
@@ -104,7 +111,7 @@ class DataPlane:
                     self.receive(request, len(body))
                 else:
                     body = await body(supervisor)
-                throttle.places.enter(client)
+                throttle.places.take(client)
                 try:
                     most = self._seconds
                     if request.timeout is not None:
@@ -115,7 +122,7 @@ class DataPlane:
                     supervisor.bound(seconds, deadline_exceeded, gone)
                     return await work(body)
                 finally:
-                    throttle.places.leave(client)
+                    throttle.places.give(client)
         finally:
             throttle.bytes.give(client, request.received_bytes)
 
@@ -127,15 +134,6 @@ class DataPlane:
         """
         self.throttle.bytes.take(request.counted_as, count)
         request.received_bytes += count
-
-    def _admit(self, keys: KeyRing, request: Request, scopes: Sequence[str]) -> str:
-        """Checks the client's key. Returns the name by which the client's requests are counted."""
-        headers = request.headers
-        key = key_of_headers(headers.get(b"authorization"), headers.get(b"x-api-key"))
-        owner = keys.owner(key)
-        request.client, request.scopes = owner.name, owner.scopes
-        _permit(request, scopes)
-        return f"key {owner.name}"
 
     async def lease(self, spec: ModelSpec) -> "Lease":
         """Leases a version of a model to the current request; raises as `Engine.lease`.
@@ -151,7 +149,7 @@ class DataPlane:
             # Count only here, where the model is known to exist. The limits remember names, and
             # clients could fill the memory with invented ones.
             throttle.model_rate.count(spec.name)
-            throttle.model_places.enter(spec.name)
+            throttle.model_places.take(spec.name)
         except ServingError:
             servable.release()
             raise
@@ -187,7 +185,7 @@ class Lease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._plane.throttle.model_places.leave(self._model)
+        self._plane.throttle.model_places.give(self._model)
         self._servable.release()
 
     @property

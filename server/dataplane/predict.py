@@ -1,20 +1,19 @@
 """`:predict`: runs any signature on tensors."""
 
-from collections.abc import Mapping
+from operator import attrgetter, itemgetter
 
 from ..engines.base import ModelSpec
 from ..errors import invalid
 from ..request import current_request
-from ..tensors import SignatureSpec, Tensors
-from ..wire.limits import Limits
-from ..wire.media import PLAIN, Layout
-from ..wire.predict import PredictRequest, decode_predict, encode_predict
+from ..tensors import Tensors
+from ..wire.media import Layout
+from ..wire.predict import decode_predict, encode_predict
 from .answer import Answer
 from .codec import work_of
 from .plane import DataPlane
 
 
-async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout = PLAIN) -> Answer:
+async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout) -> Answer:
     """Answers a `:predict` request.
 
     Args:
@@ -27,14 +26,14 @@ async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout
     Raises:
         ServingError: See `decode_predict`, `Servable.run` and `encode_predict`.
     """
-    if not layout.plain:
+    if layout.raw_request or layout.raw_answer:
         raise invalid(
             "application/octet-stream is for :lookup. For bytes to and from other signatures use "
             "the Open Inference Protocol: POST /v2/models/MODEL/infer"
         )
     with await plane.lease(spec) as servable:
         request = await plane.codec.run(
-            len(body), "decode", _decode, body, servable.signatures, plane.limits
+            len(body), "decode", decode_predict, body, servable.signatures, plane.limits
         )
         current_request().rows = rows_of(request.inputs)
         outputs = await servable.run(request.signature.name, request.inputs)
@@ -46,22 +45,7 @@ async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout
     return Answer(encoded, version)
 
 
-def find_signature(signatures: Mapping[str, SignatureSpec], name: str) -> SignatureSpec:
-    """Returns the signature of a name, or raises `ServingError` (INVALID_ARGUMENT)."""
-    try:
-        return signatures[name]
-    except KeyError:
-        raise invalid(f'Serving signature name: "{name}" not found in signature def') from None
-
-
-def _decode(body: bytes, signatures: Mapping[str, SignatureSpec], limits: Limits) -> PredictRequest:
-    return decode_predict(body, lambda name: find_signature(signatures, name), limits)
-
-
 def rows_of(inputs: Tensors) -> int:
-    """Returns the number of rows of the inputs."""
-    rows = 0
-    for array in inputs.values():
-        if array.ndim and len(array) > rows:
-            rows = len(array)
-    return rows or 1
+    """Returns the number of rows of the inputs; 1 if all are scalars."""
+    shapes = map(attrgetter("shape"), inputs.values())
+    return max(map(itemgetter(0), filter(None, shapes)), default=1)

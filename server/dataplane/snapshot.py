@@ -9,7 +9,6 @@ from ..engines.base import Engine, ModelSpec, VersionState
 from ..errors import ServingError
 from ..observability.metrics import Metrics
 from ..request import Request, begin_request
-from ..wire.status import status_entry
 from . import models
 
 # Seconds between two collections. A collection reads the statistics of every table, so all clients
@@ -71,7 +70,7 @@ class Snapshots:
             "serving": newest.version if newest else None,
             "versions": [
                 {
-                    **status_entry(s.version, s.state.value, s.code, s.message),
+                    **models.status_entry(s),
                     "age_seconds": round(now - s.published, 1) if s.published else None,
                 }
                 for s in statuses
@@ -89,7 +88,7 @@ class Snapshots:
         except ServingError:
             return []
         for table in tables:
-            rows = _number(table, "rows", "size")
+            rows = _number(table, "rows")
             if rows is not None:
                 key = (name, str(table.get("table")))
                 points = self._growth.setdefault(key, deque(maxlen=_GROWTH_POINTS))
@@ -111,18 +110,15 @@ class Snapshots:
                 model["name"],
                 str(table.get("table")),
                 rows,
-                _number(table, "memory_bytes", "bytes"),
+                _number(table, "bytes"),
                 table.get("health"),
             )
             for model in self._models
             for table in model["tables"]
-            if (rows := _number(table, "rows", "size")) is not None
+            if (rows := _number(table, "rows")) is not None
         )
 
 
-def _number(table: dict[str, Any], *names: str) -> float | None:
-    for name in names:
-        value = table.get(name)
-        if isinstance(value, int | float):
-            return value
-    return None
+def _number(table: dict[str, Any], name: str) -> float | None:
+    value = table.get(name)
+    return value if isinstance(value, int | float) else None

@@ -17,100 +17,63 @@ _BURST_SECONDS = 2.0
 _ROUNDING = 1e-6
 
 
-class Places:
-    """Limits the number of running requests, in all and per name, such as a client's or a model's.
-
-    A running request takes a place. Used from one event loop.
-    """
-
-    def __init__(self, most: int, whose: str, in_all: int | None = None) -> None:
-        """Creates the limit.
-
-        Args:
-            most: Largest number of running requests per name.
-            whose: The names' description in the error message, such as `of one client`.
-            in_all: Largest number of running requests; None for no limit.
-        """
-        self._most = most
-        self._whose = whose
-        self._in_all = in_all
-        self._running = 0
-        self._taken: dict[str, int] = {}
-
-    def enter(self, name: str) -> None:
-        """Takes a place. `leave` returns it.
-
-        Raises:
-            ServingError: RESOURCE_EXHAUSTED if no place is free.
-        """
-        taken = self._taken.get(name, 0)
-        if taken >= self._most:
-            raise _too_many(self._most, f"requests {self._whose}")
-        if self._in_all is not None and self._running >= self._in_all:
-            raise _too_many(self._in_all, "requests")
-        self._running += 1
-        self._taken[name] = taken + 1
-
-    def leave(self, name: str) -> None:
-        """Returns a place."""
-        self._running -= 1
-        left = self._taken[name] - 1
-        if left:
-            self._taken[name] = left
-        else:
-            del self._taken[name]
-
-
-def _too_many(most: int, what: str) -> ServingError:
-    return ServingError(
-        Code.RESOURCE_EXHAUSTED,
-        f"At most {most} {what} are answered at once. Try again later.",
-        retry_after=1.0,
-    )
-
-
-class Held:
-    """Limits the bytes of all bodies in memory, and each client's share of them.
+class Shares:
+    """Limits an amount in use at once, in all and per name, such as a client's or a model's.
 
     Used from one event loop.
     """
 
-    def __init__(self, most: int) -> None:
-        """Creates the limit; `most` is in bytes. A client may hold half of them."""
-        self._most = most
-        self._held = 0
-        self._by_client: dict[str, int] = {}
+    def __init__(
+        self,
+        each: int,
+        whose: str,
+        in_all: int | None = None,
+        what: str = "requests",
+        use: str = "are answered at once",
+    ) -> None:
+        """Creates the limit.
 
-    def take(self, client: str, count: int) -> None:
-        """Adds bytes of a client that arrived. `give` subtracts them.
+        Args:
+            each: Largest amount per name.
+            whose: The names' description in the error message, such as `of one client`.
+            in_all: Largest amount in all; None for no limit.
+            what: The description of the amount in the error message.
+            use: The description of its use there.
+        """
+        self._each, self._in_all = each, in_all
+        self._texts = f"{what} {whose} {use}", f"{what} {use}"
+        self._used = 0
+        self._by_name: dict[str, int] = {}
+
+    def take(self, name: str, count: int = 1) -> None:
+        """Takes a part of the amount. `give` returns it.
 
         Raises:
-            ServingError: RESOURCE_EXHAUSTED beyond a limit.
+            ServingError: RESOURCE_EXHAUSTED if so much is not free.
         """
-        held = self._by_client.get(client, 0) + count
-        if held > self._most // 2:
-            raise _beyond(self._most // 2, "requests of one client")
-        if self._held + count > self._most:
-            raise _beyond(self._most, "requests")
-        self._held += count
-        self._by_client[client] = held
+        used = self._by_name.get(name, 0) + count
+        if used > self._each:
+            raise _exhausted(self._each, self._texts[0])
+        if self._in_all is not None and self._used + count > self._in_all:
+            raise _exhausted(self._in_all, self._texts[1])
+        self._used += count
+        self._by_name[name] = used
 
-    def give(self, client: str, count: int) -> None:
-        """Subtracts bytes of a client that are no longer in memory."""
-        if count:
-            self._held -= count
-            left = self._by_client[client] - count
-            if left:
-                self._by_client[client] = left
-            else:
-                del self._by_client[client]
+    def give(self, name: str, count: int = 1) -> None:
+        """Returns a part of the amount."""
+        self._used -= count
+        left = self._by_name.get(name, 0) - count
+        if left:
+            self._by_name[name] = left
+        else:
+            self._by_name.pop(name, None)
 
 
-def _beyond(most: int, whose: str) -> ServingError:
+def _exhausted(most: float, what: str, retry_after: float = 1.0) -> ServingError:
     return ServingError(
         Code.RESOURCE_EXHAUSTED,
-        f"At most {most} bytes of {whose} may be in memory. Try again later.",
-        retry_after=1.0,
+        f"At most {most:.15g} {what}. Try again later.",
+        retry_after=retry_after,
     )
 
 
@@ -156,12 +119,8 @@ class Rate:
         if len(self._due) > _REMEMBERED:
             self._due.popitem(last=False)
         if wait > _ROUNDING:
-            raise ServingError(
-                Code.RESOURCE_EXHAUSTED,
-                f"At most {self._rate:g} requests per second are allowed {self._whose}. "
-                "Try again later.",
-                retry_after=max(1.0, wait),
-            )
+            what = f"requests per second are allowed {self._whose}"
+            raise _exhausted(self._rate, what, max(1.0, wait))
 
 
 class Throttle:
@@ -175,10 +134,13 @@ class Throttle:
             clock: Returns the time in seconds.
         """
         #: Running requests, in all and of each client. A request runs once its body has arrived.
-        self.places = Places(settings.client_in_flight, "of one client", settings.max_in_flight)
+        self.places = Shares(settings.client_in_flight, "of one client", settings.max_in_flight)
         self.client_rate = Rate(settings.rate_per_second, "from one client", clock)
-        #: Bytes of the bodies in memory, after decompression.
-        self.bytes = Held(_BODIES * settings.max_decompressed_bytes)
+        #: Bytes of the bodies in memory, after decompression. A client may hold half of them.
+        most = _BODIES * settings.max_decompressed_bytes
+        self.bytes = Shares(
+            most // 2, "of one client", most, "bytes of requests", "may be in memory"
+        )
         #: Running requests of each model.
-        self.model_places = Places(settings.model_in_flight, "to one model")
+        self.model_places = Shares(settings.model_in_flight, "to one model")
         self.model_rate = Rate(settings.model_rate_per_second, "to one model", clock)

@@ -6,23 +6,20 @@ audience; its `scope` (or `scp`) lists its scopes. Shared secrets are refused: a
 such a token can create one.
 """
 
+import functools
 import importlib
 import json
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..errors import StartError
 from .watched_file import WatchedFile
 
 _LEEWAY_SECONDS = 10
 _REMEMBERED = 4096
 _PRIVATE = frozenset({"d", "k", "p", "q"})
-
-
-class TokensError(Exception):
-    """Unusable public keys; the message says why."""
 
 
 class Tokens:
@@ -40,13 +37,13 @@ class Tokens:
             clock: Returns the time in seconds since 1970.
 
         Raises:
-            TokensError: PyJWT is missing, or the file is no set of public keys.
+            StartError: PyJWT is missing, or the file is no set of public keys.
         """
         try:
             self._jwt = importlib.import_module("jwt")
             importlib.import_module("cryptography")
         except ImportError as error:
-            raise TokensError(
+            raise StartError(
                 f"--jwt-keys-file needs: pip install 'de-core-gateway[jwt]'. Received: {error}"
             ) from None
         # PyJWT raises these for an invalid token. The built-in ones come from claims of the wrong
@@ -60,41 +57,26 @@ class Tokens:
         )
         self._issuer, self._audience = issuer, audience
         self._clock = clock
-        # Subject, scopes and expiry of checked tokens, least recently used first.
-        self._known: OrderedDict[str, tuple[float, str, frozenset[str]]] = OrderedDict()
+        # It keeps no exceptions: a token that is refused now may be valid later.
+        self._verified = functools.lru_cache(_REMEMBERED)(self._verify)
 
-        def refuse(reason: str) -> TokensError:
-            return TokensError(
-                "The file must be a JSON Web Key Set of public keys. "
-                f"Received: --jwt-keys-file={path}: {reason}"
-            )
-
-        self._file = WatchedFile(path, self._parse, refuse, clock)
+        broken = (
+            f"The file must be a JSON Web Key Set of public keys. Received: --jwt-keys-file={path}"
+        )
+        self._file = WatchedFile(path, self._parse, broken, clock)
 
     def owner(self, token: str) -> tuple[str, frozenset[str]] | None:
         """Returns the subject of a token and its scopes; None if the token is invalid."""
         self.look()
-        known = self._known.get(token)
-        if known is None:
-            known = self._verify(token)
-            if known is None:
-                return None
-            self._known[token] = known
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
-        expires, subject, scopes = known
-        if self._clock() >= expires + _LEEWAY_SECONDS:
-            del self._known[token]
-            return None
-        self._known.move_to_end(token)
-        return subject, scopes
-
-    def _verify(self, token: str) -> tuple[float, str, frozenset[str]] | None:
-        jwt = self._jwt
         try:
-            wanted = jwt.get_unverified_header(token).get("kid")
+            expires, subject, scopes = self._verified(token)
         except self._errors:
             return None
+        return (subject, scopes) if self._clock() < expires + _LEEWAY_SECONDS else None
+
+    def _verify(self, token: str) -> tuple[float, str, frozenset[str]]:
+        jwt = self._jwt
+        wanted = jwt.get_unverified_header(token).get("kid")
         for key in self._file.value:
             if wanted is not None and key.key_id != wanted:
                 continue
@@ -113,12 +95,12 @@ class Tokens:
                 return float(claims["exp"]), str(claims["sub"])[:128], _scopes(claims)
             except self._errors:
                 continue
-        return None
+        raise ValueError("no key accepts the token")
 
     def look(self, *, now: bool = False) -> None:
         """Reads the file of keys again; see `WatchedFile.look`."""
         if self._file.look(now=now):
-            self._known.clear()
+            self._verified.cache_clear()
 
     def _parse(self, content: bytes) -> list[Any]:
         parsed = json.loads(content)

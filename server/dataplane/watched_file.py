@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from ..errors import StartError
+
 T = TypeVar("T")
 
 _LOG = logging.getLogger("server.access")
@@ -19,7 +21,7 @@ class WatchedFile(Generic[T]):
         self,
         path: Path,
         parse: Callable[[bytes], T],
-        refuse: Callable[[str], Exception],
+        broken: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Reads the file.
@@ -27,13 +29,13 @@ class WatchedFile(Generic[T]):
         Args:
             path: The file.
             parse: Parses the file's content. Any exception means that the file is broken.
-            refuse: Creates the error for a broken file from the reason.
+            broken: The beginning of the error for a broken file; the reason follows.
             clock: Returns the time in seconds.
 
         Raises:
-            Exception: The file is broken; `refuse` creates the exception.
+            StartError: The file is broken.
         """
-        self._path, self._parse, self._refuse, self._clock = path, parse, refuse, clock
+        self._path, self._parse, self._broken, self._clock = path, parse, broken, clock
         self._looked = clock()
         self._content = self._read()
         self.value = self._parsed()
@@ -78,4 +80,5 @@ class WatchedFile(Generic[T]):
                 raise self._content
             return self._parse(self._content)
         except Exception as error:
-            raise self._refuse(" ".join(str(error).split())[:200]) from None
+            reason = " ".join(str(error).split())[:200]
+            raise StartError(f"{self._broken}: {reason}") from None

@@ -4,44 +4,49 @@ A request may hold many examples. As `bytes` they cause no long garbage collecti
 delay other requests: Python's garbage collector never visits `bytes`.
 """
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
 from ..errors import invalid
-from ..tensors import Array, Example
-from ..wire.examples import decode_examples
+from ..tensors import Array
+from ..wire.json_quote import debug_string, type_name
+from ..wire.json_text import parse_json
 from ..wire.limits import Limits
-from ..wire.strings import bytes_array
+from ..wire.predict import signature_name
+from ..wire.strings import bytes_array, decode_b64, is_b64_object
 from .modules import load_protos
 
-_LISTS = {"bytes": "bytes_list", "float": "float_list", "int64": "int64_list"}
 
+def read_json_examples(body: bytes, limits: Limits) -> tuple[str, Array]:
+    """Reads the body of a `:classify` or `:regress` request.
 
-@dataclasses.dataclass(frozen=True)
-class SerializedExamples:
-    """A decoded `:classify` or `:regress` request.
-
-    Attributes:
-        signature_name: The signature to run.
-        examples: Serialized Example messages as `bytes`, shape (examples,).
-    """
-
-    signature_name: str
-    examples: Array
-
-
-def read_json_examples(body: bytes, limits: Limits) -> SerializedExamples:
-    """Reads the body of a `:classify` or `:regress` request; errors as `decode_examples`.
+    Returns:
+        The signature to run, and serialized Example messages as `bytes`, shape (examples,).
 
     Raises:
-        ServingError: INVALID_ARGUMENT if the examples become too large with their context.
+        ServingError: INVALID_ARGUMENT for a body that is not JSON, has no examples, or has
+            features whose values mix kinds or are not numbers, booleans or strings; or for
+            examples that become too large with their context.
     """
-    asked = decode_examples(body, limits)
-    context = _serialize(asked.context) if asked.context is not None else b""
-    return SerializedExamples(
-        asked.signature_name, _joined(map(_serialize, asked.examples), context, limits)
-    )
+    limits.check_elements(body)
+    limits.check_objects(body)
+    document = parse_json(body)
+    name = signature_name(document)
+    context = _serialize(document["context"]) if "context" in document else b""
+    if "examples" not in document:
+        raise invalid(
+            f"JSON Value: {debug_string(document)} When method is classify, key 'examples' "
+            "is expected and was not found"
+        )
+    examples = document["examples"]
+    if not isinstance(examples, list):
+        raise invalid(
+            f"JSON Value: {debug_string(document)} Expecting 'examples' value to be an list/array"
+        )
+    if not examples:
+        raise invalid(f"JSON Value: {debug_string(document)} 'examples' value is an empty array")
+    limits.check_examples(len(examples))
+    return name, _joined(map(_serialize, examples), context, limits)
 
 
 def read_input(message: Any, limits: Limits) -> Array:
@@ -78,12 +83,39 @@ def _joined(examples: Iterable[bytes], context: bytes, limits: Limits) -> Array:
     return bytes_array(texts, (len(texts),))
 
 
-def _serialize(example: Example) -> bytes:
+def _serialize(value: Any) -> bytes:
+    """Returns the Example message of a JSON object."""
+    if not isinstance(value, dict):
+        raise invalid(f"Example must be JSON object but got JSON {type_name(value)}")
     message = load_protos().example.Example()
-    features = message.features.feature
     message.features.SetInParent()
-    for name, feature in example.items():
-        entry = features[name]
-        if feature.kind:
-            getattr(entry, _LISTS[feature.kind]).value.extend(feature.values)
+    for name, content in value.items():
+        feature = message.features.feature[name]
+        expected, items = "", []
+        for each in content if isinstance(content, list) else [content]:
+            kind, item = _kind_and_item(name, each)
+            if expected not in ("", kind):
+                raise invalid(
+                    f"Unexpected element type in feature: {name} expecting type: {expected}"
+                )
+            expected = kind
+            items.append(item)
+        if expected:
+            getattr(feature, f"{expected}_list").value.extend(items)
     return bytes(message.SerializeToString())
+
+
+def _kind_and_item(name: str, value: Any) -> tuple[str, Any]:
+    if isinstance(value, bool):
+        return "int64", int(value)
+    if isinstance(value, int):
+        if 2**63 <= value < 2**64:
+            raise invalid(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
+        return ("int64", value) if -(2**63) <= value < 2**63 else ("float", float(value))
+    if isinstance(value, float):
+        return "float", value
+    if isinstance(value, str):
+        return "bytes", value.encode()
+    if is_b64_object(value):
+        return "bytes", decode_b64(value["b64"])
+    raise invalid(f"Feature: {name} has element with unexpected JSON type: {type_name(value)}")

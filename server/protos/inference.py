@@ -1,13 +1,15 @@
 """The gRPC messages of the Open Inference Protocol, and their tensors."""
 
+import functools
 from typing import Any
 
 from ..errors import Code, ServingError, invalid
-from ..tensors import Array, Tensors
+from ..tensors import Array, DType, Kind, Tensors
+from ..wire.json_tensors import numeric_array
 from ..wire.limits import Limits
 from ..wire.oip import InferRequest, add_input, datatype_of, parameters_of
-from ..wire.oip_body import BY_DATATYPE
-from ..wire.tensor_bytes import octets
+from ..wire.strings import bytes_array
+from ..wire.tensor_bytes import array_of_bytes, octets
 from .modules import load_protos
 from .requests import parse
 
@@ -38,14 +40,11 @@ def read_infer(body: bytes, limits: Limits) -> tuple[str, str, InferRequest]:
     inputs: dict[str, Array] = {}
     for index, tensor in enumerate(message.inputs):
         _check_here(tensor)
-        values: Any
         if raw:
-            values = memoryview(raw[index])
-        elif (dtype := BY_DATATYPE.get(tensor.datatype)) and dtype.contents:
-            values = getattr(tensor.contents, dtype.contents)
+            read = functools.partial(array_of_bytes, memoryview(raw[index]))
         else:
-            raise invalid(f"Input {tensor.name} of {tensor.datatype[:128]} must come as raw bytes")
-        add_input(inputs, tensor.name, tensor.datatype, list(tensor.shape), values, limits)
+            read = functools.partial(_typed, tensor)
+        add_input(inputs, tensor.name, tensor.datatype, list(tensor.shape), read, limits)
     limits.check_tensors(inputs)
     for output in message.outputs:
         _check_here(output)
@@ -65,6 +64,15 @@ def write_infer(model: str, version: int, request: InferRequest, outputs: Tensor
         response.outputs.add(name=name, datatype=datatype_of(name, array), shape=array.shape)
         response.raw_output_contents.append(octets(array).tobytes())
     return bytes(response.SerializeToString())
+
+
+def _typed(tensor: Any, dtype: DType, _: int) -> Array:
+    if not dtype.contents:
+        raise invalid(f"values of {dtype.datatype} must come as raw bytes")
+    values = getattr(tensor.contents, dtype.contents)
+    if dtype.kind is Kind.STRING:
+        return bytes_array(list(values), (len(values),))
+    return numeric_array(values, dtype)
 
 
 def _parameter(value: Any) -> Any:

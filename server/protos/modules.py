@@ -13,13 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..errors import StartError
+
 DESCRIPTORS = Path(__file__).with_name("tensorflow_serving.binpb")
 INFERENCE_DESCRIPTORS = Path(__file__).with_name("open_inference.binpb")
 _APIS = "tensorflow_serving/apis"
-
-
-class MissingProtosError(Exception):
-    """A package for the messages is not installed; the message says what to install."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,31 +46,30 @@ class Service:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class Protos:
-    """Message classes by their `.proto` file, and services.
+# The message classes of a `.proto` file, by its short name.
+_FILES = {
+    "predict": f"{_APIS}/predict",
+    "classification": f"{_APIS}/classification",
+    "regression": f"{_APIS}/regression",
+    "inference": f"{_APIS}/inference",
+    "inputs": f"{_APIS}/input",
+    "metadata": f"{_APIS}/get_model_metadata",
+    "status": f"{_APIS}/get_model_status",
+    "management": f"{_APIS}/model_management",
+    "model": f"{_APIS}/model",
+    "log": f"{_APIS}/prediction_log",
+    "example": "tensorflow/core/example/example",
+    "meta_graph": "tensorflow/core/protobuf/meta_graph",
+    "open_inference": "server/protos/open_inference",
+}
 
-    Attributes:
-        pool: The descriptor pool of all classes. protobuf's default pool cannot be used, because
-            TensorFlow adds its own release of the same files there.
+
+class Protos(types.SimpleNamespace):
+    """Message classes by the short name of their file, services, and the pool of descriptors.
+
+    protobuf's default pool cannot be used, because TensorFlow adds its own release of the same
+    files there.
     """
-
-    pool: Any
-    predict: Any
-    classification: Any
-    regression: Any
-    inference: Any
-    inputs: Any
-    example: Any
-    metadata: Any
-    status: Any
-    management: Any
-    model: Any
-    log: Any
-    meta_graph: Any
-    open_inference: Any
-    prediction_service: Service
-    model_service: Service
 
 
 @functools.cache
@@ -80,7 +77,7 @@ def load_protos() -> Protos:
     """Creates the message classes; takes milliseconds.
 
     Raises:
-        MissingProtosError: `protobuf` or `grpcio` is not installed.
+        StartError: `protobuf` or `grpcio` is not installed.
     """
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -88,7 +85,7 @@ def load_protos() -> Protos:
         if importlib.util.find_spec("grpc") is None:
             raise ImportError("No module named 'grpc'")
     except ImportError as error:
-        raise MissingProtosError(
+        raise StartError(
             f"gRPC needs protobuf and grpcio: pip install de-core-gateway. Received: {error}"
         ) from None
     pool = descriptor_pool.DescriptorPool()
@@ -112,20 +109,8 @@ def load_protos() -> Protos:
         )
 
     return Protos(
+        **{name: messages(path) for name, path in _FILES.items()},
         pool=pool,
-        predict=messages(f"{_APIS}/predict"),
-        classification=messages(f"{_APIS}/classification"),
-        regression=messages(f"{_APIS}/regression"),
-        inference=messages(f"{_APIS}/inference"),
-        inputs=messages(f"{_APIS}/input"),
-        example=messages("tensorflow/core/example/example"),
-        metadata=messages(f"{_APIS}/get_model_metadata"),
-        status=messages(f"{_APIS}/get_model_status"),
-        management=messages(f"{_APIS}/model_management"),
-        model=messages(f"{_APIS}/model"),
-        log=messages(f"{_APIS}/prediction_log"),
-        meta_graph=messages("tensorflow/core/protobuf/meta_graph"),
-        open_inference=messages("server/protos/open_inference"),
         prediction_service=service("tensorflow.serving.PredictionService"),
         model_service=service("tensorflow.serving.ModelService"),
     )

@@ -178,27 +178,20 @@ def write_examples(kind: str, results: Sequence[ExamplesResult]) -> bytes:
 
 def _fill_result(message: Any, classes: str, values: str, result: ExamplesResult) -> None:
     fill_target(message.model_spec, result.target, result.version)
-    if result.classes is not None:
-        fill_classes(getattr(message, classes), *result.classes)
     if result.values is not None:
-        fill_values(getattr(message, values), result.values)
-
-
-def fill_classes(result: Any, classes: Array | None, scores: Array | None) -> None:
-    """Writes labels and scores, of shape (examples, classes), into a ClassificationResult."""
-    labels = classes.tolist() if classes is not None else None
-    values = scores.tolist() if scores is not None else None
-    for row, columns in enumerate(labels or values or []):
-        entries = result.classifications.add().classes
-        for column in range(len(columns)):
+        regressions = getattr(message, values).regressions
+        for value in result.values.tolist():
+            regressions.add().value = value
+    if result.classes is None:
+        return
+    # Labels and scores have the same shape, (examples, classes). One of them may be None.
+    columns = [None if part is None else part.tolist() for part in result.classes]
+    for row in range(len(columns[0] or columns[1] or ())):
+        labels, scores = [None if part is None else part[row] for part in columns]
+        entries = getattr(message, classes).classifications.add().classes
+        for column in range(len(labels or scores or ())):
             entry = entries.add()
             if labels is not None:
-                entry.label = labels[row][column].decode(errors="replace")
-            if values is not None:
-                entry.score = values[row][column]
-
-
-def fill_values(result: Any, values: Array) -> None:
-    """Writes one value per example into a RegressionResult."""
-    for value in values.tolist():
-        result.regressions.add().value = value
+                entry.label = labels[column].decode(errors="replace")
+            if scores is not None:
+                entry.score = scores[column]

@@ -16,59 +16,33 @@ _MAX_ELEMENTS = 1 << 30
 # shape is filled. Tensors with repeated values may have at most this many elements.
 _MAX_REPEATED = 1 << 20
 
-# Protobuf packs the values of these fields as little-endian bytes.
-_PACKED_AS = {
-    "float_val": "<f4",
-    "double_val": "<f8",
-    "scomplex_val": "<f4",
-    "dcomplex_val": "<f8",
-    "bool_val": "?",
-}
-# For fewer values than this, appending one by one is faster.
+# For fewer floats than this, appending one by one is as fast.
 _FEW = 64
 
 
 def fill_typed(proto: Any, array: Array, dtype: DType) -> None:
     """Writes an array into the typed field of an empty TensorProto, e.g. `float_val`.
 
-    Clients of TensorFlow Serving read this field. We encode the values with numpy and merge the
-    bytes into the message: appending values one by one takes a hundred times as long.
+    Clients of TensorFlow Serving read this field. Many floats are merged into the message as bytes:
+    appending them one by one takes a hundred times as long.
     """
     if dtype.kind is Kind.STRING:
         fill_proto(proto, array, dtype)
         return
     _fill_head(proto, array, dtype)
-    field = dtype.field
     flat = np.ascontiguousarray(array, dtype.numpy).reshape(-1)
-    if field == "half_val":
+    if dtype.field == "half_val":
         flat = flat.view(np.uint16)
     elif dtype.kind is Kind.OTHER:
         flat = flat.view(f"f{dtype.numpy.itemsize // 2}")  # real and imaginary parts alternate
-    if len(flat) < _FEW:
-        getattr(proto, field).extend(flat.tolist())
+    if len(flat) < _FEW or flat.dtype.kind != "f":
+        getattr(proto, dtype.field).extend(flat.tolist())
         return
-    if field in _PACKED_AS:
-        content = flat.astype(_PACKED_AS[field], copy=False).tobytes()
-    else:
-        content = _varints(flat)
-    tag = _varints(np.array([proto.DESCRIPTOR.fields_by_name[field].number << 3 | 2, len(content)]))
-    proto.MergeFromString(tag + content)
-
-
-def _varints(values: Array) -> bytes:
-    """Encodes integers as protobuf varints: seven bits per byte and a continuation bit."""
-    rest = values.astype(np.int64).view(np.uint64)
-    length = max(1, -(-int(rest.max()).bit_length() // 7))
-    encoded = np.empty((len(rest), length), np.uint8)
-    used = np.ones(encoded.shape, bool)
-    for index in range(length):
-        low = (rest & np.uint64(127)).astype(np.uint8)
-        rest = rest >> np.uint64(7)
-        more = rest != 0
-        encoded[:, index] = low | more.astype(np.uint8) << 7
-        if index + 1 < length:
-            used[:, index + 1] = more
-    return encoded[used].tobytes()
+    # Packed floats differ from the same bytes in `tensor_content` only in the number of the field.
+    content = flat.astype(flat.dtype.newbyteorder("<"), copy=False).tobytes()
+    packed = type(proto)(tensor_content=content).SerializeToString()
+    number = proto.DESCRIPTOR.fields_by_name[dtype.field].number
+    proto.MergeFromString(bytes([number << 3 | 2]) + packed[1:])
 
 
 def fill_proto(proto: Any, array: Array, dtype: DType) -> None:
@@ -189,7 +163,8 @@ def fill_signature(definition: Any, signature: SignatureSpec) -> None:
     ):
         for name, spec in specs.items():
             info = infos[name]
-            info.name = spec.tensor_name
+            if spec.tensor_name:
+                info.name = spec.tensor_name
             info.dtype = spec.dtype.number
             if spec.shape is None:
                 info.tensor_shape.unknown_rank = True

@@ -96,7 +96,9 @@ async def _read(
         bounds.seconds,
         lambda: RefusedError(408, f"Request body must arrive within {bounds.seconds:g} seconds"),
     )
-    inflater = Inflater(bounds.inflated_bytes, encoding) if encoding else None
+    most, inflater = min(bounds.body_bytes, bounds.inflated_bytes), None
+    if encoding:
+        most, inflater = bounds.body_bytes, Inflater(bounds.inflated_bytes, encoding)
     received, more = 0, True
     chunks: list[bytes] = []
     while more:
@@ -106,8 +108,8 @@ async def _read(
         chunk = message.get("body", b"")
         more = message.get("more_body", False)
         received += len(chunk)
-        if received > bounds.body_bytes:
-            raise RefusedError(413, f"Request body exceeds {bounds.body_bytes} bytes", linger=more)
+        if received > most:
+            raise RefusedError(413, f"Request body exceeds {most} bytes", linger=more)
         if inflater is not None:
             chunk = await inflater.feed(chunk, last=not more)
         plane.receive(record, len(chunk))

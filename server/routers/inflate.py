@@ -1,7 +1,6 @@
 """Compressed request bodies, with a limit on the decompressed size."""
 
 import asyncio
-import functools
 import zlib
 
 from ..errors import RefusedError
@@ -63,8 +62,7 @@ class Inflater:
         """
         if len(data) < _OFFLOAD_BYTES:
             return self._inflate(data, last=last)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, functools.partial(self._inflate, data, last=last))
+        return await asyncio.to_thread(self._inflate, data, last=last)
 
     def _inflate(self, data: bytes, *, last: bool) -> bytes:
         pieces = []

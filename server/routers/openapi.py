@@ -1,6 +1,5 @@
 """The parts of the OpenAPI document that FastAPI cannot know: tensors, and the paths of models."""
 
-import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -60,49 +59,42 @@ LOOKUP_QUERY = [
 _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 
-@dataclasses.dataclass(frozen=True)
-class Operation:
-    """The description of an operation about a model.
+def described(
+    path: str,
+    name: str,
+    answer: Any,
+    body: str = "",
+    examples: Mapping[str, Any] | None = None,
+    parameters: Sequence[Mapping[str, Any]] = (),
+    binary: bool = False,
+) -> dict[str, Any]:
+    """Returns the description of an operation about a model, for `APIRouter.add_api_route`.
 
-    Attributes:
+    Args:
+        path: The operation's path.
         name: The operation's id. Generated clients name their functions by it.
-        summary: One line about the operation.
         answer: The model of its answer.
-        answers: Examples of answers by name.
         body: The name of the body's schema in `BODIES`; empty for no body.
-        bodies: Examples of bodies by name.
+        examples: Examples of bodies by name.
         parameters: Parameters of the query and the head.
         binary: True if request and answer may also be bytes.
     """
-
-    name: str
-    summary: str
-    answer: Any
-    answers: Mapping[str, Any]
-    body: str = ""
-    bodies: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    parameters: Sequence[Mapping[str, Any]] = ()
-    binary: bool = False
-
-    def at(self, path: str) -> dict[str, Any]:
-        """Returns the arguments of `APIRouter.add_api_route` for a path."""
-        names = re.findall(r"\{(\w+)\}", path)
-        chosen = [name for name in names if name in ("version", "label")]
-        parameters = [_path_parameter(name) for name in names]
-        extra: dict[str, Any] = {"parameters": [*parameters, *self.parameters]}
-        binary = _BINARY if self.binary else {}
-        if self.body:
-            json = {"schema": {"$ref": f"#/components/schemas/{self.body}"}}
-            content = {"application/json": {**json, **_examples(self.bodies)}, **binary}
-            extra["requestBody"] = {"required": True, "content": content}
-        told = {"application/json": _examples(self.answers), **binary}
-        answer = {"model": self.answer, "description": "The answer", "content": told}
-        return {
-            "operation_id": "_of_".join((self.name, *chosen)),
-            "summary": self.summary,
-            "openapi_extra": extra,
-            "responses": {200: answer, **errors(*_ERRORS)},
+    names = re.findall(r"\{(\w+)\}", path)
+    chosen = [choice for choice in names if choice in ("version", "label")]
+    extra: dict[str, Any] = {"parameters": [*map(_path_parameter, names), *parameters]}
+    content = _BINARY if binary else {}
+    if body:
+        json = {
+            "schema": {"$ref": f"#/components/schemas/{body}"},
+            "examples": {title: {"value": value} for title, value in (examples or {}).items()},
         }
+        extra["requestBody"] = {"required": True, "content": {"application/json": json, **content}}
+    told = {"model": answer, "description": "The answer", "content": content}
+    return {
+        "operation_id": "_of_".join((name, *chosen)),
+        "openapi_extra": extra,
+        "responses": {200: told, **errors(*_ERRORS)},
+    }
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -139,7 +131,3 @@ def _path_parameter(name: str) -> dict[str, Any]:
         "example": example,
         "description": description,
     }
-
-
-def _examples(examples: Mapping[str, Any]) -> dict[str, Any]:
-    return {"examples": {name: {"value": value} for name, value in examples.items()}}

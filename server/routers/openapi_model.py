@@ -1,6 +1,6 @@
 """The OpenAPI document of one model, generated from its signatures."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -28,51 +28,37 @@ def model_openapi(model: str, signatures: Mapping[str, SignatureSpec]) -> bytes:
         signatures: The signatures of the version that serves.
     """
     plain = [s for _, s in sorted(signatures.items()) if s.method_name.endswith("/predict")]
+    operation = {
+        "operationId": "predict",
+        "summary": "Run a signature",
+        "requestBody": {"required": True, "content": _one_of(map(_request, plain))},
+        "responses": {
+            "200": {"description": "The answer", "content": _one_of(map(_answer, plain))}
+        },
+    }
     document = {
         "openapi": "3.1.0",
         "info": {"title": model, "version": __version__},
-        "paths": {
-            f"/v1/models/{quote(model, safe='')}:predict": {
-                "post": {
-                    "operationId": "predict",
-                    "summary": "Run a signature",
-                    "requestBody": {
-                        "required": True,
-                        "content": {
-                            "application/json": {"schema": {"oneOf": [_request(s) for s in plain]}}
-                        },
-                    },
-                    "responses": {
-                        "200": {
-                            "description": "The answer",
-                            "content": {
-                                "application/json": {
-                                    "schema": {"oneOf": [_answer(s) for s in plain]}
-                                }
-                            },
-                        }
-                    },
-                }
-            }
-        },
+        "paths": {f"/v1/models/{quote(model, safe='')}:predict": {"post": operation}},
         "components": {"schemas": {"B64": BODIES["B64"]}},
     }
     return orjson.dumps(document)
 
 
+def _one_of(schemas: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    return {"application/json": {"schema": {"oneOf": list(schemas)}}}
+
+
 def _request(signature: SignatureSpec) -> dict[str, Any]:
-    name = {"const": signature.name}
     required = ["instances"]
     if signature.name != DEFAULT_SIGNATURE:
         required.append("signature_name")
+    rows = {"type": "array", "minItems": 1, "items": _row(signature.inputs)}
     return {
         "title": signature.name,
         "type": "object",
         "required": required,
-        "properties": {
-            "signature_name": name,
-            "instances": {"type": "array", "minItems": 1, "items": _row(signature.inputs)},
-        },
+        "properties": {"signature_name": {"const": signature.name}, "instances": rows},
     }
 
 

@@ -12,7 +12,6 @@ from .. import __version__
 from ..dataplane.answer import Answer
 from ..request import RECORD
 from .body import answered
-from .openapi import errors
 
 # The page may load nothing from anywhere, and be framed by nobody.
 _HEADERS = {
@@ -28,7 +27,7 @@ router = APIRouter()
 
 
 @router.get("/ui/", include_in_schema=False)
-@router.get("/ui", operation_id="page", response_class=HTMLResponse, responses=errors(429))
+@router.get("/ui", operation_id="page", response_class=HTMLResponse)
 async def page(request: Request) -> Response:
     """A page with models, tables and traffic."""
     request.scope[RECORD].verb = "page"

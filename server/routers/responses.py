@@ -27,12 +27,16 @@ _LINGER_SECONDS = 2.0
 class AnswerResponse(Response):
     """The response with an answer. Sends large bodies in pieces."""
 
-    def __init__(self, answer: Answer) -> None:
-        """Creates the response."""
+    def __init__(self, answer: Answer, *, lingers: bool = False) -> None:
+        """Creates the response; if it lingers, it discards the rest of the request before its end.
+
+        So a client that still sends its body has time to read the answer.
+        """
         self.status_code = answer.status
         self.background = None
         self._parts = (answer.body,) if isinstance(answer.body, bytes) else answer.body
         self._size = sum(map(len, self._parts))
+        self._lingers = lingers
         self.raw_headers = [
             *_raw_headers(answer.media_type, answer.version, answer.headers),
             (b"content-length", b"%d" % self._size),
@@ -47,8 +51,12 @@ class AnswerResponse(Response):
             view = part if isinstance(part, bytes) else part.data
             for piece in (view,) if 0 < len(view) <= _PIECE_BYTES else _pieces(view):
                 left -= len(piece)
-                await send({"type": "http.response.body", "body": piece, "more_body": left > 0})
-        if not self._size:
+                more = left > 0 or self._lingers
+                await send({"type": "http.response.body", "body": piece, "more_body": more})
+        if self._lingers:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(_discard(receive), _LINGER_SECONDS)
+        if self._lingers or not self._size:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
@@ -58,21 +66,7 @@ class RefusalResponse(AnswerResponse):
     def __init__(self, error: RefusedError) -> None:
         """Creates the response."""
         answer = error_answer(error.status, error.message, (CLOSE,) if error.close else ())
-        super().__init__(answer)
-        self._content = answer.body
-        self._lingers = error.linger
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the response. A client that lingers has time to read it."""
-        if not self._lingers:
-            await super().__call__(scope, receive, send)
-            return
-        start = {"type": "http.response.start", "status": self.status_code}
-        await send({**start, "headers": self.raw_headers})
-        await send({"type": "http.response.body", "body": self._content, "more_body": True})
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(_discard(receive), _LINGER_SECONDS)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        super().__init__(answer, lingers=error.linger)
 
 
 @functools.lru_cache(maxsize=512)

@@ -1,13 +1,16 @@
 """Routes about models. They match the undecoded path of a request."""
 
+import dataclasses
 import functools
 import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
+from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
@@ -16,6 +19,9 @@ from ..errors import Code, ServingError
 from ..request import RECORD
 from ..wire.media import PARAMETERS
 from ..wire.paths import PREFIX, parse_path, parse_v2_path
+from .openapi import described
+
+_Endpoint = TypeVar("_Endpoint", bound=Callable[[Request], Awaitable[Response]])
 
 #: Key of an ASGI scope: the `Target` of a request that a `ModelRoute` answers.
 TARGET = "gateway.target"
@@ -75,6 +81,40 @@ class ModelRoute(APIRoute):
         await response(scope, receive, send)
 
 
+class ModelRouter(APIRouter):
+    """A router of requests about models."""
+
+    def __init__(self, prefix: str, choices: Sequence[str]) -> None:
+        """Creates the router.
+
+        Args:
+            prefix: The beginning of all paths.
+            choices: The parts of a path that choose another version than the latest.
+        """
+        super().__init__(route_class=ModelRoute)
+        self._starts = [f"{prefix}/models/{{model}}{choice}" for choice in ("", *choices)]
+
+    def on(
+        self, method: str, end: str, *about: Any, **more: Any
+    ) -> Callable[[_Endpoint], _Endpoint]:
+        """Registers an endpoint for the latest version and for each other choice.
+
+        Args:
+            method: The HTTP method.
+            end: The end of the paths, after the model and its version.
+            *about: The arguments of `described` after the path.
+            **more: Further ones, by name.
+        """
+
+        def register(endpoint: _Endpoint) -> _Endpoint:
+            for start in self._starts:
+                told = described(start + end, *about, **more)
+                self.add_api_route(start + end, endpoint, methods=[method], **told)
+            return endpoint
+
+        return register
+
+
 def path_of(scope: Scope) -> bytes:
     """Returns the undecoded path of a request, without its query and without a mount's prefix."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
@@ -106,14 +146,10 @@ def _parse(method: str, path: bytes, query: bytes) -> Target | None:
         if path[: len(PREFIX)].lower() != PREFIX and error.code is not Code.NOT_FOUND:
             raise
         return None
-    parameters = {
-        "model": route.model,
-        "version": route.version,
-        "label": route.label,
-        "table": route.table,
-    }
+    parameters = dataclasses.asdict(route)
+    verb = parameters.pop("verb")
     given = {name: value for name, value in parameters.items() if value is not None}
-    return Target((route.verb, *given), given, ModelSpec(route.model, route.version, route.label))
+    return Target((verb, *given), given, ModelSpec(route.model, route.version, route.label))
 
 
 def with_query(method: str, path: bytes, query: bytes) -> bytes:

@@ -5,32 +5,60 @@ from typing import Any, Literal
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..tensors import DEFAULT_SIGNATURE
 from ..wire.lookup import LookupBody
-from ..wire.oip_body import InferBody
-from ..wire.predict import PredictBody
-from ..wire.strings import B64
+from ..wire.oip import InferBody
 
-_STRING = {"type": "string"}
+_SIGNATURE = {
+    "type": "string",
+    "default": DEFAULT_SIGNATURE,
+    "description": "The signature to run.",
+}
+_TENSOR = (
+    "A value, or nested lists of values of equal length: numbers, booleans, strings, or "
+    '`{"b64": "…"}` for bytes.'
+)
 _FEATURES = {
     "type": "object",
     "description": "A value or a list of values by feature name.",
 }
 
 _, _BODIES = msgspec.json.schema_components(
-    (PredictBody, LookupBody, InferBody, B64), ref_template="#/components/schemas/{name}"
+    (LookupBody, InferBody), ref_template="#/components/schemas/{name}"
 )
 #: Schemas of request bodies by name. FastAPI does not know them, because it reads no tensors.
 BODIES: dict[str, Any] = {
     **_BODIES,
+    "B64": {
+        "type": "object",
+        "description": "Bytes that are not UTF-8, in base64.",
+        "required": ["b64"],
+        "properties": {"b64": {"type": "string", "contentEncoding": "base64"}},
+        "additionalProperties": False,
+    },
+    "PredictBody": {
+        "type": "object",
+        "description": "Tensors for a signature: either `instances` or `inputs`. "
+        "Other keys are ignored.",
+        "properties": {
+            "signature_name": _SIGNATURE,
+            "instances": {
+                "type": "array",
+                "minItems": 1,
+                "items": {"description": _TENSOR},
+                "description": "Rows: the value of the only input, or an object of all inputs.",
+            },
+            "inputs": {
+                "description": "Columns: the whole tensor of the only input, or an object of all "
+                f"inputs. {_TENSOR}"
+            },
+        },
+    },
     "ExamplesBody": {
         "type": "object",
         "required": ["examples"],
         "properties": {
-            "signature_name": {
-                **_STRING,
-                "default": "serving_default",
-                "description": "The signature to run.",
-            },
+            "signature_name": _SIGNATURE,
             "context": _FEATURES,
             "examples": {"type": "array", "minItems": 1, "items": _FEATURES},
         },

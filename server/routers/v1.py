@@ -1,10 +1,7 @@
 """Everything under /v1/: TensorFlow Serving's REST API, and lookups."""
 
-import functools
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
@@ -20,173 +17,106 @@ from ..wire.media import Layout, layout_of
 from ..wire.paths import PREFIX, malformed, parse_path
 from . import schemas
 from .body import describe, run
-from .openapi import INT64, LOOKUP_QUERY, TIMEOUT, Operation
+from .openapi import INT64, LOOKUP_QUERY, TIMEOUT
 from .openapi_model import model_openapi
 from .responses import AnswerResponse
-from .routing import ModelRoute, path_of, with_query
+from .routing import ModelRoute, ModelRouter, path_of, with_query
 
-_Endpoint = TypeVar("_Endpoint", bound=Callable[[Request], Awaitable[Response]])
 _ALLOWED_HEADERS = "authorization, content-type, x-api-key, x-request-id, x-request-timeout-ms"
 
-router = APIRouter(route_class=ModelRoute)
+router = ModelRouter("/v1", ("/versions/{version}", "/labels/{label}"))
 
 
-def _route(method: str, end: str, operation: Operation) -> Callable[[_Endpoint], _Endpoint]:
-    """Registers an endpoint for the latest version, for a version's number and for its label."""
-
-    def register(endpoint: _Endpoint) -> _Endpoint:
-        for choice in ("", "/versions/{version}", "/labels/{label}"):
-            path = f"/v1/models/{{model}}{choice}{end}"
-            router.add_api_route(path, endpoint, methods=[method], **operation.at(path))
-        return endpoint
-
-    return register
-
-
-@_route(
+@router.on(
     "POST",
     ":predict",
-    Operation(
-        "predict",
-        "Run a signature",
-        schemas.PredictAnswer,
-        {"rows": {"predictions": [0.5, 0.25]}, "columns": {"outputs": [0.5, 0.25]}},
-        "PredictBody",
-        {
-            "rows": {"instances": [{"user": 7, "item": 42}, {"user": 8, "item": 42}]},
-            "columns": {"inputs": {"user": [7, 8], "item": [42, 42]}},
-            "bytes": {"instances": [{"b64": "aGVsbG8="}]},
-        },
-        [INT64, TIMEOUT],
-    ),
+    "predict",
+    schemas.PredictAnswer,
+    "PredictBody",
+    {
+        "rows": {"instances": [{"user": 7, "item": 42}, {"user": 8, "item": 42}]},
+        "columns": {"inputs": {"user": [7, 8], "item": [42, 42]}},
+        "bytes": {"instances": [{"b64": "aGVsbG8="}]},
+    },
+    [INT64, TIMEOUT],
 )
 async def run_predict(request: Request) -> Response:
     """Runs any signature on tensors."""
     return await run(request, RUN_SCOPES, predict.predict, layout=_layout(request))
 
 
-@_route(
+@router.on(
     "POST",
     ":lookup",
-    Operation(
-        "lookup",
-        "Look up embeddings in a table",
-        schemas.LookupAnswer,
-        {
-            "rows": {"embeddings": [[0.5, 1.0], [0.0, 0.0]], "found": [True, False]},
-            "pooled": {"embeddings": [[0.5, 1.0], None], "found": [[True, False], [False]]},
+    "lookup",
+    schemas.LookupAnswer,
+    "LookupBody",
+    {
+        "rows": {"table": "user", "ids": [7, "9007199254740993"]},
+        "pooled": {
+            "table": "user",
+            "ids": [[7, 8], [9]],
+            "combiner": "mean",
+            "missing": "null",
         },
-        "LookupBody",
-        {
-            "rows": {"table": "user", "ids": [7, "9007199254740993"]},
-            "pooled": {
-                "table": "user",
-                "ids": [[7, 8], [9]],
-                "combiner": "mean",
-                "missing": "null",
-            },
-        },
-        [*LOOKUP_QUERY, TIMEOUT],
-        binary=True,
-    ),
+    },
+    [*LOOKUP_QUERY, TIMEOUT],
+    binary=True,
 )
 async def run_lookup(request: Request) -> Response:
     """Returns the embeddings of ids, one per id or one per bag of ids."""
     return await run(request, ("lookup",), lookup.lookup, layout=_layout(request))
 
 
-@_route(
+@router.on(
     "POST",
     ":classify",
-    Operation(
-        "classify",
-        "Classify examples",
-        schemas.ExamplesAnswer,
-        {"labels": {"results": [[["car", 0.75], ["bike", 0.25]]]}},
-        "ExamplesBody",
-        {"examples": {"examples": [{"age": 20, "tags": ["a", "b"]}]}},
-        [TIMEOUT],
-    ),
+    "classify",
+    schemas.ExamplesAnswer,
+    "ExamplesBody",
+    {"examples": {"examples": [{"age": 20, "tags": ["a", "b"]}]}},
+    [TIMEOUT],
 )
 async def run_classify(request: Request) -> Response:
     """Returns labels and scores for examples."""
     return await run(request, RUN_SCOPES, examples.classify)
 
 
-@_route(
+@router.on(
     "POST",
     ":regress",
-    Operation(
-        "regress",
-        "Regress examples",
-        schemas.ExamplesAnswer,
-        {"values": {"results": [0.25]}},
-        "ExamplesBody",
-        {"examples": {"examples": [{"age": 20}], "context": {"query": "pizza"}}},
-        [TIMEOUT],
-    ),
+    "regress",
+    schemas.ExamplesAnswer,
+    "ExamplesBody",
+    {"examples": {"examples": [{"age": 20}], "context": {"query": "pizza"}}},
+    [TIMEOUT],
 )
 async def run_regress(request: Request) -> Response:
     """Returns one value per example."""
     return await run(request, RUN_SCOPES, examples.regress)
 
 
-_STATUS = {"error_code": "OK", "error_message": ""}
-_TABLE = {"table": "user", "dim": 16, "rows": 1000, "key_dtype": "int64"}
-
-
-@_route(
-    "GET",
-    "",
-    Operation(
-        "model_status",
-        "State of the model's versions",
-        schemas.ModelStatus,
-        {
-            "one": {
-                "model_version_status": [{"version": "1", "state": "AVAILABLE", "status": _STATUS}]
-            }
-        },
-    ),
-)
+@router.on("GET", "", "model_status", schemas.ModelStatus)
 async def status(request: Request) -> Response:
     """Describes the model's versions."""
     return await describe(request, ("predict",), models.status)
 
 
-@_route(
-    "GET",
-    "/metadata",
-    Operation("model_metadata", "Signatures of the model", schemas.Object, {}),
-)
+@router.on("GET", "/metadata", "model_metadata", schemas.Object)
 async def metadata(request: Request) -> Response:
     """Describes the model's signatures."""
     return await describe(request, ("predict",), models.metadata)
 
 
-@_route(
-    "GET",
-    "/tables",
-    Operation(
-        "tables", "Embedding tables of the model", schemas.Tables, {"one": {"tables": [_TABLE]}}
-    ),
-)
-@_route(
-    "GET",
-    "/tables/{table}",
-    Operation("table", "One embedding table", schemas.Table, {"one": _TABLE}),
-)
+@router.on("GET", "/tables", "tables", schemas.Tables)
+@router.on("GET", "/tables/{table}", "table", schemas.Table)
 async def tables(request: Request) -> Response:
     """Describes the model's tables, or one of them."""
     table = request.path_params.get("table")
     return await describe(request, ("lookup",), models.tables, table)
 
 
-@_route(
-    "GET",
-    "/openapi.json",
-    Operation("model_document", "The OpenAPI document of this model", schemas.Object, {}),
-)
+@router.on("GET", "/openapi.json", "model_document", schemas.Object)
 async def document(request: Request) -> Response:
     """Describes the inputs and outputs of the model's signatures."""
     return await describe(request, ("predict",), _document)
@@ -248,7 +178,4 @@ def _preflight(request: Request, method: str) -> Headers:
 def _layout(request: Request) -> Layout:
     record = request.scope[RECORD]
     headers, query = record.headers, record.query
-    return _cached_layout(headers.get(b"content-type", b""), headers.get(b"accept", b""), query)
-
-
-_cached_layout = functools.lru_cache(maxsize=512)(layout_of)
+    return layout_of(headers.get(b"content-type", b""), headers.get(b"accept", b""), query)

@@ -1,7 +1,7 @@
 """Everything under /v2: the Open Inference Protocol."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 from fastapi import APIRouter
@@ -17,61 +17,26 @@ from ..wire.json_text import parse_json
 from ..wire.oip import HEADER
 from . import schemas
 from .body import answered, describe, run
-from .openapi import JSON_LENGTH, TIMEOUT, Operation
-from .routing import ModelRoute
+from .openapi import JSON_LENGTH, TIMEOUT, described
+from .routing import ModelRouter
 
-_Endpoint = TypeVar("_Endpoint", bound=Callable[[Request], Awaitable[Response]])
 _HEADER = HEADER.encode()
-_CONFIG = {
-    "name": "ranker",
-    "platform": "tensorflow_savedmodel",
-    "backend": "tensorflow",
-    "max_batch_size": 0,
-    "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [-1]}],
-    "output": [{"name": "y", "data_type": "TYPE_FP32", "dims": [-1]}],
-}
 
 #: Requests about models.
-models = APIRouter(route_class=ModelRoute)
+models = ModelRouter("/v2", ("/versions/{version}",))
 #: Requests about the server.
 server = APIRouter()
 
 
-def _route(method: str, end: str, operation: Operation) -> Callable[[_Endpoint], _Endpoint]:
-    """Registers an endpoint for the latest version, and for a version's number."""
-
-    def register(endpoint: _Endpoint) -> _Endpoint:
-        for choice in ("", "/versions/{version}"):
-            path = f"/v2/models/{{model}}{choice}{end}"
-            models.add_api_route(path, endpoint, methods=[method], **operation.at(path))
-        return endpoint
-
-    return register
-
-
-@_route(
+@models.on(
     "POST",
     "/infer",
-    Operation(
-        "infer",
-        "Run a signature (Open Inference Protocol)",
-        schemas.InferAnswer,
-        {
-            "tensors": {
-                "model_name": "ranker",
-                "model_version": "1",
-                "outputs": [{"name": "y", "datatype": "FP32", "shape": [2], "data": [2.5, 3.0]}],
-            }
-        },
-        "InferBody",
-        {
-            "tensors": {
-                "inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]}]
-            }
-        },
-        [TIMEOUT, JSON_LENGTH],
-        binary=True,
-    ),
+    "infer",
+    schemas.InferAnswer,
+    "InferBody",
+    {"tensors": {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]}]}},
+    [TIMEOUT, JSON_LENGTH],
+    binary=True,
 )
 async def run_infer(request: Request) -> Response:
     """Runs any signature on tensors, in JSON or in bytes."""
@@ -79,32 +44,19 @@ async def run_infer(request: Request) -> Response:
     return await run(request, RUN_SCOPES, infer.infer, header=header)
 
 
-@_route("GET", "", Operation("v2_metadata", "Inputs and outputs of the model", schemas.Object, {}))
+@models.on("GET", "", "v2_metadata", schemas.Object)
 async def metadata(request: Request) -> Response:
     """Describes the model's inputs and outputs."""
     return await describe(request, ("predict",), _encoded, infer.metadata)
 
 
-@_route(
-    "GET",
-    "/config",
-    Operation("v2_config", "The model's configuration", schemas.Object, {"one": _CONFIG}),
-)
+@models.on("GET", "/config", "v2_config", schemas.Object)
 async def config(request: Request) -> Response:
     """Describes the model as Triton does."""
     return await describe(request, ("predict",), _encoded, infer.config)
 
 
-@_route(
-    "GET",
-    "/ready",
-    Operation(
-        "v2_model_ready",
-        "Whether the model serves",
-        schemas.Object,
-        {"one": {"name": "ranker", "ready": True}},
-    ),
-)
+@models.on("GET", "/ready", "v2_model_ready", schemas.Object)
 async def model_ready(request: Request) -> Response:
     """Tells whether the model serves."""
     return await describe(request, ("predict",), _ready)
@@ -124,17 +76,11 @@ async def _encoded(
     return Answer(orjson.dumps(told), version)
 
 
-_INDEX = Operation(
-    "v2_index",
-    "All models and their versions",
-    list[schemas.IndexEntry],
-    {"one": [{"name": "ranker", "version": "1", "state": "READY"}]},
-    "IndexBody",
-    {"serving": {"ready": True}},
-)
+_LISTED = list[schemas.IndexEntry]
+_READY_ONLY = {"serving": {"ready": True}}
 
 
-@server.post("/v2/repository/index", **_INDEX.at(""))
+@server.post("/v2/repository/index", **described("", "v2_index", _LISTED, "IndexBody", _READY_ONLY))
 async def index(request: Request) -> Response:
     """Lists all models and their versions."""
     plane = request.app.state.plane

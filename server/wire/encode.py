@@ -31,10 +31,12 @@ def json_ready(name: str, array: Array, *, int64_as_string: bool = False) -> Any
     Raises:
         ServingError: INVALID_ARGUMENT for an element type that JSON cannot express.
     """
-    array = _narrowed(array)
     kind = array.dtype.kind
+    # Compare the kind first, because numpy takes long to compute a type's name.
+    if kind == "V" and array.dtype.name == "bfloat16":
+        array, kind = array.astype(np.float32), "f"
     if kind in "OSU":
-        return _strings(array.tolist(), as_bytes=name.endswith("_bytes"))
+        return _strings(array, as_bytes=name.endswith("_bytes"))
     if kind in "iu" and int64_as_string and array.dtype.itemsize == 8:
         return array.astype(str).tolist()
     if kind == "f":
@@ -46,18 +48,11 @@ def json_ready(name: str, array: Array, *, int64_as_string: bool = False) -> Any
 
 def json_rows(name: str, array: Array, *, int64_as_string: bool = False) -> Sequence[Any]:
     """Converts each row of a tensor of at least one dimension, as `json_ready` does."""
-    array = _narrowed(array)
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        return [float_json(array[i]) for i in range(len(array))]
     ready = json_ready(name, array, int64_as_string=int64_as_string)
+    if isinstance(ready, orjson.Fragment):
+        return [json_ready(name, row) for row in array]
     # orjson also writes numpy's scalars, so rows of a vector need no conversion.
     return ready if isinstance(ready, list) else list(ready)
-
-
-def _narrowed(array: Array) -> Array:
-    # Compare the kind before the name, because numpy takes long to compute a type's name.
-    dtype = array.dtype
-    return array.astype(np.float32) if dtype.kind == "V" and dtype.name == "bfloat16" else array
 
 
 def float_json(values: npt.ArrayLike) -> Any:
@@ -85,10 +80,14 @@ def _word(value: float) -> bytes:
     return b"Infinity" if value > 0 else b"-Infinity"
 
 
-def _strings(value: Any, *, as_bytes: bool) -> Any:
-    if isinstance(value, list):
-        return [_strings(item, as_bytes=as_bytes) for item in value]
-    raw = value.encode() if isinstance(value, str) else value
+def _strings(array: Array, *, as_bytes: bool) -> Any:
+    flat = [each.encode() if isinstance(each, str) else each for each in array.ravel().tolist()]
+    written = np.empty(len(flat), object)
+    written[:] = [_string(each, as_bytes) for each in flat]
+    return written.reshape(array.shape).tolist()
+
+
+def _string(raw: bytes, as_bytes: bool) -> Any:
     if not as_bytes:
         try:
             return raw.decode()
@@ -96,3 +95,36 @@ def _strings(value: Any, *, as_bytes: bool) -> Any:
             # JSON text is UTF-8, so other bytes need base64.
             pass
     return {"b64": base64.b64encode(raw).decode()}
+
+
+def encode_classify(classes: Array | None, scores: Array | None) -> bytes:
+    """Encodes classifications as lists of `[label, score]` pairs, one list per example.
+
+    Args:
+        classes: Labels as `bytes`, shape (examples, classes); None if the model has none.
+        scores: Scores, same shape; None if the model has none.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if there is nothing to encode.
+    """
+    shape = classes.shape if classes is not None else scores.shape if scores is not None else (0,)
+    if not shape[0]:
+        raise invalid("Cannot convert empty ClassificationResults to JSON")
+    results = [
+        [
+            [
+                classes[i, j].decode(errors="replace") if classes is not None else "",
+                float_json(scores[i, j]) if scores is not None else 0.0,
+            ]
+            for j in range(shape[1])
+        ]
+        for i in range(shape[0])
+    ]
+    return orjson.dumps({"results": results}, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def encode_regress(values: Array) -> bytes:
+    """Encodes one value per example; `values` has shape (examples,)."""
+    if not len(values):
+        raise invalid("Cannot convert empty RegressionResults to JSON")
+    return orjson.dumps({"results": float_json(values)}, option=orjson.OPT_SERIALIZE_NUMPY)

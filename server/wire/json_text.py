@@ -1,4 +1,4 @@
-"""Parses JSON as TensorFlow Serving does, for bodies that the fast decoders refuse.
+"""Parses JSON as TensorFlow Serving does, for bodies that msgspec refuses.
 
 In addition to standard JSON it reads `NaN`, `Inf`, `Infinity` with either sign, skips a byte order
 mark and ignores everything after the first value. A number beyond the range of a double is an
@@ -17,7 +17,6 @@ from .json_quote import debug_string
 # from which the caller knows whether a word is inside a string. A pattern for whole strings would
 # take quadratic time on text with many unterminated strings.
 _TOKEN = re.compile(r'\\.|"|-?\bInf\b|-NaN\b', re.DOTALL)
-_OPENING = re.compile(rb"[ \t\r\n\[]*")
 _STRING_OR_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*', re.DOTALL)
 # A surrogate pair, half of one, or another escape.
 _ESCAPE = re.compile(
@@ -142,15 +141,3 @@ def _parse_int(digits: str) -> int | float:
 
 def _parse_error(reason: str, offset: int) -> ServingError:
     return invalid(f"JSON Parse error: {reason} at offset: {offset}")
-
-
-def leading_rank(text: memoryview | bytes) -> int:
-    """Counts the opening brackets before the first element of JSON text."""
-    match = _OPENING.match(text)
-    return match[0].count(b"[") if match else 0
-
-
-def first_element(text: memoryview | bytes) -> bytes:
-    """Returns the first character of the first element of JSON text."""
-    match = _OPENING.match(text)
-    return bytes(text[match.end() : match.end() + 1]) if match else b""

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ..errors import invalid
+from ..errors import ServingError, invalid
 from ..tensors import Tensors
 
 _OBJECTS_PER_EXAMPLE = 4
@@ -38,9 +38,7 @@ class Limits:
         A body with n commas holds at most n + 1 values.
         """
         if len(body) > self.max_elements and body.count(b",") >= self.max_elements:
-            raise invalid(
-                f"A request must hold at most {self.max_elements} values: send it in parts."
-            )
+            raise _too_many("request must hold", self.max_elements, "values")
 
     def check_tensors(self, tensors: Tensors) -> int:
         """Counts the values in tensors.
@@ -60,18 +58,12 @@ class Limits:
     def check_count(self, elements: int) -> None:
         """Raises `ServingError` (INVALID_ARGUMENT) if a request has more values than the limit."""
         if elements > self.max_elements:
-            raise invalid(
-                f"A request must hold at most {self.max_elements} values: send it in parts. "
-                f"Received: {elements} values"
-            )
+            raise _too_many("request must hold", self.max_elements, "values", elements)
 
     def check_examples(self, count: int) -> None:
         """Raises `ServingError` (INVALID_ARGUMENT) if a request holds too many examples."""
         if count > self.max_ids:
-            raise invalid(
-                f"A request must hold at most {self.max_ids} examples: send it in parts. "
-                f"Received: {count} examples"
-            )
+            raise _too_many("request must hold", self.max_ids, "examples", count)
 
     def check_objects(self, body: bytes) -> None:
         """Raises `ServingError` (INVALID_ARGUMENT) if a body holds too many objects.
@@ -80,12 +72,14 @@ class Limits:
         base64 value in it. So the limit allows a few objects per example.
         """
         if body.count(b"{") > _OBJECTS_PER_EXAMPLE * self.max_ids:
-            raise invalid(f"A request must hold at most {self.max_ids} examples: send it in parts.")
+            raise _too_many("request must hold", self.max_ids, "examples")
 
     def check_ids(self, count: int) -> None:
         """Raises `ServingError` (INVALID_ARGUMENT) if a lookup has too many ids."""
         if count > self.max_ids:
-            raise invalid(
-                f"A lookup must name at most {self.max_ids} ids: send it in parts. "
-                f"Received: {count} ids"
-            )
+            raise _too_many("lookup must name", self.max_ids, "ids", count)
+
+
+def _too_many(holder: str, most: int, what: str, count: int | None = None) -> ServingError:
+    received = "" if count is None else f" Received: {count} {what}"
+    return invalid(f"A {holder} at most {most} {what}: send it in parts.{received}")

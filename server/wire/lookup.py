@@ -5,9 +5,9 @@ per bag. Ids are integers, or strings of decimal digits for clients whose number
 table of string keys they are strings, or `{"b64": …}` for other bytes.
 """
 
-import dataclasses
 import itertools
 import re
+import sys
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -15,11 +15,11 @@ import numpy as np
 
 from ..errors import ServingError, invalid
 from ..tensors import Array, DType, Kind
-from .arrays import numeric_array
 from .json_quote import debug_string, type_name
-from .json_text import leading_rank, parse_value
+from .json_tensors import numeric_array
+from .json_text import parse_value
 from .limits import Limits
-from .strings import B64, bytes_array, element_bytes
+from .strings import bytes_array, decode_b64, is_b64_object
 
 Combiner = Annotated[
     Literal["none", "sum", "mean", "sqrtn"],
@@ -40,7 +40,7 @@ class LookupBody(msgspec.Struct, forbid_unknown_fields=True):
     """Ids of a table."""
 
     ids: Annotated[
-        msgspec.Raw,
+        Any,
         msgspec.Meta(
             description="Ids, or bags of ids. Integers may be written as strings.",
             extra_json_schema={
@@ -60,26 +60,6 @@ class LookupBody(msgspec.Struct, forbid_unknown_fields=True):
     ] = "list"
 
 
-@dataclasses.dataclass(frozen=True)
-class LookupRequest:
-    """A lookup with undecoded ids: only the table knows their type.
-
-    Attributes:
-        table: The table's name; empty for the model's only table.
-        ids: The ids, undecoded.
-        combiner: How the rows of a bag are combined; `none` returns every row.
-        missing: The answer for an id that the table does not hold: its initial row, an error, or
-            null.
-        format: `list` for JSON numbers, `b64` for little-endian bytes in base64.
-    """
-
-    table: str
-    ids: msgspec.Raw
-    combiner: str
-    missing: str
-    format: str
-
-
 class Ids(NamedTuple):
     """Decoded ids.
 
@@ -95,68 +75,95 @@ class Ids(NamedTuple):
 _BODY = msgspec.json.Decoder(LookupBody)
 
 
-def decode_lookup(body: bytes, limits: Limits) -> LookupRequest:
-    """Decodes the body of a `:lookup` request, except for its ids.
+def decode_lookup(body: bytes, limits: Limits) -> LookupBody:
+    """Decodes the body of a `:lookup` request. `decode_ids` checks its ids: it knows their type.
 
     Raises:
         ServingError: INVALID_ARGUMENT.
     """
     limits.check_elements(body)
     try:
-        envelope = _BODY.decode(body)
-    except msgspec.ValidationError as error:
+        return _BODY.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        parse_value(body)  # names a syntax error and its place
+        if not isinstance(error, msgspec.ValidationError):
+            raise invalid(f"JSON Parse error: {error}") from None
         raise invalid(
             "A lookup must be an object with `ids` and optionally `table`, `combiner` (none, "
             "sum, mean, sqrtn), `missing` (default, error, null) and `format` (list, b64). "
             f"Received: {error}"
         ) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        parse_value(body)  # raises with the error and its place
-        raise invalid(f"JSON Parse error: {error}") from None
-    return LookupRequest(
-        table=envelope.table,
-        ids=envelope.ids,
-        combiner=envelope.combiner,
-        missing=envelope.missing,
-        format=envelope.format,
-    )
 
 
-def decode_ids(raw: msgspec.Raw, dtype: DType, limits: Limits) -> Ids:
+def decode_ids(values: Any, dtype: DType, limits: Limits) -> Ids:
     """Decodes the ids of a lookup.
 
     Args:
-        raw: A list of ids, or a list of bags, which are lists of ids of any length.
+        values: A list of ids, or a list of bags, which are lists of ids of any length.
         dtype: The key type of the table: int64, int32 or string.
         limits: Limits on the request.
 
     Raises:
         ServingError: INVALID_ARGUMENT, naming the first invalid id.
     """
-    view = memoryview(raw)
-    values = _decode_typed(view, dtype.kind)
-    typed = values is not None
-    if not typed:
-        values = parse_value(bytes(view))
     if not isinstance(values, list):
         raise invalid(
             "`ids` must be a list of ids, or a list of lists of ids. "
             f"Received: {debug_string(values)} (of type {type_name(values)})"
         )
-    nested = any(isinstance(value, list) for value in values)
-    if nested:
-        for index, value in enumerate(values):
-            if not isinstance(value, list):
-                raise invalid(
-                    "`ids` must be a list of ids, or a list of lists of ids, not a mix. "
-                    f"Received: ids[{index}]={debug_string(value)}"
-                )
-        lengths = [len(value) for value in values]
+    lengths = None
+    types = set(map(type, values))
+    if list in types:
+        if types != {list}:
+            index = next(i for i, value in enumerate(values) if not isinstance(value, list))
+            raise invalid(
+                "`ids` must be a list of ids, or a list of lists of ids, not a mix. "
+                f"Received: ids[{index}]={debug_string(values[index])}"
+            )
+        lengths = list(map(len, values))
         values = list(itertools.chain.from_iterable(values))
+        types = set(map(type, values))
     limits.check_ids(len(values))
-    if dtype.kind is not Kind.STRING and not typed:
+    if dtype.kind is Kind.STRING:
+        texts = [_string_id(value, index) for index, value in enumerate(values)]
+        return Ids(bytes_array(texts, (len(texts),)), lengths)
+    if not types <= {int}:
         values = [_integer_id(value, index) for index, value in enumerate(values)]
-    return Ids(_flat_ids(values, dtype), lengths if nested else None)
+    try:
+        return Ids(numeric_array(values, dtype), lengths)
+    except OverflowError:
+        info = np.iinfo(dtype.numpy)
+        worst = next(value for value in values if not info.min <= value <= info.max)
+        raise invalid(
+            f"An id of this table must fit {dtype.name}. Received: {debug_string(worst)}"
+        ) from None
+
+
+def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
+    """Reads little-endian ids of a table's key type.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT for a body of the wrong length, or a table of strings.
+
+    Example:
+        >>> from server.tensors import dtype_of_name
+        >>> body = np.array([7, -1], "<i8").tobytes()
+        >>> decode_raw_ids(body, dtype_of_name("int64"), Limits()).flat
+        array([ 7, -1])
+    """
+    if dtype.kind is not Kind.INT:
+        raise invalid(
+            "application/octet-stream carries integer ids, and the keys of this table are "
+            f"of type {dtype.name}: send JSON, or bytes by the Open Inference Protocol."
+        )
+    size = dtype.numpy.itemsize
+    count, rest = divmod(len(body), size)
+    if rest:
+        raise invalid(f"The body must hold ids of {size} bytes each. Received: {len(body)} bytes")
+    limits.check_ids(count)
+    # The memory of `bytes` is aligned.
+    ids = np.frombuffer(body, dtype.numpy)
+    return Ids(ids.byteswap() if sys.byteorder == "big" else ids, None)
 
 
 def bags_of(ids: Array, lengths: Array | None) -> Ids:
@@ -180,35 +187,6 @@ def bags_of(ids: Array, lengths: Array | None) -> Ids:
     return Ids(ids.reshape(-1), sizes)
 
 
-def _decode_typed(view: memoryview, kind: Kind) -> Any:
-    decoder = _DECODERS.get((kind, leading_rank(view)))
-    if decoder is None:
-        return None
-    try:
-        return decoder.decode(view)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-_DECODERS: dict[tuple[Kind, int], msgspec.json.Decoder[Any]] = {
-    (Kind.INT, 1): msgspec.json.Decoder(list[int]),
-    (Kind.INT, 2): msgspec.json.Decoder(list[list[int]]),
-    (Kind.STRING, 1): msgspec.json.Decoder(list[str | B64]),
-    (Kind.STRING, 2): msgspec.json.Decoder(list[list[str | B64]]),
-}
-
-
-def _flat_ids(values: list[Any], dtype: DType) -> Array:
-    if dtype.kind is Kind.STRING:
-        return bytes_array([_string_id(value, i) for i, value in enumerate(values)], (len(values),))
-    try:
-        return numeric_array(values, dtype)
-    except OverflowError:
-        info = np.iinfo(dtype.numpy)
-        worst = next(value for value in values if not info.min <= value <= info.max)
-        raise invalid(f"An id of this table must fit {dtype.name}. Received: {worst}") from None
-
-
 def _integer_id(value: Any, index: int) -> int:
     if type(value) is int:
         return value
@@ -218,10 +196,10 @@ def _integer_id(value: Any, index: int) -> int:
 
 
 def _string_id(value: Any, index: int) -> bytes:
-    if isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str):
-        value = B64(value["b64"])
-    if isinstance(value, str | B64):
-        return element_bytes(value)
+    if isinstance(value, str):
+        return value.encode()
+    if is_b64_object(value):
+        return decode_b64(value["b64"])
     raise _wrong_id("a string, as the keys of this table are strings", value, index)
 
 

@@ -1,42 +1,24 @@
 """The formats of a request and its answer."""
 
-import dataclasses
-import enum
+import functools
 from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from ..errors import invalid
-
 RAW = "application/octet-stream"
-
-
-class Media(enum.Enum):
-    """Formats of requests and answers, by media type."""
-
-    JSON = "application/json"
-    RAW = RAW
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Layout:
-    """The request's format, the answer's format, and the query's parameters."""
-
-    request: Media = Media.JSON
-    answer: Media = Media.JSON
-    query: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    @property
-    def plain(self) -> bool:
-        """True if both formats are JSON."""
-        return self.request is Media.JSON and self.answer is Media.JSON
-
-
-PLAIN = Layout()
-
 # The allowed parameters of a query.
 PARAMETERS = frozenset({"int64", "table", "combiner", "missing"})
 
 
+class Layout(NamedTuple):
+    """Whether the request and the answer are bytes instead of JSON, and the query's parameters."""
+
+    raw_request: bool = False
+    raw_answer: bool = False
+    query: Mapping[str, str] = {}
+
+
+@functools.lru_cache(maxsize=512)
 def layout_of(content_type: bytes, accept: bytes, query: bytes) -> Layout:
     """Returns the layout that headers and query choose.
 
@@ -45,30 +27,15 @@ def layout_of(content_type: bytes, accept: bytes, query: bytes) -> Layout:
     answer is JSON unless `accept` names `application/octet-stream`.
 
     Example:
-        >>> layout_of(b"application/octet-stream", b"", b"table=user").request
-        <Media.RAW: 'application/octet-stream'>
+        >>> layout_of(b"application/octet-stream", b"", b"table=user")
+        Layout(raw_request=True, raw_answer=False, query={'table': 'user'})
     """
     return Layout(
-        _media(content_type),
-        Media.RAW if any(_media(part) is Media.RAW for part in accept.split(b",")) else Media.JSON,
-        dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {},
+        _is_raw(content_type),
+        any(map(_is_raw, accept.split(b","))),
+        dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)),
     )
 
 
-def one_of(query: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    """Returns a parameter of the query, by default the first choice.
-
-    Raises:
-        ServingError: INVALID_ARGUMENT if the value is none of the choices.
-    """
-    value = query.get(name, choices[0])
-    if value not in choices:
-        raise invalid(
-            f"The parameter {name} must be one of {', '.join(choices)}. Received: {value[:128]}"
-        )
-    return value
-
-
-def _media(text: bytes) -> Media:
-    name = text.split(b";", 1)[0].strip().lower()
-    return Media.RAW if name == Media.RAW.value.encode() else Media.JSON
+def _is_raw(text: bytes) -> bool:
+    return text.split(b";", 1)[0].strip().lower() == RAW.encode()

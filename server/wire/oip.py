@@ -7,39 +7,96 @@ the inputs.
 """
 
 import dataclasses
+import functools
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
 import msgspec
 import orjson
 
 from ..errors import Code, ServingError, invalid
 from ..tensors import (
+    DEFAULT_SIGNATURE,
+    DTYPES,
     Array,
     DType,
-    Kind,
     SignatureSpec,
     Tensors,
     dtype_of_numpy,
 )
-from . import fast_decode, reference_decode
-from .arrays import numeric_array
 from .encode import json_ready
+from .json_tensors import decode_value
 from .json_text import parse_json
 from .limits import Limits
-from .oip_body import (
-    BY_DATATYPE,
-    InferBody,
-    InputTensor,
-    RequestParameters,
-    TensorParameters,
-)
-from .strings import bytes_array
+from .lookup import Combiner, Missing
 from .tensor_bytes import array_of_bytes, octets
 
 # The header with the length of the JSON part.
 HEADER = "inference-header-content-length"
+
+# The element types by the protocol's datatype, sorted: an error and the OpenAPI document list them.
+BY_DATATYPE = dict(sorted((dtype.datatype, dtype) for dtype in DTYPES if dtype.datatype))
+
+
+class TensorParameters(msgspec.Struct):
+    """Parameters of an input or output."""
+
+    binary_data_size: Annotated[
+        int | None, msgspec.Meta(description="Size of the input's bytes, which follow the JSON.")
+    ] = None
+    binary_data: Annotated[
+        bool | None, msgspec.Meta(description="True to get the output as bytes.")
+    ] = None
+    # The gateway supports neither of these. They are declared so that it can refuse them.
+    classification: int = 0
+    shared_memory_region: str = ""
+
+
+class InputTensor(msgspec.Struct):
+    """An input in JSON."""
+
+    name: str
+    datatype: Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(BY_DATATYPE)})]
+    shape: list[Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0})]]
+    data: Annotated[
+        Any,
+        msgspec.Meta(
+            description="Flat in row-major order, or nested. Omitted if bytes follow the JSON.",
+            extra_json_schema={"type": "array", "items": {}},
+        ),
+    ] = msgspec.UNSET
+    parameters: TensorParameters = msgspec.field(default_factory=TensorParameters)
+
+
+class RequestedOutput(msgspec.Struct):
+    """A requested output."""
+
+    name: str
+    parameters: TensorParameters = msgspec.field(default_factory=TensorParameters)
+
+
+class RequestParameters(msgspec.Struct):
+    """Parameters of a request. `combiner` and `missing` are for lookups, as in `:lookup`."""
+
+    signature_name: Annotated[str, msgspec.Meta(description="The signature to run.")] = (
+        DEFAULT_SIGNATURE
+    )
+    binary_data_output: Annotated[
+        bool,
+        msgspec.Meta(description="True to get outputs as bytes by default."),
+    ] = False
+    combiner: Combiner = "none"
+    missing: Missing = "default"
+
+
+class InferBody(msgspec.Struct):
+    """The JSON of an inference request."""
+
+    inputs: list[InputTensor]
+    id: str | None = None
+    outputs: list[RequestedOutput] = []
+    parameters: RequestParameters = msgspec.field(default_factory=RequestParameters)
 
 
 _REQUEST = msgspec.json.Decoder(InferBody)
@@ -120,8 +177,9 @@ def decode_infer(body: bytes, header: bytes | None, limits: Limits) -> InferRequ
         limits.check_count(sum(counts))
     inputs: dict[str, Array] = {}
     for tensor in request.inputs:
-        values, rest = _values(tensor, rest)
-        add_input(inputs, tensor.name, tensor.datatype, tensor.shape, values, limits)
+        view, rest = _bytes_of(tensor, rest)
+        read = functools.partial(_read, tensor.data, view, limits)
+        add_input(inputs, tensor.name, tensor.datatype, tensor.shape, read, limits)
     if rest:
         raise invalid(
             "The bytes after the JSON must match binary_data_size of the inputs. "
@@ -140,7 +198,7 @@ def add_input(
     name: str,
     datatype: str,
     shape: Sequence[int],
-    values: msgspec.Raw | memoryview | Sequence[Any],
+    read: Callable[[DType, int], Array],
     limits: Limits,
 ) -> None:
     """Reads an input, and adds it to the inputs of its request.
@@ -150,7 +208,7 @@ def add_input(
         name: The input's name.
         datatype: The declared element type, e.g. `INT64`.
         shape: The declared shape.
-        values: JSON text, little-endian bytes, or a flat sequence.
+        read: Reads the values, given their element type and number.
         limits: Limits on the request.
 
     Raises:
@@ -166,8 +224,8 @@ def add_input(
         )
     count = _count(name, shape, limits)
     try:
-        array = _read(values, dtype, limits, count)
-    except OverflowError:
+        array = read(dtype, count)
+    except (OverflowError, ValueError):
         raise invalid(f"Input {name} must hold values of {datatype}") from None
     except ServingError as error:
         raise ServingError(error.code, f"Input {name}: {error.message}") from None
@@ -189,22 +247,10 @@ def _count(name: str, shape: Sequence[int], limits: Limits) -> int:
     return math.prod(shape)
 
 
-def _read(
-    values: msgspec.Raw | memoryview | Sequence[Any], dtype: DType, limits: Limits, count: int
-) -> Array:
-    if isinstance(values, memoryview):
-        return array_of_bytes(values, dtype, count)
-    if not isinstance(values, msgspec.Raw):
-        if dtype.kind is Kind.STRING:
-            strings: list[bytes] = [*values]
-            return bytes_array(strings, (len(strings),))
-        return numeric_array(values, dtype)
-    view = memoryview(values)
-    try:
-        return fast_decode.decode_value(view, dtype, limits)
-    except fast_decode.FastPathMissError:
-        value = parse_json(b'{"data":' + bytes(view) + b"}")["data"]
-        return reference_decode.decode_value(value, dtype, limits)
+def _read(data: Any, view: memoryview | None, limits: Limits, dtype: DType, count: int) -> Array:
+    if view is not None:
+        return array_of_bytes(view, dtype, count)
+    return decode_value(data, dtype, limits)
 
 
 def _json_length(header: bytes | None, size: int) -> int:
@@ -219,13 +265,14 @@ def _json_length(header: bytes | None, size: int) -> int:
     return int(header)
 
 
-def _values(tensor: InputTensor, rest: memoryview) -> tuple[msgspec.Raw | memoryview, memoryview]:
-    """Returns a tensor's values, and the remaining bytes for the tensors after it."""
+def _bytes_of(tensor: InputTensor, rest: memoryview) -> tuple[memoryview | None, memoryview]:
+    """Returns a tensor's bytes, or None if its values are JSON; and the bytes after them."""
     _check_supported(tensor.name, tensor.parameters)
     size = tensor.parameters.binary_data_size
-    if isinstance(tensor.data, msgspec.Raw) and size is None:
-        return tensor.data, rest
-    if isinstance(tensor.data, msgspec.Raw) or size is None:
+    is_json = tensor.data is not msgspec.UNSET
+    if is_json and size is None:
+        return None, rest
+    if is_json or size is None:
         raise invalid(
             f"Input {tensor.name} must have either `data` or the parameter binary_data_size. "
             f"Received: {'neither' if size is None else 'both'}"
@@ -257,32 +304,12 @@ def _envelope(body: bytes) -> InferBody:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         document = parse_json(body)  # names a syntax error and its place; accepts NaN
     try:
-        return msgspec.convert(_with_raw_data(document), InferBody)
+        return msgspec.convert(document, InferBody)
     except (msgspec.ValidationError, RecursionError) as error:
         raise invalid(
             "An inference request must be an object with `inputs`, each with `name`, `datatype`, "
             f"`shape` and `data`. Received: {error}"
         ) from None
-
-
-def _with_raw_data(document: Mapping[str, Any]) -> dict[str, Any]:
-    inputs = document.get("inputs")
-    if not isinstance(inputs, list):
-        return dict(document)
-    raw = [
-        {**each, "data": msgspec.Raw(_json(each["data"]))}
-        if isinstance(each, dict) and "data" in each
-        else each
-        for each in inputs
-    ]
-    return {**document, "inputs": raw}
-
-
-def _json(value: Any) -> bytes:
-    # Python's writer keeps NaN and infinities, as the parser accepted them.
-    import json
-
-    return json.dumps(value).encode()
 
 
 def parameters_of(values: Mapping[str, Any]) -> RequestParameters:

@@ -32,8 +32,7 @@ class Route:
 
     Attributes:
         verb: `predict`, `classify`, `regress`, `lookup`; or `status`, `metadata`, `tables`,
-            `openapi`; under /v2/ `infer`, `ready`, `config`, `index` or
-            `describe`.
+            `openapi`; under /v2/ `infer`, `ready`, `config` or `describe`.
         model: The model's name, decoded.
         version: The requested version, or None.
         label: The requested version label, or None.
@@ -87,8 +86,6 @@ def parse_v2_path(method: str, path: bytes) -> Route:
         'infer'
     """
     match = _V2.fullmatch(path)
-    if method == "POST" and path == b"/v2/repository/index":
-        return Route("index", "")
     if match and (method == "POST") == (match[4] == b"infer") and method in ("GET", "POST"):
         return _route(method, path, (match[4] or b"describe").decode(), match)
     raise ServingError(Code.NOT_FOUND, f"Not found: {method} {path.decode('latin-1')}")

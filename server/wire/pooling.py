@@ -1,15 +1,16 @@
 """Pools the rows of each bag, a list of ids, to one vector. Nests the answer like the ids."""
 
 import base64
+import functools
 import sys
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 
 from ..tensors import Array
 from .encode import json_ready
+from .tensor_bytes import octets
 
 Found = npt.NDArray[np.bool_]
 
@@ -113,6 +114,21 @@ def nulled(rows: Array, present: Found | None) -> Array:
     return rows
 
 
-def encode_lookup(answer: dict[str, Any]) -> bytes:
-    """Encodes the answer to a lookup."""
-    return orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
+@functools.lru_cache(maxsize=256)
+def _headers(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
+    return (
+        ("x-embeddings-dtype", dtype.name),
+        ("x-embeddings-shape", ",".join(map(str, shape))),
+    )
+
+
+def encode_raw(
+    rows: Array, found: Found
+) -> tuple[tuple[Array, Array], tuple[tuple[str, str], ...]]:
+    """Encodes embeddings and found flags as bytes.
+
+    Returns:
+        Embeddings and flags as flat uint8 arrays, which share the tensors' memory if possible; and
+        the headers, from which clients know where the embeddings end.
+    """
+    return (octets(rows), octets(found)), _headers(rows.dtype, rows.shape)

@@ -2,15 +2,15 @@
 
 import dataclasses
 import enum
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import orjson
 
-from ..errors import invalid
+from ..errors import ServingError, invalid
 from ..tensors import DEFAULT_SIGNATURE, Array, SignatureSpec, Tensors
-from . import fast_decode, reference_decode
+from . import json_tensors
 from .encode import json_ready, json_rows
 from .json_quote import debug_string
 from .json_text import parse_json
@@ -33,51 +33,19 @@ class PredictRequest:
     inputs: dict[str, Array]
 
 
-_TENSOR = (
-    "A value, or nested lists of values of equal length: numbers, booleans, strings, or "
-    '`{"b64": "…"}` for bytes.'
-)
-
-
-class PredictBody(msgspec.Struct):
-    """Tensors for a signature: either `instances` or `inputs`. Other keys are ignored."""
-
-    # The tensors are undecoded JSON.
-    signature_name: Annotated[str, msgspec.Meta(description="The signature to run.")] = (
-        DEFAULT_SIGNATURE
-    )
-    instances: Annotated[
-        msgspec.Raw | msgspec.UnsetType,
-        msgspec.Meta(
-            description="Rows: the value of the only input, or an object of all inputs.",
-            extra_json_schema={
-                "type": "array",
-                "minItems": 1,
-                "items": {"description": _TENSOR},
-            },
-        ),
-    ] = msgspec.UNSET
-    inputs: Annotated[
-        msgspec.Raw | msgspec.UnsetType,
-        msgspec.Meta(
-            description="Columns: the whole tensor of the only input, or an object of all "
-            f"inputs. {_TENSOR}"
-        ),
-    ] = msgspec.UNSET
-
-
-_BODY = msgspec.json.Decoder(PredictBody)
+# Python's parser is several times slower. It reads what msgspec refuses.
+_DOCUMENT = msgspec.json.Decoder(dict[str, Any])
 _DUMPS = orjson.OPT_SERIALIZE_NUMPY
 
-FindSignature = Callable[[str], SignatureSpec]
 
-
-def decode_predict(body: bytes, find: FindSignature, limits: Limits) -> PredictRequest:
+def decode_predict(
+    body: bytes, signatures: Mapping[str, SignatureSpec], limits: Limits
+) -> PredictRequest:
     """Decodes the body of a `:predict` request.
 
     Args:
         body: The body; its content type does not matter.
-        find: Returns the signature of a name, or raises `ServingError`.
+        signatures: The model's signatures by name.
         limits: Limits on the request.
 
     Raises:
@@ -88,51 +56,44 @@ def decode_predict(body: bytes, find: FindSignature, limits: Limits) -> PredictR
     Example:
         >>> from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
         >>> spec = TensorSpec("x", dtype_of_name("int64"), (None,))
-        >>> signature = SignatureSpec("serving_default", {"x": spec}, {})
-        >>> decode_predict(b'{"instances": [1, 2]}', lambda _: signature, Limits()).inputs
+        >>> signatures = {"serving_default": SignatureSpec("serving_default", {"x": spec}, {})}
+        >>> decode_predict(b'{"instances": [1, 2]}', signatures, Limits()).inputs
         {'x': array([1, 2])}
     """
     limits.check_elements(body)
     try:
-        envelope = _BODY.decode(body)
-        signature = _with_inputs(find(envelope.signature_name or DEFAULT_SIGNATURE))
-        match envelope:
-            case PredictBody(instances=msgspec.Raw() as rows, inputs=msgspec.UnsetType()):
-                return PredictRequest(
-                    signature, Format.ROW, fast_decode.decode_rows(rows, signature, limits)
-                )
-            case PredictBody(inputs=msgspec.Raw() as columns, instances=msgspec.UnsetType()):
-                return PredictRequest(
-                    signature,
-                    Format.COLUMNAR,
-                    fast_decode.decode_columns(columns, signature, limits),
-                )
-    except (
-        msgspec.MsgspecError,
-        UnicodeDecodeError,
-        RecursionError,
-        fast_decode.FastPathMissError,
-    ):
-        pass
-    return decode_predict_by_reference(body, find, limits)
+        return _request(_DOCUMENT.decode(body), signatures, limits)
+    except (msgspec.MsgspecError, ServingError, RecursionError, OverflowError, ValueError):
+        # The body is wrong, or holds something unusual, such as NaN or bytes after its end.
+        return _request(parse_json(body), signatures, limits)
 
 
-def decode_predict_by_reference(body: bytes, find: FindSignature, limits: Limits) -> PredictRequest:
-    """Does the same as `decode_predict`, slowly, without typed decoders. Tests compare the two."""
-    document = parse_json(body)
-    signature = _with_inputs(find(signature_name(document)))
+def _request(
+    document: Mapping[str, Any], signatures: Mapping[str, SignatureSpec], limits: Limits
+) -> PredictRequest:
+    signature = find_signature(signatures, signature_name(document))
+    if not signature.inputs:
+        raise invalid(f"Failed to get input map for signature: {signature.name}")
     if "instances" in document:
         if "inputs" in document:
             raise invalid(
                 f"JSON Value: {debug_string(document)} Not formatted correctly expecting only "
                 "one of 'inputs' or 'instances' keys to exist "
             )
-        rows = reference_decode.decode_rows(document, signature, limits)
+        rows = json_tensors.decode_rows(document, signature, limits)
         return PredictRequest(signature, Format.ROW, rows)
     if "inputs" in document:
-        columns = reference_decode.decode_columns(document, signature, limits)
+        columns = json_tensors.decode_columns(document, signature, limits)
         return PredictRequest(signature, Format.COLUMNAR, columns)
     raise invalid("Missing 'inputs' or 'instances' key")
+
+
+def find_signature(signatures: Mapping[str, SignatureSpec], name: str) -> SignatureSpec:
+    """Returns the signature of a name, or raises `ServingError` (INVALID_ARGUMENT)."""
+    try:
+        return signatures[name]
+    except KeyError:
+        raise invalid(f'Serving signature name: "{name}" not found in signature def') from None
 
 
 def signature_name(document: Mapping[str, Any]) -> str:
@@ -144,12 +105,6 @@ def signature_name(document: Mapping[str, Any]) -> str:
             "'signature_name' key must be a string value."
         )
     return name or DEFAULT_SIGNATURE
-
-
-def _with_inputs(signature: SignatureSpec) -> SignatureSpec:
-    if not signature.inputs:
-        raise invalid(f"Failed to get input map for signature: {signature.name}")
-    return signature
 
 
 def encode_predict(outputs: Tensors, layout: Format, int64_as_string: bool = False) -> bytes:

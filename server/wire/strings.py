@@ -2,19 +2,12 @@
 
 import base64
 import binascii
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 import numpy as np
 
 from ..errors import invalid
 from ..tensors import Array
-
-
-class B64(msgspec.Struct, forbid_unknown_fields=True):
-    """Bytes that are not UTF-8, in base64."""
-
-    b64: Annotated[str, msgspec.Meta(extra_json_schema={"contentEncoding": "base64"})]
 
 
 def is_b64_object(value: Any) -> bool:
@@ -39,8 +32,3 @@ def bytes_array(values: list[bytes], shape: tuple[int, ...]) -> Array:
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array.reshape(shape)
-
-
-def element_bytes(value: str | B64) -> bytes:
-    """Returns the bytes of a string element from a typed decoder."""
-    return value.encode() if isinstance(value, str) else decode_b64(value.b64)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ...dataplane.plane import DataPlane, public_error
@@ -56,7 +57,10 @@ class GrpcEdge:
             self._accounts.begin(request)
             code, message = Code.CANCELLED, ""
             try:
-                answer = await self._answer(request, scopes, work, body)
+                if scopes is None:
+                    answer = await work(request, body)
+                else:
+                    answer = await self.plane.answer(request, scopes, partial(work, request), body)
                 code = Code.OK
                 request.sent_bytes = len(answer)
                 return answer
@@ -75,13 +79,6 @@ class GrpcEdge:
             raise AssertionError("abort raises")
 
         return handle
-
-    async def _answer(
-        self, request: Request, scopes: Sequence[str] | None, work: Work, body: bytes
-    ) -> bytes:
-        if scopes is None:
-            return await work(request, body)
-        return await self.plane.answer(request, scopes, lambda held: work(request, held), body)
 
 
 def _request(path: str, verb: str, context: Any) -> Request:

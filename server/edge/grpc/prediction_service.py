@@ -77,7 +77,10 @@ class PredictionService:
         name = message.target.signature
         permit_signature(name)
         with await self._plane.lease(spec_of(message.target)) as servable:
-            signature = _signature(servable, name)
+            signature = servable.signatures.get(name)
+            if signature is None:
+                text = f'Serving signature key "{name}" not found.'
+                raise ServingError(Code.FAILED_PRECONDITION, text)
             inputs = _inputs(message, signature)
             request.rows = rows_of(inputs)
             outputs = await servable.run(name, inputs)
@@ -133,33 +136,16 @@ def _check_tasks(tasks: Sequence[Task]) -> None:
 
 
 async def _run_task(servable: Servable, task: Task, examples: Array) -> ExamplesResult:
+    target, name = task.target, task.target.signature
     if task.method_name == CLASSIFY_METHOD:
-        return await _classes(servable, task.target, examples)
+        check_classifies(servable, name)
+        found = await servable.classify(name, examples)
+        return ExamplesResult(target, servable.version, classes=(found.classes, found.scores))
     if task.method_name == REGRESS_METHOD:
-        return await _values(servable, task.target, examples)
+        check_regresses(servable, name)
+        values = await servable.regress(name, examples)
+        return ExamplesResult(target, servable.version, values=values)
     raise ServingError(Code.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}")
-
-
-async def _classes(servable: Servable, target: Target, examples: Array) -> ExamplesResult:
-    check_classifies(servable, target.signature)
-    found = await servable.classify(target.signature, examples)
-    return ExamplesResult(target, servable.version, classes=(found.classes, found.scores))
-
-
-async def _values(servable: Servable, target: Target, examples: Array) -> ExamplesResult:
-    check_regresses(servable, target.signature)
-    values = await servable.regress(target.signature, examples)
-    return ExamplesResult(target, servable.version, values=values)
-
-
-def _signature(servable: Servable, name: str) -> SignatureSpec:
-    signature = servable.signatures.get(name)
-    if signature is None:
-        raise ServingError(
-            Code.FAILED_PRECONDITION,
-            f'Serving signature key "{name}" not found.',
-        )
-    return signature
 
 
 def _inputs(message: PredictMessage, signature: SignatureSpec) -> Tensors:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...dataplane.lifecycle import Lifecycle
 from ...dataplane.plane import DataPlane
+from ...errors import StartError
 from ...observability.accounts import Accounts
 from ...observability.metrics import Metrics
 from ...protos.modules import load_protos
@@ -20,10 +21,6 @@ _SERVICES = (
     "tensorflow.serving.ModelService",
     "inference.GRPCInferenceService",
 )
-
-
-class GrpcPortError(Exception):
-    """The gRPC port is not available; the message says what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +76,7 @@ class GrpcServer:
         """Starts to listen.
 
         Raises:
-            GrpcPortError: The address is not available.
+            StartError: The address is not available.
         """
         import grpc
 
@@ -112,7 +109,7 @@ class GrpcServer:
         except RuntimeError:
             self.port = 0
         if not self.port:
-            raise GrpcPortError(
+            raise StartError(
                 f"Port {options.port} of {options.host} must be free to listen on. Stop what uses "
                 "it, or choose another with --grpc-port."
             )

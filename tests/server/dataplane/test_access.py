@@ -9,12 +9,11 @@ import json
 import pytest
 
 from server.app import create_admin_app, create_app
-from server.dataplane.keys import KeyRing, KeysError
+from server.dataplane.keys import KeyRing
 from server.dataplane.lifecycle import Lifecycle
 from server.dataplane.plane import DataPlane
-from server.dataplane.throttle import Places, Rate
 from server.engines.routed import RoutedEngine
-from server.errors import ServingError
+from server.errors import ServingError, StartError
 from server.process.server import GatewayServer
 from server.settings import SettingsError, load_settings
 from tests.server.support.asgi import ask, send
@@ -33,7 +32,7 @@ def keys(tmp_path_factory):
     file.write_text("keys:\n" + "\n".join(line for _, line in made.values()) + "\n")
     text = file.read_text()
     assert not any(key in text for key, _ in made.values())
-    return KeyRing.load(file), {name: key for name, (key, _) in made.items()}
+    return KeyRing(file), {name: key for name, (key, _) in made.items()}
 
 
 def make_app(keys=None, **flags):
@@ -131,8 +130,8 @@ def test_looked_up_ids_are_shown_only_with_the_scope_lookup(keys):
 def test_an_invalid_keys_file_is_refused(tmp_path, content):
     file = tmp_path / "keys"
     file.write_text(content)
-    with pytest.raises(KeysError, match="Received: --keys-file="):
-        KeyRing.load(file)
+    with pytest.raises(StartError, match="Received: --keys-file="):
+        KeyRing(file)
 
 
 def test_a_key_that_leaves_the_file_opens_nothing_a_second_later(tmp_path, caplog):
@@ -140,7 +139,7 @@ def test_a_key_that_leaves_the_file_opens_nothing_a_second_later(tmp_path, caplo
     file = tmp_path / "keys.yaml"
     (old, old_line), (new, new_line) = make_key("old", "predict"), make_key("new", "predict")
     file.write_text(f"keys:\n{old_line}\n")
-    ring = KeyRing.load(file, clock=lambda: now)
+    ring = KeyRing(file, clock=lambda: now)
 
     def opens(key):
         try:
@@ -175,17 +174,25 @@ def admin(app, method, path, value=None, key=None):
     return asyncio.run(send(app, method, path, body, headers))
 
 
-def test_admin_is_denied_without_its_scope(keys):
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allow"),
+    [("GET", "/admin/models", 200, None), ("GET", "/admin/nothing", 400, None),
+     ("GET", "/", 400, None), ("POST", "/admin/models", 405, "GET"),
+     ("GET", "/admin/models/m/labels/l", 405, "DELETE, PUT")],
+)  # fmt: skip
+def test_the_admin_port_answers_administrators_only(keys, method, path, status, allow):
     ring, values = keys
-    engine = RoutedEngine(NumpyEngine())
-    settings = load_settings(model_dir="x")
+    engine, settings = RoutedEngine(NumpyEngine()), load_settings(model_dir="x")
     app = create_admin_app(settings, engine, ring)
-    assert admin(app, "GET", "/admin/models").status == 401
-    assert admin(app, "GET", "/admin/models", key=values["predict"]).status == 403
-    assert admin(app, "GET", "/admin/models", key=values["admin"]).status == 200
-    open_to_all = create_admin_app(settings, engine, None)
-    assert admin(open_to_all, "GET", "/admin/models").status == 401
-    assert ask(make_app(ring), "GET", "/admin/models").status == 404
+    assert admin(app, method, path).status == 401
+    assert admin(app, method, path, key=values["predict"]).status == 403
+    reply = admin(app, method, path, key=values["admin"])
+    assert (reply.status, reply.headers.get("allow")) == (status, allow)
+    assert admin(create_admin_app(settings, engine, None), method, path).status == 401
+
+
+def test_the_port_of_models_has_no_admin_api(keys):
+    assert ask(make_app(keys[0]), "GET", "/admin/models").status == 404
 
 
 def test_labels_traffic_and_drain_are_set_and_reported(keys):
@@ -243,76 +250,63 @@ def test_names_in_admin_paths_are_plain(keys, path):
     assert admin(app, "PUT", path, {"version": 3}, values["admin"]).status == 400
 
 
-def test_a_client_beyond_its_rate_gets_retry_after():
+def test_a_client_beyond_its_rate_gets_429_until_time_has_passed():
     now = 0.0
-    rate = Rate(5, "from one client", clock=lambda: now)
-    for _ in range(10):
-        rate.count("a")
-    with pytest.raises(ServingError, match="5 requests per second") as caught:
-        rate.count("a")
-    assert caught.value.retry_after == 1
-    rate.count("b")
-    now = 0.2
-    rate.count("a")
-    with pytest.raises(ServingError):
-        rate.count("a")
-
-
-def test_the_rate_is_answered_with_429():
     settings = load_settings(model_dir="x", rate_per_second="1")
-    plane = DataPlane(NumpyEngine(), settings, clock=lambda: 0.0)
+    plane = DataPlane(NumpyEngine(), settings, clock=lambda: now)
     app = create_app(settings, plane.engine, plane=plane)
 
-    async def run():
-        return [await send(app, *PREDICT) for _ in range(4)]
+    async def ask_as(*clients):
+        replies = [await send(at(app, client), *PREDICT) for client in clients]
+        assert {reply.headers["retry-after"] for reply in replies if reply.status == 429} <= {"1"}
+        return [reply.status for reply in replies]
 
-    replies = asyncio.run(run())
-    assert [reply.status for reply in replies] == [200, 200, 429, 429]
-    assert replies[3].headers["retry-after"] == "1"
-
-
-def test_requests_beyond_the_places_are_answered_with_429():
-    places = Places(1, "of one client", in_all=2)
-    places.enter("a")
-    with pytest.raises(ServingError, match="At most 1 requests of one client"):
-        places.enter("a")
-    places.enter("b")
-    with pytest.raises(ServingError, match="At most 2 requests are"):
-        places.enter("c")
-    places.leave("a")
-    places.enter("a")
+    assert asyncio.run(ask_as(*"aaaab")) == [200, 200, 429, 429, 200]
+    now = 1.0
+    assert asyncio.run(ask_as(*"aa")) == [200, 429]
 
 
-def test_requests_beyond_the_places_are_refused_over_http():
-    engine = NumpyEngine()
-    app = create_app(load_settings(model_dir="x", max_in_flight="2"), engine)
+def at(app, address):
+    """Returns an application whose requests come from an address."""
+    return lambda scope, *channel: app({**scope, "client": (address, 1)}, *channel)
 
+
+def slow_engine():
     async def slow(_signature, inputs):
         await asyncio.sleep(0.05)
         return {"y": inputs["x"]}
 
-    async def run():
-        engine.servable.run = slow
-        return await asyncio.gather(*(send(app, *PREDICT) for _ in range(5)))
+    engine = NumpyEngine()
+    engine.servable.run = slow
+    return engine
 
-    replies = run_in_virtual_time(run())
+
+@pytest.mark.parametrize(
+    ("flag", "clients", "told"),
+    [("max_in_flight", "abcde", "requests are"), ("client_in_flight", "aaaaa", "requests of one")],
+)
+def test_requests_beyond_the_places_are_refused(flag, clients, told):
+    app = create_app(load_settings(model_dir="x", **{flag: "2"}), slow_engine())
+
+    async def run():
+        asked = [send(at(app, client), *PREDICT) for client in clients]
+        return await asyncio.gather(*asked), await send(at(app, "a"), *PREDICT)
+
+    replies, later = run_in_virtual_time(run())
     assert sorted(reply.status for reply in replies) == [200, 200, 429, 429, 429]
     refused = next(reply for reply in replies if reply.status == 429)
     assert refused.headers["retry-after"] == "1"
+    assert refused.error.startswith(f"At most 2 {told} ")
+    assert later.status == 200
 
 
 def test_a_busy_model_leaves_room_for_other_models():
-    engine = NumpyEngine()
+    engine = slow_engine()
     settings = load_settings(model_dir="x", model_in_flight="2", model_rate_per_second="2")
     plane = DataPlane(engine, settings, clock=lambda: 0.0)
     app = create_app(settings, engine, plane=plane)
 
-    async def slow(_signature, inputs):
-        await asyncio.sleep(0.05)
-        return {"y": inputs["x"]}
-
     async def run():
-        engine.servable.run = slow
         at_once = await asyncio.gather(*(send(app, *PREDICT) for _ in range(3)))
         later = [await send(app, *PREDICT) for _ in range(3)]
         return at_once, later, await send(app, "GET", "/v1/models/other")
@@ -330,18 +324,11 @@ def test_bodies_that_trickle_hold_no_places():
     flags = {"client_in_flight": "2", "max_in_flight": "2"}
     app = create_app(load_settings(model_dir="x", **flags), NumpyEngine())
 
-    def of(address):
-        return lambda scope, *channel: app({**scope, "client": (address, 1)}, *channel)
-
-    async def trickle():
-        head = {"type": "http", "method": "POST", "path": PREDICT[1], "headers": []}
-        never = asyncio.Event()
-        await of("10.0.0.1")({**head, "query_string": b""}, never.wait, never.wait)
-
     async def run():
-        tasks = [asyncio.create_task(trickle()) for _ in range(2)]
+        slow = [send(at(app, "10.0.0.1"), *PREDICT[:2], [b"{", None]) for _ in range(2)]
+        tasks = [asyncio.create_task(each) for each in slow]
         await asyncio.sleep(0)
-        replies = [await send(of(address), *PREDICT) for address in ("10.0.0.1", "10.0.0.2")]
+        replies = [await send(at(app, address), *PREDICT) for address in ("10.0.0.1", "10.0.0.2")]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -382,8 +369,7 @@ def test_the_bodies_in_memory_have_a_bound_and_each_client_half_of_it(clients, t
         tasks = [asyncio.create_task(hold(n, each)) for n, each in held]
         for each in arrivals:
             await each.wait()
-        at = {"client": ("10.0.0.1", 1)}
-        refused = await send(lambda scope, *channel: app({**scope, **at}, *channel), *PREDICT)
+        refused = await send(at(app, "10.0.0.1"), *PREDICT)
         other = await send(app, *PREDICT)
         for task in tasks:
             task.cancel()

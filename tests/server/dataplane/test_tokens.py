@@ -6,7 +6,6 @@ import base64
 import hmac
 import json
 import os
-import subprocess
 import time
 
 import jwt
@@ -16,11 +15,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from server.app import create_app
 from server.dataplane.keys import KeyRing
-from server.dataplane.tokens import Tokens, TokensError
+from server.dataplane.tokens import Tokens
+from server.errors import StartError
+from server.parts import keys_of
 from server.settings import load_settings
 from tests.server.support.asgi import ask
-from tests.server.support.eventually import PATIENCE_S
-from tests.server.support.gateway_process import ROOT, command, environment
 from tests.server.support.numpy_engine import NumpyEngine
 
 PREDICT = ("POST", "/v1/models/m:predict", b'{"instances": [1.0]}')
@@ -155,7 +154,7 @@ def test_keys_are_rotated_by_writing_the_file(file, private):
 def test_a_file_without_a_set_of_public_keys_is_refused(tmp_path, content):
     path = tmp_path / "keys.json"
     path.write_text(content)
-    with pytest.raises(TokensError, match="Received: --jwt-keys-file="):
+    with pytest.raises(StartError, match="Received: --jwt-keys-file="):
         Tokens(path, ISSUER, AUDIENCE)
 
 
@@ -163,16 +162,10 @@ def test_private_keys_have_no_place_on_a_gateway(tmp_path, private):
     path = tmp_path / "keys.json"
     key = ALGORITHMS["ES256"][0].to_jwk(private["ES256"], as_dict=True)
     path.write_text(json.dumps({"keys": [key]}))
-    with pytest.raises(TokensError, match="private keys"):
+    with pytest.raises(StartError, match="private keys"):
         Tokens(path, ISSUER, AUDIENCE)
 
 
-def test_the_start_up_error_names_missing_token_settings(file):
-    done = subprocess.run(
-        command("--engine", "tfserving", "--upstreams", "a:1", "--models", "m",
-                "--jwt-keys-file", str(file)),
-        cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
-        timeout=PATIENCE_S,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "--jwt-issuer and --jwt-audience" in done.stderr
+def test_the_error_at_the_start_names_missing_settings_of_tokens(file):
+    with pytest.raises(StartError, match="--jwt-issuer and --jwt-audience"):
+        keys_of(load_settings(model_dir="x", jwt_keys_file=str(file)))

@@ -30,6 +30,13 @@ def test_a_body_at_the_limit_is_taken_and_one_byte_more_is_not(app):
     assert reply.headers["connection"] == "close"
 
 
+@pytest.mark.parametrize("size", [301, 999])
+def test_a_body_beyond_the_limit_after_decompression_is_refused_uncompressed_too(size):
+    settings = load_settings(model_dir="x", max_body_bytes=1000, max_decompressed_bytes=100)
+    reply = ask(create_app(settings, NumpyEngine()), "POST", PATH, BODY.ljust(size))
+    assert (reply.status, reply.error) == (413, "Request body exceeds 100 bytes")
+
+
 def test_a_declared_length_over_the_limit_is_refused_unread(app):
     for length in ("1001", "9" * 30):
         reply = ask(app, "POST", PATH, BODY, {"content-length": length})

@@ -1,6 +1,6 @@
-"""The gRPC port enforces the same key scopes and rate limits as REST.
+"""The gRPC port enforces the same scopes and limits as REST, and counts a client over both.
 
-One limit counts a client's requests over both protocols.
+The codes of refused requests are those of a real TensorFlow Serving 2.20.0, as it was asked.
 """
 
 from __future__ import annotations
@@ -11,51 +11,33 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
-import grpc
 import numpy as np
 import pytest
 
 from server.app import create_app
 from server.dataplane.keys import KeyRing
 from server.dataplane.plane import DataPlane
-from server.edge.grpc.server import GrpcOptions, GrpcServer
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto
 from server.settings import load_settings
-from server.tensors import dtype_of_name
+from server.tensors import dtype_of_numpy
 from tests.server.support.asgi import send
 from tests.server.support.eventually import eventually
 from tests.server.support.gateway_process import make_key
+from tests.server.support.grpc_port import ask_grpc
 from tests.server.support.numpy_engine import NumpyEngine
 
 PROTOS = load_protos()
+HUGE = 1 << 62
+ONE = np.ones(1, np.float32)
 
 
-def predict_request(signature: str = "", model: str = "m") -> Any:
+def predict(signature: str = "", model: str = "m", **inputs: np.ndarray) -> Any:
     request = PROTOS.predict.PredictRequest()
-    request.model_spec.name = model
-    request.model_spec.signature_name = signature
-    fill_proto(request.inputs["x"], np.array([1.0], np.float32), dtype_of_name("float"))
+    request.model_spec.name, request.model_spec.signature_name = model, signature
+    for name, array in (inputs or {"x": ONE}).items():
+        fill_proto(request.inputs[name], array, dtype_of_numpy(array.dtype))
     return request
-
-
-async def codes_of(server: GrpcServer, *requests: Any, key: str = "") -> list[str]:
-    """Sends requests one after the other, and returns the status code of each answer."""
-    codes = []
-    metadata = (("x-api-key", key),) if key else ()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        stub = PROTOS.prediction_service.stub(channel)
-        for request in requests:
-            try:
-                await stub.Predict(request, metadata=metadata)
-                codes.append("OK")
-            except grpc.aio.AioRpcError as error:
-                codes.append(error.code().name)
-    return codes
-
-
-def served(plane: DataPlane) -> GrpcServer:
-    return GrpcServer(plane, GrpcOptions("127.0.0.1", 0, max_message_bytes=64 << 20))
 
 
 def plane_of(keys: KeyRing | None = None, **flags: str) -> DataPlane:
@@ -63,152 +45,152 @@ def plane_of(keys: KeyRing | None = None, **flags: str) -> DataPlane:
     return DataPlane(NumpyEngine(), settings, keys, clock=lambda: 0.0)
 
 
+async def codes_of(*asked: Any, **options: Any) -> list[str]:
+    return [code for code, _ in await ask_grpc(*asked, **options)]
+
+
 def key_of(folder: Path, scope: str) -> tuple[str, KeyRing]:
     key, line = make_key("tests", scope)
     file = folder / "keys.yaml"
     file.write_text(f"keys:\n{line}\n")
-    return key, KeyRing.load(file)
+    return key, KeyRing(file)
 
 
 @pytest.mark.parametrize(
-    ("scope", "predict", "lookup"),
+    ("scope", "codes"),
     [
-        ("predict", "OK", "PERMISSION_DENIED"),
+        ("predict", ["OK", "PERMISSION_DENIED"]),
         # The lookup fails after the check of the scope, because there is no such table.
-        ("lookup", "PERMISSION_DENIED", "FAILED_PRECONDITION"),
+        ("lookup", ["PERMISSION_DENIED", "FAILED_PRECONDITION"]),
     ],
 )
-def test_rows_are_looked_up_with_the_scope_lookup(tmp_path, scope, predict, lookup):
+def test_rows_are_looked_up_with_the_scope_lookup(tmp_path, scope, codes):
     key, ring = key_of(tmp_path, scope)
-
-    async def run():
-        server = served(plane_of(ring))
-        await server.start()
-        try:
-            asked = predict_request(), predict_request("de_lookup/none")
-            return await codes_of(server, *asked, key=key)
-        finally:
-            await server.stop(0)
-
-    assert asyncio.run(run()) == [predict, lookup]
+    asked = predict(), predict("de_lookup/none")
+    assert asyncio.run(codes_of(plane_of(ring), *asked, key=key)) == codes
 
 
 def test_a_client_is_counted_once_over_all_protocols(tmp_path):
     key, ring = key_of(tmp_path, "predict")
     plane = plane_of(ring, rate_per_second="1")  # a burst of two requests
     app = create_app(load_settings(model_dir="x"), plane.engine, plane=plane)
+    rest = "POST", "/v1/models/m:predict", b'{"instances": [1.0]}', {"x-api-key": key}
 
     async def run():
-        server = served(plane)
-        await server.start()
-        try:
-            rest = await send(
-                app,
-                "POST",
-                "/v1/models/m:predict",
-                b'{"instances": [1.0]}',
-                headers={"x-api-key": key},
-            )
-            asked = predict_request(), predict_request()
-            return rest.status, await codes_of(server, *asked, key=key)
-        finally:
-            await server.stop(0)
+        status = (await send(app, *rest)).status
+        return status, await codes_of(plane, predict(), predict(), key=key)
 
     assert asyncio.run(run()) == (200, ["OK", "RESOURCE_EXHAUSTED"])
 
 
 def test_a_model_has_a_rate_limit_and_unknown_names_are_not_counted():
-
-    async def run():
-        server = served(plane_of(model_rate_per_second="1"))
-        await server.start()
-        try:
-            known = await codes_of(server, *[predict_request()] * 3)
-            return known, await codes_of(server, *[predict_request(model="no")] * 3)
-        finally:
-            await server.stop(0)
-
-    known, unknown = asyncio.run(run())
-    assert known == ["OK", "OK", "RESOURCE_EXHAUSTED"]
-    assert unknown == ["NOT_FOUND"] * 3
+    asked = [predict()] * 3 + [predict(model="no")] * 3
+    codes = asyncio.run(codes_of(plane_of(model_rate_per_second="1"), *asked))
+    assert codes == ["OK", "OK", "RESOURCE_EXHAUSTED", *["NOT_FOUND"] * 3]
 
 
 def test_an_output_that_is_asked_for_twice_is_given_once():
-    request = predict_request()
+    request = predict()
     request.output_filter.extend(["y", "y"])
-
-    async def run():
-        server = served(plane_of())
-        await server.start()
-        try:
-            async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-                return await PROTOS.prediction_service.stub(channel).Predict(request)
-        finally:
-            await server.stop(0)
-
-    outputs = asyncio.run(run()).outputs
+    [(code, answer)] = asyncio.run(ask_grpc(plane_of(), request))
+    assert code == "OK"
+    outputs = PROTOS.predict.PredictResponse.FromString(answer).outputs
     assert list(outputs) == ["y"]
     assert list(outputs["y"].float_val) == [2.5]
     assert [dim.size for dim in outputs["y"].tensor_shape.dim] == [1]
 
 
+LOOKUP = predict("de_lookup/user", ids=np.arange(3))
+
+
 @pytest.mark.parametrize(
-    ("limits", "inputs", "message"),
+    ("limits", "request_", "message"),
     [
-        ({"max_elements": "3"}, np.ones(4, np.float32), "at most 3 values"),
-        ({}, np.ones((1,) * 9, np.float32), "at most 8 dimensions"),
-        ({"max_elements": "3"}, np.empty((0, 4), np.float32), "OK"),
+        ({"max_elements": "3"}, predict(x=np.ones(4, np.float32)), "at most 3 values"),
+        ({}, predict(x=np.ones((1,) * 9, np.float32)), "at most 8 dimensions"),
+        ({"max_elements": "3"}, predict(x=np.empty((0, 4), np.float32)), ""),
+        ({"max_ids": "2"}, LOOKUP, "at most 2 ids"),
+        ({"max_ids": "3"}, LOOKUP, ""),
     ],
 )
-def test_the_limits_on_tensors_hold(limits, inputs, message):
-    request = PROTOS.predict.PredictRequest()
-    request.model_spec.name = "m"
-    fill_proto(request.inputs["x"], inputs, dtype_of_name("float"))
-    assert message in asyncio.run(answer_to(plane_of(**limits), request))
-
-
-def test_the_limit_on_ids_holds():
-    request = PROTOS.predict.PredictRequest()
-    request.model_spec.name, request.model_spec.signature_name = "m", "de_lookup/user"
-    fill_proto(request.inputs["ids"], np.arange(3), dtype_of_name("int64"))
-    assert "at most 2 ids" in asyncio.run(answer_to(plane_of(max_ids="2"), request))
-    assert asyncio.run(answer_to(plane_of(max_ids="3"), request)) == "OK"
-
-
-async def answer_to(plane: DataPlane, request: Any) -> str:
-    """Returns OK, or the message of the error."""
-    server = served(plane)
-    await server.start()
-    try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            await PROTOS.prediction_service.stub(channel).Predict(request)
-            return "OK"
-    except grpc.aio.AioRpcError as error:
-        return str(error.details())
-    finally:
-        await server.stop(0)
-        await plane.close()
+def test_the_limits_on_tensors_and_ids_hold(limits, request_, message):
+    [(code, told)] = asyncio.run(ask_grpc(plane_of(**limits), request_))
+    assert code == ("INVALID_ARGUMENT" if message else "OK")
+    assert not message or message in told
 
 
 def test_refused_bodies_are_freed_without_a_collection():
-    large = predict_request()
+    large = predict()
     large.inputs["x"].tensor_content = bytes(1 << 20)
 
     async def run():
-        server = served(plane_of())
-        await server.start()
+        await codes_of(plane_of(), large)
+        gc.collect()
+        tracemalloc.start()
+        gc.disable()
         try:
-            await codes_of(server, large)
-            gc.collect()
-            tracemalloc.start()
-            gc.disable()
-            codes = await codes_of(server, *[large] * 20)
+            codes = await codes_of(plane_of(), *[large] * 20)
             # gRPC's own threads let go of the last messages a little later.
             await eventually(lambda: tracemalloc.get_traced_memory()[0] < 4 << 20)
             return codes
         finally:
             gc.enable()
             tracemalloc.stop()
-            await server.stop(0)
 
     assert asyncio.run(run()) == ["INVALID_ARGUMENT"] * 20
+
+
+def named(message: Any, signature: str) -> Any:
+    message.model_spec.name, message.model_spec.signature_name = "m", signature
+    return message
+
+
+def with_example(message: Any) -> Any:
+    feature = message.input.example_list.examples.add().features.feature["age"]
+    feature.float_list.value.append(25)
+    return message
+
+
+def multi(signature: str, method: str) -> Any:
+    message = with_example(PROTOS.inference.MultiInferenceRequest())
+    named(message.tasks.add(method_name=f"tensorflow/serving/{method}"), signature)
+    return message
+
+
+def shaped(*shape: int, dtype: int = 0) -> Any:
+    message = named(PROTOS.predict.PredictRequest(), "serving_default")
+    proto = message.inputs["x"]
+    proto.dtype = dtype
+    for size in shape:
+        proto.tensor_shape.dim.add().size = size
+    return message
+
+
+def infer(*shape: int) -> Any:
+    message = PROTOS.open_inference.ModelInferRequest(model_name="m")
+    message.inputs.add(name="x", datatype="FP32", shape=shape)
+    return message
+
+
+CLASSIFY = named(with_example(PROTOS.classification.ClassificationRequest()), "half_the_age")
+UNFIT = "Expected classification signature outputs to contain at least one of"
+
+
+@pytest.mark.parametrize(
+    ("method", "request_message", "code", "words"),
+    [
+        ("Predict", shaped(), "UNIMPLEMENTED", "DT_INVALID"),
+        ("Classify", CLASSIFY, "FAILED_PRECONDITION", UNFIT),
+        ("MultiInference", multi("half_the_age", "classify"), "FAILED_PRECONDITION", UNFIT),
+        ("Predict", shaped(0, HUGE, dtype=1), "INVALID_ARGUMENT", str(HUGE)),
+        ("Predict", shaped(0, 2**20, 2**20, 2**20, dtype=1), "INVALID_ARGUMENT", "1048576"),
+        ("ModelInfer", infer(0, HUGE), "INVALID_ARGUMENT", str(HUGE)),
+    ],
+)
+def test_codes_of_refused_requests(method, request_message, code, words):
+    service = "tensorflow.serving.PredictionService"
+    if method == "ModelInfer":
+        service = "inference.GRPCInferenceService"
+    path = f"/{service}/{method}"
+    [(told, details)] = asyncio.run(ask_grpc(plane_of(), request_message, path=path))
+    assert (told, words in details) == (code, True), details

@@ -109,6 +109,16 @@ def predict_request(signature="mix", value=1.0, **choice):
     return request
 
 
+def multi_inference():
+    multi = PROTOS.inference.MultiInferenceRequest()
+    multi.input.example_list.examples.add().features.feature["age"].float_list.value.append(25)
+    for name, method in (("old_or_young", "classify"), ("half_the_age", "regress")):
+        task = multi.tasks.add()
+        task.model_spec.name, task.model_spec.signature_name = "ranker", name
+        task.method_name = f"tensorflow/serving/{method}"
+    return multi
+
+
 def test_predict_over_grpc(secured):
     answer = secured.predictions.Predict(predict_request(), metadata=secured.metadata)
     assert to_array(answer.outputs["y"]).tolist() == [[1.0, 10.0]]
@@ -160,12 +170,7 @@ def test_status_metadata_and_examples_over_grpc(secured):
     request.model_spec.version.value = 1
     answer = secured.predictions.GetModelMetadata(request, metadata=secured.metadata)
     assert answer.model_spec.version.value == 1
-    multi = PROTOS.inference.MultiInferenceRequest()
-    multi.input.example_list.examples.add().features.feature["age"].float_list.value.append(25)
-    for name, method in (("old_or_young", "classify"), ("half_the_age", "regress")):
-        task = multi.tasks.add()
-        task.model_spec.name, task.model_spec.signature_name = "ranker", name
-        task.method_name = f"tensorflow/serving/{method}"
+    multi = multi_inference()
     both = secured.predictions.MultiInference(multi, metadata=secured.metadata).results
     classes = both[0].classification_result.classifications[0].classes
     assert [(c.label, c.score) for c in classes] == [("young", 0.75), ("old", 0.25)]
@@ -177,12 +182,7 @@ def test_status_metadata_and_examples_over_grpc(secured):
 
 
 def test_all_tasks_of_a_request_run_on_one_version(secured):
-    multi = PROTOS.inference.MultiInferenceRequest()
-    multi.input.example_list.examples.add().features.feature["age"].float_list.value.append(25)
-    for name, method in (("old_or_young", "classify"), ("half_the_age", "regress")):
-        task = multi.tasks.add()
-        task.model_spec.name, task.model_spec.signature_name = "ranker", name
-        task.method_name = f"tensorflow/serving/{method}"
+    multi = multi_inference()
     path = "/admin/models/ranker/traffic"
     assert secured.admin("PUT", path, {"weights": {"1": 1, "2": 1}}).status == 200
     try:
@@ -218,29 +218,23 @@ def test_labels_and_traffic_move_while_it_serves(secured):
     assert secured.gateway.ask("GET", "/admin/models", port=secured.admin_port).status == 401
 
 
-def test_a_gateway_uses_tls_and_a_key_for_upstream_gateways(secured, tmp_path):
-    certificate = Path(secured.gateway.log_path).parent / "cert.pem"
-    with GatewayProcess(
-        None, tmp_path / "log", "--engine", "tfserving", "--models", "ranker",
-        "--upstreams", f"localhost:{secured.grpc_port}", "--upstream-ca", str(certificate),
-    ) as front:  # fmt: skip
-        # The upstream requires a key. The gateway in front has none, so it is never ready and
-        # answers 503.
-        front.wait_for("/startupz", lambda reply: reply.status == 200)
-        assert front.ask("POST", f"{MODEL}:predict", ROW).status == 503
-
-
-def test_a_gateway_sends_its_key_to_an_upstream_gateway(secured, tmp_path):
+@pytest.mark.parametrize("has_key", [False, True])
+def test_a_gateway_uses_tls_and_a_key_for_an_upstream_gateway(secured, tmp_path, has_key):
     certificate = Path(secured.gateway.log_path).parent / "cert.pem"
     token = tmp_path / "token"
     token.write_text(secured.headers["authorization"].removeprefix("Bearer ") + "\n")
     with GatewayProcess(
         None, tmp_path / "log", "--engine", "tfserving", "--models", "ranker",
         "--upstreams", f"localhost:{secured.grpc_port}", "--upstream-ca", str(certificate),
-        "--upstream-token-file", str(token),
+        *(["--upstream-token-file", str(token)] if has_key else []),
     ) as front:  # fmt: skip
-        front.wait_ready()
-        assert front.ask("POST", f"{MODEL}:predict", ROW).status == 200
+        if has_key:
+            front.wait_ready()
+        else:
+            # The upstream requires a key, so the gateway in front is never ready and answers 503.
+            front.wait_for("/startupz", lambda reply: reply.status == 200)
+        status = front.ask("POST", f"{MODEL}:predict", ROW).status
+        assert status == (200 if has_key else 503)
         assert token.read_text().strip() not in front.log()
 
 

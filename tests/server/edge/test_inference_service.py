@@ -17,10 +17,10 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 
 from server.dataplane.lifecycle import Lifecycle
 from server.dataplane.plane import DataPlane
-from server.edge.grpc.server import GrpcOptions, GrpcServer
 from server.protos.inference import message_type
 from server.settings import load_settings
 from tests.server.support.eventually import PATIENCE_S
+from tests.server.support.grpc_port import serving
 from tests.server.support.light_upstream import LightUpstream
 from tests.server.support.numpy_engine import NumpyEngine
 
@@ -198,33 +198,28 @@ def test_a_client_that_knows_nothing_calls_by_reflection(channel):
 def test_health_follows_the_gateway():
     lifecycle, engine = Lifecycle(), NumpyEngine()
     plane = DataPlane(engine, load_settings(model_dir="x"))
-    server = GrpcServer(plane, GrpcOptions("127.0.0.1", 0, 1 << 20), lifecycle=lifecycle)
     status = health_pb2.HealthCheckResponse
 
     async def run() -> None:
-        await server.start()
-        try:
-            async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-                health = health_pb2_grpc.HealthStub(channel)
+        async with serving(plane, lifecycle=lifecycle) as channel:
+            health = health_pb2_grpc.HealthStub(channel)
 
-                async def check(name: str = "") -> Any:
-                    return (await health.Check(health_pb2.HealthCheckRequest(service=name))).status
+            async def check(name: str = "") -> Any:
+                return (await health.Check(health_pb2.HealthCheckRequest(service=name))).status
 
-                watch = health.Watch(health_pb2.HealthCheckRequest())
-                assert (await watch.read()).status == status.SERVING
-                assert await check() == status.SERVING
-                assert await check("inference.GRPCInferenceService") == status.SERVING
-                engine.is_ready = False
-                assert await check("tensorflow.serving.PredictionService") == status.NOT_SERVING
-                assert (await watch.read()).status == status.NOT_SERVING
-                engine.is_ready = True
-                assert await check() == status.SERVING
-                lifecycle.draining = True
-                assert await check() == status.NOT_SERVING
-                with pytest.raises(grpc.aio.AioRpcError) as caught:
-                    await check("no.such.Service")
-                assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-        finally:
-            await server.stop(0)
+            watch = health.Watch(health_pb2.HealthCheckRequest())
+            assert (await watch.read()).status == status.SERVING
+            assert await check() == status.SERVING
+            assert await check("inference.GRPCInferenceService") == status.SERVING
+            engine.is_ready = False
+            assert await check("tensorflow.serving.PredictionService") == status.NOT_SERVING
+            assert (await watch.read()).status == status.NOT_SERVING
+            engine.is_ready = True
+            assert await check() == status.SERVING
+            lifecycle.draining = True
+            assert await check() == status.NOT_SERVING
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await check("no.such.Service")
+            assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
     asyncio.run(run())

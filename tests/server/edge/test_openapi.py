@@ -53,7 +53,7 @@ def test_every_path_exists_and_names_its_parameters(path, method, operation):
         assert f"{{{parameter['name']}}}" in path
         path = path.replace(f"{{{parameter['name']}}}", str(parameter["example"]))
     assert "{" not in path
-    if path.startswith(("/v1/", "/v2/models", "/v2/repository")):
+    if path.startswith(("/v1/", "/v2/models")):
         parse(method.upper(), path.encode())
     else:
         app = create_app(load_settings(model_dir="x", ui="true"), NumpyEngine())
@@ -86,6 +86,10 @@ def test_a_body_without_what_the_document_requires_is_refused(body, decode):
 
 def test_the_document_has_no_status_422():
     assert all("422" not in operation["responses"] for _, _, operation in OPERATIONS)
+
+
+def test_the_page_counts_no_requests_of_a_client():
+    assert "429" not in DOCUMENT["paths"]["/ui"]["get"]["responses"]
 
 
 def test_examples_of_lookups_are_lookups():

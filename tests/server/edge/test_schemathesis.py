@@ -39,6 +39,8 @@ def check(operation, examples: int, known: dict) -> None:
     def run(case):
         for name in known.keys() & (case.path_parameters or {}).keys():
             case.path_parameters[name] = known[name]
+        # A busy machine may need longer than a client that is in a hurry.
+        (case.headers or {}).pop("X-Request-Timeout-Ms", None)
         case.call_and_validate(
             checks=[
                 is_no_failure,

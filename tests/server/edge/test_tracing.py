@@ -14,7 +14,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from server.app import create_app
 from server.dataplane.plane import DataPlane
-from server.edge.grpc.server import GrpcOptions, GrpcServer
 from server.observability.accounts import accounts_of
 from server.observability.metrics import Metrics
 from server.protos.modules import load_protos
@@ -23,6 +22,7 @@ from server.request import current_request
 from server.settings import load_settings
 from server.tensors import dtype_of_name
 from tests.server.support.asgi import ask
+from tests.server.support.grpc_port import serving
 from tests.server.support.numpy_engine import NumpyEngine
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -84,18 +84,13 @@ def test_a_grpc_request_is_a_span_like_one_over_rest(spans):
     fill_proto(request.inputs["x"], np.array([1.0], np.float32), dtype_of_name("float"))
 
     async def run():
-        server = GrpcServer(plane, GrpcOptions("127.0.0.1", 0, 64 << 20), accounts)
-        await server.start()
-        try:
-            async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-                metadata = (("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01"),)
-                stub = protos.prediction_service.stub(channel)
+        async with serving(plane, accounts=accounts) as channel:
+            metadata = (("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01"),)
+            stub = protos.prediction_service.stub(channel)
+            await stub.Predict(request, metadata=metadata)
+            request.model_spec.name = "none"
+            with pytest.raises(grpc.aio.AioRpcError):
                 await stub.Predict(request, metadata=metadata)
-                request.model_spec.name = "none"
-                with pytest.raises(grpc.aio.AioRpcError):
-                    await stub.Predict(request, metadata=metadata)
-        finally:
-            await server.stop(0)
 
     asyncio.run(run())
     answered, refused = own(spans)

@@ -83,15 +83,6 @@ def test_answers_lie_in_the_field_of_their_type(name, field, count):
     assert list(getattr(proto, field)) == parts.tolist()
 
 
-@pytest.mark.parametrize("name", ["int64", "uint64"])
-def test_integers_of_every_length_are_packed(name):
-    powers = [2**bit for bit in range(63)] + [2**bit - 1 for bit in range(1, 64)]
-    values = [*powers, *([-v for v in powers] if name == "int64" else [2**64 - 1])]
-    proto = message()
-    fill_typed(proto, np.array(values, name), dtype_of_name(name))
-    assert list(getattr(proto, f"{name}_val")) == values
-
-
 @pytest.mark.slow
 @FILL
 @pytest.mark.parametrize("name", NUMERIC)

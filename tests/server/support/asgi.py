@@ -26,10 +26,13 @@ async def send(
     app: Any,
     method: str,
     path: str,
-    body: bytes | list[bytes] = b"",
+    body: bytes | list[bytes | None] = b"",
     headers: dict[str, str] | None = None,
 ) -> Reply:
-    """Sends one request; a list of bodies is sent in pieces, without a length."""
+    """Sends one request; a list of bodies is sent in pieces, without a length.
+
+    At a piece that is None the client stops sending.
+    """
     target, _, query = path.partition("?")
     pieces = [body] if isinstance(body, bytes) else list(body)
     scope = {
@@ -49,7 +52,7 @@ async def send(
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
-        if not pieces:
+        if not pieces or pieces[0] is None:
             await asyncio.sleep(3600)
         piece = pieces.pop(0)
         return {"type": "http.request", "body": piece, "more_body": bool(pieces)}

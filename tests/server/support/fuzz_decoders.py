@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 if __name__ == "__main__":
@@ -26,16 +25,16 @@ else:
 with followed:
     from server.dataplane.plane import timeout_seconds
     from server.errors import ServingError
+    from server.protos.examples import read_json_examples
     from server.protos.inference import message_type, read_infer
     from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
-    from server.wire.examples import decode_examples
+    from server.wire.json_text import parse_value
     from server.wire.limits import Limits
-    from server.wire.lookup import decode_ids, decode_lookup
+    from server.wire.lookup import decode_ids, decode_lookup, decode_raw_ids
     from server.wire.media import layout_of
     from server.wire.oip import decode_infer
     from server.wire.paths import parse_path, parse_v2_path
     from server.wire.predict import decode_predict
-    from server.wire.raw_lookup import decode_raw_ids
 
 LIMITS = Limits(max_rank=8, max_elements=10_000, max_ids=1_000, max_bytes=1 << 20)
 INT64, STRING = dtype_of_name("int64"), dtype_of_name("string")
@@ -43,8 +42,9 @@ INPUTS = {
     name: TensorSpec(name, dtype_of_name(dtype), (None, None))
     for name, dtype in (("x", "float"), ("ids", "int64"), ("name", "string"), ("flag", "bool"))
 }
-MANY = SignatureSpec("many", INPUTS, INPUTS)
-ONE = SignatureSpec("one", {"x": INPUTS["x"]}, {"x": INPUTS["x"]})
+NAMES = ("serving_default", "s")
+MANY = dict.fromkeys(NAMES, SignatureSpec("many", INPUTS, INPUTS))
+ONE = dict.fromkeys(NAMES, SignatureSpec("one", {"x": INPUTS["x"]}, {"x": INPUTS["x"]}))
 
 
 def _lookup(data: bytes) -> None:
@@ -75,15 +75,15 @@ def _infer_bytes(data: bytes) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], object]] = {
-    "predict": lambda data: decode_predict(data, lambda _: ONE, LIMITS),
-    "predict-named": lambda data: decode_predict(data, lambda _: MANY, LIMITS),
-    "examples": lambda data: decode_examples(data, LIMITS),
+    "predict": lambda data: decode_predict(data, ONE, LIMITS),
+    "predict-named": lambda data: decode_predict(data, MANY, LIMITS),
+    "examples": lambda data: read_json_examples(data, LIMITS),
     "lookup": _lookup,
     "infer": lambda data: decode_infer(data, None, LIMITS),
     "infer-bytes": _infer_bytes,
     "infer-message": lambda data: read_infer(data, LIMITS),
     "raw": lambda data: decode_raw_ids(data, INT64, LIMITS),
-    "ids": lambda data: decode_ids(msgspec.Raw(data), INT64, LIMITS),
+    "ids": lambda data: decode_ids(parse_value(data), INT64, LIMITS),
     "head": _head,
     "path": _path,
 }

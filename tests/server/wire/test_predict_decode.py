@@ -8,20 +8,20 @@ import pytest
 from server.errors import Code, ServingError
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
 from server.wire.limits import Limits
-from server.wire.predict import Format, decode_predict, decode_predict_by_reference
+from server.wire.predict import Format, decode_predict
 
 LIMITS = Limits()
 
 
-def signature(**inputs: str) -> SignatureSpec:
+def signature(**inputs: str) -> dict[str, SignatureSpec]:
     specs = {name: TensorSpec(name, dtype_of_name(dtype), None) for name, dtype in inputs.items()}
-    return SignatureSpec("serving_default", specs, {})
+    return {"serving_default": SignatureSpec("serving_default", specs, {})}
 
 
-def refused(body: str | bytes, spec: SignatureSpec, limits: Limits = LIMITS) -> ServingError:
+def refused(body: str | bytes, signatures: dict, limits: Limits = LIMITS) -> ServingError:
     text = body.encode() if isinstance(body, str) else body
     with pytest.raises(ServingError) as caught:
-        decode_predict(text, lambda _: spec, limits)
+        decode_predict(text, signatures, limits)
     return caught.value
 
 
@@ -204,7 +204,7 @@ def test_an_empty_column_of_a_type_json_cannot_carry_is_unimplemented():
 
 @pytest.mark.parametrize("dtype", ["half", "bfloat16", "float", "double"])
 def test_every_float_type_takes_integers_and_decimals(dtype):
-    request = decode_predict(b'{"inputs": [1, 2.5]}', lambda _: signature(x=dtype), Limits())
+    request = decode_predict(b'{"inputs": [1, 2.5]}', signature(x=dtype), Limits())
     array = request.inputs["x"]
     assert array.dtype == dtype_of_name(dtype).numpy
     assert array.astype(float).tolist() == [1.0, 2.5]
@@ -212,7 +212,7 @@ def test_every_float_type_takes_integers_and_decimals(dtype):
 
 def test_unknown_rank_with_named_rows():
     body = b'{"instances": [{"a": [1, 2], "b": "x"}, {"b": {"b64": "eQ"}, "a": [3, 4]}]}'
-    request = decode_predict(body, lambda _: TWO, Limits())
+    request = decode_predict(body, TWO, Limits())
     assert request.format is Format.ROW
     assert request.inputs["a"].tolist() == [[1, 2], [3, 4]]
     assert request.inputs["a"].dtype == np.int32
@@ -222,14 +222,14 @@ def test_unknown_rank_with_named_rows():
 def test_an_input_named_b64_among_others_is_an_input():
     spec = signature(b64="string", n="int64")
     body = b'{"inputs": {"b64": "eA==", "n": 1}}'
-    request = decode_predict(body, lambda _: spec, Limits())
+    request = decode_predict(body, spec, Limits())
     assert request.inputs["b64"].item() == b"eA=="
 
 
-def test_input_names_that_no_struct_field_can_have():
+def test_input_names_may_hold_any_character():
     spec = signature(**{'a"b': "int64", "c\\d": "int64"})
     body = rb'{"instances": [{"a\"b": 1, "c\\d": 2}]}'
-    request = decode_predict(body, lambda _: spec, Limits())
+    request = decode_predict(body, spec, Limits())
     assert {k: v.tolist() for k, v in request.inputs.items()} == {'a"b': [1], "c\\d": [2]}
 
 
@@ -253,46 +253,29 @@ def test_more_elements_than_the_limit_are_refused():
     assert refused(body, INT, limits).message.startswith("A request must hold at most 100 values")
 
 
-def test_unusual_but_right_bodies_take_the_reference_decoder():
+def test_unusual_but_right_bodies_are_decoded():
     body = b'{"inputs": [NaN, Inf, 1]} and more'
-    request = decode_predict(body, lambda _: signature(x="float"), Limits())
+    request = decode_predict(body, signature(x="float"), Limits())
     np.testing.assert_array_equal(request.inputs["x"], [np.nan, np.inf, 1])
 
 
-def test_usual_bodies_do_not_take_the_reference_decoder(monkeypatch):
-    import server.wire.predict as module
-
-    def never(*_):
-        raise AssertionError("the reference decoder was asked")
-
-    monkeypatch.setattr(module, "decode_predict_by_reference", never)
-    known = SignatureSpec(
-        "serving_default",
-        {
-            "a": TensorSpec("a", dtype_of_name("int64"), (None, None)),
-            "b": TensorSpec("b", dtype_of_name("string"), (None,)),
-        },
-        {},
-    )
+def test_rows_and_columns_with_elements_of_bytes():
+    known = signature(a="int64", b="string")
     rows = b'{"instances": [{"a": [1, 2], "b": "x"}, {"a": [3, 4], "b": {"b64": "eQ=="}}]}'
     columns = b'{"inputs": {"a": [[1, 2], [3, 4]], "b": ["x", {"b64": "eQ=="}]}}'
     for body in (rows, columns):
-        inputs = decode_predict(body, lambda _: known, Limits()).inputs
+        inputs = decode_predict(body, known, Limits()).inputs
         assert inputs["a"].tolist() == [[1, 2], [3, 4]]
         assert inputs["b"].tolist() == [b"x", b"y"]
-    for body in (b'{"instances": [[0.5], [1]]}', b'{"inputs": 1e3, "other": {}}'):
-        decode_predict(body, lambda _: signature(x="float"), Limits())
 
 
-def test_both_decoders_name_the_signature_asked_for():
-    asked = []
-
-    def find(name):
-        asked.append(name)
-        return INT
-
-    for decode in (decode_predict, decode_predict_by_reference):
-        decode(b'{"signature_name": "other", "instances": [1]}', find, Limits())
-        decode(b'{"instances": [1]}', find, Limits())
-        decode(b'{"signature_name": "", "instances": [1]}', find, Limits())
-    assert asked == ["other", "serving_default", "serving_default"] * 2
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [('"signature_name": "other", ', "other"), ("", "serving_default"),
+     ('"signature_name": "", ', "serving_default")],
+)  # fmt: skip
+def test_the_signature_asked_for_is_chosen(given, name):
+    (spec,) = INT.values()
+    known = {each: SignatureSpec(each, spec.inputs, {}) for each in ("other", "serving_default")}
+    body = f'{{{given}"instances": [1]}}'.encode()
+    assert decode_predict(body, known, Limits()).signature is known[name]

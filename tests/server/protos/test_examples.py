@@ -8,36 +8,44 @@ import numpy as np
 import pytest
 
 from server.errors import ServingError
-from server.wire.examples import decode_examples, encode_classify, encode_regress
+from server.protos.examples import read_json_examples
+from server.protos.modules import load_protos
+from server.wire.encode import encode_classify, encode_regress
 from server.wire.limits import Limits
 
 
 def decode(text: str):
-    return decode_examples(text.encode(), Limits())
+    """Returns the signature, and the kind and values of each feature of each example."""
+    name, examples = read_json_examples(text.encode(), Limits())
+    return name, [features_of(each) for each in examples]
+
+
+def features_of(example: bytes):
+    found = {}
+    for name, feature in load_protos().example.Example.FromString(example).features.feature.items():
+        kind = feature.WhichOneof("kind") or ""
+        found[name] = (kind, list(getattr(feature, kind).value) if kind else [])
+    return found
 
 
 @pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**30])
 def test_integers_beyond_64_bits_are_floats(number):
-    feature = decode(f'{{"examples": [{{"a": {number}}}]}}').examples[0]["a"]
-    assert (feature.kind, feature.values) == ("float", [float(number)])
+    _, (example,) = decode(f'{{"examples": [{{"a": {number}}}]}}')
+    assert example == {"a": ("float_list", [np.float32(number)])}
 
 
 def test_values_become_features_of_their_kind():
-    request = decode(
-        '{"signature_name": "s", "context": {"q": "pizza"}, "examples": ['
-        '{"n": [1, true], "f": [1.0, NaN], "b": ["x", {"b64": "/w=="}], "none": []}]}'
+    name, examples = decode(
+        '{"signature_name": "s", "context": {"q": "pizza", "n": 7}, "examples": [{}, '
+        '{"n": [1, true], "f": [1.0, -Infinity], "b": ["x", {"b64": "/w=="}], "none": []}]}'
     )
-    assert request.signature_name == "s"
-    assert request.context is not None
-    assert request.context["q"].values == [b"pizza"]
-    (example,) = request.examples
-    assert {name: feature.kind for name, feature in example.items()} == {
-        "n": "int64", "f": "float", "b": "bytes", "none": "",
-    }  # fmt: skip
-    assert example["n"].values == [1, 1]
-    assert example["b"].values == [b"x", b"\xff"]
-    assert example["f"].values[0] == 1.0
-    assert np.isnan(example["f"].values[1])
+    context = {"q": ("bytes_list", [b"pizza"]), "n": ("int64_list", [7])}
+    assert name == "s"
+    # A feature of the example replaces the context's feature of the same name.
+    assert examples == [context, {
+        **context, "n": ("int64_list", [1, 1]), "f": ("float_list", [1.0, -np.inf]),
+        "b": ("bytes_list", [b"x", b"\xff"]), "none": ("", []),
+    }]  # fmt: skip
 
 
 MIXED = "Unexpected element type in feature: a expecting type: "
@@ -97,7 +105,7 @@ def test_too_many_examples_are_refused_before_any_is_read():
     tracemalloc.start()
     try:
         with pytest.raises(ServingError, match="at most 100000 examples"):
-            decode_examples(body, Limits())
+            read_json_examples(body, Limits())
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

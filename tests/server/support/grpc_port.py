@@ -1,0 +1,44 @@
+"""A gRPC port in this process, and a client that sends messages to it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from server.dataplane.plane import DataPlane
+from server.edge.grpc.server import GrpcOptions, GrpcServer
+
+PREDICT = "/tensorflow.serving.PredictionService/Predict"
+
+
+@contextlib.asynccontextmanager
+async def serving(plane: DataPlane, **options: Any) -> AsyncIterator[grpc.aio.Channel]:
+    """Serves a plane, and yields a channel to it."""
+    server = GrpcServer(plane, GrpcOptions("127.0.0.1", 0, max_message_bytes=64 << 20), **options)
+    await server.start()
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            yield channel
+    finally:
+        await server.stop(0)
+        await plane.close()
+
+
+async def ask_grpc(
+    plane: DataPlane, *requests: Any, path: str = PREDICT, key: str = ""
+) -> list[tuple[str, Any]]:
+    """Sends requests. Returns for each OK and the answer's bytes, or its code and details."""
+    told: list[tuple[str, Any]] = []
+    async with serving(plane) as channel:
+        call = channel.unary_unary(path)
+        for request in requests:
+            try:
+                metadata = (("x-api-key", key),) if key else ()
+                answer = await call(request.SerializeToString(), metadata=metadata)
+                told.append(("OK", answer))
+            except grpc.aio.AioRpcError as error:
+                told.append((error.code().name, error.details()))
+    return told
