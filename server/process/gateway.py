@@ -24,7 +24,7 @@ from ..observability.worker_metrics import MetricsWriter, WorkerMetrics
 from ..parts import folder_of, keys_of, make_engine, routes_of, tfserving_options
 from ..protos.modules import load_protos
 from ..settings import Settings
-from .first_look import (
+from .start_checks import (
     check_certificates,
     check_ports,
     warn_of_missing,
