@@ -12,6 +12,7 @@ class RecordingTransport(asyncio.Transport):
         super().__init__({"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)})
         self.writes: list[list[bytes]] = []
         self.closed = False
+        self.reads = True
 
     @property
     def received(self) -> bytes:
@@ -19,10 +20,10 @@ class RecordingTransport(asyncio.Transport):
         return b"".join(b"".join(map(bytes, parts)) for parts in self.writes)
 
     def pause_reading(self):
-        pass
+        self.reads = False
 
     def resume_reading(self):
-        pass
+        self.reads = True
 
     def write(self, data):
         self.writes.append([data])
