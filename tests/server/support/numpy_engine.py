@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -30,13 +31,19 @@ def signature(
 
 
 class NumpyServable:
+    """One version. It counts its leases."""
+
     def __init__(self, version: int, functions: Mapping[str, tuple[SignatureSpec, Function]]):
         self.version = version
+        self.seconds = 0.0
+        self.leases = 0
         self.functions = functions
         self.signatures = {name: spec for name, (spec, _) in functions.items()}
         self.described = list(self.signatures.values())
 
     async def run(self, signature, inputs):
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
         return dict(self.functions[signature][1](**inputs))
 
     async def classify(self, _signature, examples):
@@ -44,6 +51,9 @@ class NumpyServable:
 
     async def regress(self, _signature, examples):
         return ages(examples) / 2
+
+    def release(self):
+        self.leases -= 1
 
 
 def ages(examples):
@@ -56,28 +66,17 @@ def ages(examples):
     return np.array([known[example] for example in examples.tolist()], np.float32)
 
 
-class NumpyLease:
-    """Forwards calls to the servable of an engine, and counts them."""
-
-    def __init__(self, engine: NumpyEngine):
-        self.engine = engine
-        servable = engine.servable
-        self.version, self.signatures = servable.version, servable.signatures
-        self.described, self.run = servable.described, servable.run
-        self.classify, self.regress = servable.classify, servable.regress
-
-    def release(self):
-        self.engine.leases -= 1
-
-
 class NumpyEngine:
     """Serves one version of one model, `m`."""
 
     def __init__(self, functions=None, is_ready=True, version=3):
         self.servable = NumpyServable(version, functions if functions is not None else FUNCTIONS)
         self.is_ready = is_ready
-        self.leases = 0
         self.events: list[str] = []
+
+    @property
+    def leases(self):
+        return self.servable.leases
 
     async def start(self):
         self.events.append("start")
@@ -120,8 +119,8 @@ class NumpyEngine:
             raise spec.not_found()
         if spec.label is not None:
             raise spec.unknown_label()
-        self.leases += 1
-        return NumpyLease(self)
+        self.servable.leases += 1
+        return self.servable
 
 
 ROWS = {7: [1.0, 2.0], 8: [3.0, 6.0], 2**53 + 1: [5.0, -5.0]}
