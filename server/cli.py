@@ -15,8 +15,6 @@ from . import COMMAND
 from .dataplane.keys import KeysError
 from .dataplane.tokens import TokensError
 from .edge.grpc.server import GrpcPortError
-from .engines.embedded.model_folder import ModelFolderError
-from .engines.embedded.saved_model import MissingDependencyError
 from .engines.routes import RoutesError
 from .engines.upstream.endpoint import UpstreamsError
 from .errors import StartError
@@ -36,9 +34,7 @@ from .settings import (
 _LOG = logging.getLogger("server")
 _CANNOT_START = (
     SettingsError,
-    ModelFolderError,
     StartError,
-    MissingDependencyError,
     MissingProtosError,
     KeysError,
     TokensError,

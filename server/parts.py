@@ -9,8 +9,7 @@ from .dataplane.tokens import Tokens
 from .engines.base import Engine
 from .engines.embedded.batching import BatchOptions
 from .engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
-from .engines.embedded.model_folder import ModelFolder, Versions
-from .engines.embedded.version_policy import VersionPolicy
+from .engines.embedded.model_folder import ModelFolder, VersionPolicy, Versions
 from .engines.routes import Routes, parse_labels
 from .engines.upstream.channels import ChannelOptions
 from .engines.upstream.endpoint import parse_upstreams

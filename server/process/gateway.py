@@ -24,11 +24,6 @@ from ..observability.worker_metrics import MetricsWriter, WorkerMetrics
 from ..parts import folder_of, keys_of, make_engine, routes_of, tfserving_options
 from ..protos.modules import load_protos
 from ..settings import Settings
-from .start_checks import (
-    check_certificates,
-    check_ports,
-    warn_of_missing,
-)
 from .memory import keep_freed_memory
 from .server import (
     AdminServer,
@@ -37,6 +32,7 @@ from .server import (
     listening_socket,
     url_of,
 )
+from .start_checks import check_certificates, check_ports, warn_of_missing
 from .workers import Heartbeat, Worker
 
 

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ..engines.embedded.version_policy import VersionPolicy
+from ..engines.embedded.model_folder import VersionPolicy
 from ..errors import StartError
 from ..parts import folder_of, found_models
 from ..settings import Settings
