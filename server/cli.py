@@ -16,7 +16,6 @@ from .dataplane.keys import KeysError
 from .dataplane.tokens import TokensError
 from .edge.grpc.server import GrpcPortError
 from .engines.routes import RoutesError
-from .engines.upstream.endpoint import UpstreamsError
 from .errors import StartError
 from .observability.logs import configure_logging
 from .process.gateway import Gateway
@@ -39,7 +38,6 @@ _CANNOT_START = (
     KeysError,
     TokensError,
     RoutesError,
-    UpstreamsError,
 )
 
 # Matches the variables that Kubernetes sets for a service whose name begins with `de-gateway`.

@@ -11,8 +11,7 @@ from .engines.embedded.batching import BatchOptions
 from .engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
 from .engines.embedded.model_folder import ModelFolder, VersionPolicy, Versions
 from .engines.routes import Routes, parse_labels
-from .engines.upstream.channels import ChannelOptions
-from .engines.upstream.endpoint import parse_upstreams
+from .engines.upstream.endpoint import ChannelOptions, parse_upstreams
 from .engines.upstream.engine import RunWork, TfServingEngine, TfServingOptions
 from .errors import StartError
 from .observability.metrics import Metrics
@@ -38,7 +37,7 @@ def make_engine(
             exist at the start.
 
     Raises:
-        UpstreamsError: The list of model servers is wrong.
+        StartError: The list of model servers is wrong.
         StartError: The file with the token for model servers cannot be used.
     """
     if settings.engine == "tfserving":
