@@ -15,10 +15,10 @@ from . import COMMAND
 from .dataplane.keys import KeysError
 from .dataplane.tokens import TokensError
 from .edge.grpc.server import GrpcPortError
-from .engines.routes import RoutesError
 from .errors import StartError
 from .observability.logs import configure_logging
 from .process.gateway import Gateway
+from .process.start_checks import check_start
 from .process.workers import WorkerSupervisor, end_with_parent, this_worker
 from .protos.modules import MissingProtosError
 from .settings import (
@@ -37,7 +37,7 @@ _CANNOT_START = (
     MissingProtosError,
     KeysError,
     TokensError,
-    RoutesError,
+    GrpcPortError,
 )
 
 # Matches the variables that Kubernetes sets for a service whose name begins with `de-gateway`.
@@ -97,19 +97,22 @@ def main(arguments: Sequence[str] | None = None, command: str = COMMAND) -> int:
         if links:
             _LOG.info("ignored variables that Kubernetes sets for services: %s", ", ".join(links))
         if settings.workers > 1 and worker is None:
-            Gateway.check(settings)
+            check_start(settings)
             return WorkerSupervisor(settings, given).run()
         if worker is not None:
             end_with_parent(worker)
         if settings.tracing:
             _trace()
         gateway = Gateway(settings, worker)
+        # Modules imported so far are never freed: exclude them from later garbage collections.
+        gc.collect()
+        gc.freeze()
+        return gateway.run()
     except _CANNOT_START as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 0
-    return _serve(gateway)
 
 
 def drop_service_links(environment: MutableMapping[str, str]) -> list[str]:
@@ -131,28 +134,14 @@ def drop_service_links(environment: MutableMapping[str, str]) -> list[str]:
     return links
 
 
-def _serve(gateway: Gateway) -> int:
-    # Modules imported so far are never freed: exclude them from later garbage collections.
-    gc.collect()
-    gc.freeze()
-    try:
-        return gateway.run()
-    except GrpcPortError as error:  # another process took the port after the check
-        print(error, file=sys.stderr)
-        return 2
-
-
 def _trace() -> None:
     try:
-        from .observability.tracing import TracingError, export_spans
+        from .observability.tracing import export_spans
     except ImportError as error:
         raise StartError(
             f"--tracing needs: pip install 'de-core-gateway[otel]'. Received: {error}"
         ) from None
-    try:
-        export_spans()
-    except TracingError as error:
-        raise StartError(str(error)) from None
+    export_spans()
 
 
 def _parser(command: str = COMMAND) -> argparse.ArgumentParser:
