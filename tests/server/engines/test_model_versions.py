@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import shutil
 import threading
@@ -23,15 +22,6 @@ from tests.server.support.eventually import PATIENCE_S, eventually
 from tests.server.support.numpy_engine import signature, tensor
 
 pytestmark = pytest.mark.asyncio
-
-
-@contextlib.asynccontextmanager
-async def leased(engine, spec):
-    servable = await engine.lease(spec)
-    try:
-        yield servable
-    finally:
-        servable.release()
 
 
 SPEC = signature("serving_default", [tensor("x", "int64")], [tensor("y", "int64")])
@@ -319,8 +309,9 @@ async def test_engine_picks_up_models_and_versions_by_itself(world):
     assert not engine.ready()
     world.write(1)
     await eventually(engine.ready)
-    async with leased(engine, ModelSpec("m")) as servable:
-        assert servable.version == 1
+    servable = await engine.lease(ModelSpec("m"))
+    assert servable.version == 1
+    servable.release()
     world.write(2)
     await eventually(lambda: world.loaded[0].closed)
     wanted = [VersionState.AVAILABLE, VersionState.END]
@@ -442,7 +433,8 @@ async def test_a_version_that_is_loading_is_unavailable_and_not_unknown(world):
         await asyncio.sleep(0.01)
     assert (await lease_error(engine, ModelSpec("m", 2))).code is Code.UNAVAILABLE
     assert (await lease_error(engine, ModelSpec("m", 3))).code is Code.NOT_FOUND
-    async with leased(engine, ModelSpec("m")) as servable:
-        assert servable.version == 1
+    servable = await engine.lease(ModelSpec("m"))
+    assert servable.version == 1
+    servable.release()
     world.hold.set()
     await engine.close()

@@ -14,7 +14,6 @@ from server.process import protocol as protocols
 from server.process.server import _config
 from server.settings import load_settings
 from tests.server.support.numpy_engine import NumpyEngine
-from tests.server.support.recording_transport import RecordingTransport
 from tests.server.support.virtual_time import run_in_virtual_time
 
 PREDICT = "POST /v1/models/m:predict HTTP/1.1"
@@ -24,6 +23,39 @@ ROW = b'{"instances": [1.0]}'
 def post(*headers: str, line: str = PREDICT, body: bytes = ROW) -> bytes:
     lines = [line, "Host: a", f"Content-Length: {len(body)}", *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+class RecordingTransport(asyncio.Transport):
+    """A transport that keeps what each call wrote."""
+
+    def __init__(self):
+        super().__init__({"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)})
+        self.writes: list[list[bytes]] = []
+        self.closed = False
+        self.reads = True
+
+    @property
+    def received(self) -> bytes:
+        """All bytes that the client got."""
+        return b"".join(b"".join(map(bytes, parts)) for parts in self.writes)
+
+    def pause_reading(self):
+        self.reads = False
+
+    def resume_reading(self):
+        self.reads = True
+
+    def write(self, data):
+        self.writes.append([data])
+
+    def writelines(self, parts):
+        self.writes.append(list(parts))
+
+    def is_closing(self):
+        return self.closed
+
+    def close(self):
+        self.closed = True
 
 
 class Connection:
