@@ -95,7 +95,8 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await routed.start()
         if load_first:
-            await _load(routed, lifecycle)
+            while not routed.started() and not lifecycle.draining:
+                await asyncio.sleep(_LOOK_SECONDS)
         yield
         lifecycle.draining = True
         await plane.close()
@@ -201,12 +202,6 @@ def _application(
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     return app
-
-
-async def _load(engine: RoutedEngine, lifecycle: Lifecycle) -> None:
-    """Waits until the models are loaded, have failed to load, or shutdown has begun."""
-    while not engine.started() and not lifecycle.draining:
-        await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def _serving_error(request: Request, error: Exception) -> Response:

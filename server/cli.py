@@ -9,7 +9,6 @@ import signal
 import sys
 import textwrap
 from collections.abc import MutableMapping, Sequence
-from typing import Any
 
 from . import COMMAND
 from .dataplane.keys import KeysError
@@ -144,6 +143,25 @@ def _trace() -> None:
     export_spans()
 
 
+_GROUPS = {
+    "models": "settings_file engine model_dir model_name version_policy labels routes_file "
+    "warm_up poll_seconds",
+    "model servers behind the gateway (--engine tfserving)": "upstreams models upstream_ca "
+    "upstream_cert upstream_key upstream_token_file",
+    "ports": "host port grpc_port admin_port admin_host tls_cert tls_key tls_client_ca cors_origin "
+    "trusted_proxies ui",
+    "keys and tokens": "keys_file jwt_keys_file jwt_issuer jwt_audience",
+    "processes, threads and batches": "workers threads batch_rows batch_delay_ms",
+    "limits on one request": "request_seconds head_seconds body_seconds max_header_bytes "
+    "max_body_bytes max_decompressed_bytes max_elements max_ids",
+    "limits on all requests": "max_in_flight client_in_flight rate_per_second model_in_flight "
+    "model_rate_per_second",
+    "shutdown": "drain_seconds shutdown_seconds",
+    "logs and traces": "log_level log_format log_sample tracing",
+}
+_METAVARS = ("dir", "name", "host", "port", "seconds", "bytes", "file")
+
+
 def _parser(command: str = COMMAND) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=command,
@@ -164,50 +182,17 @@ def _parser(command: str = COMMAND) -> argparse.ArgumentParser:
     for title, names in _GROUPS.items():
         group = parser.add_argument_group(title)
         for name in names.split():
-            _add_flag(group, name, fields.pop(name))
+            field, kind = fields.pop(name), name.rsplit("_", 1)[-1]
+            told = str(field.description)
+            if field.default not in (None, ""):
+                told = f"{told} Default: {field.default}."
+            group.add_argument(
+                flag_of(name),
+                dest=name,
+                metavar=kind.upper() if kind in _METAVARS else "VALUE",
+                help="\n".join(textwrap.wrap(told, 60)).replace("%", "%%"),
+                # `--ui` alone means `--ui true`.
+                **({"nargs": "?", "const": "true"} if field.annotation is bool else {}),
+            )
     assert not fields, f"settings without a group: {', '.join(fields)}"
     return parser
-
-
-def _add_flag(group: Any, name: str, field: Any) -> None:
-    group.add_argument(
-        flag_of(name),
-        dest=name,
-        metavar=_metavar(name),
-        help="\n".join(textwrap.wrap(_help(field), 60)).replace("%", "%%"),
-        # `--ui` alone means `--ui true`.
-        **({"nargs": "?", "const": "true"} if field.annotation is bool else {}),
-    )
-
-
-_GROUPS = {
-    "models": "settings_file engine model_dir model_name version_policy labels routes_file "
-    "warm_up poll_seconds",
-    "model servers behind the gateway (--engine tfserving)": "upstreams models upstream_ca "
-    "upstream_cert upstream_key upstream_token_file",
-    "ports": "host port grpc_port admin_port admin_host tls_cert tls_key tls_client_ca cors_origin "
-    "trusted_proxies ui",
-    "keys and tokens": "keys_file jwt_keys_file jwt_issuer jwt_audience",
-    "processes, threads and batches": "workers threads batch_rows batch_delay_ms",
-    "limits on one request": "request_seconds head_seconds body_seconds max_header_bytes "
-    "max_body_bytes max_decompressed_bytes max_elements max_ids",
-    "limits on all requests": "max_in_flight client_in_flight rate_per_second model_in_flight "
-    "model_rate_per_second",
-    "shutdown": "drain_seconds shutdown_seconds",
-    "logs and traces": "log_level log_format log_sample tracing",
-}
-
-
-def _help(field: Any) -> str:
-    text = str(field.description)
-    if field.is_required():
-        return f"{text} Required."
-    return text if field.default in (None, "") else f"{text} Default: {field.default}."
-
-
-_METAVARS = ("dir", "name", "host", "port", "seconds", "bytes", "file")
-
-
-def _metavar(name: str) -> str:
-    last = name.rsplit("_", 1)[-1]
-    return last.upper() if last in _METAVARS else "VALUE"

@@ -9,7 +9,9 @@ from .logs import LOG
 from .metrics import Metrics
 
 _WRITE_SECONDS = 1.0
-_SAMPLE = re.compile(rb"^([A-Za-z_:][A-Za-z0-9_:]*)(\{)?", re.MULTILINE)
+# The name of a sample without labels, and of a sample with labels.
+_PLAIN = re.compile(rb"^([A-Za-z0-9_:]+) ", re.MULTILINE)
+_LABELLED = re.compile(rb"^([A-Za-z0-9_:]+)\{", re.MULTILINE)
 
 
 class WorkerMetrics:
@@ -81,14 +83,7 @@ def merge(expositions: Iterable[tuple[int, bytes]]) -> bytes:
             lines = family.splitlines(keepends=True)
             heads.setdefault(name, b"".join(line for line in lines if line.startswith(b"#")))
             body = b"".join(line for line in lines if not line.startswith(b"#"))
-            samples.setdefault(name, []).append(_labelled(body, worker))
+            body = _LABELLED.sub(rb'\1{worker="%d",' % worker, body)
+            body = _PLAIN.sub(rb'\1{worker="%d"} ' % worker, body)
+            samples.setdefault(name, []).append(body)
     return b"".join(heads[name] + b"".join(samples[name]) for name in heads)
-
-
-def _labelled(body: bytes, worker: int) -> bytes:
-    label = b'worker="%d"' % worker
-
-    def add(match: re.Match[bytes]) -> bytes:
-        return match[1] + b"{" + label + (b"," if match[2] else b"}")
-
-    return _SAMPLE.sub(add, body)

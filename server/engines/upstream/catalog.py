@@ -71,7 +71,7 @@ class Catalog:
         async with self._one_at_a_time:
             await asyncio.gather(*(self._look_at(endpoint) for endpoint in self._pool.endpoints))
         self._labels.clear()
-        known = {(m, v) for m in self.models for v in self._available(m)}
+        known = {(m, v) for m in self.models for each in self._serving(m) for v in each.versions}
         self._signatures = {k: v for k, v in self._signatures.items() if k in known}
         for key in known:
             self._first_seen.setdefault(key, time.time())
@@ -111,9 +111,6 @@ class Catalog:
             )
             for entry in response.model_version_status
         ]
-
-    def _available(self, model: str) -> set[int]:
-        return {version for each in self._serving(model) for version in each.versions}
 
     def _serving(self, model: str) -> list["_Serving"]:
         serving = []
