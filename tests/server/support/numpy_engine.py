@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -30,6 +31,11 @@ def signature(
     )
 
 
+def lookup_signature(table: str, keys: str, dim: int) -> SignatureSpec:
+    outputs = [tensor("embeddings", "float", None, dim), tensor("found", "bool", None)]
+    return signature(f"de_lookup/{table}", [tensor("ids", keys, None)], outputs)
+
+
 class NumpyServable:
     """One version. It counts its leases."""
 
@@ -44,7 +50,8 @@ class NumpyServable:
     async def run(self, signature, inputs):
         if self.seconds:
             await asyncio.sleep(self.seconds)
-        return dict(self.functions[signature][1](**inputs))
+        outputs = self.functions[signature][1](**inputs)
+        return dict(await outputs if inspect.isawaitable(outputs) else outputs)
 
     async def classify(self, _signature, examples):
         return Classifications(None, ages(examples).reshape(-1, 1))
@@ -172,20 +179,9 @@ FUNCTIONS = {
         signature("old", [tensor("inputs", "string", None)], [tensor("scores", "float", None, 1)]),
         None,
     ),
-    "de_lookup/user": (
-        signature(
-            "de_lookup/user",
-            [tensor("ids", "int64", None)],
-            [tensor("embeddings", "float", None, 2), tensor("found", "bool", None)],
-        ),
-        lambda ids: _find(ROWS, ids),
-    ),
+    "de_lookup/user": (lookup_signature("user", "int64", 2), lambda ids: _find(ROWS, ids)),
     "de_lookup/item": (
-        signature(
-            "de_lookup/item",
-            [tensor("ids", "string", None)],
-            [tensor("embeddings", "float", None, 2), tensor("found", "bool", None)],
-        ),
+        lookup_signature("item", "string", 2),
         lambda ids: _find({b"lamp": [1.0, 2.0]}, ids),
     ),
 }
