@@ -218,6 +218,17 @@ def test_a_client_that_reads_slowly_is_waited_for():
     assert (before, statuses(after)) == (b"", [200])
 
 
+@pytest.mark.parametrize("hosts", [b"", b"Host: x\r\nHost: y\r\n", b"Host: x\r\nHost: x\r\n"])
+def test_a_request_has_one_host(hosts):
+    answered = answers(b"GET /livez HTTP/1.1\r\n" + hosts + b"\r\n")
+    assert statuses(answered) == [400]
+    assert b"one Host header. Received: %d of them" % hosts.count(b"Host") in answered
+
+
+def test_a_request_of_http_1_0_needs_no_host():
+    assert statuses(answers(b"GET /livez HTTP/1.0\r\n\r\n")) == [200]
+
+
 AMBIGUOUS = [
     ["Content-Length: 5", "Transfer-Encoding: chunked"],
     ["Content-Length: -5"],
