@@ -350,7 +350,7 @@ class UpstreamModel:
             raise ServingError(
                 Code.UNAVAILABLE,
                 f"Version {newest} of model {spec.name} has just replaced version {self.version}, "
-                f"and its signature {signature.name} differs. Send the request again.",
+                f"perhaps with another signature {signature.name}. Send the request again.",
                 retry_after=1.0,
             )
         self.version = newest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 
 import grpc
 import numpy as np
@@ -223,10 +224,19 @@ async def test_a_request_for_the_newest_version_follows_a_swap_without_waiting_f
     assert (servable.version, service.calls) == (4, [3, 0, 3])
 
 
-async def test_a_swap_to_a_version_with_another_signature_is_told_and_not_answered(service, engine):
+@pytest.mark.parametrize(("dtype", "is_answered"), [("float", True), ("int64", False)])
+async def test_a_version_with_another_signature_does_not_answer_after_a_swap(
+    service, engine, dtype, is_answered
+):
     servable = await engine.lease(ModelSpec("m"))
-    servable.described[0].outputs["y"] = tensor("y", "int64", None)  # what version 3 promised
+    # What version 3 has promised. The tensor's name in the graph does not matter.
+    promised = dataclasses.replace(tensor("y", dtype, None), tensor_name="z:0")
+    servable.described[0].outputs["y"] = promised
     service.version = 4
+    if is_answered:
+        await servable.run("serving_default", {})
+        assert servable.version == 4
+        return
     with pytest.raises(ServingError, match="Version 4 of model m has just replaced") as caught:
         await servable.run("serving_default", {})
     assert (caught.value.code, caught.value.retry_after) == (Code.UNAVAILABLE, 1.0)
