@@ -79,11 +79,7 @@ def main(arguments: Sequence[str] | None = None, command: str = COMMAND) -> int:
     # until the server installs its handler.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     given = list(sys.argv[1:] if arguments is None else arguments)
-    flags = {
-        name: value
-        for name, value in vars(_parser(command).parse_args(given)).items()
-        if value is not None
-    }
+    flags = vars(_parser(command).parse_args(given))
     only_print = flags.pop("print_settings", False)
     worker = this_worker()
     links = drop_service_links(os.environ)
@@ -171,11 +167,11 @@ def _parser(command: str = COMMAND) -> argparse.ArgumentParser:
         + f"\nThe environment can set every flag: --poll-seconds 5 is {ENV_PREFIX}POLL_SECONDS=5.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
     )
     parser.add_argument(
         "--print-settings",
         action="store_true",
-        default=None,
         help="print the effective settings as a settings file, and exit",
     )
     fields = dict(Settings.model_fields)

@@ -76,7 +76,7 @@ class StubGateway(Gateway):
 
 
 def main() -> None:
-    flags = {k: v for k, v in vars(_parser().parse_args(sys.argv[1:])).items() if v is not None}
+    flags = vars(_parser().parse_args(sys.argv[1:]))
     # With these settings the gateway does not load TensorFlow.
     stub = {"engine": "tfserving", "models": "m", "upstreams": "127.0.0.1:1"}
     sys.exit(StubGateway(load_settings(**stub, **flags)).run())
