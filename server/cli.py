@@ -9,6 +9,7 @@ import signal
 import sys
 import textwrap
 from collections.abc import MutableMapping, Sequence
+from typing import Any
 
 from . import COMMAND
 from .dataplane.keys import KeysError
@@ -179,6 +180,8 @@ def _parser(command: str = COMMAND) -> argparse.ArgumentParser:
         group = parser.add_argument_group(title)
         for name in names.split():
             field, kind = fields.pop(name), name.rsplit("_", 1)[-1]
+            # `--ui` alone means `--ui true`.
+            more: dict[str, Any] = {"nargs": "?", "const": "true"}
             told = str(field.description)
             if field.default not in (None, ""):
                 told = f"{told} Default: {field.default}."
@@ -187,8 +190,7 @@ def _parser(command: str = COMMAND) -> argparse.ArgumentParser:
                 dest=name,
                 metavar=kind.upper() if kind in _METAVARS else "VALUE",
                 help="\n".join(textwrap.wrap(told, 60)).replace("%", "%%"),
-                # `--ui` alone means `--ui true`.
-                **({"nargs": "?", "const": "true"} if field.annotation is bool else {}),
+                **(more if field.annotation is bool else {}),
             )
     assert not fields, f"settings without a group: {', '.join(fields)}"
     return parser
