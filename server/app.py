@@ -21,9 +21,8 @@ from .dataplane.plane import DataPlane, public_error
 from .dataplane.snapshot import Snapshots
 from .engines.base import Engine
 from .engines.routed import RoutedEngine
-from .engines.routes import RoutesFile
 from .errors import RefusedError, ServingError
-from .middleware import HeadBounds, RecordMiddleware
+from .middleware import RecordMiddleware
 from .observability.accounts import Accounts, accounts_of
 from .observability.logs import LOG
 from .observability.metrics import Metrics
@@ -60,7 +59,7 @@ def create_app(
     keys: KeyRing | None = None,
     workers: WorkerMetrics | None = None,
     plane: DataPlane | None = None,
-    accounts: Accounts | None = None,
+    codec: Codec | None = None,
     load_first: bool = False,
 ) -> FastAPI:
     """Builds the gateway's application. One process may hold several.
@@ -72,10 +71,9 @@ def create_app(
         metrics: Counts requests; the application creates them by default.
         keys: The accepted API keys. Without them no key is needed.
         workers: The metrics of other worker processes, if there are any.
-        plane: Answers requests to models. Give it if a gRPC port shares it; by default the
-            application creates one from the settings, the engine and the keys.
-        accounts: Counts and logs the requests. Give it if a gRPC port shares it; by default the
-            application creates one from the metrics.
+        plane: Answers requests to models. By default the application creates one from the
+            settings, the engine, the keys and the codec.
+        codec: Decodes and encodes bodies. Give it if the engine shares it.
         load_first: True to accept requests only after the models were loaded or failed to load.
 
     Example:
@@ -90,14 +88,15 @@ def create_app(
     lifecycle = lifecycle or Lifecycle()
     metrics = metrics or Metrics()
     routed = engine if isinstance(engine, RoutedEngine) else RoutedEngine(engine)
-    plane = plane or DataPlane(routed, settings, keys)
-    accounts = accounts or accounts_of(settings, metrics, routed.model_names)
+    plane = plane or DataPlane(routed, settings, keys, codec)
+    accounts = accounts_of(settings, metrics, routed.model_names)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await routed.start()
         if load_first:
-            await _load(routed, lifecycle)
+            while not routed.started() and not lifecycle.draining:
+                await asyncio.sleep(_LOOK_SECONDS)
         yield
         lifecycle.draining = True
         await plane.close()
@@ -119,7 +118,7 @@ def create_app(
     app.state.metrics = metrics
     app.state.snapshots = Snapshots(routed, metrics)
     app.state.workers = workers or WorkerMetrics(None, 0)
-    app.state.live = accounts.live
+    app.state.accounts, app.state.live = accounts, accounts.live
     app.state.cors_origin = settings.cors_origin
     # `include_router` would match each request twice.
     for router in (v1.router, v2.models, v2.server, health.router):
@@ -138,12 +137,9 @@ def create_app_from_environment() -> FastAPI:
         uvicorn --factory de_core_gateway.app:create_app_from_environment
     """
     settings, metrics, codec = load_settings(), Metrics(), Codec()
-    routes_file = RoutesFile(settings.routes_file)
-    engine = RoutedEngine(
-        make_engine(settings, metrics, codec.run), routes_of(settings), routes_file
-    )
-    plane = DataPlane(engine, settings, keys_of(settings), codec)
-    return create_app(settings, engine, metrics=metrics, plane=plane)
+    inner = make_engine(settings, metrics, codec.run)
+    engine = RoutedEngine(inner, routes_of(settings), settings.routes_file)
+    return create_app(settings, engine, metrics=metrics, keys=keys_of(settings), codec=codec)
 
 
 def create_admin_app(
@@ -196,9 +192,10 @@ def _application(
     app.state.plane, app.state.lifecycle, app.state.bounds = plane, lifecycle, bounds
     app.add_middleware(
         RecordMiddleware,
-        bounds=HeadBounds(settings.max_header_bytes, bounds.body_bytes),
         accounts=accounts,
         lifecycle=lifecycle,
+        head_bytes=settings.max_header_bytes,
+        body_bytes=bounds.body_bytes,
         cors_origin=settings.cors_origin,
     )
     app.add_exception_handler(ServingError, _serving_error)
@@ -206,12 +203,6 @@ def _application(
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     return app
-
-
-async def _load(engine: RoutedEngine, lifecycle: Lifecycle) -> None:
-    """Waits until the models are loaded, have failed to load, or shutdown has begun."""
-    while not engine.started() and not lifecycle.draining:
-        await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def _serving_error(request: Request, error: Exception) -> Response:

@@ -12,13 +12,10 @@ from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 from . import COMMAND
-from .engines.embedded.model_folder import ModelFolderError
-from .engines.embedded.saved_model import MissingDependencyError
-from .engines.routes import RoutesError
-from .engines.upstream.endpoint import UpstreamsError
 from .errors import StartError
 from .observability.logs import configure_logging
 from .process.gateway import Gateway
+from .process.start_checks import check_start
 from .process.workers import WorkerSupervisor, end_with_parent, this_worker
 from .settings import (
     ENV_PREFIX,
@@ -30,14 +27,7 @@ from .settings import (
 )
 
 _LOG = logging.getLogger("server")
-_CANNOT_START = (
-    SettingsError,
-    ModelFolderError,
-    StartError,
-    MissingDependencyError,
-    RoutesError,
-    UpstreamsError,
-)
+_CANNOT_START = (SettingsError, StartError)
 
 # Matches the variables that Kubernetes sets for a service whose name begins with `de-gateway`.
 _LINK_NAME = re.compile(
@@ -79,11 +69,7 @@ def main(arguments: Sequence[str] | None = None, command: str = COMMAND) -> int:
     # until the server installs its handler.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     given = list(sys.argv[1:] if arguments is None else arguments)
-    flags = {
-        name: value
-        for name, value in vars(_parser(command).parse_args(given)).items()
-        if value is not None
-    }
+    flags = vars(_parser(command).parse_args(given))
     only_print = flags.pop("print_settings", False)
     worker = this_worker()
     links = drop_service_links(os.environ)
@@ -96,19 +82,22 @@ def main(arguments: Sequence[str] | None = None, command: str = COMMAND) -> int:
         if links:
             _LOG.info("ignored variables that Kubernetes sets for services: %s", ", ".join(links))
         if settings.workers > 1 and worker is None:
-            Gateway.check(settings)
+            check_start(settings)
             return WorkerSupervisor(settings, given).run()
         if worker is not None:
             end_with_parent(worker)
         if settings.tracing:
             _trace()
         gateway = Gateway(settings, worker)
+        # Modules imported so far are never freed: exclude them from later garbage collections.
+        gc.collect()
+        gc.freeze()
+        return gateway.run()
     except _CANNOT_START as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 0
-    return _serve(gateway)
 
 
 def drop_service_links(environment: MutableMapping[str, str]) -> list[str]:
@@ -130,64 +119,14 @@ def drop_service_links(environment: MutableMapping[str, str]) -> list[str]:
     return links
 
 
-def _serve(gateway: Gateway) -> int:
-    # Modules imported so far are never freed: exclude them from later garbage collections.
-    gc.collect()
-    gc.freeze()
-    try:
-        return gateway.run()
-    except StartError as error:  # another process took the port after the check
-        print(error, file=sys.stderr)
-        return 2
-
-
 def _trace() -> None:
     try:
-        from .observability.tracing import TracingError, export_spans
+        from .observability.tracing import export_spans
     except ImportError as error:
         raise StartError(
             f"--tracing needs: pip install 'de-core-gateway[otel]'. Received: {error}"
         ) from None
-    try:
-        export_spans()
-    except TracingError as error:
-        raise StartError(str(error)) from None
-
-
-def _parser(command: str = COMMAND) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=command,
-        description="Gateway for models with dynamic embedding tables. It answers as "
-        "TensorFlow Serving does, and looks up embeddings.",
-        epilog=_EXAMPLES.replace(COMMAND, command)
-        + f"\nThe environment can set every flag: --poll-seconds 5 is {ENV_PREFIX}POLL_SECONDS=5.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--print-settings",
-        action="store_true",
-        default=None,
-        help="print the effective settings as a settings file, and exit",
-    )
-    fields = dict(Settings.model_fields)
-    for title, names in _GROUPS.items():
-        group = parser.add_argument_group(title)
-        for name in names.split():
-            _add_flag(group, name, fields.pop(name))
-    assert not fields, f"settings without a group: {', '.join(fields)}"
-    return parser
-
-
-def _add_flag(group: Any, name: str, field: Any) -> None:
-    group.add_argument(
-        flag_of(name),
-        dest=name,
-        metavar=_metavar(name),
-        help="\n".join(textwrap.wrap(_help(field), 60)).replace("%", "%%"),
-        # `--ui` alone means `--ui true`.
-        **({"nargs": "?", "const": "true"} if field.annotation is bool else {}),
-    )
+    export_spans()
 
 
 _GROUPS = {
@@ -206,18 +145,41 @@ _GROUPS = {
     "shutdown": "drain_seconds shutdown_seconds",
     "logs and traces": "log_level log_format log_sample tracing",
 }
-
-
-def _help(field: Any) -> str:
-    text = str(field.description)
-    if field.is_required():
-        return f"{text} Required."
-    return text if field.default in (None, "") else f"{text} Default: {field.default}."
-
-
 _METAVARS = ("dir", "name", "host", "port", "seconds", "bytes", "file")
 
 
-def _metavar(name: str) -> str:
-    last = name.rsplit("_", 1)[-1]
-    return last.upper() if last in _METAVARS else "VALUE"
+def _parser(command: str = COMMAND) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=command,
+        description="Gateway for models with dynamic embedding tables. It answers as "
+        "TensorFlow Serving does, and looks up embeddings.",
+        epilog=_EXAMPLES.replace(COMMAND, command)
+        + f"\nThe environment can set every flag: --poll-seconds 5 is {ENV_PREFIX}POLL_SECONDS=5.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument(
+        "--print-settings",
+        action="store_true",
+        help="print the effective settings as a settings file, and exit",
+    )
+    fields = dict(Settings.model_fields)
+    for title, names in _GROUPS.items():
+        group = parser.add_argument_group(title)
+        for name in names.split():
+            field, kind = fields.pop(name), name.rsplit("_", 1)[-1]
+            # `--ui` alone means `--ui true`.
+            more: dict[str, Any] = {"nargs": "?", "const": "true"}
+            told = str(field.description)
+            if field.default not in (None, ""):
+                told = f"{told} Default: {field.default}."
+            group.add_argument(
+                flag_of(name),
+                dest=name,
+                metavar=kind.upper() if kind in _METAVARS else "VALUE",
+                help="\n".join(textwrap.wrap(told, 60)).replace("%", "%%"),
+                **(more if field.annotation is bool else {}),
+            )
+    assert not fields, f"settings without a group: {', '.join(fields)}"
+    return parser

@@ -1,7 +1,6 @@
 """The outermost part of the application: a record per request, and the rules for its head."""
 
 import asyncio
-import dataclasses
 import re
 import time
 
@@ -21,41 +20,30 @@ _CLOSE = (b"connection", b"close")
 _ALLOWED_ID = re.compile(rb"[A-Za-z0-9-]{1,64}")
 
 
-@dataclasses.dataclass(frozen=True)
-class HeadBounds:
-    """Limits that the head of a request shows.
-
-    Attributes:
-        head_bytes: Largest head in bytes: path, query, and the headers' names and values.
-        body_bytes: Largest declared body in bytes, as sent.
-    """
-
-    head_bytes: int
-    body_bytes: int
-
-
 class RecordMiddleware:
     """ASGI middleware that reports each request, and hides tracebacks from clients."""
 
     def __init__(
         self,
         app: ASGIApp,
-        bounds: HeadBounds,
         accounts: Accounts,
         lifecycle: Lifecycle,
+        head_bytes: int,
+        body_bytes: int,
         cors_origin: str = "",
     ) -> None:
         """Creates the middleware.
 
         Args:
             app: The application inside.
-            bounds: The limits of a head.
             accounts: Counts and logs the requests.
             lifecycle: While it drains, answers ask clients to close their connections.
+            head_bytes: Largest head in bytes: path, query, and the headers' names and values.
+            body_bytes: Largest declared body in bytes, as sent.
             cors_origin: The web origin whose pages may call /v1/; none if empty.
         """
         self._app = app
-        self._bounds = bounds
+        self._head_bytes, self._body_bytes = head_bytes, body_bytes
         self._accounts = accounts
         self._lifecycle = lifecycle
         self._cors = [(b"access-control-allow-origin", cors_origin.encode())] if cors_origin else []
@@ -85,7 +73,7 @@ class RecordMiddleware:
 
         self._accounts.begin(record)
         try:
-            _check_head(scope, record, self._bounds)
+            _check_head(scope, record, self._head_bytes, self._body_bytes)
             await self._app(scope, receive, send_noted)
         except RefusedError as error:
             await RefusalResponse(error)(scope, receive, send_noted)
@@ -123,7 +111,7 @@ def _record_of(scope: Scope) -> Request:
     )
 
 
-def _check_head(scope: Scope, record: Request, bounds: HeadBounds) -> None:
+def _check_head(scope: Scope, record: Request, head_bytes: int, body_bytes: int) -> None:
     """Checks the head.
 
     Raises:
@@ -134,8 +122,8 @@ def _check_head(scope: Scope, record: Request, bounds: HeadBounds) -> None:
     size = len(record.path) + len(record.query)
     for name, value in listed:
         size += len(name) + len(value)
-    if size > bounds.head_bytes:
-        raise RefusedError(431, f"Request head exceeds {bounds.head_bytes} bytes")
+    if size > head_bytes:
+        raise RefusedError(431, f"Request head exceeds {head_bytes} bytes")
     # HTTP/1.0 has no Host header.
     if len(listed) != len(headers) or b"host" not in headers:
         hosts = sum(name == b"host" for name, _ in listed)
@@ -159,5 +147,5 @@ def _check_head(scope: Scope, record: Request, bounds: HeadBounds) -> None:
             "Content-Length must be a whole number of bytes. "
             f"Received: {length.decode('latin-1')[:128]}",
         )
-    if len(length) > 18 or int(length) > bounds.body_bytes:
-        raise RefusedError(413, f"Request body exceeds {bounds.body_bytes} bytes", linger=True)
+    if len(length) > 18 or int(length) > body_bytes:
+        raise RefusedError(413, f"Request body exceeds {body_bytes} bytes", linger=True)

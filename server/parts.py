@@ -9,11 +9,9 @@ from .dataplane.tokens import Tokens
 from .engines.base import Engine
 from .engines.embedded.batching import BatchOptions
 from .engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
-from .engines.embedded.model_folder import ModelFolder, Versions
-from .engines.embedded.version_policy import VersionPolicy
-from .engines.routes import Routes, parse_labels
-from .engines.upstream.channels import ChannelOptions
-from .engines.upstream.endpoint import parse_upstreams
+from .engines.embedded.model_folder import ModelFolder, VersionPolicy, Versions
+from .engines.routed import Routes, parse_labels
+from .engines.upstream.endpoint import ChannelOptions, parse_upstreams
 from .engines.upstream.engine import RunWork, TfServingEngine, TfServingOptions
 from .errors import StartError
 from .observability.metrics import Metrics
@@ -39,8 +37,8 @@ def make_engine(
             exist at the start.
 
     Raises:
-        UpstreamsError: The list of model servers is wrong.
-        StartError: The file with the token for model servers cannot be used.
+        StartError: The list of model servers is wrong, or the file with the token for them cannot
+            be used.
     """
     if settings.engine == "tfserving":
         return TfServingEngine(tfserving_options(settings), run_codec, metrics)
@@ -81,7 +79,7 @@ def found_models(settings: Settings) -> Mapping[str, Versions]:
 
 
 def routes_of(settings: Settings) -> Routes:
-    """Returns the labels at the start; raises `RoutesError`."""
+    """Returns the labels at the start; raises `StartError`."""
     return Routes(labels=parse_labels(settings.labels, _only_model(settings)))
 
 
@@ -116,15 +114,6 @@ def _names(text: str) -> list[str]:
 
 def tfserving_options(settings: Settings) -> TfServingOptions:
     """Returns the options of an engine in front of model servers; raises as `make_engine`."""
-    return TfServingOptions(
-        upstreams=parse_upstreams(settings.upstreams),
-        models=_names(settings.models),
-        poll_seconds=settings.poll_seconds,
-        channel=_channel_options(settings),
-    )
-
-
-def _channel_options(settings: Settings) -> ChannelOptions:
     certificate: tuple[Path, Path] | None = None
     if settings.upstream_cert is not None and settings.upstream_key is not None:
         certificate = (settings.upstream_cert, settings.upstream_key)
@@ -135,9 +124,14 @@ def _channel_options(settings: Settings) -> ChannelOptions:
             "The file must hold one key or token, and nothing else. "
             f"Received: --upstream-token-file={file}"
         )
-    return ChannelOptions(
-        max_message_bytes=settings.max_decompressed_bytes,
-        ca=settings.upstream_ca,
-        certificate=certificate,
-        token=token,
+    return TfServingOptions(
+        upstreams=parse_upstreams(settings.upstreams),
+        models=_names(settings.models),
+        poll_seconds=settings.poll_seconds,
+        channel=ChannelOptions(
+            max_message_bytes=settings.max_decompressed_bytes,
+            ca=settings.upstream_ca,
+            certificate=certificate,
+            token=token,
+        ),
     )

@@ -23,227 +23,138 @@ class SettingsError(Exception):
 
 
 class Settings(BaseSettings):
-    """The gateway's settings."""
+    """The gateway's settings. The text below each one is its description, in `--help` too."""
 
     model_config = SettingsConfigDict(
-        env_prefix=ENV_PREFIX, extra="forbid", frozen=True, protected_namespaces=()
+        env_prefix=ENV_PREFIX,
+        extra="forbid",
+        frozen=True,
+        protected_namespaces=(),
+        use_attribute_docstrings=True,
     )
 
-    settings_file: Path | None = Field(
-        default=None,
-        description="YAML or JSON file of settings. Names are those of the flags, with _ for -.",
-    )
-    engine: Literal["embedded", "tfserving"] = Field(
-        default="embedded",
-        description="Where the models run: in this process (embedded), or on model servers "
-        "with TensorFlow Serving's gRPC (tfserving).",
-    )
-    model_dir: Path | None = Field(
-        default=None,
-        validate_default=True,
-        description="Folder of the models: either numbered version folders of one model "
-        "(DIR/1/saved_model.pb), or one such folder per model, named as the model "
-        "(DIR/ranker/1/saved_model.pb). The gateway loads versions that appear later. "
-        "Required by the embedded engine.",
-    )
-    model_name: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Name of the model, if the folder holds only one. "
-        "By default the name of the folder.",
-    )
+    settings_file: Path | None = None
+    """YAML or JSON file of settings. Names are those of the flags, with _ for -."""
+    engine: Literal["embedded", "tfserving"] = "embedded"
+    """Where the models run: in this process (embedded), or on model servers with TensorFlow
+    Serving's gRPC (tfserving)."""
+    model_dir: Path | None = Field(None, validate_default=True)
+    """Folder of the models: either numbered version folders of one model (DIR/1/saved_model.pb),
+    or one such folder per model, named as the model (DIR/ranker/1/saved_model.pb). The gateway
+    loads versions that appear later. Required by the embedded engine."""
+    model_name: str | None = Field(None, min_length=1)
+    """Name of the model, if the folder holds only one. By default the name of the folder."""
     version_policy: str = Field(
-        default="latest",
-        pattern=r"^(latest(:[1-9][0-9]{0,3})?|all|[0-9]{1,19}(,[0-9]{1,19})*)$",
-        description="Versions to serve: latest, latest:N, all, or numbers as in 1,3.",
+        "latest", pattern=r"^(latest(:[1-9][0-9]{0,3})?|all|[0-9]{1,19}(,[0-9]{1,19})*)$"
     )
-    labels: str = Field(
-        default="",
-        description="Labels of versions at the start: stable=1,canary=2, or with several models "
-        "ranker:stable=1. The admin port can change them.",
-    )
-    routes_file: Path | None = Field(
-        default=None,
-        description="File that keeps labels and the traffic split across restarts.",
-    )
-    warm_up: bool = Field(
-        default=True,
-        description="Run a version before it takes traffic: the requests in its "
-        "assets.extra/tf_serving_warmup_requests, or else one row of zeros per signature.",
-    )
-    upstreams: str = Field(
-        default="",
-        validate_default=True,
-        description="Model servers of the tfserving engine: [NAME=]HOST:PORT, separated by commas."
-        " Required by that engine.",
-    )
-    models: str = Field(
-        default="",
-        validate_default=True,
-        description="Models of the tfserving engine, separated by commas. Required by that engine.",
-    )
-    upstream_ca: Path | None = Field(
-        default=None,
-        description="CA certificates (PEM) for upstreams; without it connections are plain text.",
-    )
-    upstream_cert: Path | None = Field(
-        default=None,
-        description="Client certificate chain (PEM) for upstreams; needs --upstream-ca "
-        "and --upstream-key.",
-    )
-    upstream_key: Path | None = Field(
-        default=None, description="Private key (PEM) of --upstream-cert."
-    )
-    upstream_token_file: Path | None = Field(
-        default=None,
-        description="File with the API key or token for upstreams that are gateways.",
-    )
-    host: str = Field(
-        default="127.0.0.1",
-        description="Address to listen on; 0.0.0.0 for every network interface.",
-    )
-    port: int = Field(
-        default=8501, ge=0, le=65535, description="Port to listen on; 0 for any free one."
-    )
-    grpc_port: int | None = Field(
-        default=None,
-        ge=0,
-        le=65535,
-        description="Port of the gRPC services, on the same address; "
-        "0 for any free one. No gRPC by default.",
-    )
-    admin_port: int | None = Field(
-        default=None,
-        ge=0,
-        le=65535,
-        description="Port of the admin API; needs --keys-file or --jwt-keys-file. No admin "
-        "port by default.",
-    )
-    admin_host: str = Field(default="127.0.0.1", description="Address of the admin API.")
+    """Versions to serve: latest, latest:N, all, or numbers as in 1,3."""
+    labels: str = ""
+    """Labels of versions at the start: stable=1,canary=2, or with several models ranker:stable=1.
+    The admin port can change them."""
+    routes_file: Path | None = None
+    """File that keeps labels and the traffic split across restarts."""
+    warm_up: bool = True
+    """Run a version before it takes traffic: the requests in its
+    assets.extra/tf_serving_warmup_requests, or else one row of zeros per signature."""
+    upstreams: str = Field("", validate_default=True)
+    """Model servers of the tfserving engine: [NAME=]HOST:PORT, separated by commas. Required by
+    that engine."""
+    models: str = Field("", validate_default=True)
+    """Models of the tfserving engine, separated by commas. Required by that engine."""
+    upstream_ca: Path | None = None
+    """CA certificates (PEM) for upstreams; without it connections are plain text."""
+    upstream_cert: Path | None = None
+    """Client certificate chain (PEM) for upstreams; needs --upstream-ca and --upstream-key."""
+    upstream_key: Path | None = None
+    """Private key (PEM) of --upstream-cert."""
+    upstream_token_file: Path | None = None
+    """File with the API key or token for upstreams that are gateways."""
+    host: str = "127.0.0.1"
+    """Address to listen on; 0.0.0.0 for every network interface."""
+    port: int = Field(8501, ge=0, le=65535)
+    """Port to listen on; 0 for any free one."""
+    grpc_port: int | None = Field(None, ge=0, le=65535)
+    """Port of the gRPC services, on the same address; 0 for any free one. No gRPC by default."""
+    admin_port: int | None = Field(None, ge=0, le=65535)
+    """Port of the admin API; needs --keys-file or --jwt-keys-file. No admin port by default."""
+    admin_host: str = "127.0.0.1"
+    """Address of the admin API."""
     keys_file: Path | None = Field(
-        default=None,
+        None,
         description=f"File of API keys, see `{COMMAND}.keys --help`. With it every "
         "request to a model needs a key.",
     )
-    jwt_keys_file: Path | None = Field(
-        default=None,
-        description="File of public keys (a JSON Web Key Set). A token that one of them "
-        "signed can replace an API key. Needs de-core-gateway[jwt], --jwt-issuer and "
-        "--jwt-audience.",
-    )
-    jwt_issuer: str = Field(default="", description="Issuer of the tokens (their `iss`).")
-    jwt_audience: str = Field(default="", description="Audience of the tokens (their `aud`).")
-    tls_cert: Path | None = Field(
-        default=None, description="Certificate chain (PEM) for HTTPS; needs --tls-key."
-    )
-    tls_key: Path | None = Field(default=None, description="Private key (PEM) of --tls-cert.")
-    tls_client_ca: Path | None = Field(
-        default=None, description="CA certificates (PEM) for client certificates, then required."
-    )
-    workers: int = Field(
-        default=1,
-        ge=1,
-        le=256,
-        description="Processes that share the port, each with its own engine.",
-    )
-    poll_seconds: float = Field(
-        default=2.0, gt=0, description="Seconds between two checks for new versions."
-    )
-    threads: int = Field(default=4, ge=1, le=1024, description="Requests that run models at once.")
-    batch_rows: int = Field(
-        default=0,
-        ge=0,
-        description="Rows of the largest micro-batch (embedded engine); 0 for none.",
-    )
-    batch_delay_ms: float = Field(
-        default=2.0, ge=0, le=1000, description="Milliseconds that a row may wait for its batch."
-    )
-    max_in_flight: int = Field(
-        default=1024, ge=1, description="Requests that run at once; further ones get a 429."
-    )
-    client_in_flight: int = Field(
-        default=512,
-        ge=1,
-        description="Requests of one key or address at once; further ones get a 429.",
-    )
-    rate_per_second: float = Field(
-        default=5000.0,
-        ge=0,
-        description="Requests per second from one key or address, per process; 0 for no limit.",
-    )
-    model_in_flight: int = Field(
-        default=512,
-        ge=1,
-        description="Requests to one model at once, so that other models get some too.",
-    )
-    model_rate_per_second: float = Field(
-        default=10_000.0,
-        ge=0,
-        description="Requests per second to one model, per process; 0 for no limit.",
-    )
-    request_seconds: float = Field(
-        default=60.0,
-        gt=0,
-        description="Seconds until an answer is due. A client may set a shorter time with "
-        "X-Request-Timeout-Ms or grpc-timeout.",
-    )
-    head_seconds: float = Field(
-        default=10.0, gt=0, description="Seconds for a client to send a request's head."
-    )
-    max_header_bytes: int = Field(
-        default=32 << 10, ge=256, description="Largest head of a request, in bytes."
-    )
-    max_body_bytes: int = Field(
-        default=32 << 20, ge=1, description="Largest request body in bytes, as sent."
-    )
-    max_decompressed_bytes: int = Field(
-        default=64 << 20, ge=1, description="Largest request body in bytes, after decompression."
-    )
-    body_seconds: float = Field(
-        default=30.0, gt=0, description="Seconds for a client to send its request body."
-    )
-    max_elements: int = Field(default=4_000_000, ge=1, description="Values in one request.")
-    max_ids: int = Field(
-        default=100_000, ge=1, description="Ids in one lookup, or examples in one request."
-    )
-    trusted_proxies: str = Field(
-        default="",
-        description="Addresses or networks of proxies, separated by commas, as in "
-        "10.0.0.5,10.1.0.0/16. The gateway trusts X-Forwarded-For and X-Forwarded-Proto "
-        "only from these.",
-    )
-    ui: bool = Field(
-        default=False,
-        description="Serve the page at /ui. It shows looked-up ids to every key with the "
-        "scope lookup, or to everyone if no key is needed.",
-    )
-    cors_origin: str = Field(
-        default="",
-        description="Web origin whose pages may call the gateway; * for all; none if empty.",
-    )
-    drain_seconds: float = Field(
-        default=5.0,
-        ge=0,
-        description="Seconds after SIGTERM in which /readyz fails and requests are still accepted, "
-        "so that load balancers can switch first. Ctrl-C skips this.",
-    )
-    shutdown_seconds: float = Field(
-        default=30.0, gt=0, description="Seconds for running requests to finish at shutdown."
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least important message to log."
-    )
-    log_format: Literal["json", "text"] = Field(
-        default="json", description="JSON lines, or plain text for people."
-    )
-    log_sample: float = Field(
-        default=0.0, ge=0, le=1, description="Fraction of the answered requests to log."
-    )
-    tracing: bool = Field(
-        default=False,
-        description="Export OpenTelemetry spans as the OTEL_ variables say. Needs "
-        "de-core-gateway[otel].",
-    )
+    jwt_keys_file: Path | None = None
+    """File of public keys (a JSON Web Key Set). A token that one of them signed can replace an API
+    key. Needs de-core-gateway[jwt], --jwt-issuer and --jwt-audience."""
+    jwt_issuer: str = ""
+    """Issuer of the tokens (their `iss`)."""
+    jwt_audience: str = ""
+    """Audience of the tokens (their `aud`)."""
+    tls_cert: Path | None = None
+    """Certificate chain (PEM) for HTTPS; needs --tls-key."""
+    tls_key: Path | None = None
+    """Private key (PEM) of --tls-cert."""
+    tls_client_ca: Path | None = None
+    """CA certificates (PEM) for client certificates, then required."""
+    workers: int = Field(1, ge=1, le=256)
+    """Processes that share the port, each with its own engine."""
+    poll_seconds: float = Field(2.0, gt=0)
+    """Seconds between two checks for new versions."""
+    threads: int = Field(4, ge=1, le=1024)
+    """Requests that run models at once."""
+    batch_rows: int = Field(0, ge=0)
+    """Rows of the largest micro-batch (embedded engine); 0 for none."""
+    batch_delay_ms: float = Field(2.0, ge=0, le=1000)
+    """Milliseconds that a row may wait for its batch."""
+    max_in_flight: int = Field(1024, ge=1)
+    """Requests that run at once; further ones get a 429."""
+    client_in_flight: int = Field(512, ge=1)
+    """Requests of one key or address at once; further ones get a 429."""
+    rate_per_second: float = Field(5000.0, ge=0)
+    """Requests per second from one key or address, per process; 0 for no limit."""
+    model_in_flight: int = Field(512, ge=1)
+    """Requests to one model at once, so that other models get some too."""
+    model_rate_per_second: float = Field(10_000.0, ge=0)
+    """Requests per second to one model, per process; 0 for no limit."""
+    request_seconds: float = Field(60.0, gt=0)
+    """Seconds until an answer is due. A client may set a shorter time with X-Request-Timeout-Ms or
+    grpc-timeout."""
+    head_seconds: float = Field(10.0, gt=0)
+    """Seconds for a client to send a request's head."""
+    max_header_bytes: int = Field(32 << 10, ge=256)
+    """Largest head of a request, in bytes."""
+    max_body_bytes: int = Field(32 << 20, ge=1)
+    """Largest request body in bytes, as sent."""
+    max_decompressed_bytes: int = Field(64 << 20, ge=1)
+    """Largest request body in bytes, after decompression."""
+    body_seconds: float = Field(30.0, gt=0)
+    """Seconds for a client to send its request body."""
+    max_elements: int = Field(4_000_000, ge=1)
+    """Values in one request."""
+    max_ids: int = Field(100_000, ge=1)
+    """Ids in one lookup, or examples in one request."""
+    trusted_proxies: str = ""
+    """Addresses or networks of proxies, separated by commas, as in 10.0.0.5,10.1.0.0/16. The
+    gateway trusts X-Forwarded-For and X-Forwarded-Proto only from these."""
+    ui: bool = False
+    """Serve the page at /ui. It shows looked-up ids to every key with the scope lookup, or to
+    everyone if no key is needed."""
+    cors_origin: str = ""
+    """Web origin whose pages may call the gateway; * for all; none if empty."""
+    drain_seconds: float = Field(5.0, ge=0)
+    """Seconds after SIGTERM in which /readyz fails and requests are still accepted, so that load
+    balancers can switch first. Ctrl-C skips this."""
+    shutdown_seconds: float = Field(30.0, gt=0)
+    """Seconds for running requests to finish at shutdown."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least important message to log."""
+    log_format: Literal["json", "text"] = "json"
+    """JSON lines, or plain text for people."""
+    log_sample: float = Field(0.0, ge=0, le=1)
+    """Fraction of the answered requests to log."""
+    tracing: bool = False
+    """Export OpenTelemetry spans as the OTEL_ variables say. Needs de-core-gateway[otel]."""
 
     @field_validator("trusted_proxies")
     @classmethod
@@ -261,6 +172,11 @@ class Settings(BaseSettings):
         if needed and not value:
             raise PydanticCustomError("missing", "Field required")
         return value
+
+
+for _field in Settings.model_fields.values():
+    # Pydantic keeps the line breaks of a docstring.
+    _field.description = " ".join((_field.description or "").split())
 
 
 def load_settings(**flags: Any) -> Settings:

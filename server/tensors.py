@@ -150,13 +150,14 @@ class TensorSpec:
         name: The key in the signature. JSON uses the same name.
         dtype: Element type.
         shape: Sizes, None for any size; None instead of the tuple for an unknown rank.
-        tensor_name: The tensor's name in the graph, as in the metadata.
+        tensor_name: The tensor's name in the graph, as in the metadata. Two specs are equal
+            whatever it is.
     """
 
     name: str
     dtype: DType
     shape: tuple[int | None, ...] | None
-    tensor_name: str = ""
+    tensor_name: str = dataclasses.field(default="", compare=False)
 
     def accepts(self, shape: tuple[int, ...]) -> bool:
         """Returns whether a tensor of `shape` matches the declared shape."""

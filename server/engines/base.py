@@ -72,6 +72,24 @@ class VersionStatus:
     published: float = 0.0
 
 
+def chosen_statuses(spec: ModelSpec, statuses: Sequence[VersionStatus]) -> Sequence[VersionStatus]:
+    """Returns the states of the versions that `spec` names, among those of its model.
+
+    Raises:
+        ServingError: NOT_FOUND if there are none.
+    """
+    if not statuses:
+        raise ServingError(Code.NOT_FOUND, f"Could not find any versions of model {spec.name}")
+    if spec.version is None:
+        return statuses
+    chosen = [status for status in statuses if status.version == spec.version]
+    if not chosen:
+        raise ServingError(
+            Code.NOT_FOUND, f"Could not find version {spec.version} of model {spec.name}"
+        )
+    return chosen
+
+
 @dataclasses.dataclass(frozen=True)
 class Classifications:
     """The answer to `:classify`.
@@ -91,17 +109,14 @@ class Servable(Protocol):
     @property
     def version(self) -> int:
         """The version's number."""
-        ...
 
     @property
     def signatures(self) -> Mapping[str, SignatureSpec]:
         """The signatures that clients can run, by name."""
-        ...
 
     @property
     def described(self) -> Sequence[SignatureSpec]:
         """All signatures that the model declares, by name, for its metadata."""
-        ...
 
     async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
         """Runs a signature.
@@ -117,7 +132,6 @@ class Servable(Protocol):
             ServingError: The model refused the inputs (INVALID_ARGUMENT), failed
                 (INTERNAL), or too many requests wait (RESOURCE_EXHAUSTED).
         """
-        ...
 
     async def classify(self, signature: str, examples: Array) -> Classifications:
         """Runs a signature that returns labels, scores or both per example.
@@ -129,11 +143,9 @@ class Servable(Protocol):
         Raises:
             ServingError: As `run`.
         """
-        ...
 
     async def regress(self, signature: str, examples: Array) -> Array:
         """Runs a signature that returns one value per example; arguments as `classify`."""
-        ...
 
 
 class LeasedServable(Servable, Protocol):
@@ -141,7 +153,6 @@ class LeasedServable(Servable, Protocol):
 
     def release(self) -> None:
         """Ends the lease."""
-        ...
 
 
 class Engine(Protocol):
@@ -149,19 +160,15 @@ class Engine(Protocol):
 
     async def start(self) -> None:
         """Starts serving and returns; models may still be loading. Called once."""
-        ...
 
     async def close(self) -> None:
         """Finishes the running requests and releases every model. Called once, after `start`."""
-        ...
 
     def model_names(self) -> frozenset[str]:
         """Returns the names of the known models, serving or not."""
-        ...
 
     def started(self) -> bool:
         """Returns whether every model that existed at the start has loaded or failed to load."""
-        ...
 
     def ready(self) -> bool:
         """Returns whether the engine is ready for traffic.
@@ -169,23 +176,18 @@ class Engine(Protocol):
         It is ready if at least one model serves, and every model that it must serve from the start
         serves or no longer exists.
         """
-        ...
 
     async def reload(self) -> None:
         """Looks for new versions now instead of at the next poll."""
-        ...
 
     def upstreams(self) -> Mapping[str, str]:
         """Returns the state of each model server behind the engine, by name."""
-        ...
 
     def drain(self, names: frozenset[str]) -> None:
         """Sends no requests to these upstreams, and resumes all others."""
-        ...
 
     def component_versions(self) -> Mapping[str, str]:
         """Returns the engine's software versions, for `/version`."""
-        ...
 
     async def status(self, spec: ModelSpec) -> Sequence[VersionStatus]:
         """Returns the state of a model's versions, highest first.
@@ -194,7 +196,6 @@ class Engine(Protocol):
             ServingError: NOT_FOUND for an unknown model or version, UNAVAILABLE before the
                 models are known, INVALID_ARGUMENT for an unknown label.
         """
-        ...
 
     async def lease(self, spec: ModelSpec) -> LeasedServable:
         """Leases the version that `spec` selects now. The caller releases it once.
@@ -203,4 +204,3 @@ class Engine(Protocol):
             ServingError: NOT_FOUND if it does not serve, UNAVAILABLE while it is being loaded,
                 INVALID_ARGUMENT for an unknown label.
         """
-        ...

@@ -1,18 +1,70 @@
-"""An engine with the operator's routes: labels and a traffic split choose the version."""
+"""The operator's decisions on traffic, and an engine that follows them.
+
+Labels and a traffic split choose the version of a request. Drained upstreams get no requests.
+"""
 
 import asyncio
 import contextlib
 import logging
+import os
 import random
+import tempfile
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from ..errors import Code, ServingError, invalid
+import msgspec
+
+from ..errors import Code, ServingError, StartError, invalid
 from .base import Engine, LeasedServable, ModelSpec, VersionState, VersionStatus
-from .routes import Routes, RoutesError, RoutesFile, replaced, with_model
 
 _LOG = logging.getLogger("server.models")
 _LOOK_SECONDS = 0.5
+
+
+class Routes(msgspec.Struct, frozen=True):
+    """The decisions. A change replaces the whole object, so no reader sees half of the change.
+
+    Attributes:
+        labels: By model, the version of each label.
+        traffic: By model, the weight of each version (its number as a string) for requests that
+            name no version.
+        drained: Upstreams that get no requests.
+        draining: True if readiness fails, so that load balancers use other gateways.
+    """
+
+    labels: dict[str, dict[str, int]] = {}
+    traffic: dict[str, dict[str, float]] = {}
+    drained: list[str] = []
+    draining: bool = False
+
+
+def parse_labels(text: str, model: str | None) -> dict[str, dict[str, int]]:
+    """Reads labels from a setting.
+
+    Args:
+        text: `stable=1,ranker:canary=2`.
+        model: The model for labels without a model's name; None if every label must name one.
+
+    Raises:
+        StartError: A part does not have this form.
+
+    Example:
+        >>> parse_labels("stable=1,other:canary=2", "ranker")
+        {'ranker': {'stable': 1}, 'other': {'canary': 2}}
+    """
+    labels: dict[str, dict[str, int]] = {}
+    for part in filter(None, text.split(",")):
+        name, _, version = part.partition("=")
+        owner, colon, label = name.rpartition(":")
+        owner = owner if colon else model or ""
+        if not owner or not label or not version.isdecimal() or int(version) >= 2**63:
+            raise StartError(
+                "--labels must be LABEL=VERSION, or MODEL:LABEL=VERSION with several models, "
+                f"separated by commas. Received: {part}"
+            )
+        labels.setdefault(owner, {})[label] = int(version)
+    return labels
 
 
 class RoutedEngine:
@@ -22,7 +74,7 @@ class RoutedEngine:
         self,
         engine: Engine,
         routes: Routes | None = None,
-        file: RoutesFile | None = None,
+        file: Path | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         """Creates the engine.
@@ -30,20 +82,30 @@ class RoutedEngine:
         Args:
             engine: Runs the models.
             routes: The routes at the start; routes in the file override them.
-            file: The file that keeps the routes.
+            file: Keeps the routes for the next start, and passes them to other worker processes.
+                None keeps them in memory.
             chance: Returns a random number in [0, 1), for the traffic split.
+
+        Raises:
+            StartError: The file contains no valid routes.
         """
         self.inner = engine
-        self._file = file or RoutesFile(None)
-        self.routes = self._file.load() or routes or Routes()
+        self._file = file
+        # The time and number of the file that was last read or written.
+        self._seen = (0, 0)
+        self.routes = self._changed() or routes or Routes()
         self._chance = chance
         self._watcher: asyncio.Task[None] | None = None
+        # No route changes these.
+        self.model_names, self.component_versions = engine.model_names, engine.component_versions
+        self.started, self.ready, self.reload = engine.started, engine.ready, engine.reload
+        self.upstreams, self.drain = engine.upstreams, engine.drain
 
     async def start(self) -> None:
         """See `Engine.start`."""
         await self.inner.start()
-        self._apply()
-        if self._file.path is not None:
+        self._use(self.routes)
+        if self._file is not None:
             self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
     async def close(self) -> None:
@@ -54,42 +116,16 @@ class RoutedEngine:
                 await self._watcher
         await self.inner.close()
 
-    def model_names(self) -> frozenset[str]:
-        """See `Engine.model_names`."""
-        return self.inner.model_names()
-
-    def started(self) -> bool:
-        """See `Engine.started`."""
-        return self.inner.started()
-
-    def ready(self) -> bool:
-        """See `Engine.ready`."""
-        return self.inner.ready()
-
-    def component_versions(self) -> Mapping[str, str]:
-        """See `Engine.component_versions`."""
-        return self.inner.component_versions()
-
-    async def reload(self) -> None:
-        """See `Engine.reload`."""
-        await self.inner.reload()
-
-    def upstreams(self) -> Mapping[str, str]:
-        """See `Engine.upstreams`."""
-        return self.inner.upstreams()
-
-    def drain(self, names: frozenset[str]) -> None:
-        """See `Engine.drain`."""
-        self.inner.drain(names)
-
     async def status(self, spec: ModelSpec) -> Sequence[VersionStatus]:
         """See `Engine.status`."""
         return await self.inner.status(self._labelled(spec))
 
     def lease(self, spec: ModelSpec) -> Coroutine[Any, Any, LeasedServable]:
         """See `Engine.lease`."""
-        if spec.label is not None or self.routes.traffic:
-            spec = self._resolved(spec)
+        if spec.label is not None:
+            spec = self._labelled(spec)
+        elif spec.version is None and spec.name in self.routes.traffic:
+            spec = self._drawn(spec)
         return self.inner.lease(spec)
 
     async def set_label(self, model: str, label: str, version: int | None) -> None:
@@ -107,7 +143,7 @@ class RoutedEngine:
         else:
             await self._check_serves(model, version)
             labels[label] = version
-        self._set(replaced(self.routes, labels=with_model(self.routes.labels, model, labels)))
+        self._set(labels=_with_model(self.routes.labels, model, labels))
 
     async def set_traffic(self, model: str, weights: Mapping[int, float]) -> None:
         """Splits requests that name no version; without weights the newest version takes all.
@@ -121,7 +157,7 @@ class RoutedEngine:
         for version in weights:
             await self._check_serves(model, version)
         named = {str(version): weight for version, weight in weights.items()}
-        self._set(replaced(self.routes, traffic=with_model(self.routes.traffic, model, named)))
+        self._set(traffic=_with_model(self.routes.traffic, model, named))
 
     def set_drained(self, upstream: str, drained: bool) -> None:
         """Takes an upstream out of service, or returns it to service.
@@ -129,14 +165,14 @@ class RoutedEngine:
         Raises:
             ServingError: NOT_FOUND for an unknown upstream.
         """
-        if upstream not in self.inner.upstreams():
+        if upstream not in self.upstreams():
             raise ServingError(Code.NOT_FOUND, f"There is no upstream called {upstream}")
         others = [name for name in self.routes.drained if name != upstream]
-        self._set(replaced(self.routes, drained=[*others, upstream] if drained else others))
+        self._set(drained=[*others, upstream] if drained else others)
 
     def set_draining(self, draining: bool) -> None:
         """Makes readiness fail, or succeed again."""
-        self._set(replaced(self.routes, draining=draining))
+        self._set(draining=draining)
 
     async def _check_serves(self, model: str, version: int) -> None:
         (status,) = await self.inner.status(ModelSpec(model, version))
@@ -149,14 +185,10 @@ class RoutedEngine:
 
     def _labelled(self, spec: ModelSpec) -> ModelSpec:
         version = self.routes.labels.get(spec.name, {}).get(spec.label or "")
-        return ModelSpec(spec.name, version) if version is not None else spec
+        return spec if version is None else ModelSpec(spec.name, version)
 
-    def _resolved(self, spec: ModelSpec) -> ModelSpec:
-        if spec.label is not None:
-            return self._labelled(spec)
-        weights = self.routes.traffic.get(spec.name) if spec.version is None else None
-        if not weights:
-            return spec
+    def _drawn(self, spec: ModelSpec) -> ModelSpec:
+        weights = self.routes.traffic[spec.name]
         point = self._chance() * sum(weights.values())
         for version, weight in weights.items():
             point -= weight
@@ -164,22 +196,56 @@ class RoutedEngine:
                 return ModelSpec(spec.name, int(version))
         return spec
 
-    def _set(self, routes: Routes) -> None:
-        self._file.save(routes)
-        self.routes = routes
-        self._apply()
+    def _set(self, **changes: Any) -> None:
+        """Replaces some decisions, in the file too."""
+        routes = msgspec.structs.replace(self.routes, **changes)
+        if self._file is not None:
+            with tempfile.NamedTemporaryFile(dir=self._file.parent, delete=False) as file:
+                file.write(msgspec.json.format(msgspec.json.encode(routes)))
+                file.flush()
+                os.fsync(file.fileno())
+            Path(file.name).replace(self._file)
+            self._seen = _stamp(self._file)
+        self._use(routes)
 
-    def _apply(self) -> None:
-        self.inner.drain(frozenset(self.routes.drained))
+    def _use(self, routes: Routes) -> None:
+        self.routes = routes
+        self.drain(frozenset(routes.drained))
+
+    def _changed(self) -> Routes | None:
+        """Returns the routes in the file if it changed; raises `StartError`."""
+        if self._file is None:
+            return None
+        try:
+            stamp = _stamp(self._file)
+            if stamp == self._seen:
+                return None
+            routes = msgspec.json.decode(self._file.read_bytes(), type=Routes)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise StartError(f"The file of routes cannot be read: {self._file}: {error}") from None
+        self._seen = stamp
+        return routes
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
-                routes = self._file.load()
-            except RoutesError as error:
+                routes = self._changed()
+            except StartError as error:
                 _LOG.error("%s", error)
                 continue
             if routes is not None:
-                self.routes = routes
-                self._apply()
+                self._use(routes)
+
+
+def _with_model(table: Mapping[str, Any], model: str, value: Any) -> dict[str, Any]:
+    """Returns a copy of a map by model, with one model's entry set, or removed if empty."""
+    rest = {name: entry for name, entry in table.items() if name != model}
+    return {**rest, model: value} if value else rest
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_mtime_ns, status.st_ino

@@ -1,5 +1,6 @@
 """The last minutes of traffic in memory, for the page: one point per second."""
 
+import dataclasses
 import random
 import time
 from collections import OrderedDict, deque
@@ -12,26 +13,23 @@ _SAMPLE = 500
 _TABLES = 256
 
 
+@dataclasses.dataclass
 class _Second:
     """The traffic of one second."""
 
-    def __init__(self, at: int) -> None:
-        self.at = at
-        self.requests = 0
-        self.failures = 0
-        self.ids = 0
-        self.unknown = 0
-        self.latencies: list[float] = []
+    at: int
+    requests: int = 0
+    failures: int = 0
+    ids: int = 0
+    unknown: int = 0
+    latencies: list[float] = dataclasses.field(default_factory=list)
 
     def point(self) -> dict[str, Any]:
+        counts = {name: count for name, count in vars(self).items() if name != "latencies"}
         ordered = sorted(self.latencies)
         last = len(ordered) - 1
         return {
-            "at": self.at,
-            "requests": self.requests,
-            "failures": self.failures,
-            "ids": self.ids,
-            "unknown": self.unknown,
+            **counts,
             "p50_ms": ordered[last // 2] * 1000 if ordered else None,
             "p99_ms": ordered[round(last * 0.99)] * 1000 if ordered else None,
         }

@@ -27,112 +27,77 @@ class Metrics:
 
     def __init__(self) -> None:
         """Creates the metrics, all at zero."""
-        # Long: a list of metrics, one after the other.
         to = self._registry = CollectorRegistry()
+        counter = functools.partial(Counter, registry=to)
+        gauge = functools.partial(Gauge, registry=to)
+        histogram = functools.partial(Histogram, registry=to)
         # `labels` takes longer than all else that a metric does, so its results are cached.
-        by_labels = functools.cache
+        by = functools.cache
         ProcessCollector(registry=to)
         #: Running requests.
         self.in_flight = 0
-        Gauge("gateway_in_flight", "Requests being answered now", registry=to).set_function(
-            lambda: self.in_flight
-        )
-        requests = Counter(
-            "gateway_requests", "Requests answered", ("model", "verb", "code"), registry=to
-        )
-        self._requests = by_labels(requests.labels)
-        seconds = Histogram(
+        running = gauge("gateway_in_flight", "Requests being answered now")
+        running.set_function(lambda: self.in_flight)
+        requests = counter("gateway_requests", "Requests answered", ("model", "verb", "code"))
+        self._requests = by(requests.labels)
+        seconds = histogram(
             "gateway_request_seconds",
             "Time from the request's head to the answer's end",
             ("model", "verb"),
             buckets=_SECONDS,
-            registry=to,
         )
-        self._seconds = by_labels(seconds.labels)
-        stages = Histogram(
-            "gateway_stage_seconds",
-            "Time of requests by stage",
-            ("stage",),
-            buckets=_STAGE_SECONDS,
-            registry=to,
+        self._seconds = by(seconds.labels)
+        stages = histogram(
+            "gateway_stage_seconds", "Time of requests by stage", ("stage",), buckets=_STAGE_SECONDS
         )
-        self._stages = by_labels(stages.labels)
-        self._queued = Histogram(
+        self._stages = by(stages.labels)
+        self._queued = histogram(
             "gateway_queue_seconds",
             "Time that requests waited for a thread of the engine, or for a model server",
             buckets=_STAGE_SECONDS,
-            registry=to,
         )
-        rows = Histogram(
-            "gateway_rows", "Rows, or ids, of a request", ("verb",), buckets=_ROWS, registry=to
-        )
-        self._rows = by_labels(rows.labels)
-        body_bytes = Counter("gateway_body_bytes", "Bytes of bodies", ("direction",), registry=to)
+        rows = histogram("gateway_rows", "Rows, or ids, of a request", ("verb",), buckets=_ROWS)
+        self._rows = by(rows.labels)
+        body_bytes = counter("gateway_body_bytes", "Bytes of bodies", ("direction",))
         self._received, self._sent = body_bytes.labels("in"), body_bytes.labels("out")
-        ids = Counter("gateway_lookup_ids", "Ids looked up", ("model", "table"), registry=to)
-        self._ids = by_labels(ids.labels)
-        unknown_ids = Counter(
-            "gateway_lookup_unknown_ids",
-            "Ids looked up that the table does not hold",
-            ("model", "table"),
-            registry=to,
+        table = ("model", "table")
+        self._ids = by(counter("gateway_lookup_ids", "Ids looked up", table).labels)
+        self._unknown_ids = by(
+            counter(
+                "gateway_lookup_unknown_ids", "Ids looked up that the table does not hold", table
+            ).labels
         )
-        self._unknown_ids = by_labels(unknown_ids.labels)
-        self.batch_rows = Histogram(
-            "gateway_batch_rows", "Rows of a micro-batch", buckets=_ROWS, registry=to
-        )
-        self.queue_waiting = Gauge(
-            "gateway_queue_waiting", "Requests that wait for the engine", registry=to
-        )
-        self._version = Gauge(
-            "gateway_model_version", "Newest version that serves", ("model",), registry=to
-        )
-        self._age = Gauge(
+        self.batch_rows = histogram("gateway_batch_rows", "Rows of a micro-batch", buckets=_ROWS)
+        self.queue_waiting = gauge("gateway_queue_waiting", "Requests that wait for the engine")
+        self._version = gauge("gateway_model_version", "Newest version that serves", ("model",))
+        self._age = gauge(
             "gateway_model_version_age_seconds",
             "Time since the newest version that serves was published",
             ("model",),
-            registry=to,
         )
-        self._table_rows = Gauge(
-            "gateway_table_rows",
-            "Rows of an embedding table",
-            ("model", "table"),
-            registry=to,
+        self._table_rows = gauge("gateway_table_rows", "Rows of an embedding table", table)
+        self._table_bytes = gauge("gateway_table_bytes", "Bytes of an embedding table", table)
+        told = (
+            "1 for what the check of an embedding table's files found: unchecked, intact, damaged"
         )
-        self._table_bytes = Gauge(
-            "gateway_table_bytes",
-            "Bytes of an embedding table",
-            ("model", "table"),
-            registry=to,
-        )
-        self._table_health = Gauge(
-            "gateway_table_health",
-            "1 for what the check of an embedding table's files found: unchecked, intact, damaged",
-            ("model", "table", "health"),
-            registry=to,
-        )
-        upstream_seconds = Histogram(
+        self._table_health = gauge("gateway_table_health", told, (*table, "health"))
+        upstream_seconds = histogram(
             "gateway_upstream_seconds",
             "Time of calls to a model server",
             ("upstream", "code"),
             buckets=_SECONDS,
-            registry=to,
         )
-        self.upstream_seconds = by_labels(upstream_seconds.labels)
-        self.upstream_in_flight = Gauge(
-            "gateway_upstream_in_flight",
-            "Calls a model server runs",
-            ("upstream",),
-            registry=to,
+        self.upstream_seconds = by(upstream_seconds.labels)
+        self.upstream_in_flight = gauge(
+            "gateway_upstream_in_flight", "Calls a model server runs", ("upstream",)
         )
-        self.upstream_in_service = Gauge(
+        self.upstream_in_service = gauge(
             "gateway_upstream_in_service",
             "1 for a model server that takes requests; 0 if it is drained or does not answer",
             ("upstream",),
-            registry=to,
         )
-        self.retries = Counter(
-            "gateway_retries", "Requests sent once more, to another model server", registry=to
+        self.retries = counter(
+            "gateway_retries", "Requests sent once more, to another model server"
         )
 
     def observe(self, request: Request, model: str | None, status: int, seconds: float) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from opentelemetry import context, propagate, trace
 
+from ..errors import StartError
 from ..request import Request
 
 _UNTRACED = (
@@ -60,22 +61,18 @@ class Tracing:
         context.detach(token)
 
 
-class TracingError(Exception):
-    """Tracing cannot be set up; the message says what to install."""
-
-
 def export_spans() -> Any:
     """Exports spans as OpenTelemetry's OTEL_ variables configure; returns the provider.
 
     Raises:
-        TracingError: The SDK or its exporter is not installed.
+        StartError: The SDK or its exporter is not installed.
     """
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        raise TracingError(
+        raise StartError(
             "Tracing needs OpenTelemetry's SDK and OTLP exporter: "
             f"pip install 'de-core-gateway[otel]'. Received: {error}"
         ) from None

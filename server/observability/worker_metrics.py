@@ -1,7 +1,6 @@
 """Metrics of several worker processes. Each writes its own to a file; any of them reports all."""
 
 import asyncio
-import contextlib
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +9,9 @@ from .logs import LOG
 from .metrics import Metrics
 
 _WRITE_SECONDS = 1.0
-_SAMPLE = re.compile(rb"^([A-Za-z_:][A-Za-z0-9_:]*)(\{)?", re.MULTILINE)
+# The name of a sample without labels, and of a sample with labels.
+_PLAIN = re.compile(rb"^([A-Za-z0-9_:]+) ", re.MULTILINE)
+_LABELLED = re.compile(rb"^([A-Za-z0-9_:]+)\{", re.MULTILINE)
 
 
 class WorkerMetrics:
@@ -47,37 +48,18 @@ class WorkerMetrics:
         return merge(parts)
 
 
-class MetricsWriter:
-    """Writes this worker's metrics every second for the other workers."""
-
-    def __init__(self, metrics: Metrics, workers: WorkerMetrics) -> None:
-        """Creates the writer."""
-        self._metrics = metrics
-        self._workers = workers
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """See `Companion.start`."""
-        self._task = asyncio.get_running_loop().create_task(self._write())
-
-    async def stop(self, seconds: float) -> None:  # noqa: ARG002
-        """See `Companion.stop`."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-
-    async def _write(self) -> None:
-        failing = False
-        while True:
-            try:
-                self._workers.write(self._metrics.exposition())
-                failing = False
-            except OSError as error:
-                if not failing:
-                    LOG.error("other workers do not see this worker's metrics: %s", error)
-                failing = True
-            await asyncio.sleep(_WRITE_SECONDS)
+async def write_metrics(metrics: Metrics, workers: WorkerMetrics) -> None:
+    """Writes this worker's metrics every second for the other workers, without end."""
+    failing = False
+    while True:
+        try:
+            workers.write(metrics.exposition())
+            failing = False
+        except OSError as error:
+            if not failing:
+                LOG.error("other workers do not see this worker's metrics: %s", error)
+            failing = True
+        await asyncio.sleep(_WRITE_SECONDS)
 
 
 def merge(expositions: Iterable[tuple[int, bytes]]) -> bytes:
@@ -101,14 +83,7 @@ def merge(expositions: Iterable[tuple[int, bytes]]) -> bytes:
             lines = family.splitlines(keepends=True)
             heads.setdefault(name, b"".join(line for line in lines if line.startswith(b"#")))
             body = b"".join(line for line in lines if not line.startswith(b"#"))
-            samples.setdefault(name, []).append(_labelled(body, worker))
+            body = _LABELLED.sub(rb'\1{worker="%d",' % worker, body)
+            body = _PLAIN.sub(rb'\1{worker="%d"} ' % worker, body)
+            samples.setdefault(name, []).append(body)
     return b"".join(heads[name] + b"".join(samples[name]) for name in heads)
-
-
-def _labelled(body: bytes, worker: int) -> bytes:
-    label = b'worker="%d"' % worker
-
-    def add(match: re.Match[bytes]) -> bytes:
-        return match[1] + b"{" + label + (b"," if match[2] else b"}")
-
-    return _SAMPLE.sub(add, body)

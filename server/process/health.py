@@ -18,35 +18,28 @@ _SECONDS = 2.0
 
 def is_ready(port: int) -> bool:
     """Returns whether the gateway on a port of this machine is ready."""
-    try:
-        return _answers(http.client.HTTPConnection(_HOST, port, timeout=_SECONDS))
-    except TimeoutError:
-        return False
-    except (OSError, http.client.HTTPException):
-        pass
     # Do not verify the certificate: it names the host that clients use, not the loopback address.
     unverified = ssl.create_default_context()
     unverified.check_hostname = False
     unverified.verify_mode = ssl.CERT_NONE
-    secured = http.client.HTTPSConnection(_HOST, port, timeout=_SECONDS, context=unverified)
-    try:
-        secured.connect()
-    except OSError:
-        return False
-    try:
-        return _answers(secured)
-    except TimeoutError:
-        return False
-    except (OSError, http.client.HTTPException):
-        return True  # the TLS connection worked; the gateway only missed a client certificate
-
-
-def _answers(connection: http.client.HTTPConnection) -> bool:
-    try:
-        connection.request("GET", "/readyz")
-        return connection.getresponse().status == 200
-    finally:
-        connection.close()
+    for connection in (
+        http.client.HTTPConnection(_HOST, port, timeout=_SECONDS),
+        http.client.HTTPSConnection(_HOST, port, timeout=_SECONDS, context=unverified),
+    ):
+        try:
+            connection.connect()
+        except OSError:
+            return False
+        try:
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == 200
+        except TimeoutError:
+            return False
+        except (OSError, http.client.HTTPException):
+            continue
+        finally:
+            connection.close()
+    return True  # the TLS connection worked; the gateway only missed a client certificate
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 import orjson
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _LOG = logging.getLogger("server")
@@ -33,21 +34,23 @@ class BoundedProtocol(HttpToolsProtocol):
             reads counts as such a byte.
         max_bytes: Largest number of bytes that may arrive in a row without completing a head, a
             chunk of a body, or a message.
+        waiting: Received bytes that are read after the requests before them.
     """
 
     seconds: float
     max_bytes: int
     _warned = -_WARN_SECONDS
 
+    waiting = b""
     _timer: asyncio.TimerHandle | None = None
     _bytes = 0
-    _waiting = b""
     # True after a head that asks for an upgrade. The parser drops the body of such a request.
     _is_deaf = False
 
     def connection_made(self, transport: Any) -> None:
         """Begins a connection."""
         super().connection_made(transport)
+        self.flow = _Flow(self, transport)
         self._start_timer()
         self._warn_of_files(transport.get_extra_info("socket"))
 
@@ -62,24 +65,22 @@ class BoundedProtocol(HttpToolsProtocol):
         """Reads bytes, unless earlier bytes wait."""
         if self._is_deaf:
             return
-        if not self._waiting:
+        if not self.waiting:
             self._read(data)
             return
-        self._waiting += data
+        self.waiting += data
         self.flow.pause_reading()
-        if len(self._waiting) > _WAITING_BYTES:
+        if len(self.waiting) > _WAITING_BYTES:
             self.transport.close()
 
     def on_response_complete(self) -> None:
         """Reads the bytes that waited for the answer."""
         super().on_response_complete()
-        if self._waiting:
-            self.flow.pause_reading()
-            if not self.pipeline:
-                self.loop.call_soon(self._read_waiting)
+        if self.waiting and not self.pipeline:
+            self.loop.call_soon(self._read_waiting)
 
     def _read_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, b""
+        waiting, self.waiting = self.waiting, b""
         if not self.transport.is_closing():
             self.flow.resume_reading()
             self._read(waiting)
@@ -90,7 +91,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._parse(data[at : at + _PARSED_BYTES])
             at += _PARSED_BYTES
         if at < len(data) and not self._ends:
-            self._waiting = data[at:]
+            self.waiting = data[at:]
             self.flow.pause_reading()
 
     def _parse(self, data: bytes) -> None:
@@ -162,6 +163,18 @@ class BoundedProtocol(HttpToolsProtocol):
                 most,
                 files,
             )
+
+
+class _Flow(FlowControl):
+    """Reads nothing while bytes wait. uvicorn goes on with every request that waits for a body."""
+
+    def __init__(self, protocol: BoundedProtocol, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self._protocol = protocol
+
+    def resume_reading(self) -> None:
+        if not self._protocol.waiting:
+            super().resume_reading()
 
 
 def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:

@@ -1,18 +1,18 @@
 """The server process: sockets, signals, and shutdown."""
 
 import asyncio
-import contextlib
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..dataplane.lifecycle import Lifecycle
+from ..edge.grpc.server import GrpcServer
 from ..errors import StartError
 from ..settings import Settings
 from .protocol import bounded_protocol
@@ -20,18 +20,6 @@ from .protocol import bounded_protocol
 # A connection is closed if the client acknowledges no data for this many milliseconds.
 _TCP_USER_TIMEOUT_MS = 60_000
 _BACKLOG = 2048
-
-
-class Companion(Protocol):
-    """A helper that starts after model loading begins, and stops before models are released."""
-
-    async def start(self) -> None:
-        """Starts."""
-        ...
-
-    async def stop(self, seconds: float) -> None:
-        """Stops, and gives running work some time."""
-        ...
 
 
 def listening_socket(
@@ -77,6 +65,25 @@ def url_of(listener: socket.socket, scheme: str) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
+def with_admin(app: ASGIApp, admin: ASGIApp, listener: socket.socket) -> ASGIApp:
+    """Returns an application that answers requests to another port with `admin`.
+
+    Args:
+        app: Answers all other requests, and starts and ends with the server.
+        admin: The admin application.
+        listener: The socket of the admin port.
+    """
+    host, port = listener.getsockname()[:2]
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        # The local address of the connection. No header changes it.
+        local = scope.get("server") or ("", 0)
+        is_admin = local[1] == port and host in (local[0], "0.0.0.0", "::")
+        await (admin if is_admin else app)(scope, receive, send)
+
+    return answer
+
+
 def _config(app: ASGIApp, settings: Settings, lifespan: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
@@ -101,9 +108,9 @@ def _config(app: ASGIApp, settings: Settings, lifespan: Any) -> uvicorn.Config:
 class GatewayServer(uvicorn.Server):
     """A uvicorn server with an orderly shutdown and exit status 0.
 
-    SIGTERM makes `/readyz` fail at once, and closes the listening socket `drain_seconds` later.
-    SIGINT (Ctrl-C) closes it at once. After either of them, the server waits for running requests,
-    but after a second signal it does not. SIGHUP makes it read the keys again.
+    SIGTERM makes `/readyz` fail at once, and closes the listening sockets `drain_seconds` later.
+    SIGINT (Ctrl-C) closes them at once. After either of them, the server waits for running
+    requests, but after a second signal it does not. SIGHUP makes it read the keys again.
     """
 
     def __init__(
@@ -111,58 +118,46 @@ class GatewayServer(uvicorn.Server):
         app: ASGIApp,
         settings: Settings,
         lifecycle: Lifecycle,
-        companions: Sequence[Companion] = (),
+        grpc_server: GrpcServer | None = None,
+        background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
         announce: Callable[[], None] = lambda: None,
-        reload: Callable[[], None] | None = None,
+        reload: Callable[[], None] = lambda: None,
     ) -> None:
-        """Creates the server; `serve` runs it.
+        """Creates the server; `run` serves.
 
         Args:
             app: The application.
             settings: The time limits.
             lifecycle: Announces the shutdown.
-            companions: Helpers that start and stop with the server.
-            announce: Called when the server listens and all companions have started.
+            grpc_server: Starts once the application has started, and stops before it ends.
+            background: Run from the start of the application until the process ends.
+            announce: Called when both servers listen.
             reload: Called in the event loop after a SIGHUP.
         """
         super().__init__(_config(app, settings, "on"))
+        self._settings = settings
         self._lifecycle = lifecycle
-        self._companions = companions
+        self._grpc = grpc_server
+        self._background = background
         self._announce = announce
         self._reload = reload
-        self._drain_seconds = settings.drain_seconds
-        self._shutdown_seconds = settings.shutdown_seconds
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts the application and begins to listen."""
         self._loop = asyncio.get_running_loop()
+        self._loop.add_signal_handler(signal.SIGHUP, self._reload)
         await super().startup(sockets)
         if not self.should_exit:
-            for companion in self._companions:
-                await companion.start()
+            if self._grpc is not None:
+                await self._grpc.start()
+            self._tasks = [self._loop.create_task(each()) for each in self._background]
             self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ends running requests, then the application."""
-        await asyncio.gather(*(each.stop(self._shutdown_seconds) for each in self._companions))
+        if self._grpc is not None:
+            await self._grpc.stop(self._settings.shutdown_seconds)
         await super().shutdown(sockets)
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Installs a handler for SIGHUP, which would otherwise end the process."""
-        loop = asyncio.get_running_loop()
-
-        def reload(_: int, __: FrameType | None) -> None:
-            if self._reload is not None:
-                loop.call_soon_threadsafe(self._reload)
-
-        before = signal.signal(signal.SIGHUP, reload)
-        try:
-            with super().capture_signals():
-                yield
-        finally:
-            signal.signal(signal.SIGHUP, before)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """Handles SIGTERM and SIGINT. uvicorn's handler would raise the signal again at the end."""
@@ -171,43 +166,11 @@ class GatewayServer(uvicorn.Server):
             self.should_exit = True
             return
         self._lifecycle.draining = True
-        if sig == signal.SIGTERM and self._drain_seconds and self._loop is not None:
-            loop = self._loop
-            loop.call_soon_threadsafe(loop.call_later, self._drain_seconds, self._stop)
+        seconds = self._settings.drain_seconds
+        if sig == signal.SIGTERM and seconds and hasattr(self, "_loop"):
+            self._loop.call_soon_threadsafe(self._loop.call_later, seconds, self._stop)
         else:
             self._stop()
 
     def _stop(self) -> None:
         self.should_exit = True
-
-
-class AdminServer(uvicorn.Server):
-    """The admin port, in the same event loop. The other server handles the signals."""
-
-    def __init__(self, app: ASGIApp, settings: Settings, listener: socket.socket) -> None:
-        """Creates the server.
-
-        Args:
-            app: The admin application.
-            settings: The gateway's settings.
-            listener: The port's socket.
-        """
-        super().__init__(_config(app, settings, "off"))
-        self._listener = listener
-        self._task: asyncio.Task[None] | None = None
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Installs no signal handlers."""
-        yield
-
-    async def start(self) -> None:
-        """See `Companion.start`."""
-        self._listener.listen(_BACKLOG)
-        self._task = asyncio.get_running_loop().create_task(self.serve([self._listener]))
-
-    async def stop(self, seconds: float) -> None:  # noqa: ARG002
-        """See `Companion.stop`."""
-        self.should_exit = True
-        if self._task is not None:
-            await self._task

@@ -68,22 +68,12 @@ class Worker:
         return self.folder / f"{self.index}.alive"
 
 
-class Heartbeat:
-    """Shows the supervisor that a worker's event loop runs. It runs as long as the loop."""
-
-    def __init__(self, worker: Worker) -> None:
-        """Creates the heartbeat of a worker."""
-        self._file = worker.heartbeat
-
-    async def start(self) -> None:
-        """See `Companion.start`."""
+async def beat(worker: Worker) -> None:
+    """Shows the supervisor that a worker's event loop runs, as long as the loop does."""
+    while True:
         with contextlib.suppress(OSError):
-            self._file.touch()
-        loop = asyncio.get_running_loop()
-        loop.call_later(_BEAT_SECONDS, lambda: loop.create_task(self.start()))
-
-    async def stop(self, seconds: float) -> None:
-        """See `Companion.stop`. Goes on, so that a worker that hangs at its end is ended too."""
+            worker.heartbeat.touch()
+        await asyncio.sleep(_BEAT_SECONDS)
 
 
 def this_worker() -> Worker | None:

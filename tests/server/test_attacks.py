@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import signal
-import socket
 from collections.abc import Iterator
 
 import grpc
@@ -17,9 +16,9 @@ from server.protos.modules import load_protos
 from server.wire.media import RAW
 from tests.server.support.attack import LOST, check_work_is_done_apart
 from tests.server.support.children import children_of
-from tests.server.support.eventually import PATIENCE_S, wait_until
+from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import STUB, GatewayProcess
-from tests.server.support.light_upstream import LightUpstream
+from tests.server.support.light_upstream import LightUpstream, front
 
 
 @pytest.fixture(scope="module")
@@ -143,11 +142,8 @@ def many_examples() -> bytes:
 @pytest.mark.slow  # A second gateway and a model server only for this test.
 def test_many_examples_on_their_way_to_a_model_server_are_read_apart(tmp_path):
     body, most = many_examples(), ("grpc.max_receive_message_length", 64 << 20)
-    with LightUpstream() as upstream, GatewayProcess(
-        None, tmp_path / "log", "--engine", "tfserving", "--models", "m", "--grpc-port", "0",
-        "--upstreams", f"127.0.0.1:{upstream.port}", "--drain-seconds", "0",
-        "--request-seconds", "3600",
-    ) as gateway:  # fmt: skip
+    flags = ("--grpc-port", "0", "--request-seconds", "3600")
+    with LightUpstream() as upstream, front(tmp_path, upstream, flags=flags) as gateway:
         port = gateway.port_of("gRPC")
         gateway.wait_ready()
 
@@ -164,39 +160,6 @@ def test_many_examples_on_their_way_to_a_model_server_are_read_apart(tmp_path):
         result, lost = check_work_is_done_apart(gateway, attack)
         assert result == 100_000
         assert str(lost).startswith(LOST)
-
-
-ENDLESS = {
-    "value": b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\nX: ",
-    "name": b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\n",
-    "path": b"GET /",
-    "trailer": b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\n"
-    b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: ",
-}
-
-
-@pytest.mark.parametrize("name", ENDLESS)
-def test_a_head_without_end_is_cut_off(stub, name):
-    sent = 0
-    with socket.create_connection(("127.0.0.1", stub.port), timeout=PATIENCE_S) as connection:
-        connection.sendall(ENDLESS[name])
-        try:
-            while sent < 256 << 20:
-                connection.sendall(b"a" * (1 << 20))
-                sent += 1 << 20
-        except OSError:
-            pass
-    # The gateway closed the connection when the client had sent little more than fits into the
-    # kernel's buffers.
-    assert sent < 32 << 20
-
-
-def test_a_head_that_is_too_large_is_answered(stub):
-    with socket.create_connection(("127.0.0.1", stub.port), timeout=PATIENCE_S) as connection:
-        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 40_000)
-        answer = connection.recv(65536)
-    assert answer.startswith(b"HTTP/1.1 431 ")
-    assert b"Request head exceeds 32768 bytes" in answer
 
 
 def test_a_large_context_of_many_examples_is_refused(stub):

@@ -7,7 +7,6 @@ from a waiting batch and does not affect the others.
 
 import asyncio
 import dataclasses
-import time
 from collections.abc import Awaitable, Callable
 
 import numpy as np
@@ -37,6 +36,9 @@ class BatchOptions:
     observe_rows: Callable[[float], object] = lambda _: None
 
 
+NO_BATCHES = BatchOptions()
+
+
 @dataclasses.dataclass
 class _Part:
     """One request's share of a batch."""
@@ -44,7 +46,6 @@ class _Part:
     inputs: Tensors
     rows: int
     done: "asyncio.Future[dict[str, Array]]"
-    since: float
     deadline: float | None
 
 
@@ -90,7 +91,7 @@ class Batcher:
             ServingError: RESOURCE_EXHAUSTED if too many rows wait, or the error of the run.
         """
         rows = _rows(inputs)
-        if rows is None or not 0 < rows < self._options.rows:
+        if not 0 < rows < self._options.rows:
             return await self._run(signature.name, inputs)
         if self._waiting_rows + rows > self._options.max_waiting_rows:
             raise ServingError(
@@ -98,14 +99,8 @@ class Batcher:
                 f"Too many rows wait for the model: {self._waiting_rows}. Try again later.",
                 retry_after=1.0,
             )
-        loop = asyncio.get_running_loop()
-        part = _Part(
-            inputs,
-            rows,
-            loop.create_future(),
-            time.perf_counter(),
-            current_request().deadline,
-        )
+        done = asyncio.get_running_loop().create_future()
+        part = _Part(inputs, rows, done, current_request().deadline)
         self._add(signature.name, part)
         self._waiting_rows += rows
         try:
@@ -143,13 +138,20 @@ class Batcher:
         # This task inherited the context of one request, which says whose deadline applies. Replace
         # it: the batch runs until the last deadline of its requests.
         parts = [part for part in batch.parts if not part.done.done()]
-        begin_request(Request(deadline=_last_deadline(parts)))
+        deadlines = [part.deadline for part in parts if part.deadline is not None]
+        all_have_one = len(deadlines) == len(parts)
+        begin_request(Request(deadline=max(deadlines, default=None) if all_have_one else None))
         if not parts:
             return
         rows = sum(part.rows for part in parts)
         self._options.observe_rows(rows)
         try:
-            outputs = await self._run(signature, _joined(parts))
+            inputs = parts[0].inputs
+            if len(parts) > 1:
+                inputs = {
+                    name: np.concatenate([part.inputs[name] for part in parts]) for name in inputs
+                }
+            outputs = await self._run(signature, inputs)
             for name, array in outputs.items():
                 if not array.ndim or len(array) != rows:
                     raise ServingError(
@@ -174,34 +176,21 @@ class Batcher:
             Code.INTERNAL,
         )
         for part in parts:
+            answer: dict[str, Array] | Exception = error
+            if wrong and len(parts) > 1 and not part.done.done():
+                try:
+                    answer = await self._run(signature, part.inputs)
+                except Exception as own:
+                    answer = own
             if part.done.done():
                 continue
-            if not wrong or len(parts) == 1:
-                part.done.set_exception(error)
-                continue
-            try:
-                outputs = await self._run(signature, part.inputs)
-            except Exception as own:
-                if not part.done.done():
-                    part.done.set_exception(own)
+            if isinstance(answer, Exception):
+                part.done.set_exception(answer)
             else:
-                if not part.done.done():
-                    part.done.set_result(outputs)
+                part.done.set_result(answer)
 
 
-def _last_deadline(parts: list[_Part]) -> float | None:
-    deadlines = [part.deadline for part in parts]
-    known = [deadline for deadline in deadlines if deadline is not None]
-    return max(known) if known and len(known) == len(deadlines) else None
-
-
-def _rows(inputs: Tensors) -> int | None:
-    sizes = {len(array) if array.ndim else -1 for array in inputs.values()}
-    size = sizes.pop() if len(sizes) == 1 else -1
-    return size if size >= 0 else None
-
-
-def _joined(parts: list[_Part]) -> dict[str, Array]:
-    if len(parts) == 1:
-        return dict(parts[0].inputs)
-    return {name: np.concatenate([part.inputs[name] for part in parts]) for name in parts[0].inputs}
+def _rows(inputs: Tensors) -> int:
+    """Returns the number of rows of the inputs; 0 if they differ."""
+    sizes = {len(array) if array.ndim else 0 for array in inputs.values()}
+    return sizes.pop() if len(sizes) == 1 else 0

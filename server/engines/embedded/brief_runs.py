@@ -1,15 +1,18 @@
 """Decides which runs are so short that the event loop may wait for them.
 
 Handing a run to a thread, and its result back, takes longer than a small model's run itself. So
-once a signature's runs have proven to be short, the next ones run in the event loop.
+once a signature's runs have proven to be short, the next ones run in the event loop. This holds
+only for *steady* signatures, whose time depends only on the sizes of their inputs.
 """
 
 import dataclasses
 import math
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from ...tensors import SignatureSpec, Tensors
+from ...tensors import Kind, SignatureSpec
 
 # This many short runs in a row prove that a signature is short.
 _PROOF = 16
@@ -26,6 +29,9 @@ _MOST = 8
 _WEIGHT = 0.125
 _FIRST_BAN_SECONDS = 0.1
 _LONGEST_BAN_SECONDS = 60.0
+_UNSTEADY = re.compile(
+    r"While|^For$|^Enter$|PyFunc|Queue|Barrier|Dataset|Iterator|MapDefun|File|Stage|Recv|Mutex"
+)
 
 
 @dataclasses.dataclass
@@ -41,12 +47,12 @@ class _Record:
 
 
 class BriefRuns:
-    """Records how long the runs of one model take."""
+    """Records how long the runs of one model take, by signature and number of input values."""
 
     def __init__(
         self,
         seconds: float,
-        steady: frozenset[str],
+        steady: Iterable[str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Creates the record of a model that has not run yet.
@@ -57,42 +63,38 @@ class BriefRuns:
             clock: Returns the time in seconds.
         """
         self._seconds = seconds
-        self._steady = steady
         self._clock = clock
-        self._records: dict[str, _Record] = {}
+        self._records = {name: _Record() for name in steady} if seconds else {}
 
-    def expects(self, signature: SignatureSpec, inputs: Tensors) -> bool:
-        """Returns whether a run with these inputs will be short."""
-        record = self._records.get(signature.name)
+    def expects(self, signature: str, size: int) -> bool:
+        """Returns whether a run of this size will be short."""
+        record = self._records.get(signature)
         return (
             record is not None
             and record.proofs >= _PROOF
-            and _size(inputs) <= record.largest
+            and size <= record.largest
             and self._clock() >= record.banned_until
         )
 
-    def may_be_brief(self, signature: SignatureSpec, inputs: Tensors) -> bool:
-        """Returns whether a run with these inputs should be tried as a short run."""
-        if not self._seconds or signature.name not in self._steady:
-            return False
-        record = self._records.get(signature.name)
+    def may_be_brief(self, signature: str, size: int) -> bool:
+        """Returns whether a run of this size should be tried as a short run."""
+        record = self._records.get(signature)
         # A run that is tried has no deadline, so few tried runs may turn out long. Among sizes that
         # were never short, try only those below half of the smallest size that was long.
-        return record is None or _size(inputs) < max(record.largest + 1, record.smallest_long / 2)
+        return record is not None and size < max(record.largest + 1, record.smallest_long / 2)
 
-    def ran_on_thread(self, signature: SignatureSpec, inputs: Tensors, seconds: float) -> None:
+    def ran_on_thread(self, signature: str, size: int, seconds: float) -> None:
         """Records a run on a thread.
 
         Args:
             signature: The signature that ran.
-            inputs: Its inputs.
+            size: The number of values in its inputs.
             seconds: The thread's CPU time, which excludes waiting for the interpreter lock. The
                 elapsed time if other threads did the work.
         """
-        if not self._seconds or signature.name not in self._steady:
+        record = self._records.get(signature)
+        if record is None:
             return
-        record = self._records.setdefault(signature.name, _Record())
-        size = _size(inputs)
         if seconds <= self._seconds:
             record.proofs += 1
             record.largest = max(record.largest, size)
@@ -103,16 +105,16 @@ class BriefRuns:
             record.largest = min(record.largest, size - 1)
             record.proofs = record.proofs if record.largest >= 0 else 0
 
-    def ran_here(self, signature: SignatureSpec, inputs: Tensors, seconds: float) -> None:
+    def ran_here(self, signature: str, size: int, seconds: float) -> None:
         """Records a run that the event loop waited for."""
-        record = self._records[signature.name]
+        record = self._records[signature]
         counted = min(seconds, _MOST * self._seconds)
         record.usual_seconds += _WEIGHT * (counted - record.usual_seconds)
         if record.usual_seconds <= _HELD_UP * self._seconds and seconds <= _HELD_UP_SECONDS:
             return
         record.usual_seconds = 0.0
         record.proofs = 0
-        record.largest = _size(inputs) - 1
+        record.largest = size - 1
         now = self._clock()
         recurs = now - record.banned_until < 10 * record.ban_seconds
         longer = min(2 * record.ban_seconds, _LONGEST_BAN_SECONDS)
@@ -120,5 +122,46 @@ class BriefRuns:
         record.banned_until = now + record.ban_seconds
 
 
-def _size(inputs: Tensors) -> int:
-    return sum(array.size for array in inputs.values())
+def steady_signatures(graph: Any, signatures: Iterable[SignatureSpec]) -> frozenset[str]:
+    """Returns the names of the steady signatures.
+
+    A steady signature has no string inputs, because the time of string ops depends on lengths. It
+    runs no loop, whose time depends on values, and no Python op, queue or similar op, which may
+    take any time.
+
+    Args:
+        graph: The GraphDef message of the signatures.
+        signatures: Signatures with tensors.
+    """
+    nodes = {node.name: node for node in graph.node}
+    functions = {each.signature.name: each.node_def for each in graph.library.function}
+    return frozenset(
+        signature.name
+        for signature in signatures
+        if all(spec.dtype.kind is not Kind.STRING for spec in signature.inputs.values())
+        and not any(_UNSTEADY.search(op) for op in _ops(signature, nodes, functions))
+    )
+
+
+def _ops(signature: SignatureSpec, nodes: dict[str, Any], functions: dict[str, Any]) -> set[str]:
+    """Returns the ops that a signature runs, including those of the functions that it calls."""
+    wanted = [spec.tensor_name for spec in signature.outputs.values()]
+    ran: dict[str, Any] = {}
+    while wanted:
+        name = wanted.pop().lstrip("^").split(":", 1)[0]
+        if name not in ran:
+            ran[name] = nodes[name]
+            wanted += nodes[name].input
+    ops: set[str] = set()
+    called: set[str] = set()
+    todo = list(ran.values())
+    while todo:
+        node = todo.pop()
+        ops.add(node.op)
+        for value in node.attr.values():
+            names = [value.func.name] if value.HasField("func") else []
+            for function in (*names, *(each.name for each in value.list.func)):
+                if function not in called:
+                    called.add(function)
+                    todo += functions.get(function, ())
+    return ops

@@ -7,18 +7,18 @@ another thread. The event loop waits for TensorFlow only in runs that are known 
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...errors import Code, ServingError
-from ..base import LeasedServable, ModelSpec, VersionStatus
-from .batching import BatchOptions
+from ..base import LeasedServable, ModelSpec, VersionStatus, chosen_statuses
+from .batching import NO_BATCHES, BatchOptions
 from .leased_version import LeasedVersion, LoadModel
-from .model_folder import ModelFolder
+from .model_folder import LATEST, ModelFolder, VersionPolicy
 from .model_versions import ModelVersions
 from .saved_model import SavedModel, component_versions
-from .version_policy import LATEST, VersionPolicy
 from .warm_up import warm_up
 from .worker_pool import WorkerPool
 
@@ -47,7 +47,7 @@ class EmbeddedOptions:
     poll_seconds: float = 2.0
     threads: int = 4
     policy: VersionPolicy = LATEST
-    batching: BatchOptions = dataclasses.field(default_factory=BatchOptions)
+    batching: BatchOptions = NO_BATCHES
     warm_up: bool = False
     brief_seconds: float = 0.0
     promised: frozenset[str] | None = None
@@ -99,7 +99,7 @@ class EmbeddedEngine:
 
     def ready(self) -> bool:
         """See `Engine.ready`."""
-        serving = {name for name, model in self._models.items() if model.current() is not None}
+        serving = {name for name, model in self._models.items() if model.current}
         promised = self._promised or frozenset()
         return bool(serving) and promised & self._models.keys() <= serving
 
@@ -133,31 +133,18 @@ class EmbeddedEngine:
             raise spec.unknown_label()
         if not statuses and not self._started:
             raise _loading(spec)
-        if not statuses:
-            raise ServingError(Code.NOT_FOUND, f"Could not find any versions of model {spec.name}")
-        if spec.version is None:
-            return statuses
-        chosen = [status for status in statuses if status.version == spec.version]
-        if not chosen:
-            raise ServingError(
-                Code.NOT_FOUND, f"Could not find version {spec.version} of model {spec.name}"
-            )
-        return chosen
+        return chosen_statuses(spec, statuses)
 
     async def lease(self, spec: ModelSpec) -> LeasedServable:
         """See `Engine.lease`."""
-        version = self._find(spec)
-        version.hold()
-        return version
-
-    def _find(self, spec: ModelSpec) -> LeasedVersion:
-        if spec.label is not None:
-            raise spec.unknown_label()
-        model = self._models.get(spec.name)
-        found = model.find(spec.version) if model else None
+        model, found = self._models.get(spec.name), None
+        if model is not None and spec.label is None:
+            found = model.current if spec.version is None else model.find(spec.version)
         if found is None:
             awaited = model is not None and model.awaits(spec.version)
-            raise spec.not_found() if self._started and not awaited else _loading(spec)
+            waits = spec.label is None and (awaited or not self._started)
+            raise _loading(spec) if waits else spec.not_found()
+        found.hold()
         return found
 
     async def _watch(self) -> None:
@@ -187,14 +174,14 @@ class EmbeddedEngine:
                 del self._models[name]
         for name, folders in found.items():
             if name not in self._models:
+                serve = functools.partial(
+                    LeasedVersion,
+                    pool=self._pool,
+                    batching=self._options.batching,
+                    brief_seconds=self._options.brief_seconds,
+                )
                 self._models[name] = ModelVersions(
-                    name,
-                    self._load,
-                    self._pool,
-                    self._loader,
-                    self._options.policy,
-                    self._options.batching,
-                    self._options.brief_seconds,
+                    name, self._load, serve, self._loader, self._options.policy
                 )
             self._models[name].expect(folders)
         for name, folders in found.items():

@@ -1,4 +1,4 @@
-"""The model folder: models and their numbered versions.
+"""The model folder: models, their numbered versions, and the choice of those that should serve.
 
 Every scan detects one of two layouts::
 
@@ -9,17 +9,15 @@ Every scan detects one of two layouts::
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from ...errors import StartError
 
 _NUMBER = re.compile(r"[0-9]{1,19}")
 _MODEL_FILE = "saved_model.pb"
 
 Versions = Mapping[int, Path]
-
-
-class ModelFolderError(Exception):
-    """The model folder cannot be served; the message says how to fix it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,20 +33,20 @@ class ModelFolder:
     model_name: str | None = None
 
     def check(self) -> None:
-        """Raises `ModelFolderError` if the folder can never be served in its present state."""
+        """Raises `StartError` if the folder can never be served in its present state."""
         if not self.path.exists():
-            raise ModelFolderError(
+            raise StartError(
                 f"The model folder must exist. Received: --model-dir={self.path}. "
                 "Give the folder that holds the numbered versions, or create it first."
             )
         if not self.path.is_dir():
-            raise ModelFolderError(
+            raise StartError(
                 f"The model folder must be a folder. Received: --model-dir={self.path}. "
                 "Give the folder that holds the numbered versions."
             )
         if (self.path / _MODEL_FILE).exists():
             parent = "its parent folder" if _NUMBER.fullmatch(self.path.name) else "that folder"
-            raise ModelFolderError(
+            raise StartError(
                 "The model folder must hold numbered versions, but it is itself a SavedModel. "
                 f"Received: --model-dir={self.path}. Put the model in a numbered folder, e.g. "
                 f"{self.path.parent / 'model' / '1'}, and give {parent}."
@@ -102,3 +100,38 @@ def fingerprint(path: Path) -> int:
             continue
         entries.append((str(file), status.st_size, status.st_mtime_ns))
     return hash(tuple(entries))
+
+
+@dataclasses.dataclass(frozen=True)
+class VersionPolicy:
+    """Chooses the newest versions, all versions, or a list of numbers.
+
+    Attributes:
+        count: The number of newest versions; None for all.
+        numbers: Only these versions, if given.
+    """
+
+    count: int | None = 1
+    numbers: frozenset[int] | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "VersionPolicy":
+        """Reads the setting: `latest`, `latest:N`, `all`, or numbers as in `1,3`.
+
+        Example:
+            >>> VersionPolicy.parse("latest:2").count
+            2
+        """
+        if text == "all":
+            return cls(None)
+        if text.startswith("latest"):
+            return cls(int(text.partition(":")[2] or 1))
+        return cls(None, frozenset(int(number) for number in text.split(",")))
+
+    def candidates(self, versions: Iterable[int]) -> list[int]:
+        """Returns the versions to try, best first. The first `count` that load should serve."""
+        allowed = (v for v in versions if self.numbers is None or v in self.numbers)
+        return sorted(allowed, reverse=True)
+
+
+LATEST = VersionPolicy()

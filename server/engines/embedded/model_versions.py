@@ -11,14 +11,13 @@ import dataclasses
 import functools
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from ...errors import Code
 from ..base import VersionState, VersionStatus
-from .batching import BatchOptions
-from .leased_version import LeasedVersion, LoadModel
-from .model_folder import Versions, fingerprint
-from .version_policy import LATEST, VersionPolicy
+from .leased_version import LeasedVersion, LoadedModel, LoadModel
+from .model_folder import LATEST, VersionPolicy, Versions, fingerprint
 from .worker_pool import WorkerPool
 
 _LOG = logging.getLogger("server.models")
@@ -46,45 +45,33 @@ class ModelVersions:
         self,
         name: str,
         load: LoadModel,
-        pool: WorkerPool,
+        serve: Callable[[int, LoadedModel], LeasedVersion],
         loader: WorkerPool,
         policy: VersionPolicy = LATEST,
-        batching: BatchOptions | None = None,
-        brief_seconds: float = 0.0,
     ) -> None:
         """Creates a model without versions.
 
         Args:
             name: The model's name, for the log.
             load: Loads a version from its folder; blocks.
-            pool: The threads that run the model's signatures.
+            serve: Creates the servable of a version that was loaded.
             loader: The thread that loads and releases, so that requests never wait for it.
             policy: The versions that should serve.
-            batching: The options of micro-batches; None for no batching.
-            brief_seconds: Runs of at most this time run in the event loop, see `BriefRuns`.
         """
         self._policy = policy
-        self._batching = batching or BatchOptions()
-        self._brief_seconds = brief_seconds
         self._name = name
         self._load = load
-        self._pool = pool
+        self._serve = serve
         self._loader = loader
         self._records: dict[int, _Record] = {}
         self._retiring: set[asyncio.Task[None]] = set()
+        #: The newest version that serves.
+        self.current: LeasedVersion | None = None
 
-    def current(self) -> LeasedVersion | None:
-        """Returns the newest version that serves."""
-        return max(self._serving(), key=lambda version: version.version, default=None)
-
-    def get(self, version: int) -> LeasedVersion | None:
+    def find(self, version: int) -> LeasedVersion | None:
         """Returns a version if it serves."""
         record = self._records.get(version)
         return record.serving if record else None
-
-    def find(self, version: int | None) -> LeasedVersion | None:
-        """Returns a version that serves: the given one, or the newest for None."""
-        return self.current() if version is None else self.get(version)
 
     def awaits(self, version: int | None) -> bool:
         """Returns whether a version, or any version for None, is loading or about to load."""
@@ -102,10 +89,7 @@ class ModelVersions:
     def expect(self, folders: Versions) -> None:
         """Marks versions as about to load: those that the next `update` tries first."""
         for version in self._policy.candidates(folders)[: self._policy.count]:
-            self._expect(version)
-
-    def _expect(self, version: int) -> None:
-        self._records.setdefault(version, _Record(VersionStatus(version, VersionState.START)))
+            self._records.setdefault(version, _new(version))
 
     def statuses(self) -> list[VersionStatus]:
         """Returns the state of every known version, highest first."""
@@ -122,14 +106,16 @@ class ModelVersions:
         for version in self._policy.candidates(folders):
             if len(kept) == self._policy.count:
                 break
-            if self._is_damaged(version):
+            record = self._records.setdefault(version, _new(version))
+            state = record.status.state
+            if record.damage and state is not VersionState.END:
                 continue
-            if self._is_leaving(version):
+            if state is VersionState.UNLOADING:
                 # This version is wanted again while its last requests finish. Retire no version
                 # now: a later update loads this one.
                 kept.clear()
                 break
-            if self.get(version) is not None or await self._try_load(version, folders[version]):
+            if record.serving is not None or await self._try_load(record, folders[version]):
                 kept.add(version)
         if kept:
             for other in self._serving():
@@ -160,21 +146,11 @@ class ModelVersions:
                     "model %s version %d is damaged: %s", self._name, serving.version, record.damage
                 )
 
-    def _is_damaged(self, version: int) -> bool:
-        """Returns whether a version that still exists is damaged."""
-        record = self._records.get(version)
-        return bool(record and record.damage and record.status.state is not VersionState.END)
-
-    def _is_leaving(self, version: int) -> bool:
-        record = self._records.get(version)
-        return record is not None and record.status.state is VersionState.UNLOADING
-
     def _serving(self) -> list[LeasedVersion]:
         return [r.serving for r in self._records.values() if r.serving is not None]
 
-    async def _try_load(self, version: int, path: Path) -> bool:
-        self._expect(version)
-        before = self._records[version]
+    async def _try_load(self, before: _Record, path: Path) -> bool:
+        version = before.status.version
         files = await self._loader.run(lambda: fingerprint(path))
         if before.failed_fingerprint == files:
             return False
@@ -188,17 +164,20 @@ class ModelVersions:
             _LOG.error("model %s version %d does not load: %s", self._name, version, error)
             return False
         published = await self._loader.run(lambda: _published(path))
-        record.serving = LeasedVersion(
-            version, model, self._pool, self._batching, self._brief_seconds
-        )
+        record.serving = self._serve(version, model)
         record.status = VersionStatus(version, VersionState.AVAILABLE, published=published)
+        self._choose_current()
         _LOG.info("model %s version %d serves", self._name, version)
         return True
+
+    def _choose_current(self) -> None:
+        self.current = max(self._serving(), key=lambda version: version.version, default=None)
 
     def _retire(self, version: LeasedVersion) -> None:
         record = self._records[version.version]
         record.serving = None
         record.status = VersionStatus(version.version, VersionState.UNLOADING)
+        self._choose_current()
         task = asyncio.get_running_loop().create_task(self._finish(record, version))
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
@@ -211,16 +190,20 @@ class ModelVersions:
 
     def _forget(self, folders: Versions) -> None:
         """Removes the records of vanished versions that never served, and of old released ones."""
-        for version in self._records.keys() - folders.keys():
-            if self._records[version].status.state is VersionState.START:
+        ended = []
+        for version, record in sorted(self._records.items()):
+            state, vanished = record.status.state, version not in folders
+            failed = state is VersionState.END and record.failed_fingerprint is not None
+            if vanished and (failed or state is VersionState.START):
                 del self._records[version]
-        ended = [v for v, r in self._records.items() if r.status.state is VersionState.END]
-        for version in sorted(ended, reverse=True):
-            failed = self._records[version].failed_fingerprint is not None
-            if failed and version not in folders:
-                del self._records[version]
-        for version in sorted(v for v in ended if v in self._records)[:-_REMEMBERED]:
+            elif state is VersionState.END:
+                ended.append(version)
+        for version in ended[:-_REMEMBERED]:
             del self._records[version]
+
+
+def _new(version: int) -> _Record:
+    return _Record(VersionStatus(version, VersionState.START))
 
 
 def _published(path: Path) -> float:

@@ -1,4 +1,9 @@
-"""One SavedModel in this process.
+"""One SavedModel in this process. It runs its graph in a session, as model servers do.
+
+Calling a loaded `tf.function` costs several times as much as a small model: Python matches the
+arguments, and the graph's first nodes move to other threads. A session's callable takes numpy
+arrays and runs the graph on the caller's thread. Large operations still use all cores. A run with a
+deadline uses TensorFlow's threads: `DirectSession` can cancel only those.
 
 TensorFlow and the op library are imported when `load_tensorflow` is called, never before.
 """
@@ -11,28 +16,26 @@ import importlib
 import importlib.metadata
 import importlib.util
 import logging
+import math
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...errors import Code, ServingError
+from ...errors import Code, ServingError, StartError
 from ...protos.tensors import signatures_of
-from ...tensors import (
-    Array,
-    SignatureSpec,
-    Tensors,
-    format_shape,
-)
-from .graph_session import GraphSession, Run
-from .steady_graphs import steady_signatures
+from ...tensors import Array, SignatureSpec, Tensors, format_shape
+from .brief_runs import steady_signatures
 
 _LOG = logging.getLogger("server.models")
 _SERVE_TAG = "serve"
+# The timeout of a run on the caller's thread, which TensorFlow cannot cancel. It is the number of
+# TensorFlow's thread pool for such runs.
+_INLINE = -1
 # TensorFlow's error codes have gRPC's numbers, which is the order of declaration here.
 _CODES = tuple(Code)
 _UNKNOWN_OP = re.compile(r"Op type not registered '([^']+)'")
@@ -43,10 +46,6 @@ _TFRA_FILES = "TFRA>CuckooHashTableLoadFromFileSystem"
 # Parts of TensorFlow's messages that name internals of the runtime and do not help a client.
 _NODE = re.compile(r"\s*\[\[\{\{.*?\}\}\]\]|\s*\[Op:\w+\]\s*")
 _PREAMBLE = re.compile(r"^.*<stack traces unavailable>\n", re.DOTALL)
-
-
-class MissingDependencyError(Exception):
-    """A required package is missing; the message says what to install."""
 
 
 class LoadError(Exception):
@@ -63,14 +62,14 @@ def load_tensorflow() -> Any:
         The `tensorflow` module.
 
     Raises:
-        MissingDependencyError: TensorFlow is missing.
+        StartError: TensorFlow is missing.
     """
     # TensorFlow's start-up messages would hide the gateway's own log.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         tensorflow = importlib.import_module("tensorflow")
     except ImportError as error:
-        raise MissingDependencyError(
+        raise StartError(
             "The embedded engine needs TensorFlow: pip install tensorflow. "
             f"Received: {_one_line(error)}"
         ) from None
@@ -125,14 +124,18 @@ class SavedModel:
     """A loaded SavedModel. Its methods block, and may be called from several threads at once."""
 
     def __init__(self, path: Path, threads: int = 4) -> None:
-        """Loads the SavedModel in `path`. At most `threads` runs with a deadline may be active.
+        """Loads the SavedModel in `path`.
+
+        Args:
+            path: The SavedModel's folder.
+            threads: At most this many runs with a deadline run at once. All models of the process
+                share these threads.
 
         Raises:
             LoadError: It cannot be loaded; the message says why.
         """
-        tensorflow = importlib.import_module("tensorflow")
+        self._tf = importlib.import_module("tensorflow")
         op_library_problem()
-        self._tf = tensorflow
         try:
             meta_graph = _read_meta_graph(path)
             of_tfra = _has_ops_of_tfra(meta_graph)
@@ -146,39 +149,93 @@ class SavedModel:
                 signature.name: signature for signature in self.described if _runs(signature)
             }
             self.steady = steady_signatures(meta_graph.graph_def, self.signatures.values())
-            self._graph = GraphSession(tensorflow, path, _SERVE_TAG, threads)
-            self._runners: Mapping[str, Run] = {
-                name: self._graph.runner(signature) for name, signature in self.signatures.items()
-            }
+            self._session = _load_session(self._tf, path, threads)
         except Exception as error:  # TensorFlow raises many types here
             raise LoadError(_load_message(path, error)) from error
+        # By signature and timeout: the session's callable, and the place of each output.
+        self._calls: dict[tuple[str, int], tuple[Callable[..., Sequence[Any]], list[int]]] = {}
 
     def run(
         self, signature: str, inputs: Tensors, seconds: float | None = None
     ) -> dict[str, Array]:
         """Runs a signature; see `LoadedModel.run`."""
         spec = self.signatures[signature]
+        timeout = _INLINE if seconds is None else _rounded_ms(seconds)
         try:
             with self._alone:
-                outputs = self._runners[signature](inputs, seconds)
-            return {name: _array(value) for name, value in outputs.items()}
+                known = self._calls.get((signature, timeout)) or self._prepare(spec, timeout)
+                call, places = known
+                results = call(*[inputs[name] for name in spec.inputs])
         except self._tf.errors.OpError as error:
             raise _run_error(error, spec, inputs) from error
+        outputs = {}
+        for name, place in zip(spec.outputs, places, strict=True):
+            value = results[place]
+            outputs[name] = value if isinstance(value, np.ndarray) else _array(value)
+        return outputs
 
     def close(self) -> None:
-        """Drops the model and its resources. No run may be active."""
-        self._runners = {}
-        self._graph.close()
+        """Drops the model, its variables and tables. No run may be active."""
+        self._calls = {}
+        self._session.close()
         # The graph contains reference cycles: only a garbage collection frees it. Do not wait for
         # Python's next one.
         gc.collect()
-        _return_memory()
+        # Return the freed memory to the system; glibc would keep much of it.
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
+
+    def _prepare(
+        self, spec: SignatureSpec, timeout: int
+    ) -> tuple[Callable[..., Sequence[Any]], list[int]]:
+        feeds = [tensor.tensor_name for tensor in spec.inputs.values()]
+        names = [tensor.tensor_name for tensor in spec.outputs.values()]
+        fetches = list(dict.fromkeys(names))
+        config = importlib.import_module("tensorflow.core.protobuf.config_pb2")
+        if timeout == _INLINE:
+            options = config.RunOptions(inter_op_thread_pool=_INLINE)
+        else:
+            options = config.RunOptions(timeout_in_ms=timeout)
+        # Keras runs its graphs with this private method too. The public `make_callable` is slow,
+        # because it looks up feeds and fetches in every call. Only the public one accepts a tensor
+        # that is both fed and fetched.
+        make = getattr(self._session, "_make_callable_from_options", None)
+        if make is None or set(feeds) & set(fetches):
+            tensors = self._session.graph.get_tensor_by_name
+            public = self._session.make_callable(
+                [tensors(name) for name in fetches],
+                [tensors(name) for name in feeds],
+                accept_options=True,
+            )
+            call = functools.partial(public, options=options)
+        else:
+            call = make(config.CallableOptions(feed=feeds, fetch=fetches, run_options=options))
+        prepared = call, [fetches.index(name) for name in names]
+        self._calls[spec.name, timeout] = prepared
+        return prepared
 
 
-def _return_memory() -> None:
-    """Returns freed memory to the system; glibc would keep much of it."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+def _load_session(tensorflow: Any, path: Path, threads: int) -> Any:
+    v1 = tensorflow.compat.v1
+    config = v1.ConfigProto(inter_op_parallelism_threads=threads, allow_soft_placement=True)
+    session = v1.Session(graph=tensorflow.Graph(), config=config)
+    # TensorFlow logs that training programs should not use this loader.
+    logger = tensorflow.get_logger()
+    level = logger.level
+    logger.setLevel("ERROR")
+    try:
+        v1.saved_model.load(session, [_SERVE_TAG], str(path))
+    except BaseException:
+        session.close()
+        raise
+    finally:
+        logger.setLevel(level)
+    return session
+
+
+def _rounded_ms(seconds: float) -> int:
+    """Rounds a timeout up to one of a few values, because each callable has a fixed timeout."""
+    return max(128, 1 << math.ceil(math.log2(seconds * 1000)))
 
 
 def _runs(signature: SignatureSpec) -> bool:

@@ -5,7 +5,6 @@ messages in the version's folder. Without this file each signature runs once on 
 Errors are logged and have no other effect.
 """
 
-import contextlib
 import logging
 import struct
 from collections.abc import Iterator
@@ -14,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ServingError
 from ...protos.modules import load_protos
 from ...protos.tensors import to_array
-from ...tensors import CLASSIFY_METHOD, REGRESS_METHOD, Kind, SignatureSpec, TensorSpec
+from ...tensors import CLASSIFY_METHOD, DEFAULT_SIGNATURE, REGRESS_METHOD, Kind
 from .leased_version import LoadedModel
 
 _LOG = logging.getLogger("server.models")
@@ -38,38 +36,38 @@ def warm_up(model: LoadedModel, path: Path) -> int:
     """
     answered = 0
     file = path / _FILE
-    runs = _logged(model, file) if file.is_file() else _zeros(model)
-    while True:
+    if file.is_file():
         try:
-            if next(runs, None) is None:
-                break
-            answered += 1
-        except Exception as error:  # a model may raise anything, even on zeros
-            _LOG.debug("a warm-up request of %s failed: %s", path.name, error)
-            if file.is_file():
-                _LOG.warning("a warm-up request of version %s failed: %s", path.name, error)
-                break
+            for signature, inputs in _logged(file):
+                _run(model, signature, inputs)
+                answered += 1
+        except Exception as error:  # a model may raise anything
+            _LOG.warning("a warm-up request of version %s failed: %s", path.name, error)
+    else:
+        for signature, inputs in _zeros(model):
+            try:
+                _run(model, signature, inputs)
+                answered += 1
+            except Exception as error:
+                _LOG.debug("a warm-up request of %s failed: %s", path.name, error)
     _LOG.info("version %s was warmed up by %d requests", path.name, answered)
     return answered
-
-
-def _logged(model: LoadedModel, file: Path) -> Iterator[bool]:
-    logs = load_protos().log
-    for record in read_records(file)[:_MAX_RECORDS]:
-        log = logs.PredictionLog.FromString(record)
-        if log.WhichOneof("log_type") != "predict_log":
-            continue
-        request = log.predict_log.request
-        name = request.model_spec.signature_name or "serving_default"
-        inputs = {key: to_array(proto) for key, proto in request.inputs.items()}
-        _run(model, name, inputs)
-        yield True
 
 
 def _run(model: LoadedModel, signature: str, inputs: dict[str, Any]) -> None:
     # Run the signature as requests do: a steady one without a deadline, others with a deadline.
     # TensorFlow prepares the two kinds of runs separately.
     model.run(signature, inputs, None if signature in model.steady else _SECONDS)
+
+
+def _logged(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    logs = load_protos().log
+    for record in read_records(file)[:_MAX_RECORDS]:
+        log = logs.PredictionLog.FromString(record)
+        if log.WhichOneof("log_type") == "predict_log":
+            request = log.predict_log.request
+            inputs = {key: to_array(proto) for key, proto in request.inputs.items()}
+            yield request.model_spec.signature_name or DEFAULT_SIGNATURE, inputs
 
 
 def read_records(file: Path) -> list[bytes]:
@@ -86,22 +84,21 @@ def read_records(file: Path) -> list[bytes]:
     return records
 
 
-def _zeros(model: LoadedModel) -> Iterator[bool]:
+def _zeros(model: LoadedModel) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields each signature that takes no examples, with inputs of one row unless too large."""
     for signature in model.signatures.values():
         if signature.method_name not in (CLASSIFY_METHOD, REGRESS_METHOD):
-            with contextlib.suppress(ServingError, ValueError):
-                _run(model, signature.name, _inputs(signature))
-                yield True
-
-
-def _inputs(signature: SignatureSpec) -> dict[str, Any]:
-    return {name: _zero(spec) for name, spec in signature.inputs.items()}
-
-
-def _zero(spec: TensorSpec) -> Any:
-    shape = tuple(1 if size is None else size for size in spec.shape or ())
-    if np.prod(shape, dtype=float) > _MAX_ZEROS:
-        raise ValueError(f"input {spec.name} is too large to be made up")
-    if spec.dtype.kind is Kind.STRING:
-        return np.full(shape, b"", object)
-    return np.zeros(shape, spec.dtype.numpy)
+            shapes = {
+                name: tuple(1 if size is None else size for size in spec.shape or ())
+                for name, spec in signature.inputs.items()
+            }
+            if all(np.prod(shape, dtype=float) <= _MAX_ZEROS for shape in shapes.values()):
+                yield (
+                    signature.name,
+                    {
+                        name: np.full(shape, b"", object)
+                        if signature.inputs[name].dtype.kind is Kind.STRING
+                        else np.zeros(shape, signature.inputs[name].dtype.numpy)
+                        for name, shape in shapes.items()
+                    },
+                )

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from ...errors import Code, ServingError
@@ -55,7 +55,6 @@ class WorkerPool:
                 retry_after=1.0,
             )
         loop = asyncio.get_running_loop()
-        self._pending += 1
 
         def settle() -> None:
             self._pending -= 1
@@ -63,12 +62,11 @@ class WorkerPool:
             if done is not None:
                 done()
 
-        def settle_from_thread(_: Future[T]) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(settle)
-
+        self._pending += 1
         future = self._executor.submit(call)
-        future.add_done_callback(settle_from_thread)
+        future.add_done_callback(
+            lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(settle)
+        )
         return await asyncio.wrap_future(future)
 
     async def close(self) -> None:

@@ -1,9 +1,11 @@
 """The catalog of the model servers: versions by model and endpoint, and their signatures."""
 
 import asyncio
+import contextlib
+import dataclasses
 import time
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import Code, ServingError
 from ...protos.forwarding import read_answer
@@ -24,7 +26,7 @@ _STATES = {
 # States from the least to the most advanced, without AVAILABLE, which ranks highest. A version has
 # the most advanced state that any endpoint reports.
 _RANK = [VersionState.END, VersionState.START, VersionState.UNLOADING, VersionState.LOADING]
-_CODES = tuple(Code)
+_CODES = dict(enumerate(Code))
 _PROBE_SECONDS = 2.0
 _GOOD, _LATE, _DRAINED = range(3)
 
@@ -69,7 +71,7 @@ class Catalog:
         async with self._one_at_a_time:
             await asyncio.gather(*(self._look_at(endpoint) for endpoint in self._pool.endpoints))
         self._labels.clear()
-        known = {(m, v) for m in self.models for v in self._available(m)}
+        known = {(m, v) for m in self.models for each in self._serving(m) for v in each.versions}
         self._signatures = {k: v for k, v in self._signatures.items() if k in known}
         for key in known:
             self._first_seen.setdefault(key, time.time())
@@ -104,16 +106,11 @@ class Catalog:
             VersionStatus(
                 entry.version,
                 _STATES.get(entry.state, VersionState.START),
-                _CODES[entry.status.error_code]
-                if entry.status.error_code < len(_CODES)
-                else Code.UNKNOWN,
+                _CODES.get(entry.status.error_code, Code.UNKNOWN),
                 entry.status.error_message,
             )
             for entry in response.model_version_status
         ]
-
-    def _available(self, model: str) -> set[int]:
-        return {version for each in self._serving(model) for version in each.versions}
 
     def _serving(self, model: str) -> list["_Serving"]:
         serving = []
@@ -155,14 +152,8 @@ class Catalog:
                 if known is None or _rank(status) > _rank(known):
                     best[status.version] = status
         return [
-            VersionStatus(
-                s.version,
-                s.state,
-                s.code,
-                s.message,
-                self._first_seen.get((model, version), 0.0),
-            )
-            for version, s in sorted(best.items(), reverse=True)
+            dataclasses.replace(status, published=self._first_seen.get((model, version), 0.0))
+            for version, status in sorted(best.items(), reverse=True)
         ]
 
     async def version_of_label(self, spec: ModelSpec) -> int:
@@ -173,41 +164,52 @@ class Catalog:
         """
         key = (spec.name, spec.label or "")
         if key not in self._labels:
-            request = self._metadata_request(spec.name)
-            request.model_spec.version_label = spec.label
+            anywhere = [endpoint.name for endpoint in self._pool.endpoints]
             try:
-                response = await self._metadata(request, self._anywhere())
+                self._labels[key] = await self._describe(spec, anywhere)
             except ServingError as error:
                 if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION):
                     raise spec.unknown_label() from None
                 raise
-            self._labels[key] = response.model_spec.version.value
         return self._labels[key]
 
-    async def signatures(self, model: str, version: int) -> Sequence[SignatureSpec]:
-        """Returns the signatures of a version; requests them only once."""
+    async def signatures(
+        self, model: str, version: int, endpoints: Sequence[str] | None = None
+    ) -> Sequence[SignatureSpec]:
+        """Returns the signatures of a version; requests them only once.
+
+        Args:
+            model: The model.
+            version: The version.
+            endpoints: Ask these one by one, because the last poll did not see the version yet. The
+                result is empty if none of them knows it.
+        """
         key = (model, version)
-        if key not in self._signatures:
-            request = self._metadata_request(model)
-            request.model_spec.version.value = version
-            response = await self._metadata(request, self.endpoints_of(model, version))
-            definitions = self._protos.metadata.SignatureDefMap()
-            response.metadata["signature_def"].Unpack(definitions)
-            self._signatures[key] = signatures_of(definitions.signature_def)
-        return self._signatures[key]
+        spec = ModelSpec(model, version)
+        if key not in self._signatures and endpoints is None:
+            await self._describe(spec, self.endpoints_of(model, version))
+        for name in endpoints or ():
+            if key not in self._signatures:
+                with contextlib.suppress(ServingError):
+                    await self._describe(spec, [name])
+        return self._signatures.get(key, ())
 
-    async def _metadata(self, request: Any, eligible: Collection[str]) -> Any:
-        answer = await self._pool.call("GetModelMetadata", request.SerializeToString(), eligible)
-        return read_answer(self._protos.metadata.GetModelMetadataResponse, answer)
-
-    def _metadata_request(self, model: str) -> Any:
+    async def _describe(self, spec: ModelSpec, eligible: Collection[str]) -> int:
+        """Requests the signatures of a version; returns the version's number."""
         request = self._protos.metadata.GetModelMetadataRequest()
-        request.model_spec.name = model
+        request.model_spec.name = spec.name
+        if spec.version is not None:
+            request.model_spec.version.value = spec.version
+        elif spec.label is not None:
+            request.model_spec.version_label = spec.label
         request.metadata_field.append("signature_def")
-        return request
-
-    def _anywhere(self) -> list[str]:
-        return [endpoint.name for endpoint in self._pool.endpoints]
+        answer = await self._pool.call("GetModelMetadata", request.SerializeToString(), eligible)
+        response = read_answer(self._protos.metadata.GetModelMetadataResponse, answer)
+        version = int(response.model_spec.version.value) if spec.version is None else spec.version
+        definitions = self._protos.metadata.SignatureDefMap()
+        response.metadata["signature_def"].Unpack(definitions)
+        self._signatures[spec.name, version] = signatures_of(definitions.signature_def)
+        return version
 
 
 def _best(serving: list[_Serving]) -> list[_Serving]:

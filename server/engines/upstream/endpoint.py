@@ -1,23 +1,18 @@
-"""One model server: its channel, its load, and its missed polls."""
+"""One model server: its gRPC channel, its load, and its missed polls."""
 
 import dataclasses
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from ...errors import Code, ServingError
+from ...errors import Code, ServingError, StartError
 from ...protos.modules import Protos
-from .channels import ChannelOptions, open_channel
 
 _PART = re.compile(r"(?:([\w.-]{1,128})=)?([\w.-]+|\[[0-9a-fA-F:]+\]):([0-9]{1,5})")
-
-
 # A server that misses this many polls in a row is out of service.
 _POLLS = 2
-
-
-class UpstreamsError(Exception):
-    """An invalid list of upstreams; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +27,7 @@ def parse_upstreams(text: str) -> list[UpstreamAddress]:
     """Reads the setting: `[NAME=]HOST:PORT`, separated by commas.
 
     Raises:
-        UpstreamsError: A part does not have this form, or a name occurs twice.
+        StartError: A part does not have this form, or a name occurs twice.
 
     Example:
         >>> [each.name for each in parse_upstreams("one=10.0.0.1:8500,localhost:8500")]
@@ -42,7 +37,7 @@ def parse_upstreams(text: str) -> list[UpstreamAddress]:
     for index, part in enumerate(text.split(",")):
         match = _PART.fullmatch(part.strip())
         if not match or not 0 < int(match[3]) < 65536:
-            raise UpstreamsError(
+            raise StartError(
                 "--upstreams must be [NAME=]HOST:PORT, separated by commas. "
                 f"Received: {part.strip()}"
             )
@@ -51,8 +46,25 @@ def parse_upstreams(text: str) -> list[UpstreamAddress]:
         addresses.append(UpstreamAddress(name, f"{match[2]}:{match[3]}"))
     names = [address.name for address in addresses]
     if len(set(names)) < len(names):
-        raise UpstreamsError(f"Each upstream must have a different name. Received: {text}")
+        raise StartError(f"Each upstream must have a different name. Received: {text}")
     return addresses
+
+
+@dataclasses.dataclass(frozen=True)
+class ChannelOptions:
+    """Options of the connections to model servers.
+
+    Attributes:
+        max_message_bytes: Largest message, in either direction.
+        ca: CA certificates for the servers; plain text if None.
+        certificate: Certificate chain and private key of this client, or None.
+        token: Sent as `Authorization: Bearer`, if not empty.
+    """
+
+    max_message_bytes: int = 64 << 20
+    ca: Path | None = None
+    certificate: tuple[Path, Path] | None = None
+    token: str = ""
 
 
 class Endpoint:
@@ -84,13 +96,20 @@ class Endpoint:
         return self.missed < _POLLS
 
     @property
+    def state(self) -> str:
+        """`in service` if requests may be sent to it, or else `left out` or `drained`."""
+        if self.drained:
+            return "drained"
+        return "in service" if self.answers else "left out"
+
+    @property
     def in_service(self) -> bool:
         """True if requests may be sent to it."""
         return self.answers and not self.drained
 
     def open(self, protos: Protos, options: ChannelOptions) -> None:
         """Opens the channel, which belongs to this event loop."""
-        channel = self._channel = open_channel(self._target, protos, options)
+        channel = self._channel = _open_channel(self._target, protos, options)
         self._methods = {
             method: channel.unary_unary(f"/{service.name}/{method}")
             for service in (protos.prediction_service, protos.model_service)
@@ -148,3 +167,47 @@ def _serving_error(error: Any) -> ServingError:
     if code is Code.CANCELLED:
         return ServingError(Code.UNAVAILABLE, "The model server went away", retry_after=1.0)
     return ServingError(code, error.details() or code.value)
+
+
+def _open_channel(target: str, protos: Protos, options: ChannelOptions) -> Any:
+    """Opens a grpc.aio channel, which belongs to this event loop. It connects with its first call.
+
+    gRPC retries a request that a server could not take, at most twice, and never a poll. After some
+    failures in a row it retries nothing. So a server that fails does not get several times the
+    load.
+    """
+    import grpc
+
+    service_config = {
+        "methodConfig": [
+            {
+                "name": [{"service": protos.prediction_service.name}],
+                "retryPolicy": {
+                    "maxAttempts": 3,
+                    "initialBackoff": "0.01s",
+                    "maxBackoff": "0.1s",
+                    "backoffMultiplier": 2,
+                    "retryableStatusCodes": ["UNAVAILABLE"],
+                },
+            }
+        ],
+        "retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1},
+    }
+    arguments = (
+        ("grpc.service_config", json.dumps(service_config)),
+        ("grpc.max_receive_message_length", options.max_message_bytes),
+        ("grpc.max_send_message_length", options.max_message_bytes),
+        ("grpc.keepalive_time_ms", 30_000),
+        # Without this option, two channels to one target share a connection.
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 1000),
+    )
+    if options.ca is None:
+        return grpc.aio.insecure_channel(target, options=arguments)
+    chain = key = None
+    if options.certificate:
+        chain, key = (path.read_bytes() for path in options.certificate)
+    credentials = grpc.ssl_channel_credentials(options.ca.read_bytes(), key, chain)
+    return grpc.aio.secure_channel(target, credentials, options=arguments)

@@ -24,10 +24,15 @@ from ...protos.forwarding import (
 )
 from ...protos.modules import Protos, load_protos
 from ...tensors import Array, SignatureSpec, Tensors, written_work
-from ..base import Classifications, LeasedServable, ModelSpec, VersionStatus
+from ..base import (
+    Classifications,
+    LeasedServable,
+    ModelSpec,
+    VersionStatus,
+    chosen_statuses,
+)
 from .catalog import Catalog
-from .channels import ChannelOptions
-from .endpoint import Endpoint, UpstreamAddress
+from .endpoint import ChannelOptions, Endpoint, UpstreamAddress
 from .pool import UpstreamPool
 
 _LOG = logging.getLogger("server.upstreams")
@@ -82,6 +87,7 @@ class TfServingEngine:
         """
         self._options = options
         self.work = work
+        self._metrics = metrics
         self._pool = UpstreamPool([Endpoint(each) for each in options.upstreams], metrics)
         self._protos: Protos = load_protos()
         self._catalog = Catalog(options.models, self._pool, self._protos)
@@ -89,9 +95,9 @@ class TfServingEngine:
         self._poll_wanted = asyncio.Event()
         # By model and version: the codes of the answers since the last poll.
         self._answers: defaultdict[tuple[str, int], set[Code]] = defaultdict(set)
-        # The models and versions that answer nothing but DATA_LOSS.
-        # Until when a damaged version is not ready, on the clock `time.monotonic`. Then it is ready
-        # again for a request that tells whether it is still damaged.
+        # By model and version that answers nothing but DATA_LOSS: the time until which it is not
+        # ready, on the clock `time.monotonic`. Then it is ready again for a request that tells
+        # whether it is still damaged.
         self._damaged: dict[tuple[str, int | None], float] = {}
         self._watcher: asyncio.Task[None] | None = None
 
@@ -145,23 +151,14 @@ class TfServingEngine:
     async def status(self, spec: ModelSpec) -> Sequence[VersionStatus]:
         """See `Engine.status`."""
         statuses = self._catalog.statuses(spec.name)
-        if not statuses:
-            if spec.label is not None and spec.name not in self._catalog.models:
-                raise spec.unknown_label()
-            if spec.name in self._catalog.models:
+        if spec.name in self._catalog.models:
+            if not statuses:
                 raise self._unreached(spec)
-            raise ServingError(Code.NOT_FOUND, f"Could not find any versions of model {spec.name}")
-        version = spec.version
-        if spec.label is not None:
-            version = await self._catalog.version_of_label(spec)
-        if version is None:
-            return statuses
-        chosen = [status for status in statuses if status.version == version]
-        if not chosen:
-            raise ServingError(
-                Code.NOT_FOUND, f"Could not find version {version} of model {spec.name}"
-            )
-        return chosen
+            if spec.label is not None:
+                spec = ModelSpec(spec.name, await self._catalog.version_of_label(spec))
+        elif spec.label is not None:
+            raise spec.unknown_label()
+        return chosen_statuses(spec, statuses)
 
     async def lease(self, spec: ModelSpec) -> LeasedServable:
         """See `Engine.lease`."""
@@ -223,7 +220,9 @@ class TfServingEngine:
             elif Code.DATA_LOSS in codes:
                 self._damaged[served] = time.monotonic() + _DAMAGED_SECONDS
         self._answers.clear()
-        self._pool.publish()
+        for endpoint in self._pool.endpoints:
+            self._metrics.upstream_in_flight.labels(endpoint.name).set(endpoint.in_flight)
+            self._metrics.upstream_in_service.labels(endpoint.name).set(endpoint.in_service)
 
     async def call(self, method: str, request: bytes, model: str, version: int) -> bytes:
         """Sends a request to an endpoint that serves the version."""
@@ -251,8 +250,16 @@ class TfServingEngine:
             return None
         if other.version == servable.version:
             return None
-        self._pool.count_retry()
+        self._metrics.retries.inc()
         return other
+
+    async def has_signature(
+        self, servable: "UpstreamModel", version: int, signature: SignatureSpec
+    ) -> bool:
+        """Returns whether a version that replaced the one of `servable` has the same signature."""
+        model = servable.spec.name
+        endpoints = self._catalog.endpoints_of(model, servable.version)
+        return signature in await self._catalog.signatures(model, version, endpoints)
 
 
 class UpstreamModel:
@@ -338,5 +345,13 @@ class UpstreamModel:
             return await ask(self.version)
         # The server has replaced its newest version since the last poll. It chooses one itself.
         answer = await ask(None)
-        self.version = read_version(method, answer)
+        newest = read_version(method, answer)
+        if newest != self.version and not await engine.has_signature(self, newest, signature):
+            raise ServingError(
+                Code.UNAVAILABLE,
+                f"Version {newest} of model {spec.name} has just replaced version {self.version}, "
+                f"perhaps with another signature {signature.name}. Send the request again.",
+                retry_after=1.0,
+            )
+        self.version = newest
         return answer

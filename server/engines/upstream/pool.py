@@ -5,7 +5,7 @@ import contextlib
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from ...errors import Code, ServingError
 from ...observability.metrics import Metrics
@@ -24,7 +24,7 @@ class UpstreamPool:
     def __init__(self, endpoints: Sequence[Endpoint], metrics: Metrics | None = None) -> None:
         """Creates the pool. The owner of the endpoints opens and closes them."""
         self.endpoints = tuple(endpoints)
-        self._metrics = metrics
+        self._metrics = metrics or Metrics()
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def call(self, method: str, request: bytes, eligible: Collection[str]) -> bytes:
@@ -49,51 +49,34 @@ class UpstreamPool:
         except ServingError as error:
             if error.code is not Code.UNAVAILABLE or not self._usable(eligible, tried):
                 raise
-        self.count_retry()
+        self._metrics.retries.inc()
         return await self._attempt(method, request, eligible, tried)
-
-    def count_retry(self) -> None:
-        """Counts a request that is sent once more."""
-        if self._metrics is not None:
-            self._metrics.retries.inc()
 
     async def _attempt(
         self, method: str, request: bytes, eligible: Collection[str], tried: list[str]
     ) -> bytes:
         call = current_request()
         begun = time.perf_counter()
-        async with self._endpoint(eligible, tried) as endpoint:
-            tried.append(endpoint.name)
-            sent = time.perf_counter()
-            call.spent("queue", sent - begun)
-            code = Code.CANCELLED
-            try:
-                answer = await endpoint.call(method, request, call.remaining(), call.metadata)
-                code = Code.OK
-                return answer
-            except ServingError as error:
-                code = error.code
-                raise
-            finally:
-                seconds = time.perf_counter() - sent
-                call.spent("run", seconds)
-                if self._metrics is not None:
-                    self._metrics.upstream_seconds(endpoint.name, code.value).observe(seconds)
-
-    @contextlib.asynccontextmanager
-    async def _endpoint(
-        self, eligible: Collection[str], tried: Collection[str]
-    ) -> AsyncIterator[Endpoint]:
-        endpoint = self._choose(eligible, tried)
-        while endpoint is None:
+        while (endpoint := self._choose(eligible, tried)) is None:
             await self._wait()
-            endpoint = self._choose(eligible, tried)
+        tried.append(endpoint.name)
+        sent = time.perf_counter()
+        call.spent("queue", sent - begun)
+        code = Code.CANCELLED
         endpoint.in_flight += 1
         try:
-            yield endpoint
+            answer = await endpoint.call(method, request, call.remaining(), call.metadata)
+            code = Code.OK
+            return answer
+        except ServingError as error:
+            code = error.code
+            raise
         finally:
             endpoint.in_flight -= 1
             self._wake()
+            seconds = time.perf_counter() - sent
+            call.spent("run", seconds)
+            self._metrics.upstream_seconds(endpoint.name, code.value).observe(seconds)
 
     def _choose(self, eligible: Collection[str], tried: Collection[str]) -> Endpoint | None:
         """Returns the least busy endpoint; None if all usable ones are full."""
@@ -140,21 +123,6 @@ class UpstreamPool:
                 turn.set_result(None)
                 return
 
-    def publish(self) -> None:
-        """Sets the metrics of the endpoints' states."""
-        if self._metrics is None:
-            return
-        for endpoint in self.endpoints:
-            self._metrics.upstream_in_flight.labels(endpoint.name).set(endpoint.in_flight)
-            self._metrics.upstream_in_service.labels(endpoint.name).set(endpoint.in_service)
-
     def states(self) -> dict[str, str]:
         """Returns the state of each endpoint: `in service`, `left out` or `drained`."""
-        return {
-            endpoint.name: "drained"
-            if endpoint.drained
-            else "in service"
-            if endpoint.in_service
-            else "left out"
-            for endpoint in self.endpoints
-        }
+        return {endpoint.name: endpoint.state for endpoint in self.endpoints}

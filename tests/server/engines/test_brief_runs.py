@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from server.engines.embedded.batching import BatchOptions
-from server.engines.embedded.brief_runs import BriefRuns
+from server.engines.embedded.brief_runs import BriefRuns, steady_signatures
 from server.engines.embedded.leased_version import LeasedVersion
-from server.engines.embedded.steady_graphs import steady_signatures
 from server.engines.embedded.worker_pool import WorkerPool
 from server.protos.modules import load_protos
 from tests.server.support.numpy_engine import signature, tensor
@@ -36,25 +35,25 @@ class Clock:
 def proven(size, clock=None):
     brief = BriefRuns(LIMIT, frozenset({"f"}), clock or Clock())
     for _ in range(16):
-        brief.ran_on_thread(SPEC, rows(size), LIMIT / 2)
+        brief.ran_on_thread("f", size, LIMIT / 2)
     return brief
 
 
 def test_short_runs_in_a_row_prove_inputs_up_to_their_size():
     brief = BriefRuns(LIMIT, frozenset({"f"}))
     for _ in range(15):
-        brief.ran_on_thread(SPEC, rows(8), LIMIT / 2)
-        assert not brief.expects(SPEC, rows(8))
-    brief.ran_on_thread(SPEC, rows(8), LIMIT / 2)
-    assert brief.expects(SPEC, rows(8))
-    assert not brief.expects(SPEC, rows(9))
+        brief.ran_on_thread("f", 8, LIMIT / 2)
+        assert not brief.expects("f", 8)
+    brief.ran_on_thread("f", 8, LIMIT / 2)
+    assert brief.expects("f", 8)
+    assert not brief.expects("f", 9)
 
 
 def test_a_long_run_disqualifies_only_inputs_of_its_size():
     brief = proven(8)
-    brief.ran_on_thread(SPEC, rows(8), LIMIT * 2)
-    assert not brief.expects(SPEC, rows(8))
-    assert brief.expects(SPEC, rows(7))
+    brief.ran_on_thread("f", 8, LIMIT * 2)
+    assert not brief.expects("f", 8)
+    assert brief.expects("f", 7)
 
 
 @pytest.mark.parametrize(("seconds", "times"), [(0.021, 1), (0.003, 9), (0.019, 3)])
@@ -62,40 +61,40 @@ def test_slow_runs_send_later_runs_to_threads(seconds, times):
     clock = Clock()
     brief = proven(8, clock)
     for _ in range(times):
-        assert brief.expects(SPEC, rows(8))
-        brief.ran_here(SPEC, rows(8), seconds)
+        assert brief.expects("f", 8)
+        brief.ran_here("f", 8, seconds)
     for _ in range(16):
-        brief.ran_on_thread(SPEC, rows(8), LIMIT / 2)
-    assert not brief.expects(SPEC, rows(8))
+        brief.ran_on_thread("f", 8, LIMIT / 2)
+    assert not brief.expects("f", 8)
     clock.now = 0.11
-    assert brief.expects(SPEC, rows(8))
+    assert brief.expects("f", 8)
     # After more slow runs, the signature runs on threads for twice as long.
     for _ in range(times):
-        assert brief.expects(SPEC, rows(8))
-        brief.ran_here(SPEC, rows(8), seconds)
+        assert brief.expects("f", 8)
+        brief.ran_here("f", 8, seconds)
     for _ in range(16):
-        brief.ran_on_thread(SPEC, rows(8), LIMIT / 2)
+        brief.ran_on_thread("f", 8, LIMIT / 2)
     clock.now += 0.11
-    assert not brief.expects(SPEC, rows(8))
+    assert not brief.expects("f", 8)
     clock.now += 0.1
-    assert brief.expects(SPEC, rows(8))
+    assert brief.expects("f", 8)
 
 
 def test_short_scheduler_delays_do_not_count_as_long_runs():
     brief = proven(8)
     for _ in range(20):
-        brief.ran_here(SPEC, rows(8), 0.01)
+        brief.ran_here("f", 8, 0.01)
         for _ in range(16):
-            brief.ran_here(SPEC, rows(8), LIMIT / 2)
-    assert brief.expects(SPEC, rows(8))
+            brief.ran_here("f", 8, LIMIT / 2)
+    assert brief.expects("f", 8)
 
 
 @pytest.mark.parametrize(("seconds", "steady"), [(0.0, {"f"}), (LIMIT, set())])
 def test_unsteady_signatures_never_count_as_short(seconds, steady):
     brief = BriefRuns(seconds, frozenset(steady))
     for _ in range(32):
-        brief.ran_on_thread(SPEC, rows(1), 0.0)
-    assert not brief.expects(SPEC, rows(1))
+        brief.ran_on_thread("f", 1, 0.0)
+    assert not brief.expects("f", 1)
 
 
 class Model:

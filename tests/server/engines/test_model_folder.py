@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from server.engines.embedded.model_folder import ModelFolder, ModelFolderError, fingerprint
+from server.engines.embedded.model_folder import ModelFolder, fingerprint
+from server.errors import StartError
 
 
 def write_version(folder, *names):
@@ -54,16 +55,16 @@ def test_an_empty_folder_is_a_model_only_if_it_is_named(tmp_path):
 
 
 def test_a_missing_folder_and_a_file_are_refused(tmp_path):
-    with pytest.raises(ModelFolderError, match=r"must exist\. Received: --model-dir="):
+    with pytest.raises(StartError, match=r"must exist\. Received: --model-dir="):
         ModelFolder(tmp_path / "nowhere").check()
     (tmp_path / "file").write_text("")
-    with pytest.raises(ModelFolderError, match=r"must be a folder\."):
+    with pytest.raises(StartError, match=r"must be a folder\."):
         ModelFolder(tmp_path / "file").check()
 
 
 def test_a_saved_model_itself_is_refused_with_the_remedy(tmp_path):
     write_version(tmp_path, 1)
-    with pytest.raises(ModelFolderError, match=r"itself a SavedModel.* give its parent folder\.$"):
+    with pytest.raises(StartError, match=r"itself a SavedModel.* give its parent folder\.$"):
         ModelFolder(tmp_path / "1").check()
     ModelFolder(tmp_path).check()
 

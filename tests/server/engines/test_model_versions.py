@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import shutil
 import threading
 from pathlib import Path
@@ -13,6 +13,7 @@ import pytest
 
 from server.engines.base import ModelSpec, VersionState
 from server.engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
+from server.engines.embedded.leased_version import LeasedVersion
 from server.engines.embedded.model_folder import ModelFolder
 from server.engines.embedded.model_versions import ModelVersions
 from server.engines.embedded.worker_pool import WorkerPool
@@ -20,14 +21,7 @@ from server.errors import Code, ServingError
 from tests.server.support.eventually import PATIENCE_S, eventually
 from tests.server.support.numpy_engine import signature, tensor
 
-
-@contextlib.asynccontextmanager
-async def leased(engine, spec):
-    servable = await engine.lease(spec)
-    try:
-        yield servable
-    finally:
-        servable.release()
+pytestmark = pytest.mark.asyncio
 
 
 SPEC = signature("serving_default", [tensor("x", "int64")], [tensor("y", "int64")])
@@ -81,7 +75,8 @@ class World:
         self.hold: threading.Event | None = None
         self.pool = WorkerPool("test", 2, 10)
         self.loader = WorkerPool("load", 1, 100)
-        self.model = ModelVersions("m", self.load, self.pool, self.loader)
+        self.serve = functools.partial(LeasedVersion, pool=self.pool)
+        self.model = ModelVersions("m", self.load, self.serve, self.loader)
 
     def load(self, path):
         self.loaded.append(FakeModel(path, self.hold))
@@ -108,7 +103,7 @@ class World:
 
     @property
     def current(self):
-        serving = self.model.current()
+        serving = self.model.current
         return serving.version if serving else None
 
     def states(self):
@@ -120,225 +115,186 @@ def world(tmp_path):
     return World(tmp_path)
 
 
-def test_the_newest_version_serves_and_the_old_one_is_released(world):
-    async def scenario():
-        world.write(1)
+async def test_the_newest_version_serves_and_the_old_one_is_released(world):
+    world.write(1)
+    await world.update()
+    assert (world.current, world.states()) == (1, {1: "AVAILABLE"})
+    world.write(3)
+    world.write(2)
+    await world.update()
+    assert (world.current, world.states()) == (3, {3: "AVAILABLE", 1: "END"})
+    assert [m.number for m in world.loaded] == [1, 3]
+    assert [m.closed for m in world.loaded] == [True, False]
+    await world.model.close()
+    assert world.loaded[1].closed
+
+
+async def test_the_previous_version_replaces_a_damaged_one(world):
+    world.write(1)
+    await world.update()
+    world.write(2)
+    await world.update()
+    assert world.current == 2
+    (_, damaged) = world.loaded
+    damaged.hold, damaged.health = threading.Event(), "damaged"
+    running = asyncio.create_task(world.model.current.run("serving_default", {}))
+    await eventually(lambda: damaged.running)
+    for _ in range(2):
         await world.update()
-        assert (world.current, world.states()) == (1, {1: "AVAILABLE"})
-        world.write(3)
-        world.write(2)
-        await world.update()
-        assert (world.current, world.states()) == (3, {3: "AVAILABLE", 1: "END"})
-        assert [m.number for m in world.loaded] == [1, 3]
-        assert [m.closed for m in world.loaded] == [True, False]
-        await world.model.close()
-        assert world.loaded[1].closed
-
-    asyncio.run(scenario())
-
-
-def test_the_previous_version_replaces_a_damaged_one(world):
-    async def scenario():
-        world.write(1)
-        await world.update()
-        world.write(2)
-        await world.update()
-        assert world.current == 2
-        (_, damaged) = world.loaded
-        damaged.hold, damaged.health = threading.Event(), "damaged"
-        running = asyncio.create_task(world.model.current().run("serving_default", {}))
-        await eventually(lambda: damaged.running)
-        for _ in range(2):
-            await world.update()
-            assert (world.current, world.states()) == (1, {2: "UNLOADING", 1: "AVAILABLE"})
-        damaged.hold.set()
-        await running
-        for _ in range(2):
-            await world.update()
-            assert (world.current, world.states()) == (1, {2: "END", 1: "AVAILABLE"})
-        (status, _) = world.model.statuses()
-        assert (status.code, status.message) == (Code.DATA_LOSS, "t.de: section 3 is corrupt")
-        world.write(2, "written again")
-        await world.update()
-        assert (world.current, [m.number for m in world.loaded]) == (2, [1, 2, 1, 2])
-        await world.model.close()
-
-    asyncio.run(scenario())
-
-
-def test_a_damaged_version_serves_if_it_is_the_only_one(world):
-    async def scenario():
-        world.write(1)
-        await world.update()
-        (only,) = world.loaded
-        only.health = "damaged"
-        for _ in range(2):
-            await world.update()
-            assert world.current == 1
-        world.write(2)
-        await world.update()
-        assert (world.current, world.states()) == (2, {2: "AVAILABLE", 1: "END"})
-        await world.model.close()
-
-    asyncio.run(scenario())
-
-
-def test_files_are_looked_at_after_they_were_found_intact(world):
-    async def scenario():
-        for version in (1, 2):
-            world.write(version)
-            await world.update()
-        for health, current in (("intact", 2), ("damaged", 1)):
-            world.loaded[1].health = health
-            await world.update()
-            assert world.current == current
-        await world.model.close()
-
-    asyncio.run(scenario())
-
-
-def test_a_request_in_flight_finishes_on_its_version_and_only_then_it_is_released(world):
-    async def scenario():
-        world.hold = threading.Event()
-        world.write(1)
-        await world.update()
-        running = asyncio.create_task(world.model.current().run("serving_default", {}))
-        await eventually(lambda: world.loaded[0].running)
-        world.write(2)
-        await world.update()
-        assert (world.current, world.states()) == (2, {2: "AVAILABLE", 1: "UNLOADING"})
-        assert not world.loaded[0].closed
-        world.hold.set()
-        assert (await running)["y"] == 1
-        await world.settle()
-        assert world.loaded[0].closed
-        assert world.states()[1] == "END"
-
-    asyncio.run(scenario())
-
-
-def test_a_run_whose_client_left_still_holds_its_version(world):
-    async def scenario():
-        world.hold = threading.Event()
-        world.write(1)
-        await world.update()
-        running = asyncio.create_task(world.model.current().run("serving_default", {}))
-        await eventually(lambda: world.loaded[0].running)
-        running.cancel()
-        world.write(2)
-        await world.update()
-        assert not world.loaded[0].closed
-        world.hold.set()
-        await eventually(lambda: world.loaded[0].closed)
-
-    asyncio.run(scenario())
-
-
-def test_a_broken_version_is_reported_and_changes_nothing(world):
-    async def scenario():
-        world.write(1)
-        await world.update()
-        world.write(2, "broken")
+        assert (world.current, world.states()) == (1, {2: "UNLOADING", 1: "AVAILABLE"})
+    damaged.hold.set()
+    await running
+    for _ in range(2):
         await world.update()
         assert (world.current, world.states()) == (1, {2: "END", 1: "AVAILABLE"})
-        (broken, _) = world.model.statuses()
-        assert (broken.code, broken.message) == (Code.UNKNOWN, "broken file")
-        assert not world.loaded[0].closed
-
-    asyncio.run(scenario())
-
-
-def test_a_broken_version_is_tried_again_only_when_its_files_change(world):
-    async def scenario():
-        tries = []
-        load = world.load
-        world.model = ModelVersions(
-            "m", lambda path: tries.append(path) or load(path), world.pool, world.loader
-        )
-        world.write(1, "broken")
-        for _ in range(3):
-            await world.update()
-        assert len(tries) == 1
-        world.write(1, "repaired by now")
-        await world.update()
-        assert (world.current, len(tries)) == (1, 2)
-
-    asyncio.run(scenario())
+    (status, _) = world.model.statuses()
+    assert (status.code, status.message) == (Code.DATA_LOSS, "t.de: section 3 is corrupt")
+    world.write(2, "written again")
+    await world.update()
+    assert (world.current, [m.number for m in world.loaded]) == (2, [1, 2, 1, 2])
+    await world.model.close()
 
 
-def test_at_the_start_the_newest_version_that_loads_serves(world):
-    async def scenario():
-        world.write(1)
-        world.write(2, "broken")
-        world.write(3, "broken")
-        await world.update()
-        assert (world.current, world.states()) == (1, {3: "END", 2: "END", 1: "AVAILABLE"})
-
-    asyncio.run(scenario())
-
-
-def test_removing_the_newest_version_goes_back_to_the_one_before(world):
-    async def scenario():
-        world.write(1)
-        world.write(2)
-        await world.update()
-        assert world.current == 2
-        world.remove(2)
-        await world.update()
-        assert (world.current, world.states()) == (1, {2: "END", 1: "AVAILABLE"})
-
-    asyncio.run(scenario())
-
-
-def test_a_version_wanted_again_during_its_release_is_loaded_later(world):
-    async def scenario():
-        world.hold = threading.Event()
-        world.write(2)
-        await world.update()
-        running = asyncio.create_task(world.model.get(2).run("serving_default", {}))
-        await eventually(lambda: world.loaded[0].running)
-        world.write(3)
-        world.write(1)
-        await world.update()
-        world.remove(3)
-        await world.update()
-        assert world.current == 3
-        world.hold.set()
-        await running
-        await world.settle()
-        await world.update()
-        assert world.current == 2
-
-    asyncio.run(scenario())
-
-
-def test_loaded_versions_keep_serving_when_every_folder_is_gone(world):
-    async def scenario():
-        world.write(1)
-        await world.update()
-        world.remove(1)
+async def test_a_damaged_version_serves_if_it_is_the_only_one(world):
+    world.write(1)
+    await world.update()
+    (only,) = world.loaded
+    only.health = "damaged"
+    for _ in range(2):
         await world.update()
         assert world.current == 1
+    world.write(2)
+    await world.update()
+    assert (world.current, world.states()) == (2, {2: "AVAILABLE", 1: "END"})
+    await world.model.close()
 
-    asyncio.run(scenario())
 
-
-def test_ended_versions_are_forgotten_after_a_while(world):
-    async def scenario():
-        for version in range(40):
-            world.write(version)
-            await world.model.update(ModelFolder(world.path).scan()["m"])
-        await world.settle()
+async def test_files_are_looked_at_after_they_were_found_intact(world):
+    for version in (1, 2):
+        world.write(version)
         await world.update()
-        assert len(world.states()) == 17
-        world.write(99, "broken")
+    for health, current in (("intact", 2), ("damaged", 1)):
+        world.loaded[1].health = health
         await world.update()
-        assert world.states()[99] == "END"
-        world.remove(99)
-        await world.update()
-        assert 99 not in world.states()
+        assert world.current == current
+    await world.model.close()
 
-    asyncio.run(scenario())
+
+async def test_a_request_in_flight_finishes_on_its_version_and_only_then_it_is_released(world):
+    world.hold = threading.Event()
+    world.write(1)
+    await world.update()
+    running = asyncio.create_task(world.model.current.run("serving_default", {}))
+    await eventually(lambda: world.loaded[0].running)
+    world.write(2)
+    await world.update()
+    assert (world.current, world.states()) == (2, {2: "AVAILABLE", 1: "UNLOADING"})
+    assert not world.loaded[0].closed
+    world.hold.set()
+    assert (await running)["y"] == 1
+    await world.settle()
+    assert world.loaded[0].closed
+    assert world.states()[1] == "END"
+
+
+async def test_a_run_whose_client_left_still_holds_its_version(world):
+    world.hold = threading.Event()
+    world.write(1)
+    await world.update()
+    running = asyncio.create_task(world.model.current.run("serving_default", {}))
+    await eventually(lambda: world.loaded[0].running)
+    running.cancel()
+    world.write(2)
+    await world.update()
+    assert not world.loaded[0].closed
+    world.hold.set()
+    await eventually(lambda: world.loaded[0].closed)
+
+
+async def test_a_broken_version_is_reported_and_changes_nothing(world):
+    world.write(1)
+    await world.update()
+    world.write(2, "broken")
+    await world.update()
+    assert (world.current, world.states()) == (1, {2: "END", 1: "AVAILABLE"})
+    (broken, _) = world.model.statuses()
+    assert (broken.code, broken.message) == (Code.UNKNOWN, "broken file")
+    assert not world.loaded[0].closed
+
+
+async def test_a_broken_version_is_tried_again_only_when_its_files_change(world):
+    tries = []
+    load = world.load
+    world.model = ModelVersions(
+        "m", lambda path: tries.append(path) or load(path), world.serve, world.loader
+    )
+    world.write(1, "broken")
+    for _ in range(3):
+        await world.update()
+    assert len(tries) == 1
+    world.write(1, "repaired by now")
+    await world.update()
+    assert (world.current, len(tries)) == (1, 2)
+
+
+async def test_at_the_start_the_newest_version_that_loads_serves(world):
+    world.write(1)
+    world.write(2, "broken")
+    world.write(3, "broken")
+    await world.update()
+    assert (world.current, world.states()) == (1, {3: "END", 2: "END", 1: "AVAILABLE"})
+
+
+async def test_removing_the_newest_version_goes_back_to_the_one_before(world):
+    world.write(1)
+    world.write(2)
+    await world.update()
+    assert world.current == 2
+    world.remove(2)
+    await world.update()
+    assert (world.current, world.states()) == (1, {2: "END", 1: "AVAILABLE"})
+
+
+async def test_a_version_wanted_again_during_its_release_is_loaded_later(world):
+    world.hold = threading.Event()
+    world.write(2)
+    await world.update()
+    running = asyncio.create_task(world.model.find(2).run("serving_default", {}))
+    await eventually(lambda: world.loaded[0].running)
+    world.write(3)
+    world.write(1)
+    await world.update()
+    world.remove(3)
+    await world.update()
+    assert world.current == 3
+    world.hold.set()
+    await running
+    await world.settle()
+    await world.update()
+    assert world.current == 2
+
+
+async def test_loaded_versions_keep_serving_when_every_folder_is_gone(world):
+    world.write(1)
+    await world.update()
+    world.remove(1)
+    await world.update()
+    assert world.current == 1
+
+
+async def test_ended_versions_are_forgotten_after_a_while(world):
+    for version in range(40):
+        world.write(version)
+        await world.model.update(ModelFolder(world.path).scan()["m"])
+    await world.settle()
+    await world.update()
+    assert len(world.states()) == 17
+    world.write(99, "broken")
+    await world.update()
+    assert world.states()[99] == "END"
+    world.remove(99)
+    await world.update()
+    assert 99 not in world.states()
 
 
 def engine_of(world, **options):
@@ -346,46 +302,41 @@ def engine_of(world, **options):
     return EmbeddedEngine(EmbeddedOptions(folder, poll_seconds=0.02, **options), world.load)
 
 
-def test_engine_picks_up_models_and_versions_by_itself(world):
-    async def scenario():
-        engine = engine_of(world, folder=world.path.parent)
-        await engine.start()
-        await eventually(engine.started)
-        assert not engine.ready()
-        world.write(1)
-        await eventually(engine.ready)
-        async with leased(engine, ModelSpec("m")) as servable:
-            assert servable.version == 1
-        world.write(2)
-        await eventually(lambda: world.loaded[0].closed)
-        wanted = [VersionState.AVAILABLE, VersionState.END]
-        while [s.state for s in await engine.status(ModelSpec("m"))] != wanted:
-            await asyncio.sleep(0.01)
-        await engine.close()
-        assert world.loaded[1].closed
-
-    asyncio.run(scenario())
+async def test_engine_picks_up_models_and_versions_by_itself(world):
+    engine = engine_of(world, folder=world.path.parent)
+    await engine.start()
+    await eventually(engine.started)
+    assert not engine.ready()
+    world.write(1)
+    await eventually(engine.ready)
+    servable = await engine.lease(ModelSpec("m"))
+    assert servable.version == 1
+    servable.release()
+    world.write(2)
+    await eventually(lambda: world.loaded[0].closed)
+    wanted = [VersionState.AVAILABLE, VersionState.END]
+    while [s.state for s in await engine.status(ModelSpec("m"))] != wanted:
+        await asyncio.sleep(0.01)
+    await engine.close()
+    assert world.loaded[1].closed
 
 
-def test_engine_goes_on_when_its_folder_vanishes(world, monkeypatch):
+async def test_engine_goes_on_when_its_folder_vanishes(world, monkeypatch):
     looks, scan = [], ModelFolder.scan
     monkeypatch.setattr(ModelFolder, "scan", lambda folder: looks.append(0) or scan(folder))
 
-    async def scenario():
-        engine = engine_of(world)
-        world.write(1)
-        await engine.start()
-        await eventually(engine.ready)
-        world.path.rename(world.path.with_name("elsewhere"))
-        looked = len(looks)
-        await eventually(lambda: len(looks) > looked + 2)
-        assert engine.ready()
-        world.path.with_name("elsewhere").rename(world.path)
-        world.write(2)
-        await eventually(lambda: world.loaded[0].closed)
-        await engine.close()
-
-    asyncio.run(scenario())
+    engine = engine_of(world)
+    world.write(1)
+    await engine.start()
+    await eventually(engine.ready)
+    world.path.rename(world.path.with_name("elsewhere"))
+    looked = len(looks)
+    await eventually(lambda: len(looks) > looked + 2)
+    assert engine.ready()
+    world.path.with_name("elsewhere").rename(world.path)
+    world.write(2)
+    await eventually(lambda: world.loaded[0].closed)
+    await engine.close()
 
 
 @pytest.mark.parametrize(
@@ -396,20 +347,17 @@ def test_engine_goes_on_when_its_folder_vanishes(world, monkeypatch):
         (ModelSpec("m", label="l"), "Unrecognized servable version label: l"),
     ],
 )
-def test_engine_leases_only_what_serves(world, spec, message):
-    async def scenario():
-        engine = engine_of(world)
-        world.write(1)
-        await engine.start()
-        await eventually(engine.started)
-        try:
-            with pytest.raises(ServingError) as caught:
-                await engine.lease(spec)
-        finally:
-            await engine.close()
-        assert caught.value.message == message
-
-    asyncio.run(scenario())
+async def test_engine_leases_only_what_serves(world, spec, message):
+    engine = engine_of(world)
+    world.write(1)
+    await engine.start()
+    await eventually(engine.started)
+    try:
+        with pytest.raises(ServingError) as caught:
+            await engine.lease(spec)
+    finally:
+        await engine.close()
+    assert caught.value.message == message
 
 
 async def lease_error(engine, spec):
@@ -418,83 +366,75 @@ async def lease_error(engine, spec):
     return caught.value
 
 
-def test_a_model_that_comes_later_changes_nothing_for_readiness(world):
-    async def scenario():
-        world.hold = threading.Event()
-        world.write(1)
-        engine = engine_of(world, folder=world.path.parent)
-        await engine.start()
-        await eventually(engine.ready)
+async def test_a_model_that_comes_later_changes_nothing_for_readiness(world):
+    world.hold = threading.Event()
+    world.write(1)
+    engine = engine_of(world, folder=world.path.parent)
+    await engine.start()
+    await eventually(engine.ready)
 
-        world.write(1, "broken", model="later")
-        await eventually(lambda: "later" in engine.model_names())
-        while (await engine.status(ModelSpec("later")))[0].state is not VersionState.END:
-            assert engine.ready()
-            await asyncio.sleep(0.01)
+    world.write(1, "broken", model="later")
+    await eventually(lambda: "later" in engine.model_names())
+    while (await engine.status(ModelSpec("later")))[0].state is not VersionState.END:
         assert engine.ready()
-        shutil.rmtree(world.path.with_name("later"))
-        await eventually(lambda: "later" not in engine.model_names())
+        await asyncio.sleep(0.01)
+    assert engine.ready()
+    shutil.rmtree(world.path.with_name("later"))
+    await eventually(lambda: "later" not in engine.model_names())
 
-        world.write(1, "slow", model="slow")
-        await eventually(lambda: "slow" in engine.model_names())
-        assert engine.ready()
-        world.hold.set()
-        await engine.close()
-
-    asyncio.run(scenario())
-
-
-def test_a_promised_model_counts_until_it_is_removed(world):
-    async def scenario():
-        world.write(1)
-        world.write(1, "broken", model="first")
-        engine = engine_of(world, folder=world.path.parent)
-        await engine.start()
-        await eventually(engine.started)
-        assert not engine.ready()
-        shutil.rmtree(world.path.with_name("first"))
-        await eventually(engine.ready)
-        await engine.close()
-
-        # The models in `promised` were found by another process, perhaps before `first` existed. So
-        # readiness does not wait for `first`.
-        world.write(1, "broken", model="first")
-        engine = engine_of(world, folder=world.path.parent, promised=frozenset({"m"}))
-        await engine.start()
-        await eventually(engine.started)
-        assert engine.ready()
-        await engine.close()
-
-    asyncio.run(scenario())
+    world.write(1, "slow", model="slow")
+    await eventually(lambda: "slow" in engine.model_names())
+    assert engine.ready()
+    world.hold.set()
+    await engine.close()
 
 
-def test_a_version_that_is_loading_is_unavailable_and_not_unknown(world):
-    async def scenario():
-        world.hold = threading.Event()
-        world.write(1, "slow")
-        world.write(1, model="next")
-        engine = engine_of(world, folder=world.path.parent)
-        await engine.start()
-        for name in ("m", "next", "unknown"):
-            error = await lease_error(engine, ModelSpec(name))
-            assert (error.code, error.retry_after) == (Code.UNAVAILABLE, 1.0)
-        await eventually(engine.model_names)
-        for spec in (ModelSpec("m", 1), ModelSpec("next"), ModelSpec("next", 1)):
-            assert (await lease_error(engine, spec)).code is Code.UNAVAILABLE
-        assert not engine.ready()
-        world.hold.set()
-        await eventually(engine.started)
-        assert engine.ready()
-        assert (await lease_error(engine, ModelSpec("unknown"))).code is Code.NOT_FOUND
-        world.hold.clear()
-        world.write(2, "slow")
-        while len(await engine.status(ModelSpec("m"))) == 1:
-            await asyncio.sleep(0.01)
-        assert (await lease_error(engine, ModelSpec("m", 2))).code is Code.UNAVAILABLE
-        assert (await lease_error(engine, ModelSpec("m", 3))).code is Code.NOT_FOUND
-        async with leased(engine, ModelSpec("m")) as servable:
-            assert servable.version == 1
-        world.hold.set()
-        await engine.close()
+async def test_a_promised_model_counts_until_it_is_removed(world):
+    world.write(1)
+    world.write(1, "broken", model="first")
+    engine = engine_of(world, folder=world.path.parent)
+    await engine.start()
+    await eventually(engine.started)
+    assert not engine.ready()
+    shutil.rmtree(world.path.with_name("first"))
+    await eventually(engine.ready)
+    await engine.close()
 
-    asyncio.run(scenario())
+    # The models in `promised` were found by another process, perhaps before `first` existed. So
+    # readiness does not wait for `first`.
+    world.write(1, "broken", model="first")
+    engine = engine_of(world, folder=world.path.parent, promised=frozenset({"m"}))
+    await engine.start()
+    await eventually(engine.started)
+    assert engine.ready()
+    await engine.close()
+
+
+async def test_a_version_that_is_loading_is_unavailable_and_not_unknown(world):
+    world.hold = threading.Event()
+    world.write(1, "slow")
+    world.write(1, model="next")
+    engine = engine_of(world, folder=world.path.parent)
+    await engine.start()
+    for name in ("m", "next", "unknown"):
+        error = await lease_error(engine, ModelSpec(name))
+        assert (error.code, error.retry_after) == (Code.UNAVAILABLE, 1.0)
+    await eventually(engine.model_names)
+    for spec in (ModelSpec("m", 1), ModelSpec("next"), ModelSpec("next", 1)):
+        assert (await lease_error(engine, spec)).code is Code.UNAVAILABLE
+    assert not engine.ready()
+    world.hold.set()
+    await eventually(engine.started)
+    assert engine.ready()
+    assert (await lease_error(engine, ModelSpec("unknown"))).code is Code.NOT_FOUND
+    world.hold.clear()
+    world.write(2, "slow")
+    while len(await engine.status(ModelSpec("m"))) == 1:
+        await asyncio.sleep(0.01)
+    assert (await lease_error(engine, ModelSpec("m", 2))).code is Code.UNAVAILABLE
+    assert (await lease_error(engine, ModelSpec("m", 3))).code is Code.NOT_FOUND
+    servable = await engine.lease(ModelSpec("m"))
+    assert servable.version == 1
+    servable.release()
+    world.hold.set()
+    await engine.close()

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import re
+import contextlib
+import dataclasses
 
 import grpc
 import numpy as np
 import pytest
+import pytest_asyncio
 
 from server.dataplane.codec import Codec
 from server.engines.base import ModelSpec
-from server.engines.upstream.channels import ChannelOptions
-from server.engines.upstream.endpoint import Endpoint, UpstreamAddress
+from server.engines.upstream.endpoint import ChannelOptions, Endpoint, UpstreamAddress
 from server.engines.upstream.engine import TfServingEngine, TfServingOptions
-from server.errors import Code, ServingError, StartError
+from server.errors import Code, ServingError
 from server.observability.metrics import Metrics
-from server.process.gateway import Gateway
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto, fill_signature
-from server.settings import load_settings
 from server.tensors import dtype_of_name
 from tests.server.support.eventually import PATIENCE_S, eventually
 from tests.server.support.gateway_process import GatewayProcess
-from tests.server.support.numpy_engine import FUNCTIONS
+from tests.server.support.numpy_engine import FUNCTIONS, tensor
 from tests.server.support.tls_files import tls_files
 
 PROTOS = load_protos()
+pytestmark = pytest.mark.asyncio
 
 
 class ModelServer:
@@ -80,53 +80,66 @@ class ModelServer:
         await context.abort(grpc.StatusCode.NOT_FOUND, text)
 
 
-def with_server(work, tls=None):
-    async def run():
-        service = ModelServer()
-        server = grpc.aio.server()
-        for each in (PROTOS.prediction_service, PROTOS.model_service):
-            handlers = {
-                method: grpc.unary_unary_rpc_method_handler(
-                    getattr(service, method), request.FromString, response.SerializeToString
-                )
-                for method, (request, response) in each.methods.items()
-                if hasattr(service, method)
-            }
-            server.add_generic_rpc_handlers(
-                (grpc.method_handlers_generic_handler(each.name, handlers),)
+@contextlib.asynccontextmanager
+async def serving(tls=None):
+    service = ModelServer()
+    server = grpc.aio.server()
+    for each in (PROTOS.prediction_service, PROTOS.model_service):
+        handlers = {
+            method: grpc.unary_unary_rpc_method_handler(
+                getattr(service, method), request.FromString, response.SerializeToString
             )
-        if tls is None:
-            port = server.add_insecure_port("127.0.0.1:0")
-        else:
-            certificate, key = (path.read_bytes() for path in tls)
-            credentials = grpc.ssl_server_credentials([(key, certificate)], certificate, True)
-            port = server.add_secure_port("127.0.0.1:0", credentials)
-        await server.start()
-        try:
-            return await work(service, UpstreamAddress("u", f"127.0.0.1:{port}"))
-        finally:
-            service.answers_polls.set()
-            await server.stop(0)
+            for method, (request, response) in each.methods.items()
+            if hasattr(service, method)
+        }
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(each.name, handlers),)
+        )
+    if tls is None:
+        port = server.add_insecure_port("127.0.0.1:0")
+    else:
+        certificate, key = (path.read_bytes() for path in tls)
+        credentials = grpc.ssl_server_credentials([(key, certificate)], certificate, True)
+        port = server.add_secure_port("127.0.0.1:0", credentials)
+    service.address = UpstreamAddress("u", f"127.0.0.1:{port}")
+    await server.start()
+    try:
+        yield service
+    finally:
+        service.answers_polls.set()
+        await server.stop(0)
 
-    return asyncio.run(run())
 
-
-async def with_endpoint(address, work, options=None):
-    endpoint = Endpoint(address)
+@contextlib.asynccontextmanager
+async def connected(service, options=None):
+    endpoint = Endpoint(service.address)
     endpoint.open(PROTOS, options or ChannelOptions())
     try:
-        return await work(endpoint)
+        yield endpoint
     finally:
         await endpoint.close()
 
 
-async def with_engine(address, work):
-    options = TfServingOptions([address], ["m"], poll_seconds=1000.0)
+@pytest_asyncio.fixture
+async def service():
+    async with serving() as service:
+        yield service
+
+
+@pytest_asyncio.fixture
+async def endpoint(service):
+    async with connected(service) as endpoint:
+        yield endpoint
+
+
+@pytest_asyncio.fixture
+async def engine(service):
+    options = TfServingOptions([service.address], ["m"], poll_seconds=1000.0)
     engine = TfServingEngine(options, Codec().run, Metrics())
     await engine.start()
     try:
         await eventually(engine.ready)
-        return await work(engine)
+        yield engine
     finally:
         await engine.close()
 
@@ -135,70 +148,52 @@ def unavailable(times):
     return [(grpc.StatusCode.UNAVAILABLE, "full")] * times
 
 
-def test_a_server_that_is_unavailable_twice_is_asked_three_times():
-    async def work(service, address):
-        service.errors = unavailable(2)
-        await with_endpoint(address, lambda it: it.call("Predict", b"", PATIENCE_S))
-        return service.calls
-
-    assert with_server(work) == [0] * 3
+async def test_a_server_that_is_unavailable_twice_is_asked_three_times(service, endpoint):
+    service.errors = unavailable(2)
+    await endpoint.call("Predict", b"", PATIENCE_S)
+    assert service.calls == [0] * 3
 
 
-def test_few_requests_to_a_failing_server_are_retried():
+async def test_few_requests_to_a_failing_server_are_retried(service, endpoint):
     """Retrying every request would give a failing model server several times the load."""
-
-    async def ask(endpoint):
-        for _ in range(200):
-            with pytest.raises(ServingError, match="cannot be reached"):
-                await endpoint.call("Predict", b"", PATIENCE_S)
-        return endpoint.missed
-
-    async def work(service, address):
-        service.errors = unavailable(1000)
-        missed = await with_endpoint(address, ask)
-        return len(service.calls), missed
-
-    calls, missed = with_server(work)
-    assert 200 < calls <= 200 + 10
-    assert missed == 0  # the server is connected, so the polls decide
+    service.errors = unavailable(1000)
+    for _ in range(200):
+        with pytest.raises(ServingError, match="cannot be reached"):
+            await endpoint.call("Predict", b"", PATIENCE_S)
+    assert 200 < len(service.calls) <= 200 + 10
+    assert endpoint.missed == 0  # the server is connected, so the polls decide
 
 
-def test_only_unavailable_is_retried():
-    async def work(service, address):
-        for code in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL):
-            service.errors = [(code, "full")]
-            with pytest.raises(ServingError, match="full"):
-                await with_endpoint(address, lambda it: it.call("Predict", b"", PATIENCE_S))
-        return service.calls
-
-    assert with_server(work) == [0, 0]
+async def test_only_unavailable_is_retried(service, endpoint):
+    for code in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL):
+        service.errors = [(code, "full")]
+        with pytest.raises(ServingError, match="full"):
+            await endpoint.call("Predict", b"", PATIENCE_S)
+    assert service.calls == [0, 0]
 
 
 @pytest.mark.parametrize("code", ["NOT_FOUND", "FAILED_PRECONDITION", "INVALID_ARGUMENT"])
 @pytest.mark.parametrize("spec", [ModelSpec("m"), ModelSpec("m", 3)])
-def test_an_error_of_the_model_passes_word_for_word_without_a_poll(code, spec):
+async def test_an_error_of_the_model_passes_word_for_word_without_a_poll(
+    service, engine, code, spec
+):
     said = "every key must be in the table: use another key. Received: key=99"
-
-    async def ask(engine):
-        servable = await engine.lease(spec)
-        with pytest.raises(ServingError) as caught:
-            await servable.run("serving_default", {})
-        return caught.value.code, caught.value.message
-
-    async def work(service, address):
-        service.errors = [(grpc.StatusCode[code], said)]
-        answer = await with_engine(address, ask)
-        return answer, service.calls, service.polls
-
-    assert with_server(work) == ((Code[code], said), [3], 1)
+    service.errors = [(grpc.StatusCode[code], said)]
+    servable = await engine.lease(spec)
+    with pytest.raises(ServingError) as caught:
+        await servable.run("serving_default", {})
+    assert (caught.value.code, caught.value.message) == (Code[code], said)
+    assert (service.calls, service.polls) == ([3], 1)
 
 
-def test_a_model_that_answers_nothing_but_data_loss_is_not_ready_and_the_log_says_why(tmp_path):
+async def test_a_model_that_answers_nothing_but_data_loss_is_not_ready_and_the_log_says_why(
+    service, tmp_path
+):
     said = "the table user is damaged: bad checksum in slab 3"
 
-    def front(service, target):
+    def front():
         with GatewayProcess(
-            None, tmp_path / "log", "--engine", "tfserving", "--upstreams", target,
+            None, tmp_path / "log", "--engine", "tfserving", "--upstreams", service.address.target,
             "--models", "m", "--poll-seconds", "0.1",
         ) as gateway:  # fmt: skip
             gateway.wait_ready()
@@ -210,59 +205,51 @@ def test_a_model_that_answers_nothing_but_data_loss_is_not_ready_and_the_log_say
                 gateway.wait_for("/readyz", lambda reply, wanted=ready: reply.status == wanted)
             return gateway.log()
 
-    async def work(service, address):
-        return await asyncio.to_thread(front, service, address.target)
-
-    assert said in with_server(work)
+    assert said in await asyncio.to_thread(front)
 
 
-def test_a_request_for_the_newest_version_follows_a_swap_without_waiting_for_a_poll():
-    async def work(service, address):
-        async def ask(engine):
-            service.answers_polls.clear()
-            servable = await engine.lease(ModelSpec("m"))
-            numbered = await engine.lease(ModelSpec("m", 3))
-            service.version = 4
-            await servable.run("serving_default", {})
-            with pytest.raises(ServingError) as caught:
-                await numbered.run("serving_default", {})
-            await eventually(lambda: service.polls == 2)  # asked for, and it waits
-            service.answers_polls.set()
-            await eventually(lambda: engine._catalog.latest("m") == 4)
-            return servable.version, caught.value.message
-
-        return *await with_engine(address, ask), service.calls
-
-    lost = "Servable not found for request: Specific(m, 3)"
-    assert with_server(work) == (4, lost, [3, 0, 3])
+async def test_a_request_for_the_newest_version_follows_a_swap_without_waiting_for_a_poll(
+    service, engine
+):
+    service.answers_polls.clear()
+    servable = await engine.lease(ModelSpec("m"))
+    numbered = await engine.lease(ModelSpec("m", 3))
+    service.version = 4
+    await servable.run("serving_default", {})
+    with pytest.raises(ServingError, match=r"Servable not found for request: Specific\(m, 3\)"):
+        await numbered.run("serving_default", {})
+    await eventually(lambda: service.polls == 2)  # asked for, and it waits
+    service.answers_polls.set()
+    await eventually(lambda: engine._catalog.latest("m") == 4)
+    assert (servable.version, service.calls) == (4, [3, 0, 3])
 
 
-def test_a_server_that_wants_a_certificate_and_a_token_gets_them(tmp_path):
+@pytest.mark.parametrize(("dtype", "is_answered"), [("float", True), ("int64", False)])
+async def test_a_version_with_another_signature_does_not_answer_after_a_swap(
+    service, engine, dtype, is_answered
+):
+    servable = await engine.lease(ModelSpec("m"))
+    # What version 3 has promised. The tensor's name in the graph does not matter.
+    promised = dataclasses.replace(tensor("y", dtype, None), tensor_name="z:0")
+    servable.described[0].outputs["y"] = promised
+    service.version = 4
+    if is_answered:
+        await servable.run("serving_default", {})
+        assert servable.version == 4
+        return
+    with pytest.raises(ServingError, match="Version 4 of model m has just replaced") as caught:
+        await servable.run("serving_default", {})
+    assert (caught.value.code, caught.value.retry_after) == (Code.UNAVAILABLE, 1.0)
+
+
+async def test_a_server_that_wants_a_certificate_and_a_token_gets_them(tmp_path):
     certificate, key = tls = tls_files(tmp_path)
-
-    async def ask(endpoint):
-        return await endpoint.call("Predict", b"", PATIENCE_S)
-
-    async def work(service, address):
-        shown = ChannelOptions(ca=certificate, certificate=(certificate, key), token="secret")
-        await with_endpoint(address, ask, shown)
-        with pytest.raises(ServingError) as caught:
-            await with_endpoint(address, ask, ChannelOptions(ca=certificate))
-        return service.metadata["authorization"], caught.value.code
-
-    assert with_server(work, tls) == ("Bearer secret", Code.UNAVAILABLE)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"upstream_cert": __file__}, "needs --upstream-ca, --upstream-cert and --upstream-key"),
-        ({"upstream_cert": __file__, "upstream_key": __file__}, "needs --upstream-ca"),
-        ({"upstream_token_file": "/nowhere"}, "--upstream-token-file=/nowhere"),
-        ({"upstream_token_file": __file__}, "must hold one key or token"),
-    ],
-)
-def test_settings_for_upstreams_that_cannot_be_used_are_refused(wrong, said):
-    settings = load_settings(engine="tfserving", upstreams="h:1", models="m", port=0, **wrong)
-    with pytest.raises(StartError, match=re.escape(said)):
-        Gateway(settings)
+    shown = ChannelOptions(ca=certificate, certificate=(certificate, key), token="secret")
+    async with serving(tls) as service:
+        async with connected(service, shown) as endpoint:
+            await endpoint.call("Predict", b"", PATIENCE_S)
+        assert service.metadata["authorization"] == "Bearer secret"
+        async with connected(service, ChannelOptions(ca=certificate)) as endpoint:
+            with pytest.raises(ServingError) as caught:
+                await endpoint.call("Predict", b"", PATIENCE_S)
+        assert caught.value.code is Code.UNAVAILABLE

@@ -1,4 +1,4 @@
-"""Tests the choice of an endpoint, the queue, and the second attempt, in virtual time."""
+"""The choice of an endpoint, the queue, the second attempt, and the catalog of the endpoints."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import random
 
 import pytest
 
-from server.engines.upstream.endpoint import (
-    Endpoint,
-    UpstreamAddress,
-    UpstreamsError,
-    parse_upstreams,
-)
+from server.engines.upstream.catalog import Catalog
+from server.engines.upstream.endpoint import Endpoint, UpstreamAddress, parse_upstreams
 from server.engines.upstream.pool import UpstreamPool
-from server.errors import Code, ServingError
+from server.errors import Code, ServingError, StartError
+from server.protos.modules import load_protos
 from tests.server.support.virtual_time import run_in_virtual_time
+
+PROTOS = load_protos()
 
 
 class FakeEndpoint(Endpoint):
@@ -43,10 +42,6 @@ class FakeEndpoint(Endpoint):
         return self.name
 
 
-def run(work):
-    return run_in_virtual_time(work)
-
-
 def names(*endpoints):
     return [endpoint.name for endpoint in endpoints]
 
@@ -64,7 +59,7 @@ def test_requests_go_to_the_endpoint_with_least_to_do():
 
         return await asyncio.gather(*(one() for _ in range(60)))
 
-    answers = run(work())
+    answers = run_in_virtual_time(work())
     assert answers.count("quick") > 2 * answers.count("slow")
 
 
@@ -75,7 +70,7 @@ def test_no_endpoint_exceeds_its_limit_and_other_requests_queue():
         pool = UpstreamPool([endpoint])
         return await asyncio.gather(*(pool.call("Predict", b"", ["a"]) for _ in range(200)))
 
-    assert run(work()) == ["a"] * 200
+    assert run_in_virtual_time(work()) == ["a"] * 200
     assert endpoint.most == 64
     assert endpoint.in_flight == 0
 
@@ -98,7 +93,7 @@ def test_too_many_waiting_requests_are_refused_until_some_leave():
         assert await pool.call("Predict", b"", ["a"]) == "a"
         return done
 
-    done = run(work())
+    done = run_in_virtual_time(work())
     refused = [e for e in done if isinstance(e, ServingError)]
     assert len(refused) == 2
     assert all(e.code is Code.RESOURCE_EXHAUSTED for e in refused)
@@ -112,7 +107,9 @@ def test_only_unavailable_is_retried_on_another_endpoint():
         pool = UpstreamPool([bad, good])
         return [await pool.call("Predict", b"", names(bad, good)) for _ in range(200)]
 
-    assert run(work()) == ["good"] * 200  # equally busy endpoints are chosen by chance
+    assert (
+        run_in_virtual_time(work()) == ["good"] * 200
+    )  # equally busy endpoints are chosen by chance
     assert bad.calls > 0
 
     class Refusing(FakeEndpoint):
@@ -122,14 +119,14 @@ def test_only_unavailable_is_retried_on_another_endpoint():
 
     refusing = Refusing("r")
     with pytest.raises(ServingError, match="full"):
-        run(UpstreamPool([refusing]).call("Predict", b"", ["r"]))
+        run_in_virtual_time(UpstreamPool([refusing]).call("Predict", b"", ["r"]))
     assert refusing.calls == 1
 
 
 def test_a_request_is_sent_to_two_endpoints_at_most():
     endpoints = [FakeEndpoint(name, fails=9) for name in "abc"]
     with pytest.raises(ServingError, match="gone"):
-        run(UpstreamPool(endpoints).call("Predict", b"", names(*endpoints)))
+        run_in_virtual_time(UpstreamPool(endpoints).call("Predict", b"", names(*endpoints)))
     assert sum(endpoint.calls for endpoint in endpoints) == 2
 
 
@@ -145,7 +142,7 @@ def test_endpoints_that_are_drained_or_left_out_get_nothing():
         assert caught.value.code is Code.UNAVAILABLE
         return pool.states()
 
-    assert run(work()) == {"drained": "drained", "silent": "left out"}
+    assert run_in_virtual_time(work()) == {"drained": "drained", "silent": "left out"}
     assert (drained.calls, silent.calls) == (0, 0)
 
 
@@ -153,5 +150,62 @@ def test_endpoints_that_are_drained_or_left_out_get_nothing():
     "text", ["", "host", "host:0", "host:99999", "a=x:1,a=y:1", "http://x:1", "x:1,,y:1"]
 )
 def test_an_invalid_list_of_upstreams_is_refused(text):
-    with pytest.raises(UpstreamsError, match="Received: "):
+    with pytest.raises(StartError, match="Received: "):
         parse_upstreams(text)
+
+
+class Polled(Endpoint):
+    """Serves one version. While `error` is set, polls of it fail so."""
+
+    def __init__(self, name: str, version: int) -> None:
+        super().__init__(UpstreamAddress(name, ""))
+        self.version = version
+        self.error: Code | None = None
+
+    async def call(self, *_: object) -> bytes:
+        if self.error is not None:
+            raise ServingError(self.error, "no answer")
+        status = PROTOS.status.GetModelStatusResponse()
+        status.model_version_status.add(version=self.version, state=30)
+        return bytes(status.SerializeToString())
+
+
+def polled(*endpoints: Polled) -> Catalog:
+    """Returns a catalog of model `m` after one poll."""
+    catalog = Catalog(["m"], UpstreamPool(list(endpoints)), PROTOS)
+    asyncio.run(catalog.refresh())
+    return catalog
+
+
+def test_an_endpoint_that_misses_two_polls_is_out_of_service_until_it_answers() -> None:
+    old, new = Polled("old", 3), Polled("new", 4)
+    new.drained = True
+    catalog = polled(old, new)
+    assert catalog.latest("m") == 3
+    old.error = Code.DEADLINE_EXCEEDED
+    asyncio.run(catalog.refresh())
+    assert (catalog.endpoints_of("m", 3), catalog.latest("m")) == (["old"], 3)
+    asyncio.run(catalog.refresh())
+    assert catalog.latest("m") == 4  # only the drained endpoint is left
+    assert not catalog.serves("m")
+    assert [status.version for status in catalog.statuses("m")] == [4]
+    old.error = None
+    asyncio.run(catalog.refresh())
+    assert (catalog.endpoints_of("m", 3), catalog.latest("m")) == (["old"], 3)
+
+
+def test_a_late_endpoint_gets_no_request_that_another_can_answer() -> None:
+    one, two = Polled("one", 3), Polled("two", 3)
+    catalog = polled(one, two)
+    assert catalog.endpoints_of("m", 3) == ["one", "two"]
+    one.error = Code.DEADLINE_EXCEEDED
+    asyncio.run(catalog.refresh())
+    assert catalog.endpoints_of("m", 3) == ["two"]
+
+
+def test_an_endpoint_that_cannot_be_reached_serves_nothing() -> None:
+    endpoint = Polled("u", 3)
+    catalog = polled(endpoint)
+    endpoint.error = Code.UNAVAILABLE
+    asyncio.run(catalog.refresh())
+    assert catalog.latest("m") is None

@@ -7,20 +7,11 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.server.support.eventually import wait_until
-from tests.server.support.gateway_process import GatewayProcess, make_key
-from tests.server.support.light_upstream import LightUpstream
+from tests.server.support.gateway_process import make_key
+from tests.server.support.light_upstream import LightUpstream, front
 
 PREDICT = "/v1/models/m:predict"
 TELL = {"signature_name": "told", "instances": [1.0, 2.0]}
-
-
-def front(tmp_path, *upstreams, extra=()):
-    addresses = ",".join(f"u{i}=127.0.0.1:{each.port}" for i, each in enumerate(upstreams))
-    return GatewayProcess(
-        None, tmp_path / "log", "--engine", "tfserving", "--upstreams", addresses,
-        "--models", "m", "--poll-seconds", "0.3",
-        "--drain-seconds", "0", *extra,
-    )  # fmt: skip
 
 
 def version_of(reply):
@@ -82,7 +73,7 @@ def test_a_model_that_no_model_server_knows_hides_no_other(tmp_path):
     keys.write_text(f"keys:\n{line}\n")
     headers = {"authorization": f"Bearer {key}"}
     arguments = ("--models", "absent,m", "--admin-port", "0", "--keys-file", str(keys))
-    with LightUpstream() as upstream, front(tmp_path, upstream, extra=arguments) as gateway:
+    with LightUpstream() as upstream, front(tmp_path, upstream, flags=arguments) as gateway:
         wait_until(lambda: gateway.ask("GET", "/v1/models/m", None, headers).status == 200)
         listed = gateway.ask("POST", "/v2/repository/index", {}, headers)
         assert listed.status == 200, listed
@@ -95,6 +86,7 @@ def test_a_model_that_no_model_server_knows_hides_no_other(tmp_path):
         admin = gateway.port_of("Admin API")
         models = gateway.ask("GET", "/admin/models", None, headers, port=admin)
         assert models.status == 200, models
+        assert gateway.ask("GET", "/admin/models", None, headers).status == 404
         told = {each["name"]: each["model_version_status"] for each in models.json()["models"]}
         assert told["absent"] == []
         assert [status["version"] for status in told["m"]] == ["3"]
@@ -212,7 +204,11 @@ def test_the_newest_version_answers_and_the_older_one_by_number(tmp_path):
 
 
 def test_a_version_swap_under_load_loses_nothing(tmp_path):
-    with LightUpstream(3) as one, LightUpstream(3) as two, front(tmp_path, one, two) as gateway:
+    with (
+        LightUpstream(3) as one,
+        LightUpstream(3) as two,
+        front(tmp_path, one, two) as gateway,
+    ):
         gateway.wait_ready()
         with Load(gateway) as load:
             for each in (one, two):
@@ -246,7 +242,7 @@ def test_a_failed_request_polls_the_endpoints_at_once(tmp_path):
     with (
         LightUpstream(3) as old,
         LightUpstream(4) as new,
-        front(tmp_path, old, new, extra=never) as gateway,
+        front(tmp_path, old, new, flags=never) as gateway,
     ):
         gateway.wait_ready()
         assert version_of(gateway.ask("POST", PREDICT, TELL)) == 4
@@ -265,7 +261,7 @@ def test_a_drained_upstreams_version_is_not_the_newest(tmp_path):
     with (
         LightUpstream(3) as old,
         LightUpstream(4) as new,
-        front(tmp_path, old, new, extra=("--routes-file", str(routes))) as gateway,
+        front(tmp_path, old, new, flags=("--routes-file", str(routes))) as gateway,
     ):
         gateway.wait_for("/v1/models/m/versions/4", lambda reply: reply.status == 200)
         gateway.wait_for("/v1/models/m/versions/3", lambda reply: reply.status == 200)

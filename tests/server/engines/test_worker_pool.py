@@ -11,67 +11,60 @@ from server.engines.embedded.worker_pool import WorkerPool
 from server.errors import Code, ServingError
 from tests.server.support.eventually import PATIENCE_S, eventually
 
-
-def test_work_beyond_the_bound_is_refused_and_the_rest_is_done():
-    async def scenario():
-        pool = WorkerPool("test", threads=1, max_waiting=2)
-        go = threading.Event()
-        released = []
-        accepted = [
-            asyncio.create_task(pool.run(lambda: go.wait(PATIENCE_S), lambda: released.append(1)))
-            for _ in range(3)
-        ]
-        await eventually(lambda: pool.waiting == 2)
-        with pytest.raises(ServingError) as caught:
-            await pool.run(lambda: None, lambda: released.append(2))
-        assert caught.value.code is Code.RESOURCE_EXHAUSTED
-        assert caught.value.retry_after == 1.0
-        assert released == [2]
-        go.set()
-        assert await asyncio.gather(*accepted) == [True] * 3
-        await eventually(lambda: len(released) == 4)
-        assert (pool.waiting, released) == (0, [2, 1, 1, 1])
-        await pool.close()
-
-    asyncio.run(scenario())
+pytestmark = pytest.mark.asyncio
 
 
-def test_a_cancelled_call_that_waits_is_dropped_and_one_that_runs_is_awaited():
-    async def scenario():
-        pool = WorkerPool("test", threads=1, max_waiting=5)
-        go = threading.Event()
-        ran, done = [], []
-
-        def call(name):
-            ran.append(name)
-            go.wait(PATIENCE_S)
-
-        tasks = [
-            asyncio.create_task(pool.run(lambda n=n: call(n), lambda n=n: done.append(n)))
-            for n in range(3)
-        ]
-        await eventually(lambda: ran)
-        tasks[0].cancel()
-        tasks[1].cancel()
-        await eventually(lambda: done)
-        for _ in range(20):  # the call that runs is not done before its thread is
-            await asyncio.sleep(0)
-        assert done == [1]
-        go.set()
-        await tasks[2]
-        await eventually(lambda: len(done) == 3)
-        assert (ran, sorted(done)) == ([0, 2], [0, 1, 2])
-        await pool.close()
-
-    asyncio.run(scenario())
+async def test_work_beyond_the_bound_is_refused_and_the_rest_is_done():
+    pool = WorkerPool("test", threads=1, max_waiting=2)
+    go = threading.Event()
+    released = []
+    accepted = [
+        asyncio.create_task(pool.run(lambda: go.wait(PATIENCE_S), lambda: released.append(1)))
+        for _ in range(3)
+    ]
+    await eventually(lambda: pool.waiting == 2)
+    with pytest.raises(ServingError) as caught:
+        await pool.run(lambda: None, lambda: released.append(2))
+    assert caught.value.code is Code.RESOURCE_EXHAUSTED
+    assert caught.value.retry_after == 1.0
+    assert released == [2]
+    go.set()
+    assert await asyncio.gather(*accepted) == [True] * 3
+    await eventually(lambda: len(released) == 4)
+    assert (pool.waiting, released) == (0, [2, 1, 1, 1])
+    await pool.close()
 
 
-def test_exceptions_reach_the_caller():
-    async def scenario():
-        pool = WorkerPool("test", threads=1, max_waiting=0)
-        with pytest.raises(ZeroDivisionError):
-            await pool.run(lambda: 1 / 0)
-        assert await pool.run(lambda: 5) == 5
-        await pool.close()
+async def test_a_cancelled_call_that_waits_is_dropped_and_one_that_runs_is_awaited():
+    pool = WorkerPool("test", threads=1, max_waiting=5)
+    go = threading.Event()
+    ran, done = [], []
 
-    asyncio.run(scenario())
+    def call(name):
+        ran.append(name)
+        go.wait(PATIENCE_S)
+
+    tasks = [
+        asyncio.create_task(pool.run(lambda n=n: call(n), lambda n=n: done.append(n)))
+        for n in range(3)
+    ]
+    await eventually(lambda: ran)
+    tasks[0].cancel()
+    tasks[1].cancel()
+    await eventually(lambda: done)
+    for _ in range(20):  # the call that runs is not done before its thread is
+        await asyncio.sleep(0)
+    assert done == [1]
+    go.set()
+    await tasks[2]
+    await eventually(lambda: len(done) == 3)
+    assert (ran, sorted(done)) == ([0, 2], [0, 1, 2])
+    await pool.close()
+
+
+async def test_exceptions_reach_the_caller():
+    pool = WorkerPool("test", threads=1, max_waiting=0)
+    with pytest.raises(ZeroDivisionError):
+        await pool.run(lambda: 1 / 0)
+    assert await pool.run(lambda: 5) == 5
+    await pool.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import socket
 import subprocess
 from contextlib import redirect_stderr, redirect_stdout
@@ -11,8 +12,8 @@ from contextlib import redirect_stderr, redirect_stdout
 import pytest
 
 from server.cli import main
-from server.process.gateway import Gateway
-from server.process.workers import Worker
+from server.errors import StartError
+from server.process.start_checks import check_start
 from server.settings import load_settings
 from tests.server.support.eventually import PATIENCE_S
 from tests.server.support.gateway_process import ROOT, command, environment
@@ -63,23 +64,9 @@ def test_help_teaches_flags_environment_and_requests():
     assert "Default: 8501." in done.stdout
 
 
-def test_no_model_folder_given():
-    assert_refused(run_here(), "--model-dir (or DE_GATEWAY_MODEL_DIR) must be given")
-
-
 def test_a_model_folder_that_does_not_exist(tmp_path):
     done = run("--model-dir", str(tmp_path / "nowhere"))
     assert_refused(done, "The model folder must exist.")
-
-
-def test_a_taken_port(tmp_path):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = str(taken.getsockname()[1])
-        done = run("--model-dir", str(tmp_path), "--port", port)
-    assert_refused(done, f"Port {port} of 127.0.0.1 must be free to listen on")
-    assert "choose another with --port." in done.stderr
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -139,23 +126,37 @@ def test_a_missing_version_is_logged_once(tmp_path, caplog, versions, flags, sen
         (tmp_path / "m" / str(version) / "saved_model.pb").touch()
     (tmp_path / "m").mkdir(exist_ok=True)
     settings = load_settings(model_dir=tmp_path / "m", port=0, **dict([flags] if flags else []))
-    Gateway.check(settings)
+    check_start(settings)
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == (sentence is not None)
     assert all(sentence in line for line in told)
     caplog.clear()
-    Gateway.check(settings, Worker(0, tmp_path, 0, 0, 0))
+    check_start(settings, is_worker=True)
     assert not caplog.records
 
 
-def test_invalid_settings_are_reported_together(tmp_path, monkeypatch):
-    monkeypatch.setenv("DE_GATEWAY_PORT", "x")
-    done = run_here("--model-dir", str(tmp_path), "--threads", "0")
+def test_invalid_settings_are_reported_line_by_line():
+    done = run_here("--threads", "0")
     assert_refused(done, "--threads (or DE_GATEWAY_THREADS)", lines=2)
-    assert "--port (or DE_GATEWAY_PORT)" in done.stderr
+    assert "--model-dir (or DE_GATEWAY_MODEL_DIR) must be given" in done.stderr
 
 
 def test_an_unknown_flag():
     done = run_here("--modeldir", "x")
     assert done.returncode == 2
     assert "unrecognized arguments: --modeldir" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"upstream_cert": __file__}, "needs --upstream-ca, --upstream-cert and --upstream-key"),
+        ({"upstream_cert": __file__, "upstream_key": __file__}, "needs --upstream-ca"),
+        ({"upstream_token_file": "/nowhere"}, "--upstream-token-file=/nowhere"),
+        ({"upstream_token_file": __file__}, "must hold one key or token"),
+    ],
+)
+def test_settings_for_upstreams_that_cannot_be_used_are_refused(wrong, said):
+    settings = load_settings(engine="tfserving", upstreams="h:1", models="m", port=0, **wrong)
+    with pytest.raises(StartError, match=re.escape(said)):
+        check_start(settings)

@@ -12,8 +12,8 @@ import pytest
 
 from server.cli import drop_service_links
 from tests.server.support.eventually import PATIENCE_S, wait_until
-from tests.server.support.gateway_process import ROOT, GatewayProcess, command, environment
-from tests.server.support.light_upstream import LightUpstream
+from tests.server.support.gateway_process import ROOT, command, environment
+from tests.server.support.light_upstream import LightUpstream, front
 from tests.server.support.tls_files import tls_files
 from tests.support.applies import applies_if
 
@@ -26,14 +26,6 @@ needs_namespace = applies_if(
 def upstream():
     with LightUpstream() as process:
         yield process
-
-
-def in_front_of(upstream, tmp_path, *arguments):
-    return GatewayProcess(
-        None, tmp_path / "gateway.log", "--engine", "tfserving",
-        "--upstreams", f"127.0.0.1:{upstream.port}", "--models", "m",
-        "--poll-seconds", "0.3", *arguments,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -72,7 +64,7 @@ def test_the_health_check_sees_a_ready_gateway_past_proxies_and_tls(upstream, tm
             timeout=PATIENCE_S, check=False,
         ).returncode  # fmt: skip
 
-    with in_front_of(upstream, tmp_path, *flags) as gateway:
+    with front(tmp_path, upstream, flags=flags) as gateway:
         if tls != "both":
             gateway.tls = ssl.create_default_context(cafile=certificate) if tls else None
             gateway.wait_ready()
@@ -101,7 +93,7 @@ LINKS = {
 def test_kubernetes_service_variables_are_not_settings(upstream, tmp_path, monkeypatch):
     around = {**environment(), **LINKS}
     monkeypatch.setattr("tests.server.support.gateway_process.environment", lambda: around)
-    with in_front_of(upstream, tmp_path) as gateway:
+    with front(tmp_path, upstream) as gateway:
         gateway.wait_ready()
         assert "DE_GATEWAY_PORT_8501_TCP_ADDR" in gateway.log()
 

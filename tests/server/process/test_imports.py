@@ -46,4 +46,4 @@ def test_tensorflow_is_named_in_few_files():
         if 'import_module("tensorflow' in file.read_text()
         or "import tensorflow" in file.read_text()
     }
-    assert files == {"saved_model.py", "graph_session.py"}
+    assert files == {"saved_model.py"}

@@ -14,7 +14,6 @@ from server.process import protocol as protocols
 from server.process.server import _config
 from server.settings import load_settings
 from tests.server.support.numpy_engine import NumpyEngine
-from tests.server.support.recording_transport import RecordingTransport
 from tests.server.support.virtual_time import run_in_virtual_time
 
 PREDICT = "POST /v1/models/m:predict HTTP/1.1"
@@ -24,6 +23,39 @@ ROW = b'{"instances": [1.0]}'
 def post(*headers: str, line: str = PREDICT, body: bytes = ROW) -> bytes:
     lines = [line, "Host: a", f"Content-Length: {len(body)}", *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+class RecordingTransport(asyncio.Transport):
+    """A transport that keeps what each call wrote."""
+
+    def __init__(self):
+        super().__init__({"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)})
+        self.writes: list[list[bytes]] = []
+        self.closed = False
+        self.reads = True
+
+    @property
+    def received(self) -> bytes:
+        """All bytes that the client got."""
+        return b"".join(b"".join(map(bytes, parts)) for parts in self.writes)
+
+    def pause_reading(self):
+        self.reads = False
+
+    def resume_reading(self):
+        self.reads = True
+
+    def write(self, data):
+        self.writes.append([data])
+
+    def writelines(self, parts):
+        self.writes.append(list(parts))
+
+    def is_closing(self):
+        return self.closed
+
+    def close(self):
+        self.closed = True
 
 
 class Connection:
@@ -147,6 +179,22 @@ def test_a_client_that_sends_ever_more_requests_is_cut_off():
     assert with_connection(work, rate_per_second="0")
 
 
+def test_a_client_that_sends_as_fast_as_it_is_read_is_answered(monkeypatch):
+    monkeypatch.setattr(protocols, "_WAITING_BYTES", 60_000)
+    request, count = post(), 1000
+
+    async def work(connection):
+        to_send = request * count
+        while len(statuses(connection.client.received)) < count and not connection.client.closed:
+            if connection.client.reads:
+                connection.protocol.data_received(to_send[:30_000])
+                to_send = to_send[30_000:]
+            await asyncio.sleep(0)
+        return statuses(connection.client.received)
+
+    assert with_connection(work, rate_per_second="0") == [200] * count
+
+
 @pytest.mark.parametrize("cut", [9, 60, -len(ROW), -3])
 def test_a_request_in_pieces_is_answered_as_a_whole_one(cut):
     request = post()
@@ -168,6 +216,34 @@ def test_a_client_that_reads_slowly_is_waited_for():
 
     before, after = with_connection(work)
     assert (before, statuses(after)) == (b"", [200])
+
+
+@pytest.mark.parametrize("hosts", [b"", b"Host: x\r\nHost: y\r\n", b"Host: x\r\nHost: x\r\n"])
+def test_a_request_has_one_host(hosts):
+    answered = answers(b"GET /livez HTTP/1.1\r\n" + hosts + b"\r\n")
+    assert statuses(answered) == [400]
+    assert b"one Host header. Received: %d of them" % hosts.count(b"Host") in answered
+
+
+def test_a_request_of_http_1_0_needs_no_host():
+    assert statuses(answers(b"GET /livez HTTP/1.0\r\n\r\n")) == [200]
+
+
+AMBIGUOUS = [
+    ["Content-Length: 5", "Transfer-Encoding: chunked"],
+    ["Content-Length: -5"],
+    ["Content-Length: 5", "Content-Length: 6"],
+    ["Content-Length: 99999999999999999999"],
+    ["Transfer-Encoding: chunked, identity"],
+    [" folded: 1"],
+]
+
+
+@pytest.mark.parametrize("headers", AMBIGUOUS)
+def test_framing_that_is_ambiguous_is_refused(headers):
+    head = "\r\n".join([PREDICT, "Host: a", *headers]).encode()
+    answered = statuses(answers(head + b"\r\n\r\n12345"))
+    assert answered in ([], [400], [413])
 
 
 @pytest.mark.parametrize(
@@ -220,6 +296,20 @@ def test_a_connection_closes_if_its_next_head_is_late(case):
     assert with_connection(work, head_seconds="10")
 
 
+@pytest.mark.parametrize("answered", [0, 1])
+def test_bytes_of_a_head_gain_no_time(answered):
+    async def work(connection):
+        await connection.send(post() * answered + b"GET /livez HTTP/1.1\r\nHost: ")
+        for _ in range(9):
+            await asyncio.sleep(1)
+            await connection.send(b"x")
+        assert not connection.client.closed
+        await asyncio.sleep(2)
+        return connection.client.closed
+
+    assert with_connection(work, head_seconds="10")
+
+
 def test_a_connection_without_requests_closes_later():
     async def work(connection):
         await connection.send(post())
@@ -234,15 +324,26 @@ def test_a_connection_without_requests_closes_later():
     assert with_connection(work, head_seconds="10")
 
 
-def test_a_head_without_end_is_cut_off():
+CHUNKED = f"{PREDICT}\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+ENDLESS = {
+    "value": (b"GET / HTTP/1.1\r\nHost: a\r\nX: ", [431]),
+    "name": (b"GET / HTTP/1.1\r\nHost: a\r\n", [431]),
+    "path": (b"GET /", [431]),
+    "trailer": (CHUNKED + b"0\r\nX: ", []),
+}
+
+
+@pytest.mark.parametrize("case", ENDLESS)
+def test_a_head_without_end_is_cut_off(case):
+    begun, expected = ENDLESS[case]
+
     async def work(connection):
-        answered = await connection.send(b"GET / HTTP/1.1\r\nHost: a\r\nX: ", b"x" * 900)
+        answered = await connection.send(begun, b"x" * 900)
         assert not connection.client.closed
-        answered += await connection.send(b"x" * 300)
-        return answered, connection.client.closed
+        return answered + await connection.send(b"x" * 300), connection.client.closed
 
     answered, closed = with_connection(work, max_header_bytes="1000")
-    assert (statuses(answered), closed) == ([431], True)
+    assert (statuses(answered), closed) == (expected, True)
 
 
 def test_the_log_warns_before_connections_are_refused(monkeypatch, caplog):

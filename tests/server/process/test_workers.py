@@ -9,30 +9,25 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from server.app import create_app
 from server.observability.metrics import Metrics
-from server.observability.worker_metrics import MetricsWriter, WorkerMetrics
+from server.observability.worker_metrics import WorkerMetrics, write_metrics
 from server.process.gateway import Gateway
-from server.process.workers import Heartbeat, Worker, WorkerSupervisor
+from server.process.workers import Worker, WorkerSupervisor, beat
 from server.settings import load_settings
+from tests.server.support.children import children_of
 from tests.server.support.eventually import PATIENCE_S, eventually, wait_until
 from tests.server.support.gateway_process import GatewayProcess, make_key, some_port
-from tests.server.support.light_upstream import LightUpstream
+from tests.server.support.light_upstream import LightUpstream, front
 from tests.server.support.numpy_engine import NumpyEngine
 from tests.server.support.virtual_time import run_in_virtual_time
 
 PREDICT = "/v1/models/m:predict"
 BODY = {"instances": [1.0]}
-
-
-def child_processes(pid: int) -> list[int]:
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(each) for each in text.split()]
 
 
 def answered(metrics: bytes, worker: int | None = None) -> float:
@@ -53,11 +48,12 @@ def process_starts(metrics: bytes) -> set[bytes]:
 
 
 @contextlib.contextmanager
-def on_some_admin_port(log: Path, *flags: str) -> Iterator[GatewayProcess]:
+def on_some_admin_port(folder: Path, upstream: LightUpstream, *flags: str):
     """Starts workers with an admin port, and takes another port while that port is taken."""
     while True:
         port = some_port()
-        gateway = GatewayProcess(None, log, *flags, "--admin-port", str(port))
+        more = ("--workers", "2", "--admin-port", str(port))
+        gateway = front(folder, upstream, flags=(*flags, *more))
         try:
             gateway.__enter__()
             break
@@ -78,12 +74,8 @@ def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
     headers = {"x-api-key": key}
     with (
         LightUpstream() as upstream,
-        on_some_admin_port(
-            tmp_path / "log", "--engine", "tfserving", "--models", "m", "--workers", "2",
-            "--upstreams", f"127.0.0.1:{upstream.port}", "--poll-seconds", "0.3",
-            "--drain-seconds", "0", "--keys-file", str(keys),
-        ) as gateway,
-    ):  # fmt: skip
+        on_some_admin_port(tmp_path, upstream, "--keys-file", str(keys)) as gateway,
+    ):
         admin_port = gateway.port_of("Admin API")
         for _ in range(20):
             gateway.wait_for("/readyz", lambda reply: reply.status == 200)
@@ -107,16 +99,16 @@ def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
             )
         )
 
-        children = child_processes(gateway.process.pid)
+        children = children_of(gateway.process.pid)
         assert len(children) == 2
         os.kill(children[1], signal.SIGKILL)
         # Send no request here: connections that wait for the killed worker to accept them are
         # reset.
-        wait_until(lambda: len({*child_processes(gateway.process.pid)} - {children[1]}) == 2)
-        children = child_processes(gateway.process.pid)
+        wait_until(lambda: len({*children_of(gateway.process.pid)} - {children[1]}) == 2)
+        children = children_of(gateway.process.pid)
         # Another worker dies, and shutdown begins before it is replaced.
         os.kill(children[1], signal.SIGKILL)
-        wait_until(lambda: len(child_processes(gateway.process.pid)) == 1)
+        wait_until(lambda: len(children_of(gateway.process.pid)) == 1)
         gateway.process.terminate()
         assert gateway.process.wait(PATIENCE_S) == 0
         assert [pid for pid in children if Path(f"/proc/{pid}").exists()] == []
@@ -126,15 +118,12 @@ def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
 def test_a_worker_that_hangs_is_replaced(tmp_path):
     with (
         LightUpstream() as upstream,
-        GatewayProcess(
-            None, tmp_path / "log", "--engine", "tfserving", "--models", "m", "--workers", "2",
-            "--upstreams", f"127.0.0.1:{upstream.port}", "--drain-seconds", "0",
-        ) as gateway,
-    ):  # fmt: skip
-        hung, other = child_processes(gateway.process.pid)
+        front(tmp_path, upstream, flags=("--workers", "2")) as gateway,
+    ):
+        hung, other = children_of(gateway.process.pid)
         os.kill(hung, signal.SIGSTOP)
-        wait_until(lambda: len({*child_processes(gateway.process.pid)} - {hung}) == 2)
-        assert other in child_processes(gateway.process.pid)
+        wait_until(lambda: len({*children_of(gateway.process.pid)} - {hung}) == 2)
+        assert other in children_of(gateway.process.pid)
         (said,) = [line for line in gateway.log().splitlines() if "does not respond" in line]
         assert json.loads(said)["message"] == "worker 0 does not respond and is killed"
         # A worker that hangs while all end is killed too.
@@ -146,13 +135,15 @@ def test_a_worker_that_hangs_is_replaced(tmp_path):
 def test_the_heartbeat_needs_the_event_loop(tmp_path):
     worker = Worker(0, tmp_path, 0, 0, os.getpid())
 
-    async def beat():
-        await Heartbeat(worker).start()
+    async def scenario():
+        task = asyncio.create_task(beat(worker))
+        await asyncio.sleep(0)
         os.utime(worker.heartbeat, (1, 1))
         await asyncio.sleep(2)
+        task.cancel()
         return worker.heartbeat.stat().st_mtime
 
-    assert run_in_virtual_time(beat()) > 1
+    assert run_in_virtual_time(scenario()) > 1
 
 
 def test_a_worker_without_new_heartbeats_hangs_unless_it_still_starts(tmp_path):
@@ -173,12 +164,11 @@ def test_a_failed_write_of_metrics_is_logged_and_tried_again(tmp_path, caplog):
     workers = WorkerMetrics(folder, 0)
 
     async def write():
-        writer = MetricsWriter(Metrics(), workers)
-        await writer.start()
+        task = asyncio.create_task(write_metrics(Metrics(), workers))
         await asyncio.sleep(3)
         folder.unlink()
         await asyncio.sleep(3)
-        await writer.stop(0)
+        task.cancel()
 
     run_in_virtual_time(write())
     assert caplog.text.count("other workers do not see this worker's metrics") == 1
@@ -196,7 +186,7 @@ def test_while_a_killed_worker_is_replaced_the_other_one_answers(saved_models, t
         gateway.wait_for("/metrics", lambda reply: reply.body.count(b"gateway_in_flight{") == 2)
         for _ in range(20):  # the system chooses the worker of each request
             gateway.wait_ready()
-        before = child_processes(gateway.process.pid)
+        before = children_of(gateway.process.pid)
         metrics = gateway.ask("GET", "/metrics").body
         os.kill(before[1], signal.SIGKILL)
         statuses, starts = set(), process_starts(metrics)
@@ -217,12 +207,9 @@ def test_while_a_killed_worker_is_replaced_the_other_one_answers(saved_models, t
 def test_workers_end_when_the_process_that_looks_after_them_is_killed(tmp_path):
     with (
         LightUpstream() as upstream,
-        GatewayProcess(
-            None, tmp_path / "log", "--engine", "tfserving", "--models", "m", "--workers", "2",
-            "--upstreams", f"127.0.0.1:{upstream.port}", "--drain-seconds", "0",
-        ) as gateway,
-    ):  # fmt: skip
-        children = child_processes(gateway.process.pid)
+        front(tmp_path, upstream, flags=("--workers", "2")) as gateway,
+    ):
+        children = children_of(gateway.process.pid)
         gateway.process.kill()
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
 
@@ -244,27 +231,17 @@ def test_sighup_reads_the_keys_and_ends_nobody(tmp_path, workers):
     key, line = make_key("tests", "predict")
     keys = tmp_path / "keys.yaml"
     keys.write_text(f"keys:\n{line}\n")
-    with LightUpstream() as upstream, GatewayProcess(
-        None, tmp_path / "log", "--engine", "tfserving", "--models", "m", "--workers", workers,
-        "--upstreams", f"127.0.0.1:{upstream.port}", "--keys-file", str(keys),
-    ) as gateway:  # fmt: skip
+    flags = ("--workers", workers, "--keys-file", str(keys))
+    with LightUpstream() as upstream, front(tmp_path, upstream, flags=flags) as gateway:
         gateway.wait_for("/livez", lambda reply: reply.status == 200)
-        before = child_processes(gateway.process.pid)
+        before = children_of(gateway.process.pid)
         keys.write_text("broken")
         gateway.process.send_signal(signal.SIGHUP)
         # No request arrives: the signal alone makes each process read the file.
         wait_until(lambda: gateway.log().count("the keys stay as they were") == int(workers))
-        assert child_processes(gateway.process.pid) == before
+        assert children_of(gateway.process.pid) == before
         assert gateway.process.poll() is None
         assert gateway.ask("POST", PREDICT, BODY, {"x-api-key": key}).status != 401
-
-
-@pytest.mark.slow
-def test_workers_that_cannot_start_print_the_reason_once_and_end(tmp_path):
-    model = tmp_path / "nowhere"
-    from tests.server.process.test_command_line import assert_refused, run
-
-    assert_refused(run("--model-dir", str(model), "--workers", "2"), "The model folder must exist.")
 
 
 def test_a_worker_takes_no_connections_while_it_starts(tmp_path):

@@ -9,29 +9,23 @@ import asyncio
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from server.dataplane.plane import DataPlane
 from server.edge.grpc.server import GrpcOptions, GrpcServer
 from server.settings import load_settings
-from tests.server.support.gateway_process import ROOT, environment
+from tests.server.support.gateway_process import ROOT, GatewayProcess, environment
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor
 
 
 async def serve(port: int, version: int, seconds: float) -> None:
-    def tell(x):
-        return {"version": np.full(x.shape, version, np.int64)}
-
     told = signature("told", [tensor("x", "float", None)], [tensor("version", "int64", None)])
-    engine = NumpyEngine({**FUNCTIONS, "told": (told, tell)}, version=version)
-    plain = engine.servable.run
-
-    async def run(name, inputs):
-        await asyncio.sleep(seconds)
-        return await plain(name, inputs)
-
-    engine.servable.run = run
+    functions = {"told": (told, lambda x: {"version": np.full(x.shape, version, np.int64)})}
+    engine = NumpyEngine({**FUNCTIONS, **functions}, version=version)
+    engine.servable.seconds = seconds
     plane = DataPlane(engine, load_settings(model_dir="unused"))
     server = GrpcServer(plane, GrpcOptions("127.0.0.1", port, 64 << 20))
     await server.start()
@@ -81,6 +75,15 @@ class LightUpstream:
     def __exit__(self, *_: object) -> None:
         if self.process.returncode is None:
             self.kill()
+
+
+def front(folder: Path, *upstreams: LightUpstream, flags: Sequence[str] = ()) -> GatewayProcess:
+    """Returns a gateway in front of the model servers, which are called u0, u1, …"""
+    addresses = [f"u{i}=127.0.0.1:{each.port}" for i, each in enumerate(upstreams)]
+    return GatewayProcess(
+        None, folder / "log", "--engine", "tfserving", "--models", "m", "--drain-seconds", "0",
+        "--upstreams", ",".join(addresses), "--poll-seconds", "0.3", *flags,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

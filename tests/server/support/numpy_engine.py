@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -29,21 +31,36 @@ def signature(
     )
 
 
+def lookup_signature(table: str, keys: str, dim: int) -> SignatureSpec:
+    outputs = [tensor("embeddings", "float", None, dim), tensor("found", "bool", None)]
+    return signature(f"de_lookup/{table}", [tensor("ids", keys, None)], outputs)
+
+
 class NumpyServable:
+    """One version. It counts its leases."""
+
     def __init__(self, version: int, functions: Mapping[str, tuple[SignatureSpec, Function]]):
         self.version = version
+        self.seconds = 0.0
+        self.leases = 0
         self.functions = functions
         self.signatures = {name: spec for name, (spec, _) in functions.items()}
         self.described = list(self.signatures.values())
 
     async def run(self, signature, inputs):
-        return dict(self.functions[signature][1](**inputs))
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
+        outputs = self.functions[signature][1](**inputs)
+        return dict(await outputs if inspect.isawaitable(outputs) else outputs)
 
     async def classify(self, _signature, examples):
         return Classifications(None, ages(examples).reshape(-1, 1))
 
     async def regress(self, _signature, examples):
         return ages(examples) / 2
+
+    def release(self):
+        self.leases -= 1
 
 
 def ages(examples):
@@ -56,28 +73,17 @@ def ages(examples):
     return np.array([known[example] for example in examples.tolist()], np.float32)
 
 
-class NumpyLease:
-    """Forwards calls to the servable of an engine, and counts them."""
-
-    def __init__(self, engine: NumpyEngine):
-        self.engine = engine
-        servable = engine.servable
-        self.version, self.signatures = servable.version, servable.signatures
-        self.described, self.run = servable.described, servable.run
-        self.classify, self.regress = servable.classify, servable.regress
-
-    def release(self):
-        self.engine.leases -= 1
-
-
 class NumpyEngine:
     """Serves one version of one model, `m`."""
 
     def __init__(self, functions=None, is_ready=True, version=3):
         self.servable = NumpyServable(version, functions if functions is not None else FUNCTIONS)
         self.is_ready = is_ready
-        self.leases = 0
         self.events: list[str] = []
+
+    @property
+    def leases(self):
+        return self.servable.leases
 
     async def start(self):
         self.events.append("start")
@@ -120,8 +126,8 @@ class NumpyEngine:
             raise spec.not_found()
         if spec.label is not None:
             raise spec.unknown_label()
-        self.leases += 1
-        return NumpyLease(self)
+        self.servable.leases += 1
+        return self.servable
 
 
 ROWS = {7: [1.0, 2.0], 8: [3.0, 6.0], 2**53 + 1: [5.0, -5.0]}
@@ -173,20 +179,9 @@ FUNCTIONS = {
         signature("old", [tensor("inputs", "string", None)], [tensor("scores", "float", None, 1)]),
         None,
     ),
-    "de_lookup/user": (
-        signature(
-            "de_lookup/user",
-            [tensor("ids", "int64", None)],
-            [tensor("embeddings", "float", None, 2), tensor("found", "bool", None)],
-        ),
-        lambda ids: _find(ROWS, ids),
-    ),
+    "de_lookup/user": (lookup_signature("user", "int64", 2), lambda ids: _find(ROWS, ids)),
     "de_lookup/item": (
-        signature(
-            "de_lookup/item",
-            [tensor("ids", "string", None)],
-            [tensor("embeddings", "float", None, 2), tensor("found", "bool", None)],
-        ),
+        lookup_signature("item", "string", 2),
         lambda ids: _find({b"lamp": [1.0, 2.0]}, ids),
     ),
 }

@@ -12,7 +12,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from server.cli import _parser
 from server.process.gateway import Gateway
 from server.settings import load_settings
-from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor
+from tests.server.support.numpy_engine import (
+    FUNCTIONS,
+    NumpyEngine,
+    lookup_signature,
+    signature,
+    tensor,
+)
 
 
 def make_engine() -> NumpyEngine:
@@ -23,46 +29,36 @@ def make_engine() -> NumpyEngine:
     sleeps for the input's seconds. The table `wide` returns rows of 64 numbers for any 100,000 ids.
     """
 
-    def tasks(x):
-        return {"y": np.full(x.shape, len(asyncio.all_tasks()), np.float32)}
+    def counter(count):
+        def run(x):
+            gc.collect()
+            return {"y": np.full(x.shape, count(), np.float32)}
 
-    def connections(x):
-        gc.collect()
-        kept = sum(isinstance(each, HttpToolsProtocol) for each in gc.get_objects())
-        return {"y": np.full(x.shape, kept, np.float32)}
+        return run
 
-    def blocks(x):
-        gc.collect()
-        return {"y": np.full(x.shape, sys.getallocatedblocks(), np.float32)}
+    def connections():
+        return sum(isinstance(each, HttpToolsProtocol) for each in gc.get_objects())
+
+    async def rest(x):
+        await asyncio.sleep(float(x[0]))
+        return {"y": x}
 
     added = {
         name: (signature(name, [tensor("x", "float", None)], [tensor("y", "float", None)]), run)
         for name, run in (
-            ("tasks", tasks),
-            ("connections", connections),
-            ("blocks", blocks),
-            ("rest", lambda x: {"y": x}),
+            ("tasks", counter(lambda: len(asyncio.all_tasks()))),
+            ("connections", counter(connections)),
+            ("blocks", counter(sys.getallocatedblocks)),
+            ("rest", rest),
         )
     }
     wide = np.random.default_rng(0).random((100_000, 64), np.float32)
     found = np.ones(100_000, bool)
     added["de_lookup/wide"] = (
-        signature(
-            "de_lookup/wide",
-            [tensor("ids", "int64", None)],
-            [tensor("embeddings", "float", None, 64), tensor("found", "bool", None)],
-        ),
+        lookup_signature("wide", "int64", 64),
         lambda ids: {"embeddings": wide[: len(ids)], "found": found[: len(ids)]},
     )
     engine = NumpyEngine({**FUNCTIONS, **added})
-    plain = engine.servable.run
-
-    async def run(name, inputs):
-        if name == "rest":
-            await asyncio.sleep(float(inputs["x"][0]))
-        return await plain(name, inputs)
-
-    engine.servable.run = run
     classify = engine.servable.classify
 
     async def classify_on_thread(*arguments):
@@ -80,7 +76,7 @@ class StubGateway(Gateway):
 
 
 def main() -> None:
-    flags = {k: v for k, v in vars(_parser().parse_args(sys.argv[1:])).items() if v is not None}
+    flags = vars(_parser().parse_args(sys.argv[1:]))
     # With these settings the gateway does not load TensorFlow.
     stub = {"engine": "tfserving", "models": "m", "upstreams": "127.0.0.1:1"}
     sys.exit(StubGateway(load_settings(**stub, **flags)).run())

@@ -1,20 +1,75 @@
-"""Checks models, ports and certificates before the gateway listens."""
+"""Checks files, keys, models and ports before the gateway listens."""
 
 import logging
+import os
 import ssl
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ..engines.embedded.version_policy import VersionPolicy
+from .. import COMMAND
+from ..dataplane.keys import KeyRing
+from ..engines.embedded.model_folder import VersionPolicy
 from ..errors import StartError
-from ..parts import folder_of, found_models
-from ..settings import Settings
+from ..parts import folder_of, found_models, keys_of, routes_of, tfserving_options
+from ..settings import Settings, flag_of
 from .server import listening_socket
 
 _LOG = logging.getLogger("server")
+_FILES = (
+    "tls_cert",
+    "tls_key",
+    "tls_client_ca",
+    "upstream_ca",
+    "upstream_cert",
+    "upstream_key",
+    "upstream_token_file",
+)
 
 
-def check_ports(settings: Settings) -> None:
+def check_start(settings: Settings, *, is_worker: bool = False) -> KeyRing | None:
+    """Checks what a start needs; returns the accepted keys, or None if no key is needed.
+
+    Args:
+        settings: The settings.
+        is_worker: True for a worker process: its supervisor has checked ports and models.
+
+    Raises:
+        StartError: A port is taken, a file cannot be used, or settings contradict each other. The
+            errors of keys and tokens pass through.
+    """
+    keys = keys_of(settings)
+    if settings.admin_port is not None and (keys is None or not keys.allows("admin")):
+        raise StartError(
+            "The admin port needs a key of the scope admin: make one with "
+            f"`{COMMAND}.keys NAME admin` and give its file as --keys-file."
+        )
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        raise StartError("TLS needs both --tls-cert and --tls-key.")
+    shown = (settings.upstream_cert, settings.upstream_key)
+    if (shown[0] is None) != (shown[1] is None) or (shown[0] and not settings.upstream_ca):
+        raise StartError(
+            "A certificate for upstreams needs --upstream-ca, --upstream-cert and --upstream-key."
+        )
+    for name in _FILES:
+        path = getattr(settings, name)
+        if path is not None and not (path.is_file() and os.access(path, os.R_OK)):
+            raise StartError(
+                f"The file must exist and be readable. Received: {flag_of(name)}={path}"
+            )
+    _check_certificates(settings)
+    labels = routes_of(settings).labels
+    if settings.engine == "embedded":
+        folder_of(settings).check()
+    else:
+        tfserving_options(settings)
+    if not is_worker:
+        _check_ports(settings)
+        if settings.engine == "embedded":
+            _warn_of_missing(settings, labels)
+    return keys
+
+
+def _check_ports(settings: Settings) -> None:
     """Raises `StartError` if a port is taken, even by a process that lets others share the port."""
     if settings.port and settings.port == settings.grpc_port:
         raise StartError(
@@ -30,7 +85,7 @@ def check_ports(settings: Settings) -> None:
             listening_socket(host, port, flag=flag, listen=False).close()
 
 
-def check_certificates(settings: Settings) -> None:
+def _check_certificates(settings: Settings) -> None:
     """Raises `StartError` if a certificate or its private key cannot be used."""
     for side, certificate, key, ca in (
         ("tls", settings.tls_cert, settings.tls_key, settings.tls_client_ca),
@@ -60,10 +115,8 @@ def _check_certificate(side: str, certificate: Path, key: Path | None) -> None:
         ) from None
 
 
-def warn_of_missing(settings: Settings, labels: Mapping[str, Mapping[str, int]]) -> None:
+def _warn_of_missing(settings: Settings, labels: Mapping[str, Mapping[str, int]]) -> None:
     """Logs a sentence for each version that the settings name and that is missing."""
-    if settings.engine != "embedded":
-        return
     models = found_models(settings)
     if not any(models.values()):
         _LOG.warning(
