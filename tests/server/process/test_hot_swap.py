@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import http.client
 import json
 import shutil
 import signal
@@ -243,7 +242,7 @@ def test_while_it_stops_every_question_is_answered(tmp_path):
     flags = ("--drain-seconds", "2")
     with GatewayProcess(None, tmp_path / "log", *flags, module=STUB) as gateway:
         gateway.wait_ready()
-        connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=PATIENCE_S)
+        connection = HTTPConnection("127.0.0.1", gateway.port, timeout=PATIENCE_S)
 
         def stays_open() -> bool:
             connection.request("GET", "/livez")
