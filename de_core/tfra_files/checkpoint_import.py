@@ -90,8 +90,8 @@ def import_checkpoint(
             table `user`.
         slots: True to import optimizer slots, steps and learning rate. False to leave them out,
             and the counts of restrict policies that a Variable does not have.
-        key_dtype: Key dtype of key-value files; None for the target's, or int64. A checkpoint must
-            have the same.
+        key_dtype: Key dtype of key-value files; None for the target's, or int64. If a checkpoint
+            tells the dtype, it must be this one.
         value_dtype: Value dtype of key-value files without a target.
         dim: Values per row of key-value files without a target.
         session: In a TensorFlow 1 graph, the session; None for the default session. Call it after

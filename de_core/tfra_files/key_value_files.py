@@ -93,33 +93,28 @@ def tables_in(folder: str) -> dict[str, SavedTable]:
         tf.errors.NotFoundError: The folder does not exist.
     """
     found: dict[str, dict[tuple[str, str], dict[str, dict[str, str]]]] = {}
-    for name in tf.io.gfile.listdir(folder):
-        match = _NAME.fullmatch(name.rstrip("/"))
-        if match is None:
-            continue
-        shards = found.setdefault(match["table"], {}).setdefault(
-            (match["count"], match["size"]), {}
-        )
-        number = _number(match["index"], match["rank"])
-        shards.setdefault(number, {})[match["part"]] = paths.join(folder, name)
-    return {name: _table(name, saves, folder) for name, saves in sorted(found.items())}
+    for file in tf.io.gfile.listdir(folder):
+        match = _NAME.fullmatch(file.rstrip("/"))
+        if match is not None:
+            saves = found.setdefault(match["table"], {})
+            shards = saves.setdefault((match["count"], match["size"]), {})
+            own = shards.setdefault(_number(match["index"], match["rank"]), {})
+            own[match["part"]] = paths.join(folder, file)
+    tables = {}
+    for name, saves in sorted(found.items()):
+        if len(saves) > 1:
+            raise ValueError(
+                f"A folder must hold one save of table {name!r}. Received: saves with "
+                f"(shards, processes)={sorted(saves, key=str)} in {folder!r}. Move the older files "
+                "away."
+            )
+        (((count, size), shards),) = saves.items()
+        ranks = [None] if size is None else range(int(size))
+        wanted = [_number(index, rank) for rank in ranks for index in range(1, int(count) + 1)]
+        files = all_shards(name, shards, wanted, {"keys", "values"}, folder)
+        tables[name] = SavedTable(name, "", tuple(map(_shard, files)), "", {}, {})
+    return tables
 
 
 def _number(index: str | int, rank: str | int | None) -> str:
     return f"{index}" if rank is None else f"{index} of process {rank}"
-
-
-def _table(
-    name: str, saves: dict[tuple[str, str], dict[str, dict[str, str]]], folder: str
-) -> SavedTable:
-    if len(saves) > 1:
-        raise ValueError(
-            f"A folder must hold one save of table {name!r}. Received: saves with "
-            f"(shards, processes)={sorted(saves, key=str)} in {folder!r}. Move the older files "
-            "away."
-        )
-    (((count, size), shards),) = saves.items()
-    ranks = [None] if size is None else range(int(size))
-    wanted = [_number(index, rank) for rank in ranks for index in range(1, int(count) + 1)]
-    files = all_shards(name, shards, wanted, {"keys", "values"}, folder)
-    return SavedTable(name, "", tuple(map(_shard, files)), "", {}, {})

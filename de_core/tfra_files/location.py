@@ -24,11 +24,11 @@ def tables_at(path: str) -> tuple[Tensors | None, dict[str, SavedTable]]:
         ValueError: The path is a file, or files are missing.
         tf.errors.NotFoundError: The path does not exist.
     """
-    prefix = prefix_of(path)
+    prefix = _prefix_of(path)
     if prefix is not None:
         there = Tensors.of(prefix)
         here, beside = tensors.tables_in(there)
-        return there, here | (rows_beside(prefix, beside) if beside else {})
+        return there, here | (_with_rows_beside(prefix, beside) if beside else {})
     if not tf.io.gfile.isdir(path):
         if tf.io.gfile.exists(path):
             raise ValueError(
@@ -45,12 +45,8 @@ def tables_at(path: str) -> tuple[Tensors | None, dict[str, SavedTable]]:
     return None, key_value_files.tables_in(path)
 
 
-def prefix_of(path: str) -> str | None:
-    """Returns the prefix of the checkpoint that a path means, or None.
-
-    Args:
-        path: A prefix, a SavedModel, or a directory of checkpoints, for the newest.
-    """
+def _prefix_of(path: str) -> str | None:
+    """Returns the prefix of the checkpoint that a path means, or None."""
     for each in (path, paths.join(path, "variables/variables")):
         if tf.io.gfile.exists(each + _INDEX):
             return each
@@ -68,16 +64,8 @@ def prefix_of(path: str) -> str | None:
     return paths.join(path, found[0].removesuffix(_INDEX)) if found else None
 
 
-def rows_beside(prefix: str, wanted: dict[str, SavedTable]) -> dict[str, SavedTable]:
-    """Returns tables whose rows a FileSystemSaver wrote beside a checkpoint.
-
-    Args:
-        prefix: The checkpoint's prefix.
-        wanted: The tables by name, without shards.
-
-    Raises:
-        ValueError: There are no rows for a table, or they belong to a newer checkpoint.
-    """
+def _with_rows_beside(prefix: str, wanted: dict[str, SavedTable]) -> dict[str, SavedTable]:
+    """Adds the rows that a FileSystemSaver wrote beside a checkpoint to tables without shards."""
     folder = paths.folder_of(prefix)
     number = paths.base_name(prefix).rpartition("-")[2]
     chosen = paths.join(folder, f"{_BESIDE}-{number}")
