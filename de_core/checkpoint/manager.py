@@ -15,7 +15,7 @@ from de_core.base.ops import library
 from de_core.base.types import Target
 from de_core.checkpoint import reference
 from de_core.checkpoint.directory import Directory
-from de_core.checkpoint.plan import Plan, following
+from de_core.checkpoint.table_state import Plan, following
 from de_core.snapshot.table_files import Reading
 from de_core.tables.sharded import ShardedTable
 

@@ -12,9 +12,6 @@ from de_core.base.checks import received
 from de_core.checkpoint import ancestor, manifest, reference
 from de_core.snapshot import chain_file, table_files
 
-#: File name suffix of snapshot files.
-SUFFIX = ".de"
-
 
 def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     """Returns the files of each table in a checkpoint, each base before its deltas.
@@ -51,7 +48,7 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     if chains:
         return _by_table(map(_of_chain, chains), exported=True)
     for folder in (path, paths.join(path, "assets")):
-        files = sorted(_matching(folder, f"*{SUFFIX}"))
+        files = sorted(_matching(folder, f"*{manifest.SUFFIX}"))
         if files:
             return _by_table(([file] for file in files), exported=folder != path)
     newest = latest(path)
