@@ -2,9 +2,6 @@
 
 import gzip
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -68,15 +65,12 @@ def test_the_example_trains_publishes_and_serves(run, dlrm, tmp_path):
     with log.open("w") as file:
         for click, numbers, ids in zip(*made_up, strict=True):
             file.write(line(int(click), numbers, [f"{each:08x}" for each in ids]))
-    small = ["--log", log, "--dim", "4", "--buckets", "50", "--plot", tmp_path / "auc.svg"]
+    small = ["--log", log, "--dim", "4", "--buckets", "50"]
     output = succeeded(run("dlrm.py", *small, "--out", tmp_path / "clicks"))
     assert "3,000 impressions" in output
-    plot = (tmp_path / "auc.svg").read_text()
     for model in ("a row per id", "50 buckets"):
         [auc] = re.findall(rf"AUC (0\.\d+) with {model}", output)
         assert float(auc) > 0.5
-        assert model in plot
-        assert auc in plot
     assert "in 26 tables" in output
     answers = [
         np.array(part.split("[")[1].split("]")[0].split(), float)
@@ -84,19 +78,3 @@ def test_the_example_trains_publishes_and_serves(run, dlrm, tmp_path):
     ]
     np.testing.assert_allclose(*answers, atol=0.02)  # the published rows are int8
     assert (tmp_path / "clicks/2").is_dir()
-
-
-@pytest.mark.slow
-def test_the_profile_of_a_step_shows_its_parts():
-    script = Path(__file__).parents[2] / "scripts/profile_step.py"
-    ran = subprocess.run(
-        [sys.executable, str(script), "--batch", "64", "--dim", "4"],
-        capture_output=True, text=True, check=True, timeout=600,
-    )  # fmt: skip
-    rows = [line.split("|")[1:4] for line in ran.stdout.splitlines() if line.startswith("| ")]
-    times = {name.strip(): float(time) for name, time, _ in rows[1:]}
-    total = times.pop("all operations, on all threads")
-    for part in ("lookup of the 26 tables", "updates of the 26 tables", "matrix products"):
-        assert 0 < times[part] < total
-    del times["wall time without an operation: Python and TensorFlow"]
-    np.testing.assert_allclose(sum(times.values()), total, rtol=0.01)
