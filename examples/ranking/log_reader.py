@@ -1,9 +1,8 @@
-"""Reads a log of interactions from a text file or a Parquet file."""
+"""Reads a log of interactions from a text file."""
 
 from __future__ import annotations
 
 import csv
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from pathlib import Path
 
 from ranking.errors import DataError
 from ranking.interactions import Interactions
-from ranking.parquet import columns_of, is_parquet, texts_of
 from ranking.timestamps import parse_times
 
 MINIMUM = 20
@@ -70,7 +68,7 @@ class LogReport:
 
 
 def read_log(path: Path, form: LogFormat | None = None) -> tuple[Interactions, LogReport]:
-    """Reads a CSV or Parquet file with named columns, or MovieLens' `u.data` or `ratings.dat`.
+    """Reads a CSV file with named columns, or MovieLens' `u.data` or `ratings.dat`.
 
     The values of a CSV file are separated by a comma, semicolon, tab or "|".
 
@@ -79,15 +77,9 @@ def read_log(path: Path, form: LogFormat | None = None) -> tuple[Interactions, L
 
     Raises:
         DataError: the file cannot be used; the message says why and how to fix it.
-        ImportError: the file is a Parquet file, and pyarrow is missing.
     """
     form = form or LogFormat()
     try:
-        if is_parquet(path):
-            names = columns_of(path)
-            found = [names[column] for column in _columns(names, form)]
-            kind = "Parquet with columns " + ", ".join(found)
-            return _collect(kind, zip(itertools.count(1), *texts_of(path, found)), form)
         with path.open(encoding=form.encoding, newline="") as stream:
             kind, rows = _rows(stream, form)
             return _collect(kind, rows, form)
@@ -118,17 +110,13 @@ def _rows(stream: Iterable[str], form: LogFormat) -> tuple[str, Iterator[_Row]]:
             return kind, _movielens_rows(first, lines, separator)
     delimiter = max(",;\t|", key=first.count)
     header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter))]
-    columns = _columns(header, form)
-    kind = "CSV with columns " + ", ".join(header[column] for column in columns)
-    return kind, _csv_rows(lines, delimiter, columns)
-
-
-def _columns(header: Sequence[str], form: LogFormat) -> list[int]:
-    return [
+    columns = [
         _column(header, "user", form.user_column),
         _column(header, "item", form.item_column),
         _column(header, "time", form.time_column),
     ]
+    kind = "CSV with columns " + ", ".join(header[column] for column in columns)
+    return kind, _csv_rows(lines, delimiter, columns)
 
 
 def _column(header: Sequence[str], what: str, name: str | None) -> int:
