@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from de_core.base.types import DTypeLike, InputSpecs, Model, Request, Signatures, UnknownIds
-from de_core.exports import effect, served_rows, warm_up
+from de_core.exports import export_error, served_rows, warm_up
 from de_core.exports import version as _version
 from de_core.exports.served_rows import KeepRows
-from de_core.exports.skeleton import Skeleton
+from de_core.exports.template import Template
 from de_core.exports.version import Version
 from de_core.snapshot import table_files
 from de_core.tables.served_copy import SUFFIX
@@ -85,16 +85,16 @@ def export(
     >>> sorted(tf.saved_model.load(directory).signatures)
     ['de_lookup/t', 'de_stats', 'serving_default']
     """
-    skeleton = Skeleton(model, signatures, inputs)
-    rows = served_rows.of_tables(skeleton.names, dtype, oov, keep)
-    name = skeleton.main_signature
-    requests = None if sample is None else warm_up.requests(sample, skeleton.functions[name])
+    template = Template(model, signatures, inputs)
+    rows = served_rows.of_tables(template.names, dtype, oov, keep)
+    name = template.main_signature
+    requests = None if sample is None else warm_up.requests(sample, template.functions[name])
     target = _version.next_in(_version.local(path, "path"), version)
     tables: dict[str, Any] = {}
     report: dict[str, Any] = {"tables": tables}
     with _version.being_written(target) as folder:
-        copies = skeleton.save(folder, SUFFIX)
-        for table_name, table in skeleton.names.items():
+        copies = template.save(folder, SUFFIX)
+        for table_name, table in template.names.items():
             write = functools.partial(rows[table_name].write, table)
             names = [copies[shard].file.name for shard in table.tables]
             paths = [str(folder / "assets" / each) for each in names]
@@ -102,7 +102,7 @@ def export(
             tables[table_name] = served_rows.total(reports)
         if requests is not None:
             warm_up.write(folder, target.parent.name, name, requests)
-            scores = effect.on_scores(folder, name, skeleton.functions[name], requests)
+            scores = export_error.on_scores(folder, name, template.functions[name], requests)
             report["scores"] = scores
         _version.write_report(folder, report)
     return Version(str(target), report)

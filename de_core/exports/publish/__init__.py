@@ -16,7 +16,7 @@ from de_core.exports import served_rows, warm_up
 from de_core.exports.publish import versions
 from de_core.exports.publish.publication import Publication, Schedule
 from de_core.exports.served_rows import KeepRows
-from de_core.exports.skeleton import Skeleton
+from de_core.exports.template import Template
 from de_core.exports.version import Version, local
 from de_core.tables.sharded import living
 
@@ -134,11 +134,11 @@ def _known(folder: pathlib.Path, arguments: tuple[Any, ...]) -> Publication | No
 
 def _made(folder: pathlib.Path, arguments: tuple[Any, ...], sample: Any) -> Publication:
     model, signatures, inputs, dtype, oov, keep = arguments
-    skeleton = Skeleton(model, signatures, inputs)
-    rows = served_rows.of_tables(skeleton.names, dtype, oov, keep)
-    function = skeleton.functions[skeleton.main_signature]
+    template = Template(model, signatures, inputs)
+    rows = served_rows.of_tables(template.names, dtype, oov, keep)
+    function = template.functions[template.main_signature]
     requests = None if sample is None else warm_up.requests(sample, function)
-    return Publication(folder, skeleton, rows, requests)
+    return Publication(folder, template, rows, requests)
 
 
 def _same(one: Any, other: Any) -> bool:

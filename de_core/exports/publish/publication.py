@@ -17,7 +17,7 @@ from de_core.exports import served_rows, version, warm_up
 from de_core.exports.publish import versions
 from de_core.exports.publish.weights import Weights
 from de_core.exports.served_rows import ServedRows
-from de_core.exports.skeleton import Skeleton
+from de_core.exports.template import Template
 from de_core.exports.version import Version
 from de_core.snapshot import chain_file
 from de_core.snapshot.chain_file import Link
@@ -76,7 +76,7 @@ class Publication:
 
     Args:
         root: The directory of the versions.
-        skeleton: The model's graph and weights.
+        template: The model's graph and weights.
         rows: For each table, by name, how to store its rows.
         requests: Warm-up requests, or None.
     """
@@ -84,12 +84,12 @@ class Publication:
     def __init__(
         self,
         root: pathlib.Path,
-        skeleton: Skeleton,
+        template: Template,
         rows: dict[str, ServedRows],
         requests: list[dict[str, tf.Tensor]] | None,
     ) -> None:
         self._root = root
-        self._skeleton = skeleton
+        self._template = template
         self._rows = rows
         self._requests = requests
         self._chain = f"publish {root}"
@@ -98,7 +98,7 @@ class Publication:
     @property
     def table(self) -> ShardedTable:
         """The model's first table. It holds the reference that keeps this object alive."""
-        return next(iter(self._skeleton.names.values()))
+        return next(iter(self._template.names.values()))
 
     def publish(self, last: Written | None, *, consistent: bool) -> Version:
         """Writes the next version. The caller must keep other publishers out.
@@ -154,7 +154,7 @@ class Publication:
         else:
             made = self._write_graph(folder)
         assets = folder / "assets"
-        for name, table in self._skeleton.names.items():
+        for name, table in self._template.names.items():
             for shard in table.tables:
                 file = f"{file_stem(shard.name)}-{secrets.token_hex(4)}{SUFFIX}"
                 made.reports[shard] = report = self._rows[name].write(
@@ -176,14 +176,14 @@ class Publication:
         return made
 
     def _write_graph(self, folder: pathlib.Path) -> Written:
-        copies: dict[Table, FrozenTable] = self._skeleton.save(folder, chain_file.SUFFIX)
+        copies: dict[Table, FrozenTable] = self._template.save(folder, chain_file.SUFFIX)
         if self._requests is not None:
-            name = self._skeleton.main_signature
+            name = self._template.main_signature
             warm_up.write(folder, self._root.name, name, self._requests)
         return Written(
             folder,
             {table: copy.file.name for table, copy in copies.items()},
-            Weights(folder, self._skeleton.module.used_variables),
+            Weights(folder, self._template.module.used_variables),
         )
 
     def _write_beside_graph(self, folder: pathlib.Path, last: Written) -> Written:
@@ -206,7 +206,7 @@ class Publication:
     def _report(self, written: Written, last: Written | None) -> dict[str, Any]:
         tables = {
             name: served_rows.total(written.reports[shard] for shard in table.tables)
-            for name, table in self._skeleton.names.items()
+            for name, table in self._template.names.items()
         }
         if last is None:
             return {"kind": "full", "previous": None, "tables": tables}

@@ -13,11 +13,11 @@ _PREFIX = "variables/variables"
 
 
 class Weights:
-    """The variables in the SavedModel of a `Skeleton`.
+    """The variables in the SavedModel of a `Template`.
 
     Args:
         folder: A version directory that TensorFlow wrote.
-        variables: `used_variables` of the Skeleton's root.
+        variables: `used_variables` of the Template's root.
     """
 
     def __init__(self, folder: pathlib.Path, variables: Sequence[tf.Variable]) -> None:

@@ -19,7 +19,7 @@ LOOKUP_PREFIX = "de_lookup/"
 STATS = "de_stats"
 
 
-class Skeleton:
+class Template:
     """The parts of a model that an export writes, apart from the rows.
 
     Args:
