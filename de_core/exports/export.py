@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
+
 from de_core.base.types import DTypeLike, InputSpecs, Model, Request, Signatures, UnknownIds
-from de_core.exports import export_error, served_rows, warm_up
+from de_core.exports import served_rows, warm_up
 from de_core.exports import version as _version
 from de_core.exports.served_rows import KeepRows
 from de_core.exports.template import Template
@@ -102,7 +106,38 @@ def export(
             tables[table_name] = served_rows.total(reports)
         if requests is not None:
             warm_up.write(folder, target.parent.name, name, requests)
-            scores = export_error.on_scores(folder, name, template.functions[name], requests)
+            scores = _score_errors(folder, name, template.functions[name], requests)
             report["scores"] = scores
         _version.write_report(folder, report)
     return Version(str(target), report)
+
+
+def _score_errors(
+    folder: pathlib.Path, signature: str, function: Any, made: Iterable[Mapping[str, tf.Tensor]]
+) -> dict[str, dict[str, float]]:
+    """Returns the largest and the mean difference of each floating-point output.
+
+    Args:
+        folder: The version directory.
+        signature: Name of the signature.
+        function: The signature of the live model.
+        made: The requests: inputs by name.
+    """
+    loaded = tf.saved_model.load(str(folder))
+    differences: dict[str, list[Any]] = {}
+    for request in made:
+        expected = function(**request)
+        if not isinstance(expected, Mapping):  # use the output names that TensorFlow generates
+            flat = tf.nest.flatten(expected)
+            expected = {f"output_{index}": value for index, value in enumerate(flat)}
+        got = loaded.signatures[signature](**request)
+        for name, value in got.items():
+            if value.dtype.is_floating:
+                off = tf.abs(tf.cast(value, tf.float64) - tf.cast(expected[name], tf.float64))
+                differences.setdefault(name, []).append(off.numpy().ravel())
+    found = {}
+    for name, parts in differences.items():
+        off = np.concatenate(parts)
+        if off.size:
+            found[name] = {"max": float(off.max()), "mean": float(off.mean())}
+    return found

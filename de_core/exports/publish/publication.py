@@ -7,7 +7,7 @@ import json
 import pathlib
 import secrets
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,7 +15,6 @@ import tensorflow as tf
 from de_core.base.ops import library
 from de_core.exports import served_rows, version, warm_up
 from de_core.exports.publish import versions
-from de_core.exports.publish.weights import Weights
 from de_core.exports.served_rows import ServedRows
 from de_core.exports.template import Template
 from de_core.exports.version import Version
@@ -48,6 +47,46 @@ class Schedule:
         chains = list(chains)
         bases, deltas = (sum(sum(c[part]) for c in chains) for part in (slice(1), slice(1, None)))
         return max(map(len, chains)) >= self.full_every or deltas > self.full_part * bases
+
+
+_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_KEY = "used_variables/{}/.ATTRIBUTES/VARIABLE_VALUE"
+_PREFIX = "variables/variables"
+
+
+class Weights:
+    """The variables in the SavedModel of a `Template`.
+
+    Args:
+        folder: A version directory that TensorFlow wrote.
+        variables: `used_variables` of the Template's root.
+    """
+
+    def __init__(self, folder: pathlib.Path, variables: Sequence[tf.Variable]) -> None:
+        reader = tf.train.load_checkpoint(str(folder / _PREFIX))
+        distinct: dict[int, tuple[str, tf.Variable]] = {}
+        for index, variable in enumerate(variables):
+            distinct.setdefault(id(variable), (_KEY.format(index), variable))
+        self._saved = dict(distinct.values())
+        #: True if the SavedModel's whole state is these variables. Otherwise only TensorFlow can
+        #: write new weights.
+        self.are_all = set(reader.get_variable_to_shape_map()) == {*self._saved, _GRAPH}
+        graph = reader.get_tensor(_GRAPH) if self.are_all else b""
+        # Create the tensors once, not for every version.
+        self._graph = tf.constant(graph)
+        self._names = tf.constant([*self._saved, _GRAPH])
+        self._whole = tf.constant([""] * len(self._names))
+
+    def write(self, folder: pathlib.Path) -> None:
+        """Writes the variables' current values into a version directory."""
+        (folder / _PREFIX).parent.mkdir()
+        values = (variable.read_value() for variable in self._saved.values())
+        tf.raw_ops.SaveV2(
+            prefix=str(folder / _PREFIX),
+            tensor_names=self._names,
+            shape_and_slices=self._whole,
+            tensors=[*values, self._graph],
+        )
 
 
 @dataclasses.dataclass
