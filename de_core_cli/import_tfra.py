@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from de_core_cli import library, terminal
-from de_core_cli.errors import CommandError
+from de_core_cli.library import CommandError
 
 _COLUMNS = ("table", "key_dtype", "value_dtype", "dim", "rows", "shards", "slots", "policies")
 _NOTE = "left_out"

@@ -11,7 +11,7 @@ import zipfile
 from typing import Any
 
 from de_core_cli import library, terminal
-from de_core_cli.errors import CommandError
+from de_core_cli.library import CommandError
 
 _ABOUT = """\
 A server watches ROOT and serves its newest numbered directory. A published version contains the

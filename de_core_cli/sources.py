@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from de_core_cli import header, keras_file, library
-from de_core_cli.errors import CommandError
+from de_core_cli.library import CommandError
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 
