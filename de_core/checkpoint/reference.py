@@ -48,7 +48,12 @@ def remove_outdated(prefix: str, saves: list[tuple[str, list[str]]]) -> None:
         prefix: Prefix of the checkpoint that will be written next.
         saves: Prefixes and files of the last two saves of this process, the latest last.
     """
-    left = _temporary(prefix)
+    folder, own = paths.folder_of(prefix), paths.base_name(prefix) + _MARK
+    try:  # `glob` would take eight times as long
+        names = tf.io.gfile.listdir(folder or ".")
+    except tf.errors.NotFoundError:
+        names = []
+    left = [paths.join(folder, each) for each in names if each.startswith(own) and ".tmp-" in each]
     last_prefix, last_files = saves[-1] if saves else ("", [])
     if last_files and not tf.io.gfile.exists(f"{last_prefix}.index"):
         left += last_files
@@ -60,16 +65,6 @@ def remove_outdated(prefix: str, saves: list[tuple[str, list[str]]]) -> None:
     for path in left:
         with contextlib.suppress(tf.errors.NotFoundError):
             tf.io.gfile.remove(path)
-
-
-def _temporary(prefix: str) -> list[str]:
-    """Returns the temporary files of a checkpoint."""
-    folder, own = paths.folder_of(prefix), paths.base_name(prefix) + _MARK
-    try:  # `glob` would take eight times as long
-        names = tf.io.gfile.listdir(folder or ".")
-    except tf.errors.NotFoundError:
-        return []
-    return [paths.join(folder, each) for each in names if each.startswith(own) and ".tmp-" in each]
 
 
 def new_numbers(count: int) -> int:
