@@ -107,8 +107,8 @@ def made(files: Sequence[str | tf.Tensor], reports: list[tf.Tensor]) -> tf.Tenso
     if tf.executing_eagerly():
         ids = [json.loads(report.numpy())["id"] for report in reports]
         return tf.constant(list(zip(map(paths.base_name, files), ids, strict=True)))
-    pairs = zip(map(_base_name, files), map(_id_in, reports), strict=True)
-    return tf.stack([tf.stack(pair) for pair in pairs])
+    names = [tf.strings.regex_replace(file, "^.*/", "") for file in files]
+    return tf.stack([tf.stack(pair) for pair in zip(names, map(_id_in, reports), strict=True)])
 
 
 def extended(earlier: tf.Tensor, later: tf.Tensor) -> tf.Tensor:
@@ -241,10 +241,6 @@ def _base_36(index: int, width: int = 4) -> str:
         index, digit = divmod(index, 36)
         digits = _DIGITS[digit] + digits
     return digits
-
-
-def _base_name(path: tf.Tensor) -> tf.Tensor:
-    return tf.strings.regex_replace(path, "^.*/", "")
 
 
 def _id_in(report: tf.Tensor) -> tf.Tensor:

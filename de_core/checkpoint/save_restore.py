@@ -205,20 +205,16 @@ def restore_tables(pairs: list[tuple[ShardedTable, list[str]]], reading: Reading
         for table, files in pairs:
             for path in files:
                 _check_fits(table, path, table_files.about(path, verified=True), reading)
-    # Evaluate all predicates before the first table changes.
-    readings = [_of_own_keys(reading, table, files) for table, files in pairs]
+    readings = []
+    for table, files in pairs:  # evaluate all predicates before the first table changes
+        only: Any = reading.only
+        if callable(only):
+            only = table_files.answered(table, files, only)
+        elif only is not None:
+            only = converted("only", only, table.spec.key_dtype, table.name)
+        readings.append(dataclasses.replace(reading, only=only))
     for (table, files), own in zip(pairs, readings, strict=True):
         table_files.restore(table, files, own)
-
-
-def _of_own_keys(reading: Reading, table: ShardedTable, files: list[str]) -> Reading:
-    """Returns the options for one table: its own keys, or its predicate's answers."""
-    only = reading.only
-    if callable(only):
-        only = table_files.answered(table, files, only)
-    elif only is not None:
-        only = converted("only", only, table.spec.key_dtype, table.name)
-    return dataclasses.replace(reading, only=only)
 
 
 def _check_fits(table: ShardedTable, path: str, info: dict[str, Any], reading: Reading) -> None:

@@ -160,7 +160,11 @@ class TableState(tf.Module):
         if not tf.executing_eagerly():
             placeholder = prefix.of_the_saver_being_built()
             if placeholder is None:
-                return self._restore_contents_in_a_graph(restored)
+                numbers = tf.strings.as_string(tf.range(tf.size(restored)))
+                paths = tf.strings.join([self._lasting_folder() + "/restore_", numbers])
+                pair = (paths, restored)
+                written = tf.map_fn(_write_file, pair, fn_output_signature=tf.string)
+                return table_files.restore(self.table, written)
             paths = reference.graph_resolved(tf.ensure_shape(restored, [None, 2]), placeholder)
             # Map the files of a SavedModel into memory. A loaded SavedModel is then ready at once,
             # because no rows are copied.
@@ -177,13 +181,6 @@ class TableState(tf.Module):
 
     def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]) -> tf.Operation | None:
         return self.restore(restored_tensors[reference.KEY])
-
-    def _restore_contents_in_a_graph(self, restored: tf.Tensor) -> tf.Operation:
-        folder = self._lasting_folder()
-        numbers = tf.strings.as_string(tf.range(tf.size(restored)))
-        paths = tf.strings.join([folder + "/restore_", numbers])
-        written = tf.map_fn(_write_file, (paths, restored), fn_output_signature=tf.string)
-        return table_files.restore(self.table, written)
 
     def _checkpoint_adapter(self, path: str) -> None:
         self._restoring_from = path  # The prefix. TensorFlow passes it before it restores.

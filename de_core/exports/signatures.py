@@ -62,7 +62,13 @@ def _of_model(model: Any, inputs: Any) -> Any:
         own_call = getattr(model, "__call__", None)  # noqa: B004  the function itself is wanted
         if isinstance(own_call, tf.types.experimental.PolymorphicFunction):
             return _concrete(SERVING_DEFAULT, own_call)
-    specs = _keras_inputs(model) if inputs is None else _checked_specs(inputs)
+    specs = _keras_inputs(model) if inputs is None else inputs
+    for spec in [] if inputs is None else tf.nest.flatten(inputs):
+        if not isinstance(spec, _SPECS):
+            raise TypeError(
+                "`inputs` must be a tf.TensorSpec, a tf.RaggedTensorSpec or a "
+                f"tf.SparseTensorSpec, or a list or dict of them. {received(spec=spec)}"
+            )
     if specs is None or not callable(model):
         raise ValueError(
             "The inputs of the model's call must be known: pass `inputs`, for example "
@@ -100,29 +106,14 @@ def _keras_inputs(model: Any) -> Any:
     if not isinstance(model, keras.Model):
         return None
     if not getattr(model, "inputs", None):
-        return _specs_of_call(model)
+        if not LEGACY:
+            return called_inputs.specs_of(model)
+        arguments = model.save_spec()
+        return arguments[0][0] if arguments is not None and len(arguments[0]) == 1 else None
     structure = getattr(model, "input", None)
     if structure is None or isinstance(model, keras.Sequential):
         structure = model.inputs[0] if len(model.inputs) == 1 else model.inputs
     return structure
-
-
-def _specs_of_call(model: Any) -> Any:
-    """Returns the specs of a subclassed model's first call, or None."""
-    if not LEGACY:
-        return called_inputs.specs_of(model)
-    arguments = model.save_spec()
-    return arguments[0][0] if arguments is not None and len(arguments[0]) == 1 else None
-
-
-def _checked_specs(inputs: Any) -> Any:
-    for spec in tf.nest.flatten(inputs):
-        if not isinstance(spec, _SPECS):
-            raise TypeError(
-                "`inputs` must be a tf.TensorSpec, a tf.RaggedTensorSpec or a "
-                f"tf.SparseTensorSpec, or a list or dict of them. {received(spec=spec)}"
-            )
-    return inputs
 
 
 def _names(specs: Any) -> list[str]:
@@ -145,8 +136,15 @@ def _named_outputs(model: Any, outputs: Any) -> dict[str, tf.Tensor]:
         if not names or len(names) != len(flat) or len(flat) == 1:
             names = [f"output_{index}" for index in range(len(flat))]
         outputs = dict(zip(names, flat, strict=True))
-    parts = [_dense_outputs(str(name), value) for name, value in outputs.items()]
-    return {name: value for part in parts for name, value in part.items()}
+    dense: dict[str, tf.Tensor] = {}
+    for name, output in outputs.items():
+        if not isinstance(output, tf.RaggedTensor):
+            dense[str(name)] = tf.convert_to_tensor(output)
+            continue
+        dense[f"{name}_values"] = output.flat_values  # a ragged output: values and row lengths
+        lengths = _lengths(str(name), output.ragged_rank)
+        dense.update(zip(lengths, output.nested_row_lengths(), strict=True))
+    return dense
 
 
 #: Supported specs of a signature's inputs.
@@ -204,14 +202,6 @@ def _joined(name: str, spec: Any, inputs: dict[str, tf.Tensor]) -> Any:
         # The tables' ops require row-major order.
         return tf.sparse.reorder(tf.SparseTensor(*parts))
     return inputs[name]
-
-
-def _dense_outputs(name: str, output: Any) -> dict[str, tf.Tensor]:
-    """Returns dense outputs by name. A ragged output becomes its values and row lengths."""
-    if not isinstance(output, tf.RaggedTensor):
-        return {name: tf.convert_to_tensor(output)}
-    lengths = zip(_lengths(name, output.ragged_rank), output.nested_row_lengths(), strict=True)
-    return {f"{name}_values": output.flat_values, **dict(lengths)}
 
 
 def _lengths(name: str, ragged_rank: int) -> list[str]:

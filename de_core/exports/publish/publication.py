@@ -160,7 +160,14 @@ class Publication:
                 written = self._write(folder, last, consistent)
             chains = {written.assets[shard]: links for shard, links in written.links.items()}
             chain_file.write_manifest(folder, chains)
-            report = self._report(written, last)
+            report = {
+                "kind": "full" if last is None else "delta",
+                "previous": None if last is None else int(last.path.name),
+                "tables": {
+                    name: served_rows.total(written.reports[shard] for shard in table.tables)
+                    for name, table in self._template.names.items()
+                },
+            }
             version.write_report(folder, report)
         written.path = target
         for table, each in written.reports.items():
@@ -191,7 +198,13 @@ class Publication:
         if last is not None and last.weights.are_all:
             made = self._write_beside_graph(folder, last)
         else:
-            made = self._write_graph(folder)
+            copies: dict[Table, FrozenTable] = self._template.save(folder, chain_file.SUFFIX)
+            if self._requests is not None:
+                name = self._template.main_signature
+                warm_up.write(folder, self._root.name, name, self._requests)
+            chain_names = {table: copy.file.name for table, copy in copies.items()}
+            weights = Weights(folder, self._template.module.used_variables)
+            made = Written(folder, chain_names, weights)
         assets = folder / "assets"
         for name, table in self._template.names.items():
             for shard in table.tables:
@@ -214,17 +227,6 @@ class Publication:
                 chain_file.write(assets / made.assets[shard], made.links[shard])
         return made
 
-    def _write_graph(self, folder: pathlib.Path) -> Written:
-        copies: dict[Table, FrozenTable] = self._template.save(folder, chain_file.SUFFIX)
-        if self._requests is not None:
-            name = self._template.main_signature
-            warm_up.write(folder, self._root.name, name, self._requests)
-        return Written(
-            folder,
-            {table: copy.file.name for table, copy in copies.items()},
-            Weights(folder, self._template.module.used_variables),
-        )
-
     def _write_beside_graph(self, folder: pathlib.Path, last: Written) -> Written:
         """Links the graph of the previous version and writes new weights."""
         for name in ("saved_model.pb", "fingerprint.pb"):
@@ -241,12 +243,3 @@ class Publication:
             versions.link(requests, folder / warm_up.FILE)
         last.weights.write(folder)
         return Written(folder, last.assets, last.weights)
-
-    def _report(self, written: Written, last: Written | None) -> dict[str, Any]:
-        tables = {
-            name: served_rows.total(written.reports[shard] for shard in table.tables)
-            for name, table in self._template.names.items()
-        }
-        if last is None:
-            return {"kind": "full", "previous": None, "tables": tables}
-        return {"kind": "delta", "previous": int(last.path.name), "tables": tables}
