@@ -114,12 +114,8 @@ def _add(options: argparse.Namespace) -> None:
         terminal.print_json({"version": str(made), **report})
         return
     print(f"published {made}, {report['kind']}")
-    _print_tables(report["tables"])
-
-
-def _print_tables(tables: dict[str, Any]) -> None:
     columns = ("table", "rows written", "removed", "bytes")
-    rows = [(n, t["rows"], t["tombstones"], t["bytes"]) for n, t in tables.items()]
+    rows = [(n, t["rows"], t["tombstones"], t["bytes"]) for n, t in report["tables"].items()]
     terminal.print_table(columns, rows)
 
 

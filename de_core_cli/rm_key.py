@@ -130,20 +130,16 @@ def _copy(
         elif found[0].inside:
             files = {found[first].inside: file for first, (file, _) in made.items()}
             keras_file.rewrite(path, ready, files)
-            _verify(str(ready))
+            from de_core.base.paths import sync
+            from de_core.snapshot.table_files import verify
+
+            with on_disk(find(str(ready))) as copied:
+                verify(copied)
+            sync(str(ready))
             ready.rename(target)
         else:
             made[0][0].rename(target)
     return totals
-
-
-def _verify(path: str) -> None:
-    from de_core.base.paths import sync
-    from de_core.snapshot.table_files import verify
-
-    with on_disk(find(path)) as paths:
-        verify(paths)
-    sync(path)
 
 
 def _chains(found: Sequence[Source], paths: Sequence[str]) -> list[list[int]]:
@@ -211,7 +207,9 @@ def _to_directory(
     from de_core.checkpoint import manifest
     from de_core.snapshot import chain_file
 
-    if not _is_top(source):  # a folder of checkpoints or versions: the newest of them
+    tops = ("MANIFEST", "saved_model.pb")
+    # A folder of checkpoints or versions means the newest of them.
+    if not any((source / name).exists() for name in tops):
         source = pathlib.Path(found[0].path).parent
     names = {pathlib.Path(each.path).name for each in found}
     if source.name == "assets" and (source.parent / "saved_model.pb").is_file():
@@ -237,10 +235,6 @@ def _to_directory(
         chain_file.write(chain_path, links[chain_path.name])
     if links:
         chain_file.write_manifest(ready, links)
-
-
-def _is_top(folder: pathlib.Path) -> bool:
-    return any((folder / name).exists() for name in ("MANIFEST", "saved_model.pb"))
 
 
 def _to_prefix(

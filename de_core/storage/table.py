@@ -220,8 +220,11 @@ def _restore(rows: StoredRows, op: Any, *inputs: Any, **attributes: Any) -> None
     table = rows.memory.new_table()
     if "replace" in attributes:
         _note_layout(rows, inputs[0], attributes)
-    else:
-        _require_no_tombstones(rows, inputs[0])
+    elif json.loads(library.de_snapshot_info(inputs[0], verify=False).numpy())["tombstones"]:
+        raise NotImplementedError(
+            "A function that selects rows of a delta must select them for a table in main memory. "
+            f"Received: table {rows.name!r}, whose rows are in a storage. Select rows by keys."
+        )
     replace = attributes.get("replace", False)
     attributes.update({name: True for name in ("replace",) if name in attributes})
     table.run(op, *inputs, **attributes)
@@ -252,11 +255,3 @@ def _note_layout(rows: StoredRows, files: tf.Tensor, attributes: dict[str, Any])
     rows.remember(each for each in columns_of(blank, "") if not each.slot.startswith("de/"))
     if attributes["replace"]:
         rows.memory.adopt(blank)
-
-
-def _require_no_tombstones(rows: StoredRows, path: tf.Tensor) -> None:
-    if json.loads(library.de_snapshot_info(path, verify=False).numpy())["tombstones"]:
-        raise NotImplementedError(
-            "A function that selects rows of a delta must select them for a table in main memory. "
-            f"Received: table {rows.name!r}, whose rows are in a storage. Select rows by keys."
-        )

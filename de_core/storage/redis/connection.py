@@ -73,7 +73,10 @@ class Connection:
         self, commands: Sequence[_Command], numbers: list[int], out: list[Any]
     ) -> None:
         try:
-            client = self._server_of(commands[numbers[0]])
+            client = self._connected()
+            if self._settings.redis_connection_mode == CLUSTER:
+                node = client.get_node_from_key(_key(commands[numbers[0]]))
+                client = client.get_redis_connection(node)
             asked = [commands[number] for number in numbers]
             found = _pipelined(client, asked)
             if any(map(_has_no_rows, asked, found)):
@@ -101,12 +104,6 @@ class Connection:
                 _unless_checked(error)
                 groups[""].append(number)
         return list(groups.values())
-
-    def _server_of(self, command: _Command) -> Any:
-        client = self._connected()
-        if self._settings.redis_connection_mode != CLUSTER:
-            return client
-        return client.get_redis_connection(client.get_node_from_key(_key(command)))
 
     def _connected(self) -> Any:
         if self._client is None:
