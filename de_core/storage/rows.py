@@ -9,9 +9,16 @@ import numpy as np
 import tensorflow as tf
 
 from de_core.base.ops import library
-from de_core.storage.columns import Column, columns_in, slot_dtype
 from de_core.storage.memory_tables import MemoryTables
-from de_core.storage.row_bytes import decoded_keys, decoded_rows, encoded_keys, encoded_rows
+from de_core.storage.row_bytes import (
+    Column,
+    columns_in,
+    decoded_keys,
+    decoded_rows,
+    encoded_keys,
+    encoded_rows,
+    slot_dtype,
+)
 from de_core.storage.row_store import Row, RowStore
 from de_core.tables.initial_rows import InitialRow
 from de_core.tables.spec import TableSpec

@@ -11,8 +11,14 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.ops import library
 from de_core.base.types import DTypeLike, TensorLike
-from de_core.storage.columns import columns_of, ensure, find_slot, slot_dtype
-from de_core.storage.row_bytes import encoded_keys, encoded_rows
+from de_core.storage.row_bytes import (
+    columns_of,
+    encoded_keys,
+    encoded_rows,
+    ensure,
+    find_slot,
+    slot_dtype,
+)
 from de_core.storage.row_store import RowStore
 from de_core.storage.rows import StoredRows
 from de_core.tables import served_copy

@@ -15,7 +15,7 @@ from de_core.base.types import DTypeLike, Optimizer, Target
 from de_core.checkpoint.targets import tables_of
 from de_core.tables.restrict import FrequencyRestrictPolicy, TimestampRestrictPolicy
 from de_core.tables.sharded import ShardedTable
-from de_core.tfra_files import dense_state, key_value_files, location, roles
+from de_core.tfra_files import dense_state, location, roles
 from de_core.tfra_files.contents import SavedTable, Spec, flat
 from de_core.tfra_files.dense_state import Assignment
 from de_core.tfra_files.tensors import Tensors
@@ -298,7 +298,7 @@ def _verified(job: Job, is_key_given: bool) -> int:
                 f"Received: {saved.name!r} of {own}."
             )
     rows = sum(saved.verify(spec) for _, saved, spec in job.parts())
-    key_value_files.check_keys(job.saved, job.spec, is_key_given)
+    location.check_keys(job.saved, job.spec, is_key_given)
     return rows
 
 
