@@ -140,11 +140,11 @@ class Directory:
 
 def _of_tensorflow(names: set[str], prefix: str) -> list[str]:
     """Returns TensorFlow's own files of a checkpoint, the index first."""
-    # Filter by prefix first: long chains have thousands of names.
+    # Compare the prefix first: long chains have thousands of names.
     base = paths.base_name(prefix)
-    own = (name for name in names if name.startswith(f"{base}."))
-    found = [name for name in own if _TENSORFLOWS.fullmatch(name, len(base))]
-    return sorted(found, key=lambda name: not name.endswith(".index"))
+    start, end = f"{base}.", len(base)
+    found = [name for name in names if name.startswith(start) and _TENSORFLOWS.fullmatch(name, end)]
+    return sorted(found, reverse=True)
 
 
 _TENSORFLOWS = re.compile(r"\.index|\.data-\d{5}-of-\d{5}")

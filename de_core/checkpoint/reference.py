@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-import string
 import weakref
 from collections.abc import Sequence
 
@@ -21,7 +20,6 @@ from de_core.base import paths
 from de_core.base.ops import library
 from de_core.snapshot import table_files
 
-_DIGITS = string.digits + string.ascii_lowercase
 _MARK = ".data-r"
 # For each function being traced, the number of file numbers that its tables have reserved.
 _NUMBERS: weakref.WeakKeyDictionary[tf.Graph, int] = weakref.WeakKeyDictionary()
@@ -235,12 +233,8 @@ KEY = "de_rows"
 _KEYS = (KEY, "/rows", ".Srows")
 
 
-def _base_36(index: int, width: int = 4) -> str:
-    digits = ""
-    for _ in range(width):
-        index, digit = divmod(index, 36)
-        digits = _DIGITS[digit] + digits
-    return digits
+def _base_36(number: int, width: int = 4) -> str:
+    return np.base_repr(number, 36).lower().zfill(width)
 
 
 def _id_in(report: tf.Tensor) -> tf.Tensor:
