@@ -37,7 +37,7 @@ class Directory:
     def prefixes(self) -> list[str]:
         """Returns the prefixes of complete checkpoints, the oldest first."""
         names = self.names()
-        return [prefix for prefix in self._begun(names) if self._has_all(prefix, names)]
+        return [each for each in self._begun(names) if _are_all_in(names, self._needed(each))]
 
     def latest(self) -> str | None:
         """Returns the prefix of the newest complete checkpoint, or None."""
@@ -76,7 +76,8 @@ class Directory:
         self._needs.pop(prefix, None)  # an earlier checkpoint may have had this prefix
         names = self.names()
         begun = self._begun(names)
-        kept = [each for each in begun if self._has_all(each, names)][-(keep or 0) :]
+        needs = {each: self._needed(each) for each in begun}
+        kept = [each for each in begun if _are_all_in(names, needs[each])][-(keep or 0) :]
         # Store names without the folder, because a folder may be moved. TensorFlow shortens
         # relative paths itself.
         shorten = paths.base_name if self.path.startswith("/") else str
@@ -91,7 +92,7 @@ class Directory:
             self._needs.pop(each, None)
         used = set(in_use)
         for each in begun[old:]:
-            needed = self._needed(each)
+            needed = needs[each]
             if needed is None:  # the index cannot be read, so the checkpoint may need any file
                 return
             used.update(*needed)
@@ -116,9 +117,8 @@ class Directory:
 
     def _begun(self, names: set[str]) -> list[str]:
         """Returns the prefixes of checkpoints with an index. Some may lack other files."""
-        matches = map(self._index.fullmatch, names)
-        numbers = sorted(int(match[1]) for match in matches if match)
-        return [paths.join(self.path, f"{self._name}-{number}") for number in numbers]
+        numbers = [int(match[1]) for match in map(self._index.fullmatch, names) if match]
+        return [paths.join(self.path, f"{self._name}-{number}") for number in sorted(numbers)]
 
     def _needed(self, prefix: str) -> list[tuple[str, ...]] | None:
         """Returns the files that a checkpoint needs; None if its index cannot be read."""
@@ -129,13 +129,13 @@ class Directory:
                 return None
         return self._needs[prefix]
 
-    def _has_all(self, prefix: str, names: set[str]) -> bool:
-        needed = self._needed(prefix)
-        return needed is not None and not any(names.isdisjoint(each) for each in needed)
-
     def _discard(self, name: str) -> None:
         with contextlib.suppress(tf.errors.NotFoundError):
             tf.io.gfile.remove(paths.join(self.path, name))
+
+
+def _are_all_in(names: set[str], needed: list[tuple[str, ...]] | None) -> bool:
+    return needed is not None and not any(map(names.isdisjoint, needed))
 
 
 def _of_tensorflow(names: set[str], prefix: str) -> list[str]:
