@@ -16,6 +16,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.ops import library
 from de_core.base.types import DTypeLike, TensorLike, UnknownIds
+from de_core.snapshot.table_files import chosen
 from de_core.tables.policy import RESERVED_OWNER
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import TableSpec
@@ -24,6 +25,8 @@ from de_core.tables.table import Table
 _T = TypeVar("_T")
 
 _STORED = ("float32", "float16", "bfloat16", "int8")
+#: The named results for an id without a row.
+_NAMES = ("initial", "zeros", "error")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,8 +139,11 @@ class ServedRows:
         if self.keep is None or self.keep.where is None:
             report = shard.run(library.de_table_save, path, **attributes)
         else:
-            keys = _chosen_keys(shard, self.keep.where)
-            report = shard.run(library.de_table_save_keys, path, keys, **attributes)
+            where = self.keep.where
+            kept = [tf.zeros([0], table.spec.key_dtype)]
+            for keys, _ in shard.export_batches():
+                kept.append(tf.boolean_mask(keys, chosen("`where`", where, keys)))
+            report = shard.run(library.de_table_save_keys, path, tf.concat(kept, 0), **attributes)
         return dict(json.loads(report.numpy()))
 
 
@@ -225,22 +231,6 @@ def _dtype(
             f"for table {name!r} of {table.spec.value_dtype.name}."
         )
     return None
-
-
-def _chosen_keys(table: Table, where: Callable[[tf.Tensor], TensorLike]) -> tf.Tensor:
-    chosen = [tf.zeros([0], table.spec.key_dtype)]
-    for keys, _ in table.export_batches():
-        mask = tf.convert_to_tensor(where(keys))
-        if mask.dtype != tf.bool or mask.shape != keys.shape:
-            raise ValueError(
-                "`where` must return a bool for each key. "
-                + received(dtype=mask.dtype.name, shape=tuple(mask.shape), keys=tuple(keys.shape))
-            )
-        chosen.append(tf.boolean_mask(keys, mask))
-    return tf.concat(chosen, 0)
-
-
-_NAMES = ("initial", "zeros", "error")
 
 
 def _of_unknown_ids(oov: UnknownIds, spec: TableSpec) -> list[str | bytes]:

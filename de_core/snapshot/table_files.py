@@ -118,7 +118,7 @@ def answered(table: ShardedTable, files: Sequence[str], wanted: Predicate) -> An
         ValueError: The predicate does not return a bool for each key.
     """
     return [
-        np.packbits(_chosen(wanted, keys).numpy())
+        np.packbits(chosen("A predicate of keys", wanted, keys).numpy())
         for path in files
         for _, _, keys in keys_in_steps(path, table.spec)
     ]
@@ -142,17 +142,14 @@ def restore(table: ShardedTable, files: Any, reading: Reading = Reading()) -> An
     """
     if callable(reading.only):
         reading = dataclasses.replace(reading, only=answered(table, files, reading.only))
-    if isinstance(reading.only, list):
-        _restore_chosen(table, list(files), reading, reading.only)
+    only = reading.only
+    answers = only if isinstance(only, list) else None
+    by_partitioner = not table.router.is_hashed and tf.executing_eagerly()
+    if answers is not None or (only is None and by_partitioner):
+        _restore_chosen(table, list(files), reading, answers)
         return None
-    if not table.router.is_hashed and tf.executing_eagerly():
-        if reading.only is None:
-            _restore_chosen(table, list(files), reading, None)
-        else:
-            _restore_keys(table, files, reading, reading.only)
-        return None
-    if reading.only is not None:
-        return _restore_keys(table, files, reading, reading.only)
+    if only is not None:
+        return _restore_keys(table, files, reading, only)
     return _restore_all(table, files, reading)
 
 
@@ -297,11 +294,12 @@ def _own_files(files: Sequence[str], count: int) -> list[list[str]] | None:
     return [groups[index] for index in range(count)] if len(groups) == count else None
 
 
-def _chosen(wanted: Predicate, keys: tf.Tensor) -> tf.Tensor:
+def chosen(what: str, wanted: Predicate, keys: tf.Tensor) -> tf.Tensor:
+    """Returns a predicate's answers, a bool for each key. The error for others names `what`."""
     mask = tf.convert_to_tensor(wanted(keys))
     if mask.dtype != tf.bool or mask.shape != keys.shape:
         raise ValueError(
-            "A predicate of keys must return a bool for each key. "
+            f"{what} must return a bool for each key. "
             + received(dtype=mask.dtype.name, shape=tuple(mask.shape), keys=tuple(keys.shape))
         )
     return mask
