@@ -18,6 +18,7 @@ from de_core.snapshot.table_files import Reading
 from de_core.tables.sharded import ShardedTable
 
 _READER = "RestoreV2"  # the type of the op that reads an entry of a checkpoint
+_active: contextvars.ContextVar[Plan] = contextvars.ContextVar("de_core_plan")
 
 
 @dataclasses.dataclass
@@ -39,9 +40,6 @@ class Plan:
         default_factory=dict
     )
     restored: dict[ShardedTable, tf.Tensor] = dataclasses.field(default_factory=dict)
-
-
-_active: contextvars.ContextVar[Plan] = contextvars.ContextVar("de_core_plan")
 
 
 @contextlib.contextmanager

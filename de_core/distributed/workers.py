@@ -28,6 +28,7 @@ _SIZES = _SIZES[(_SIZES > 0) & (_SIZES < 2**31)].astype(np.int64)
 # fixed width.
 _SIZES_A_DTYPE = 512
 _MAX_WIDTH = 1 << 20
+_WORD = 8
 
 
 class Workers:
@@ -213,9 +214,6 @@ class _Route:
         )
         filled = tf.sequence_mask(received, height)
         self.arrived = tf.reshape(tf.where(tf.reshape(filled, [-1])), [-1])
-
-
-_WORD = 8
 
 
 class KeyDelivery(Delivery):

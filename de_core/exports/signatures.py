@@ -12,6 +12,8 @@ from de_core.base.keras import LEGACY, keras
 from de_core.exports import called_inputs
 
 SERVING_DEFAULT = "serving_default"
+#: Supported specs of a signature's inputs.
+_SPECS = (tf.TensorSpec, tf.RaggedTensorSpec, tf.SparseTensorSpec)
 
 
 def serving_functions(model: Any, signatures: Any, inputs: Any) -> dict[str, Any]:
@@ -145,10 +147,6 @@ def _named_outputs(model: Any, outputs: Any) -> dict[str, tf.Tensor]:
         lengths = _lengths(str(name), output.ragged_rank)
         dense.update(zip(lengths, output.nested_row_lengths(), strict=True))
     return dense
-
-
-#: Supported specs of a signature's inputs.
-_SPECS = (tf.TensorSpec, tf.RaggedTensorSpec, tf.SparseTensorSpec)
 
 
 def _of_keras_input(tensor: Any) -> Any:

@@ -20,6 +20,9 @@ from de_core.tfra.ops import load_ops
 from de_core.variable.variable import Variable
 
 _SERVE = "serve"
+_SHARD = re.compile(r"(?P<table>.+)_mht_\d+of\d+")
+_VARIABLES = ("VarHandleOp", "VariableV2")
+_VOCABULARY = "HashTableV2"
 
 
 def convert_saved_model(
@@ -132,11 +135,6 @@ def _function(part: Any, signature: Signature, resources: _Resources) -> Any:
         return {key: tf.identity(given[tensor]) for key, tensor in signature.outputs.items()}
 
     return serve.get_concrete_function(**{key: spec for key, (_, spec) in signature.inputs.items()})
-
-
-_SHARD = re.compile(r"(?P<table>.+)_mht_\d+of\d+")
-_VARIABLES = ("VarHandleOp", "VariableV2")
-_VOCABULARY = "HashTableV2"
 
 
 class _Resources(tf.Module):

@@ -22,6 +22,11 @@ from de_core.tfra_files.tensors import Tensors
 
 _BESIDE = "TFRADynamicEmbedding"
 _INDEX = ".index"
+_FILE_NAME = re.compile(
+    r"(?P<table>.+)_mht_(?P<index>\d+)of(?P<count>\d+)"
+    r"(?:_rank(?P<rank>\d+)_size(?P<size>\d+))?-(?P<part>keys|values)"
+)
+_FIRST_BYTES = 1 << 20
 
 
 def tables_at(path: str) -> tuple[Tensors | None, dict[str, SavedTable]]:
@@ -105,13 +110,6 @@ def _with_rows_beside(prefix: str, wanted: dict[str, SavedTable]) -> dict[str, S
         name: table._replace(shards=there[flat(table.name)].shards)
         for name, table in wanted.items()
     }
-
-
-_FILE_NAME = re.compile(
-    r"(?P<table>.+)_mht_(?P<index>\d+)of(?P<count>\d+)"
-    r"(?:_rank(?P<rank>\d+)_size(?P<size>\d+))?-(?P<part>keys|values)"
-)
-_FIRST_BYTES = 1 << 20
 
 
 def _shard_of_files(files: dict[str, str]) -> Shard:

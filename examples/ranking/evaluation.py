@@ -13,6 +13,7 @@ from ranking.split import TimeSplit
 
 LIST_LENGTH = 20
 _USERS_AT_ONCE = 256
+_BLOCK = 1 << 24  # scores compared at a time, to limit memory
 
 
 class Scorer(Protocol):
@@ -97,9 +98,6 @@ def _took(log: Interactions, users: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _mean(values: NDArray[np.float64]) -> float:
     values = values[~np.isnan(values)]
     return float(values.mean()) if len(values) else float("nan")
-
-
-_BLOCK = 1 << 24  # scores compared at a time, to limit memory
 
 
 def auc(

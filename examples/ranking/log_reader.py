@@ -28,6 +28,8 @@ _MOVIELENS = {
     "::": ("MovieLens ratings.dat", re.compile(r"\d+::\d+::[\d.]+::\d+")),
 }
 _WHOLE_FLOAT = re.compile(r"([+-]?\d+)\.0+")
+# A row of the file: line number, user, item and time as written ("" if missing).
+_Row = tuple[int, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -97,10 +99,6 @@ def read_log(path: Path, form: LogFormat | None = None) -> tuple[Interactions, L
         ) from error
     except csv.Error as error:
         raise DataError(f"The log must be well-formed CSV. Received: {path} ({error}).") from error
-
-
-# A row of the file: line number, user, item and time as written ("" if missing).
-_Row = tuple[int, str, str, str]
 
 
 def _rows(stream: Iterable[str], form: LogFormat) -> tuple[str, Iterator[_Row]]:

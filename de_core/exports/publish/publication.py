@@ -24,6 +24,10 @@ from de_core.tables.served_copy import SUFFIX, FrozenTable, file_stem
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table import Table
 
+_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_KEY = "used_variables/{}/.ATTRIBUTES/VARIABLE_VALUE"
+_PREFIX = "variables/variables"
+
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
@@ -47,11 +51,6 @@ class Schedule:
         chains = list(chains)
         bases, deltas = (sum(sum(c[part]) for c in chains) for part in (slice(1), slice(1, None)))
         return max(map(len, chains)) >= self.full_every or deltas > self.full_part * bases
-
-
-_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_KEY = "used_variables/{}/.ATTRIBUTES/VARIABLE_VALUE"
-_PREFIX = "variables/variables"
 
 
 class Weights:

@@ -18,15 +18,16 @@ from redis.sentinel import Sentinel
 
 from de_core.storage.redis.config import CLUSTER, SENTINEL, Settings
 
-
-class CheckError(redis.RedisError):
-    """A server must not be used. Redis's client closes a connection whose start raises it."""
-
-
 #: Exceptions that a command may fail with.
 Failure = redis.RedisError | RedisClusterException | OSError
 _FAILURES = (redis.RedisError, RedisClusterException, OSError)
 _Command = tuple[Any, ...]
+_UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, RedisClusterException, OSError)
+_POLICY = re.compile(rb"maxmemory_policy:(\S+)")
+
+
+class CheckError(redis.RedisError):
+    """A server must not be used. Redis's client closes a connection whose start raises it."""
 
 
 class Connection:
@@ -162,9 +163,6 @@ def _unless_checked(error: Exception) -> Exception:
     return error
 
 
-_UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, RedisClusterException, OSError)
-
-
 def _key(command: _Command) -> Any:
     return command[3] if command[0] == "EVAL" else command[1]
 
@@ -235,9 +233,6 @@ def _tls(settings: Settings) -> dict[str, Any]:
         "ssl_keyfile": settings.redis_tls_key_file,
     }
     return {"ssl": True, **{name: file for name, file in files.items() if file}}
-
-
-_POLICY = re.compile(rb"maxmemory_policy:(\S+)")
 
 
 class RowsLostError(tf.errors.DataLossError, CheckError):

@@ -24,6 +24,8 @@ from de_core.variable import variable
 from de_core.variable.new_table import DEFAULT_NAME
 from de_core.variable.scope import requested
 
+_warned: set[tuple[str, str]] = set()
+
 
 class Variable(variable.Variable):
     """See `de.Variable`. Arrays of another dtype are converted, with a warning.
@@ -185,9 +187,6 @@ def get_variable(
     arguments = dict(locals())
     made: Variable = requested(arguments.pop("name"), arguments, Variable, may_be_new=True)
     return made
-
-
-_warned: set[tuple[str, str]] = set()
 
 
 def _cast_array(argument: str, value: Any, dtype: tf.DType, table_name: str) -> tf.Tensor | None:
