@@ -16,7 +16,7 @@ import gzip
 import json
 import sys
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -157,12 +157,6 @@ def auc_of(model, log: Log, batch: int) -> float:  # noqa: ANN001
     return float(found["auc"])
 
 
-def batches(log: Log, size: int) -> Iterator[Log]:
-    """Yields the log in parts of `size` impressions."""
-    for first in range(0, len(log.clicks), size):
-        yield Log(*(column[first : first + size] for column in log))
-
-
 def run(options: argparse.Namespace) -> dict[str, float]:
     """Trains, measures, exports, publishes and serves. Returns the AUCs by model."""
     log = read_log(options.log, options.lines) if options.log else synthetic_log(options.lines)
@@ -191,7 +185,7 @@ def run(options: argparse.Namespace) -> dict[str, float]:
     newer = de.publish(best, options.out, dtype="int8")
     print(f"Published {publication} and, after more training, {newer}.", flush=True)
     with running_gateway(options.out) as url:
-        few = next(batches(test, 4))
+        few = Log(*(column[:4] for column in test))
         request = {name: column.tolist() for name, column in few.inputs().items()}
         body = json.dumps({"inputs": request}).encode()
         address = f"{url}/v1/models/{options.out.name}:predict"
