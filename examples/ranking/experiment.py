@@ -11,8 +11,7 @@ from ranking.evaluation import LIST_LENGTH, Limits, Popularity, Quality, evaluat
 from ranking.interactions import Interactions
 from ranking.model import ModelScorer
 from ranking.split import TimeSplit, split_by_time
-from ranking.storage import told_as
-from ranking.training import TrainingOptions, train
+from ranking.training import TrainingOptions, told_as, train
 
 
 @dataclass(frozen=True)
