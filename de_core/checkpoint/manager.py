@@ -16,7 +16,7 @@ from de_core.base.types import Target
 from de_core.checkpoint import reference
 from de_core.checkpoint.directory import Directory
 from de_core.checkpoint.table_state import Plan, following
-from de_core.snapshot.table_files import Reading
+from de_core.snapshot.table_files import Reading, follows
 from de_core.tables.sharded import ShardedTable
 
 # One list per shard of a table: its base and the deltas that follow, each as file name and id.
@@ -216,12 +216,8 @@ class Manager:
 
     def _follows(self, table: ShardedTable, chains: _Chains) -> bool:
         """Returns whether the next deltas of the table's shards will continue these chains."""
-        for shard, chain in zip(table.tables, chains, strict=True):
-            chains_now = json.loads(shard.run(library.de_table_chains).numpy())["chains"]
-            ids = [each["id"] for each in chains_now if each["chain"] == self._chain]
-            if ids != [chain[-1][1]]:
-                return False
-        return True
+        pairs = zip(table.tables, chains, strict=True)
+        return all(follows(shard, self._chain, chain[-1][1]) for shard, chain in pairs)
 
     def _in_use(self) -> set[str]:
         used = {name for chains in self._chains.values() for chain in chains for name, _ in chain}

@@ -17,6 +17,7 @@ from de_core.base.ops import library
 from de_core.base.types import TensorLike
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import TableSpec
+from de_core.tables.table import Table
 
 #: A function of keys [n] that returns bool [n]: true for each key to read.
 Predicate = Callable[[tf.Tensor], TensorLike]
@@ -249,6 +250,18 @@ def keys_in_steps(path: str, spec: TableSpec) -> Iterator[tuple[int, int, tf.Ten
             with_values=False,
         )
         yield first, count, keys
+
+
+def follows(shard: Table, chain: str, identity: str) -> bool:
+    """Returns whether a shard's next delta in a series of saves will continue a file.
+
+    Args:
+        shard: The shard.
+        chain: Name of the series.
+        identity: Id of the file.
+    """
+    chains = json.loads(shard.run(library.de_table_chains).numpy())["chains"]
+    return [each["id"] for each in chains if each["chain"] == chain] == [identity]
 
 
 def about(path: str, *, verified: bool = False) -> dict[str, Any]:

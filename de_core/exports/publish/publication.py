@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 import secrets
 import shutil
@@ -20,6 +19,7 @@ from de_core.exports.template import Template
 from de_core.exports.version import Version
 from de_core.snapshot import chain_file
 from de_core.snapshot.chain_file import Link
+from de_core.snapshot.table_files import follows
 from de_core.tables.served_copy import SUFFIX, FrozenTable, file_stem
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table import Table
@@ -185,12 +185,9 @@ class Publication:
             return None
         if schedule.is_full(last.sizes.values()):
             return None
-        for table, links in last.links.items():
-            chains = json.loads(table.run(library.de_table_chains).numpy())["chains"]
-            own = [each["id"] for each in chains if each["chain"] == self._chain]
-            if own != [links[-1].identity]:
-                return None
-        return last
+        pairs = last.links.items()
+        is_whole = all(follows(shard, self._chain, links[-1].identity) for shard, links in pairs)
+        return last if is_whole else None
 
     def _write(self, folder: pathlib.Path, last: Written | None, consistent: bool) -> Written:
         """Writes all files of a version."""
