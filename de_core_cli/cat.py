@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from de_core_cli import library, sources, terminal, values
-from de_core_cli.errors import CommandError
+from de_core_cli import library, sources, terminal
+from de_core_cli.library import CommandError
 from de_core_cli.row_formats import writer
 
 _FORMATS = ("text", "jsonl", "csv", "parquet")
@@ -85,7 +85,7 @@ def _wanted(
 
     from de_core.base.progress import Progress
 
-    texts = {values.key_of(key, file.info["key_dtype"], name): key for key in absent}
+    texts = {terminal.key_of(key, file.info["key_dtype"], name): key for key in absent}
     # Show no progress bar if rows are printed on the same terminal.
     shown = options.output is not None or not sys.stdout.isatty()
     bar: Any = Progress(file.rows, "cat") if shown else contextlib.nullcontext()

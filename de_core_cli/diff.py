@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from de_core_cli import library, sources, terminal, values
-from de_core_cli.errors import CommandError
+from de_core_cli import library, sources, terminal
+from de_core_cli.library import CommandError
 
 _KINDS = ("removed", "added", "changed")
 
@@ -62,7 +62,7 @@ def _compared(left: str, right: str, options: argparse.Namespace) -> int:
                 found = getattr(part, kind)
                 counts[kind] += len(found)
                 room = max(options.limit - len(keys[kind]), 0)
-                keys[kind].extend(values.plain(key) for key in found[:room])
+                keys[kind].extend(terminal.plain(key) for key in found[:room])
     slots = first.info["slots"] == second.info["slots"]
     if options.json:
         terminal.print_json({**counts, "same": same, "slots_compared": slots, "keys": keys})

@@ -35,16 +35,11 @@ def add(verbs: Any) -> None:
         verb.set_defaults(run=run)
 
 
-def _package() -> pathlib.Path | None:
-    """Returns the folder of `de_core` without importing it."""
-    spec = importlib.util.find_spec("de_core")
-    return None if spec is None or spec.origin is None else pathlib.Path(spec.origin).parent
-
-
 def _versions() -> dict[str, str]:
-    folder = _package()
+    spec = importlib.util.find_spec("de_core")  # does not import it
     found = {"de-core": "not installed", "python": platform.python_version()}
-    if folder is not None:
+    if spec is not None and spec.origin is not None:
+        folder = pathlib.Path(spec.origin).parent
         text = (folder / "__init__.py").read_text("utf-8")
         match = re.search(r'^__version__ = "(.+)"', text, re.MULTILINE)
         found["de-core"] = match[1] if match else "unknown"

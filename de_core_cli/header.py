@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from de_core_cli.errors import CommandError
+from de_core_cli.library import CommandError
 
 MAGIC = b"\x89DES\r\n\x1a\n"
 _VERSION = 1

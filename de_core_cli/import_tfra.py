@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from de_core_cli import library, terminal
-from de_core_cli.errors import CommandError
+from de_core_cli.library import CommandError
 
 _COLUMNS = ("table", "key_dtype", "value_dtype", "dim", "rows", "shards", "slots", "policies")
 _NOTE = "left_out"
@@ -70,7 +70,11 @@ def run(options: argparse.Namespace) -> None:
         de.checkpoint.save({name: each.variable for name, each in found.items()}, options.target)
     # Only a check lists tables that are left out.
     columns = (*_COLUMNS, _NOTE) if any(each.left_out for each in found.values()) else _COLUMNS
-    rows = [(name, *_texts(each), each.left_out)[: len(columns)] for name, each in found.items()]
+    rows = []
+    for name, each in found.items():
+        dtypes = (None if d is None else d.name for d in (each.key_dtype, each.value_dtype))
+        row = (name, *dtypes, each.dim, each.rows, each.shards, list(each.slots))
+        rows.append((*row, list(each.policies), each.left_out)[: len(columns)])
     if options.json:
         for row in rows:
             terminal.print_json(dict(zip(columns, row, strict=True)))
@@ -87,8 +91,3 @@ def _cell(value: Any) -> Any:
     if isinstance(value, list):
         return ", ".join(value)
     return "" if value is None else value
-
-
-def _texts(table: Any) -> tuple[Any, ...]:
-    dtypes = (None if each is None else each.name for each in (table.key_dtype, table.value_dtype))
-    return (*dtypes, table.dim, table.rows, table.shards, list(table.slots), list(table.policies))

@@ -10,8 +10,8 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from de_core_cli.errors import CommandError
 from de_core_cli.header import ReadAt
+from de_core_cli.library import CommandError
 
 _WEIGHTS = "model.weights.h5"
 #: Matches a dataset's name. A layer writes each shard of its table as a series of uint8 datasets,

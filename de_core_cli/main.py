@@ -12,9 +12,9 @@ from de_core_cli import (
     convert,
     diff,
     doctor,
-    errors,
     import_tfra,
     inspect,
+    library,
     publish,
     rm_key,
     serve,
@@ -73,9 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("de-core: interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        if not isinstance(error, errors.expected()):
+        if not isinstance(error, library.expected()):
             raise
-        print(f"de-core: {errors.line_of(error)}", file=sys.stderr)
+        print(f"de-core: {library.line_of(error)}", file=sys.stderr)
         return 1
 
 

@@ -11,7 +11,7 @@ import zipfile
 from typing import Any
 
 from de_core_cli import library, terminal
-from de_core_cli.errors import CommandError
+from de_core_cli.library import CommandError
 
 _ABOUT = """\
 A server watches ROOT and serves its newest numbered directory. A published version contains the
@@ -114,12 +114,8 @@ def _add(options: argparse.Namespace) -> None:
         terminal.print_json({"version": str(made), **report})
         return
     print(f"published {made}, {report['kind']}")
-    _print_tables(report["tables"])
-
-
-def _print_tables(tables: dict[str, Any]) -> None:
     columns = ("table", "rows written", "removed", "bytes")
-    rows = [(n, t["rows"], t["tombstones"], t["bytes"]) for n, t in tables.items()]
+    rows = [(n, t["rows"], t["tombstones"], t["bytes"]) for n, t in report["tables"].items()]
     terminal.print_table(columns, rows)
 
 

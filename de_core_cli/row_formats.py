@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from de_core_cli import values
-from de_core_cli.errors import CommandError
+from de_core_cli import terminal
+from de_core_cli.library import CommandError
 from de_core_cli.terminal import shown
 
 #: Called as `write(file, rows, with_slots)` with a `SnapshotFile` and some of its `Rows`.
@@ -46,13 +46,13 @@ def writer(form: str, output: str | None) -> Iterator[Write]:
 
 
 def _row(file: Any, rows: Any, index: int, slots: bool) -> dict[str, Any]:
-    row: dict[str, Any] = {"key": values.plain(rows.keys[index])}
+    row: dict[str, Any] = {"key": terminal.plain(rows.keys[index])}
     if rows.deleted[index]:
         return {**row, "deleted": True}
-    row["value"] = [values.plain(each) for each in rows.values[index]]
+    row["value"] = [terminal.plain(each) for each in rows.values[index]]
     if slots:
         found = file.slots_of(rows.slots[index])
-        row["slots"] = {name: [values.plain(each) for each in v] for name, v in found.items()}
+        row["slots"] = {name: [terminal.plain(each) for each in v] for name, v in found.items()}
     return row
 
 
@@ -90,9 +90,9 @@ def _lines(form: str, stream: Any) -> Write:
 def _text(row: dict[str, Any]) -> str:
     if "deleted" in row:
         return f"{shown(row['key'])}\tdeleted"
-    cells = [shown(row["key"]), " ".join(map(values.short, row["value"]))]
+    cells = [shown(row["key"]), " ".join(map(terminal.short, row["value"]))]
     slots = row.get("slots", {}).items()
-    return "\t".join([*cells, *(f"{k}={' '.join(map(values.short, v))}" for k, v in slots)])
+    return "\t".join([*cells, *(f"{k}={' '.join(map(terminal.short, v))}" for k, v in slots)])
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from de_core_cli.errors import CommandError
+from de_core_cli.library import CommandError
 
 _CHECKOUT = pathlib.Path(__file__).resolve().parents[1]
 

@@ -10,10 +10,9 @@ import pathlib
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from de_core_cli import header, keras_file, library
-from de_core_cli.errors import CommandError
+from de_core_cli.library import CommandError
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 
@@ -47,7 +46,10 @@ class Source:
                 datasets = keras_file.shards(file)[self.inside]
                 return header.read(*keras_file.reader(datasets), self.name)
         if "://" in self.path:
-            return header.Header(_about(self.path), {})
+            library.load()
+            from de_core.snapshot.table_files import about
+
+            return header.Header(about(self.path), {})
         with pathlib.Path(self.path).open("rb") as opened:
             size = os.fstat(opened.fileno()).st_size
 
@@ -184,10 +186,3 @@ def whole(sources: Sequence[Source]) -> Iterator[list[tuple[str, str]]]:
                 ops.de_snapshot_compact([paths[each] for each in chain], path)
             found.append((sources[chain[-1]].name, path))
         yield found
-
-
-def _about(path: str) -> dict[str, Any]:
-    library.load()
-    from de_core.snapshot.table_files import about
-
-    return about(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from de_core_cli import errors, library, sources, terminal
+from de_core_cli import library, sources, terminal
 
 
 def add(verbs: Any) -> None:
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         try:
             found += sources.find(path, checked=True)
         except tf.errors.OpError as error:  # its files do not belong together
-            results.append({"file": path, "whole": False, "reason": errors.line_of(error)})
+            results.append({"file": path, "whole": False, "reason": library.line_of(error)})
     with sources.on_disk(found) as paths, Progress(len(found), "verify") as progress:
         for source, path in zip(found, paths, strict=True):
             result: dict[str, Any] = {"file": source.name}
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
                 info = about(path, verified=True)
                 result |= {"whole": True, "rows": info["rows"], "bytes": info["bytes"]}
             except tf.errors.OpError as error:
-                result |= {"whole": False, "reason": errors.line_of(error)}
+                result |= {"whole": False, "reason": library.line_of(error)}
             results.append(result)
             progress.add(1)
     if options.json:

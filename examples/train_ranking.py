@@ -30,7 +30,7 @@ tables, ready for `python -m server`.
 _EPILOG = """\
 supported logs:
   Text with a header and a user, an item and a time column (numbers, ISO 8601, or --time-format).
-  The separator is a comma, semicolon, tab or "|". Parquet files with such columns.
+  The separator is a comma, semicolon, tab or "|".
   Common names (user_id, CustomerID, movieId, timestamp, ...) are detected without the options.
   MovieLens u.data and ratings.dat are recognised. Every rating counts as an interaction. Lines
   without a user, item or time are skipped and counted.
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.checkpoint_dir is not None:
             _check_folder(options.checkpoint_dir, "--checkpoint-dir")
         print(_train(log, options))
-    except (DataError, ImportError) as error:  # an ImportError says how to install what is missing
+    except (DataError, ImportError) as error:
         print(f"{Path(__file__).name}: {error}", file=sys.stderr)
         return 2
     return 0

@@ -23,6 +23,12 @@ class Directory:
     def __init__(self, path: str, name: str) -> None:
         self.path = path
         self._name = name
+        own = re.escape(name)
+        self._index = re.compile(own + r"-(\d+)\.index")
+        # A snapshot file, perhaps with the suffix of a file that is being written.
+        self._snapshot = re.compile(
+            rf"({own}-\d+\.data-r[0-9a-z]{{4}}-of-[0-9a-z]{{5}})(?:\.tmp-[0-9a-f]{{16}})?"
+        )
         # Maps a checkpoint's prefix to the files that it needs. Each file is a tuple of its
         # possible names.
         self._needs: dict[str, list[tuple[str, ...]]] = {}
@@ -31,15 +37,20 @@ class Directory:
     def prefixes(self) -> list[str]:
         """Returns the prefixes of complete checkpoints, the oldest first."""
         names = self.names()
-        return [prefix for prefix in self._begun(names) if self._has_all(prefix, names)]
+        return [each for each in self._begun(names) if _are_all_in(names, self._needed(each))]
 
     def latest(self) -> str | None:
         """Returns the prefix of the newest complete checkpoint, or None."""
         return next(filter(is_whole, reversed(self._begun(self.names()))), None)
 
-    def next_prefix(self) -> str:
-        """Returns the prefix of the next checkpoint."""
-        number = max(self._numbers(self.names()), default=0) + 1
+    def next_prefix(self, names: set[str]) -> str:
+        """Returns the prefix of the next checkpoint.
+
+        Args:
+            names: The names of the directory's files.
+        """
+        begun = self._begun(names)
+        number = int(begun[-1].rpartition("-")[2]) + 1 if begun else 1
         return paths.join(self.path, f"{self._name}-{number}")
 
     def sync(self, prefix: str) -> None:
@@ -65,31 +76,29 @@ class Directory:
         self._needs.pop(prefix, None)  # an earlier checkpoint may have had this prefix
         names = self.names()
         begun = self._begun(names)
-        kept = [each for each in begun if self._has_all(each, names)][-(keep or 0) :]
+        needs = {each: self._needed(each) for each in begun}
+        kept = [each for each in begun if _are_all_in(names, needs[each])][-(keep or 0) :]
         # Store names without the folder, because a folder may be moved. TensorFlow shortens
         # relative paths itself.
         shorten = paths.base_name if self.path.startswith("/") else str
         tf.compat.v1.train.update_checkpoint_state(
             self.path, shorten(prefix), [shorten(each) for each in kept]
         )
-        self._prune(names, begun, begun.index(kept[0]) if keep is not None and kept else 0, in_use)
-
-    def _prune(self, names: set[str], begun: list[str], count: int, in_use: set[str]) -> None:
-        """Deletes the first `count` checkpoints, then the files that no other checkpoint needs."""
-        used = set(in_use)
-        for prefix in begun[:count]:
+        old = begun.index(kept[0]) if keep is not None and kept else 0
+        for each in begun[:old]:
             # Delete the index first: without it the checkpoint counts as incomplete.
-            for name in _of_tensorflow(names, prefix):
+            for name in _of_tensorflow(names, each):
                 self._discard(name)
-            self._needs.pop(prefix, None)
-        for prefix in begun[count:]:
-            needed = self._needed(prefix)
+            self._needs.pop(each, None)
+        used = set(in_use)
+        for each in begun[old:]:
+            needed = needs[each]
             if needed is None:  # the index cannot be read, so the checkpoint may need any file
                 return
             used.update(*needed)
-        for name in names:
-            snapshot = self._snapshot_of(name)
-            if snapshot is not None and snapshot not in used and name not in used:
+        for name in names - used:
+            match = self._snapshot.fullmatch(name)
+            if match is not None and match[1] not in used:
                 self._discard(name)
 
     def remove(self, prefix: str, in_use: set[str]) -> None:
@@ -108,7 +117,8 @@ class Directory:
 
     def _begun(self, names: set[str]) -> list[str]:
         """Returns the prefixes of checkpoints with an index. Some may lack other files."""
-        return [paths.join(self.path, f"{self._name}-{number}") for number in self._numbers(names)]
+        numbers = [int(match[1]) for match in map(self._index.fullmatch, names) if match]
+        return [paths.join(self.path, f"{self._name}-{number}") for number in sorted(numbers)]
 
     def _needed(self, prefix: str) -> list[tuple[str, ...]] | None:
         """Returns the files that a checkpoint needs; None if its index cannot be read."""
@@ -119,33 +129,22 @@ class Directory:
                 return None
         return self._needs[prefix]
 
-    def _has_all(self, prefix: str, names: set[str]) -> bool:
-        needed = self._needed(prefix)
-        return needed is not None and not any(names.isdisjoint(each) for each in needed)
-
-    def _numbers(self, names: set[str]) -> list[int]:
-        pattern = re.compile(re.escape(self._name) + r"-(\d+)\.index")
-        matches = map(pattern.fullmatch, names)
-        return sorted(int(match[1]) for match in matches if match)
-
-    def _snapshot_of(self, name: str) -> str | None:
-        """Returns a snapshot file's name without any temporary suffix; None for other files."""
-        pattern = re.escape(self._name) + r"-\d+\.data-r[0-9a-z]{4}-of-[0-9a-z]{5}"
-        match = re.fullmatch(rf"({pattern})(?:\.tmp-[0-9a-f]{{16}})?", name)
-        return None if match is None else match[1]
-
     def _discard(self, name: str) -> None:
         with contextlib.suppress(tf.errors.NotFoundError):
             tf.io.gfile.remove(paths.join(self.path, name))
 
 
+def _are_all_in(names: set[str], needed: list[tuple[str, ...]] | None) -> bool:
+    return needed is not None and not any(map(names.isdisjoint, needed))
+
+
 def _of_tensorflow(names: set[str], prefix: str) -> list[str]:
     """Returns TensorFlow's own files of a checkpoint, the index first."""
-    # Filter by prefix first: long chains have thousands of names.
+    # Compare the prefix first: long chains have thousands of names.
     base = paths.base_name(prefix)
-    own = (name for name in names if name.startswith(f"{base}."))
-    found = [name for name in own if _TENSORFLOWS.fullmatch(name, len(base))]
-    return sorted(found, key=lambda name: not name.endswith(".index"))
+    start, end = f"{base}.", len(base)
+    found = [name for name in names if name.startswith(start) and _TENSORFLOWS.fullmatch(name, end)]
+    return sorted(found, reverse=True)
 
 
 _TENSORFLOWS = re.compile(r"\.index|\.data-\d{5}-of-\d{5}")

@@ -15,7 +15,7 @@ import tensorflow as tf
 from de_core.base import paths
 from de_core.base.checks import received
 from de_core.base.directory_lock import alone_in
-from de_core.checkpoint import ancestor
+from de_core.checkpoint import tfra
 from de_core.snapshot import table_files
 from de_core.snapshot.table_files import Reading
 from de_core.tables.router import default_partition_fn
@@ -94,7 +94,12 @@ class FileSystem:
         if file_name_list is None:
             _check_own(self._table, folder)
         if append_to_file:
-            targets = [_next_part(path) for path in targets]
+            targets = [
+                f"{_part_stem(path + _SUFFIX)}{len(_parts(path)):06}"
+                if tf.io.gfile.exists(path + _SUFFIX)
+                else path
+                for path in targets
+            ]
         _write_all_or_none(self._table, [path + _SUFFIX for path in targets])
         if not append_to_file and file_name_list is None:
             _remove_other_layouts(
@@ -147,7 +152,12 @@ class FileSystem:
         folder = os.environ.get(dirpath_env) or os.fspath(dirpath)
         table = self._table
         if not tf.executing_eagerly():
-            files = _matching_in_a_graph(table, folder, file_name_list, load_entire_dir)
+            if file_name_list is not None:
+                files = tf.constant([paths.join(folder, each) + _SUFFIX for each in file_name_list])
+            else:
+                stem = "" if load_entire_dir else f"{file_stem(table.name)}_mht_*of"
+                pattern = paths.join(paths.literal(folder), f"{stem}*{_SUFFIX}")
+                files = tf.io.matching_files(pattern)
             return table_files.restore(table, files, Reading(merge=merge))
         only = None
         if load_entire_dir:
@@ -183,27 +193,21 @@ def _file_names(
 def _write_all_or_none(table: ShardedTable, targets: list[str]) -> None:
     """Writes the shards' files beside the targets, and renames them once all are complete."""
     with _SAVES.setdefault(targets[0], threading.Lock()):
-        _write_beside(table, targets)
-
-
-def _write_beside(table: ShardedTable, targets: list[str]) -> None:
-    for path in targets:
-        for left in tf.io.gfile.glob(
-            f"{paths.literal(path)}{_NEW}*"
-        ):  # files that a killed process left
-            _remove(left)
-    tag = secrets.token_hex(8)
-    written = [f"{path}{_NEW}{tag}" for path in targets]
-    try:
-        table_files.write(table, written, save=tag)
-        with alone_in(paths.folder_of(targets[0]) or "."):
-            for path, target in zip(written, targets, strict=True):
-                tf.io.gfile.rename(path, target, overwrite=True)
-        paths.sync(paths.folder_of(targets[0]))
-    except BaseException:
-        for path in written:
-            _remove(path)
-        raise
+        for path in targets:  # remove what a killed process left
+            for left in tf.io.gfile.glob(f"{paths.literal(path)}{_NEW}*"):
+                _remove(left)
+        tag = secrets.token_hex(8)
+        written = [f"{path}{_NEW}{tag}" for path in targets]
+        try:
+            table_files.write(table, written, save=tag)
+            with alone_in(paths.folder_of(targets[0]) or "."):
+                for path, target in zip(written, targets, strict=True):
+                    tf.io.gfile.rename(path, target, overwrite=True)
+            paths.sync(paths.folder_of(targets[0]))
+        except BaseException:
+            for path in written:
+                _remove(path)
+            raise
 
 
 def _remove(path: str) -> None:
@@ -227,7 +231,7 @@ def _check_found(files: list[str], folder: str, pattern: str) -> None:
             None,
             None,
             "The directory must contain the files that save_to_file_system wrote. "
-            f"Received: no {pattern!r} in {folder!r}. If tfra wrote its files: {ancestor.REMEDY}.",
+            f"Received: no {pattern!r} in {folder!r}. If tfra wrote its files: {tfra.REMEDY}.",
         )
 
 
@@ -274,7 +278,16 @@ def _own_files(
             numbers.setdefault(int(match["i"]), []).append(paths.join(folder, match["stem"]))
     if not layouts:
         return []
-    count, stems = max(layouts.items(), key=lambda item: _newest(item[1]))
+    created = {
+        count: max(
+            int(table_files.about(path + _SUFFIX)["created_micros"])
+            for own in stems.values()
+            for path in own
+        )
+        for count, stems in layouts.items()
+    }
+    count = max(created, key=created.__getitem__)
+    stems = layouts[count]
     missing = [index for index in range(1, count + 1) if index not in stems]
     if missing:
         raise tf.errors.NotFoundError(
@@ -283,13 +296,7 @@ def _own_files(
             f"The files of all {count} shards of {table.name!r} must be in the directory. "
             f"Received: no file of number {missing} in {folder!r}.",
         )
-    _check_one_save(stems)
-    return [part for _, own in sorted(stems.items()) for path in own for part in _parts(path)]
-
-
-def _check_one_save(stems: dict[int, list[str]]) -> None:
-    """Raises unless each process wrote all its shards in one save."""
-    saves: dict[str, set[str]] = {}
+    saves: dict[str, set[str]] = {}  # Each process must have written all its shards in one save.
     for path in (path for own in stems.values() for path in own):
         process = re.sub(r"_mht_\d+of", "_mht_of", path)
         metadata = table_files.about(path + _SUFFIX)["metadata"]
@@ -302,14 +309,7 @@ def _check_one_save(stems: dict[int, list[str]]) -> None:
             "The files of a table's shards must have been saved together. Received: files of "
             f"several saves as {mixed[0].replace('_mht_of', '_mht_*of')}{_SUFFIX}.",
         )
-
-
-def _newest(stems: dict[int, list[str]]) -> int:
-    return max(
-        int(table_files.about(path + _SUFFIX)["created_micros"])
-        for own in stems.values()
-        for path in own
-    )
+    return [part for _, own in sorted(stems.items()) for path in own for part in _parts(path)]
 
 
 def _parts(path: str) -> list[str]:
@@ -330,13 +330,6 @@ def _part_stem(whole: str) -> str:
     return f"{whole.removesuffix(_SUFFIX)}.{table_files.about(whole)['id'][:12]}.part-"
 
 
-def _next_part(path: str) -> str:
-    whole = path + _SUFFIX
-    if not tf.io.gfile.exists(whole):
-        return path
-    return f"{_part_stem(whole)}{len(_parts(path)):06}"
-
-
 def _remove_other_layouts(folder: str, names: set[str], pattern: str) -> None:
     """Deletes files of saves with another number of shards, and parts of replaced files."""
     kept = {each for name in names for each in _parts(paths.join(folder, name))}
@@ -347,12 +340,3 @@ def _remove_other_layouts(folder: str, names: set[str], pattern: str) -> None:
         path = paths.join(folder, entry)
         if own.fullmatch(entry) and path not in kept:
             _remove(path)
-
-
-def _matching_in_a_graph(
-    table: ShardedTable, folder: str, given: Sequence[str] | None, everything: bool
-) -> tf.Tensor:
-    if given is not None:
-        return tf.constant([paths.join(folder, each) + _SUFFIX for each in given])
-    name = f"*{_SUFFIX}" if everything else f"{file_stem(table.name)}_mht_*of*{_SUFFIX}"
-    return tf.io.matching_files(paths.join(paths.literal(folder), name))

@@ -15,8 +15,8 @@ from de_core.base.ops import library
 from de_core.base.types import Target
 from de_core.checkpoint import reference
 from de_core.checkpoint.directory import Directory
-from de_core.checkpoint.plan import Plan, following
-from de_core.snapshot.table_files import Reading
+from de_core.checkpoint.table_state import Plan, following
+from de_core.snapshot.table_files import Reading, follows
 from de_core.tables.sharded import ShardedTable
 
 # One list per shard of a table: its base and the deltas that follow, each as file name and id.
@@ -136,12 +136,51 @@ class Manager:
         """
         with self._lock:
             self._take_compaction(wait=False)
-            self._forget_broken_chains()
-            prefix = self._files.next_prefix()
-            plan = self._write(prefix)
-            self._commit(plan)
+            # Plan a delta for each table whose chain can be continued, and a base for all others.
+            if self._base_every is not None and self._saves_since_base + 1 >= self._base_every:
+                self._chains.clear()
+            names = self._files.names()
+            self._chains = {
+                table: chains
+                for table, chains in self._chains.items()
+                if {name for chain in chains for name, _ in chain} <= names
+                and self._follows(table, chains)
+            }
+            earlier = {
+                table: tf.constant([pair for chain in chains for pair in chain])
+                for table, chains in self._chains.items()
+            }
+            attributes = {"chain": self._chain, "commit": False, "consistent": self._consistent}
+            plan = Plan(attributes=attributes, earlier=earlier)
+            prefix = self._files.next_prefix(names)
+            # Write the tables while training continues, then everything else.
+            try:
+                with following(plan):
+                    self._checkpoint.write(prefix)
+                self._files.sync(prefix)
+            except BaseException:
+                self._files.remove(prefix, self._in_use())
+                raise
+            # Let the tables forget the changes that were written.
+            self._saves_since_base = self._saves_since_base + 1 if earlier else 0
+            self.reports = {}
+            for table, (made, reports) in plan.written.items():
+                if not table.outlives_its_process:  # A persistent table tracks no changes.
+                    self._chains[table] = _chains(made, len(table.tables))
+                new = [json.loads(report.numpy()) for report in reports]
+                self.reports.setdefault(table.name, []).extend(new)
+                for shard, report in zip(table.tables, new, strict=True):
+                    shard.run(library.de_table_commit_save, report["id"], chain=self._chain)
+            # Record the checkpoint, delete what no checkpoint needs, and compact long chains.
             self._files.record(prefix, self._max_to_keep, self._in_use())
-            self._begin_compaction(prefix)
+            long = {
+                table: chains
+                for table, chains in self._chains.items()
+                if len(chains[0]) > self._compact_after
+            }
+            if long and self._compaction is None:
+                most_kept = self._compact_after // 2
+                self._compaction = _Compaction(self.directory, prefix, long, most_kept)
             return prefix
 
     def restore(self, prefix: str | None = None) -> str | None:
@@ -175,68 +214,14 @@ class Manager:
         with self._lock:
             self._take_compaction(wait=True)
 
-    def _forget_broken_chains(self) -> None:
-        """Forgets the chains that the next save cannot continue. It writes bases for them."""
-        if self._base_every is not None and self._saves_since_base + 1 >= self._base_every:
-            self._chains.clear()
-        present = self._files.names()
-        self._chains = {
-            table: chains
-            for table, chains in self._chains.items()
-            if {name for chain in chains for name, _ in chain} <= present
-            and self._follows(table, chains)
-        }
-
-    def _write(self, prefix: str) -> Plan:
-        earlier = {
-            table: tf.constant([pair for chain in chains for pair in chain])
-            for table, chains in self._chains.items()
-        }
-        attributes = {"chain": self._chain, "commit": False, "consistent": self._consistent}
-        plan = Plan(attributes=attributes, earlier=earlier)
-        try:
-            with following(plan):
-                self._checkpoint.write(prefix)
-            self._files.sync(prefix)
-        except BaseException:
-            self._files.remove(prefix, self._in_use())
-            raise
-        return plan
-
-    def _commit(self, plan: Plan) -> None:
-        """Lets the tables forget the changes that a save has written. Keeps the save's reports."""
-        self._saves_since_base = self._saves_since_base + 1 if plan.earlier else 0
-        self.reports = {}
-        for table, (made, reports) in plan.written.items():
-            if not table.outlives_its_process:  # A persistent table tracks no changes for deltas.
-                self._chains[table] = _chains(made, len(table.tables))
-            new = [json.loads(report.numpy()) for report in reports]
-            self.reports.setdefault(table.name, []).extend(new)
-            for shard, report in zip(table.tables, new, strict=True):
-                shard.run(library.de_table_commit_save, report["id"], chain=self._chain)
-
     def _follows(self, table: ShardedTable, chains: _Chains) -> bool:
         """Returns whether the next deltas of the table's shards will continue these chains."""
-        for shard, chain in zip(table.tables, chains, strict=True):
-            chains_now = json.loads(shard.run(library.de_table_chains).numpy())["chains"]
-            ids = [each["id"] for each in chains_now if each["chain"] == self._chain]
-            if ids != [chain[-1][1]]:
-                return False
-        return True
+        pairs = zip(table.tables, chains, strict=True)
+        return all(follows(shard, self._chain, chain[-1][1]) for shard, chain in pairs)
 
     def _in_use(self) -> set[str]:
         used = {name for chains in self._chains.values() for chain in chains for name, _ in chain}
         return used | (self._compaction.targets if self._compaction else set())
-
-    def _begin_compaction(self, prefix: str) -> None:
-        long = {
-            table: chains
-            for table, chains in self._chains.items()
-            if len(chains[0]) > self._compact_after
-        }
-        if long and self._compaction is None:
-            most_kept = self._compact_after // 2
-            self._compaction = _Compaction(self.directory, prefix, long, most_kept)
 
     def _take_compaction(self, *, wait: bool) -> None:
         compaction = self._compaction

@@ -1,10 +1,16 @@
-"""The manifest lists the files of a checkpoint of tables. A save writes it last, atomically."""
+"""The manifest lists the files of a checkpoint of tables. A save writes it last, atomically.
+
+A save writes a note before its first file and removes it at its very end. The note lists the files
+that the save replaces. If the directory's manifest names other files, another save has finished
+since. Then the noted save can no longer become the checkpoint, and a later save removes its files.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
+import re
 import time
 import zlib
 from typing import Any
@@ -15,7 +21,11 @@ from de_core.base import paths
 
 #: File name of the manifest.
 NAME = "MANIFEST"
+#: File name suffix of snapshot files.
+SUFFIX = ".de"
 _FORMAT = "de_core tables 1"
+_NOTE = re.compile(r"\.SAVING-([0-9a-f]{8})")
+_IS_OURS = re.compile(rf"[^/]*-\d+of\d+-\d+[0-9a-f]{{8}}{re.escape(SUFFIX)}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +99,54 @@ def read(folder: str) -> Manifest:
     raise tf.errors.DataLossError(
         None, None, f"A manifest must have a valid checksum. Received: damaged file {path!r}."
     )
+
+
+def file_names(folder: str) -> set[str]:
+    """Returns the names of the files in a directory's manifest; none without a manifest."""
+    return read(folder).file_names() if exists(folder) else set()
+
+
+def note_name(tag: str) -> str:
+    """Returns the file name of a save's note.
+
+    Args:
+        tag: The save's eight hexadecimal digits, the last part of its files' names.
+    """
+    return f".SAVING-{tag}"
+
+
+def write_note(folder: str, tag: str) -> None:
+    """Writes the note of a save that is starting.
+
+    Raises:
+        tf.errors.OpError: The note cannot be written.
+    """
+    with tf.io.gfile.GFile(paths.join(folder, note_name(tag)), "w") as file:
+        file.write(json.dumps(sorted(file_names(folder))))
+
+
+def outdated(folder: str, tag: str) -> set[str]:
+    """Returns the names of the files and notes that no save needs once the manifest is replaced.
+
+    Args:
+        folder: The directory. No other save may replace its manifest meanwhile.
+        tag: The tag of the save that is about to replace the manifest. Its note is outdated too.
+    """
+    names, current = tf.io.gfile.listdir(folder), file_names(folder)
+    found = {note_name(tag), *current}
+    for name in names:
+        match = _NOTE.fullmatch(name)
+        if match is None or match[1] == tag:
+            continue
+        try:
+            with tf.io.gfile.GFile(paths.join(folder, name), "r") as file:
+                replaced = {each for each in json.loads(file.read()) if _IS_OURS.fullmatch(each)}
+        except (tf.errors.NotFoundError, ValueError, TypeError):  # it is missing or damaged
+            continue
+        if replaced != current:
+            own = rf".*-\d+of\d+-\d+{match[1]}{re.escape(SUFFIX)}(\.tmp-[0-9a-f]{{16}})?"
+            found |= {name, *replaced, *(each for each in names if re.fullmatch(own, each))}
+    return found
 
 
 def _checksum(body: str) -> int:

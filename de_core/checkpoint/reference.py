@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-import string
 import weakref
 from collections.abc import Sequence
 
@@ -21,7 +20,6 @@ from de_core.base import paths
 from de_core.base.ops import library
 from de_core.snapshot import table_files
 
-_DIGITS = string.digits + string.ascii_lowercase
 _MARK = ".data-r"
 # For each function being traced, the number of file numbers that its tables have reserved.
 _NUMBERS: weakref.WeakKeyDictionary[tf.Graph, int] = weakref.WeakKeyDictionary()
@@ -48,7 +46,12 @@ def remove_outdated(prefix: str, saves: list[tuple[str, list[str]]]) -> None:
         prefix: Prefix of the checkpoint that will be written next.
         saves: Prefixes and files of the last two saves of this process, the latest last.
     """
-    left = _temporary(prefix)
+    folder, own = paths.folder_of(prefix), paths.base_name(prefix) + _MARK
+    try:  # `glob` would take eight times as long
+        names = tf.io.gfile.listdir(folder or ".")
+    except tf.errors.NotFoundError:
+        names = []
+    left = [paths.join(folder, each) for each in names if each.startswith(own) and ".tmp-" in each]
     last_prefix, last_files = saves[-1] if saves else ("", [])
     if last_files and not tf.io.gfile.exists(f"{last_prefix}.index"):
         left += last_files
@@ -60,16 +63,6 @@ def remove_outdated(prefix: str, saves: list[tuple[str, list[str]]]) -> None:
     for path in left:
         with contextlib.suppress(tf.errors.NotFoundError):
             tf.io.gfile.remove(path)
-
-
-def _temporary(prefix: str) -> list[str]:
-    """Returns the temporary files of a checkpoint."""
-    folder, own = paths.folder_of(prefix), paths.base_name(prefix) + _MARK
-    try:  # `glob` would take eight times as long
-        names = tf.io.gfile.listdir(folder or ".")
-    except tf.errors.NotFoundError:
-        return []
-    return [paths.join(folder, each) for each in names if each.startswith(own) and ".tmp-" in each]
 
 
 def new_numbers(count: int) -> int:
@@ -112,8 +105,8 @@ def made(files: Sequence[str | tf.Tensor], reports: list[tf.Tensor]) -> tf.Tenso
     if tf.executing_eagerly():
         ids = [json.loads(report.numpy())["id"] for report in reports]
         return tf.constant(list(zip(map(paths.base_name, files), ids, strict=True)))
-    pairs = zip(map(_base_name, files), map(_id_in, reports), strict=True)
-    return tf.stack([tf.stack(pair) for pair in pairs])
+    names = [tf.strings.regex_replace(file, "^.*/", "") for file in files]
+    return tf.stack([tf.stack(pair) for pair in zip(names, map(_id_in, reports), strict=True)])
 
 
 def extended(earlier: tf.Tensor, later: tf.Tensor) -> tf.Tensor:
@@ -240,16 +233,8 @@ KEY = "de_rows"
 _KEYS = (KEY, "/rows", ".Srows")
 
 
-def _base_36(index: int, width: int = 4) -> str:
-    digits = ""
-    for _ in range(width):
-        index, digit = divmod(index, 36)
-        digits = _DIGITS[digit] + digits
-    return digits
-
-
-def _base_name(path: tf.Tensor) -> tf.Tensor:
-    return tf.strings.regex_replace(path, "^.*/", "")
+def _base_36(number: int, width: int = 4) -> str:
+    return np.base_repr(number, 36).lower().zfill(width)
 
 
 def _id_in(report: tf.Tensor) -> tf.Tensor:

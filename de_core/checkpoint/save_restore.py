@@ -7,7 +7,6 @@ import dataclasses
 import json
 import os
 import secrets
-from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -15,8 +14,8 @@ import tensorflow as tf
 from de_core.base import directory_lock, paths
 from de_core.base.checks import received
 from de_core.base.types import Target, TensorLike
-from de_core.checkpoint import agreement, manifest, unfinished
-from de_core.checkpoint.sources import SUFFIX, tables_in
+from de_core.checkpoint import agreement, manifest
+from de_core.checkpoint.sources import tables_in
 from de_core.checkpoint.targets import tables_of
 from de_core.snapshot import table_files
 from de_core.snapshot.table_files import Predicate, Reading
@@ -72,12 +71,18 @@ def save(
     tables = tables_of(target)
     router = agreement.common_router(tables.values())
     tag = agreement.from_first_worker(router, secrets.token_hex(4))
-    own = _new_files(tables, tag)
+    own: _Files = {
+        name: [
+            {"file": f"{file_stem(name)}-{shard}of{router.count}-{number}{tag}{manifest.SUFFIX}"}
+            for shard in range(router.first + 1, router.first + len(table.tables) + 1)
+        ]
+        for number, (name, table) in enumerate(tables.items(), 1)
+    }
 
     def write_files() -> _Files:
         tf.io.gfile.makedirs(folder)
         if router.first == 0:
-            unfinished.note(folder, tag, _files_of_manifest(folder))
+            manifest.write_note(folder, tag)
         for name, table in tables.items():
             names = [paths.join(folder, file["file"]) for file in own[name]]
             reports = table_files.write(table, names, values_only=not slots, consistent=consistent)
@@ -85,40 +90,25 @@ def save(
                 file.update(json.loads(report.numpy()))
         return own
 
+    def replace() -> None:
+        if router.first == 0:
+            made = manifest.Manifest(everyones)
+            with directory_lock.alone_in(folder):
+                for name in made.file_names():
+                    if not tf.io.gfile.exists(paths.join(folder, name)):
+                        raise _replaced(folder, name)
+                old = manifest.outdated(folder, tag)
+                manifest.write(folder, made)
+                _remove(folder, old - made.file_names())
+
     try:
         parts = agreement.from_all_workers(router, write_files)
         everyones = {name: [file for part in parts for file in part[name]] for name in tables}
-        agreement.from_all_workers(
-            router, lambda: _replace(folder, tag, everyones, router.first == 0)
-        )
+        agreement.from_all_workers(router, replace)
     except BaseException as error:
         _give_up(folder, tag, own, router.first == 0, error)
         raise
     return everyones
-
-
-def _new_files(tables: Mapping[str, ShardedTable], tag: str) -> _Files:
-    """Returns the names of the files that this process will write, for each table name."""
-    return {
-        name: [
-            {"file": f"{file_stem(name)}-{first + 1}of{table.router.count}-{number}{tag}{SUFFIX}"}
-            for first in range(table.router.first, table.router.first + len(table.tables))
-        ]
-        for number, (name, table) in enumerate(tables.items(), 1)
-    }
-
-
-def _replace(folder: str, tag: str, files: _Files, is_first: bool) -> None:
-    """Makes a save's files the checkpoint and removes the replaced ones. The first worker does."""
-    if not is_first:
-        return
-    made = manifest.Manifest(files)
-    with directory_lock.alone_in(folder):
-        _check_alone(folder, made)
-        old = _files_of_manifest(folder)
-        old |= unfinished.outdated(folder, tag, old)
-        manifest.write(folder, made)
-        _remove(folder, old - made.file_names())
 
 
 def _give_up(folder: str, tag: str, own: _Files, is_first: bool, error: BaseException) -> None:
@@ -127,12 +117,12 @@ def _give_up(folder: str, tag: str, own: _Files, is_first: bool, error: BaseExce
     Raises:
         tf.errors.AbortedError: Another save has removed the files.
     """
-    note = unfinished.name_of(tag)
+    note = manifest.note_name(tag)
     gone = isinstance(error, tf.errors.NotFoundError) and not tf.io.gfile.exists(
         paths.join(folder, note)
     )
     names = {file["file"] for files in own.values() for file in files}
-    if names.isdisjoint(_files_of_manifest(folder)):
+    if names.isdisjoint(manifest.file_names(folder)):
         _remove(folder, names | ({note} if is_first else set()))
     if gone:  # another save has finished, and has deleted this save's note and files
         raise _replaced(folder, note) from error
@@ -215,20 +205,16 @@ def restore_tables(pairs: list[tuple[ShardedTable, list[str]]], reading: Reading
         for table, files in pairs:
             for path in files:
                 _check_fits(table, path, table_files.about(path, verified=True), reading)
-    # Evaluate all predicates before the first table changes.
-    readings = [_of_own_keys(reading, table, files) for table, files in pairs]
+    readings = []
+    for table, files in pairs:  # evaluate all predicates before the first table changes
+        only: Any = reading.only
+        if callable(only):
+            only = table_files.answered(table, files, only)
+        elif only is not None:
+            only = converted("only", only, table.spec.key_dtype, table.name)
+        readings.append(dataclasses.replace(reading, only=only))
     for (table, files), own in zip(pairs, readings, strict=True):
         table_files.restore(table, files, own)
-
-
-def _of_own_keys(reading: Reading, table: ShardedTable, files: list[str]) -> Reading:
-    """Returns the options for one table: its own keys, or its predicate's answers."""
-    only = reading.only
-    if callable(only):
-        only = table_files.answered(table, files, only)
-    elif only is not None:
-        only = converted("only", only, table.spec.key_dtype, table.name)
-    return dataclasses.replace(reading, only=only)
 
 
 def _check_fits(table: ShardedTable, path: str, info: dict[str, Any], reading: Reading) -> None:
@@ -248,12 +234,6 @@ def _check_fits(table: ShardedTable, path: str, info: dict[str, Any], reading: R
         )
 
 
-def _check_alone(folder: str, made: manifest.Manifest) -> None:
-    for name in made.file_names():
-        if not tf.io.gfile.exists(paths.join(folder, name)):
-            raise _replaced(folder, name)
-
-
 def _replaced(folder: str, missing: str) -> tf.errors.AbortedError:
     return tf.errors.AbortedError(
         None,
@@ -261,10 +241,6 @@ def _replaced(folder: str, missing: str) -> tf.errors.AbortedError:
         "Only one save at a time may write into a directory. Other saves have replaced this one. "
         f"Received: {folder!r} without {missing}.",
     )
-
-
-def _files_of_manifest(folder: str) -> set[str]:
-    return manifest.read(folder).file_names() if manifest.exists(folder) else set()
 
 
 def _remove(folder: str, names: set[str]) -> None:

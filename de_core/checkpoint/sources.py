@@ -9,11 +9,8 @@ import tensorflow as tf
 
 from de_core.base import paths
 from de_core.base.checks import received
-from de_core.checkpoint import ancestor, manifest, reference
+from de_core.checkpoint import manifest, reference, tfra
 from de_core.snapshot import chain_file, table_files
-
-#: File name suffix of snapshot files.
-SUFFIX = ".de"
 
 
 def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
@@ -37,7 +34,7 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
         )
     path = os.fspath(path).rstrip("/")
     if tf.io.gfile.exists(path + ".index"):
-        ancestor.refuse(path)
+        tfra.refuse(path)
         return _by_variable(reference.read(path).values())
     if not tf.io.gfile.exists(path):
         raise tf.errors.NotFoundError(
@@ -51,7 +48,7 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     if chains:
         return _by_table(map(_of_chain, chains), exported=True)
     for folder in (path, paths.join(path, "assets")):
-        files = sorted(_matching(folder, f"*{SUFFIX}"))
+        files = sorted(_matching(folder, f"*{manifest.SUFFIX}"))
         if files:
             return _by_table(([file] for file in files), exported=folder != path)
     newest = latest(path)

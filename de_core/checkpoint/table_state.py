@@ -2,18 +2,54 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
+import dataclasses
 import tempfile
 import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
-from de_core.checkpoint import agreement, plan, prefix, reference, weights_file
-from de_core.checkpoint.when_used import WhenUsed
+from de_core.checkpoint import agreement, prefix, reference, weights_file
 from de_core.snapshot import table_files
+from de_core.snapshot.table_files import Reading
 from de_core.tables.sharded import ShardedTable
 
 _READER = "RestoreV2"  # the type of the op that reads an entry of a checkpoint
+_active: contextvars.ContextVar[Plan] = contextvars.ContextVar("de_core_plan")
+
+
+@dataclasses.dataclass
+class Plan:
+    """Options for every table that is saved or restored while the plan is active, and results.
+
+    Attributes:
+        attributes: Attributes of the save ops, such as `chain` and `delta`.
+        earlier: For each table, the names and ids of the files that its deltas continue, [n, 2].
+        reading: Options for reading files.
+        written: For each saved table, the reference to its files and the files' reports.
+        restored: For each restored table, the reference to its files.
+    """
+
+    attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
+    earlier: dict[ShardedTable, tf.Tensor] = dataclasses.field(default_factory=dict)
+    reading: Reading = Reading()  # noqa: RUF009
+    written: dict[ShardedTable, tuple[tf.Tensor, list[Any]]] = dataclasses.field(
+        default_factory=dict
+    )
+    restored: dict[ShardedTable, tf.Tensor] = dataclasses.field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def following(plan: Plan) -> Iterator[Plan]:
+    """Makes a plan the active plan within a `with` block."""
+    token = _active.set(plan)
+    try:
+        yield plan
+    finally:
+        _active.reset(token)
 
 
 class TableState(tf.Module):
@@ -55,40 +91,35 @@ class TableState(tf.Module):
         return reference.made(paths, table_files.write(self.table, paths, of_checkpoint=True))
 
     def _write_beside(self, target: str) -> tf.Tensor:
-        active, router = plan.current(), self.table.router
-        if active.attributes:
+        plan, table, router = _active.get(Plan()), self.table, self.table.router
+        by_manager = bool(plan.attributes)
+        if by_manager:
             router.require_whole("A de.checkpoint.Manager", "Use tf.train.CheckpointManager.")
         # When workers train synchronously, only the first worker's checkpoint is kept.
         target = agreement.from_first_worker(router, target)
-        # A Manager, which sets attributes, deletes files itself: later deltas may need them.
-        lasts = not active.attributes
-        if lasts and router.first == 0:  # meanwhile the other workers wait for the file names
+        # A Manager deletes files itself: later deltas may need them.
+        if not by_manager and router.first == 0:  # the other workers wait for the file names
             reference.remove_outdated(target, self._saves)
         names = agreement.from_first_worker(router, reference.file_names(target, router.count))
-        if lasts:
+        if not by_manager:
             self._saves = [*self._saves[-1:], (target, names)]
-        paths = names[router.first : router.first + len(self.table.tables)]
+        paths = names[router.first : router.first + len(table.tables)]
         if router.is_spread:
-            return self._written_together(paths)
-        if self.table in active.earlier:
-            attributes = {**active.attributes, "delta": True}
-        else:
-            attributes = active.attributes
-        reports = table_files.write(self.table, paths, **attributes)
+
+            def write() -> list[list[str]]:
+                made = reference.made(paths, table_files.write(table, paths))
+                return made.numpy().astype(str).tolist()
+
+            parts = agreement.from_all_workers(router, write)
+            return tf.constant([pair for part in parts for pair in part])
+        earlier = plan.earlier.get(table)
+        delta: dict[str, Any] = {} if earlier is None else {"delta": True}
+        reports = table_files.write(table, paths, **plan.attributes, **delta)
         made = reference.made(paths, reports)
-        if self.table in active.earlier:
-            made = reference.extended(active.earlier[self.table], made)
-        active.written[self.table] = (made, reports)
+        if earlier is not None:
+            made = reference.extended(earlier, made)
+        plan.written[table] = (made, reports)
         return made
-
-    def _written_together(self, paths: list[str]) -> tf.Tensor:
-        def write() -> list[list[str]]:
-            reports = table_files.write(self.table, paths)
-            made = reference.made(paths, reports)
-            return made.numpy().astype(str).tolist()
-
-        parts = agreement.from_all_workers(self.table.router, write)
-        return tf.constant([pair for part in parts for pair in part])
 
     def _lasting_folder(self) -> str:
         if self._folder is None:
@@ -127,30 +158,27 @@ class TableState(tf.Module):
         if not tf.executing_eagerly():
             placeholder = prefix.of_the_saver_being_built()
             if placeholder is None:
-                return self._restore_contents_in_a_graph(restored)
+                numbers = tf.strings.as_string(tf.range(tf.size(restored)))
+                paths = tf.strings.join([self._lasting_folder() + "/restore_", numbers])
+                pair = (paths, restored)
+                written = tf.map_fn(_write_file, pair, fn_output_signature=tf.string)
+                return table_files.restore(self.table, written)
             paths = reference.graph_resolved(tf.ensure_shape(restored, [None, 2]), placeholder)
             # Map the files of a SavedModel into memory. A loaded SavedModel is then ready at once,
             # because no rows are copied.
-            reading = table_files.Reading(mapped=prefix.saved_model_is_being_built())
+            reading = Reading(mapped=prefix.saved_model_is_being_built())
             return table_files.restore(self.table, paths, reading)
         if restored.shape.rank != 2:
             weights_file.restore(self.table, tf.unstack(restored))
             return None
-        active = plan.current()
+        plan = _active.get(Plan())
         paths = reference.resolved(restored.numpy(), self._restoring_from)
-        table_files.restore(self.table, paths, active.reading)
-        active.restored[self.table] = restored
+        table_files.restore(self.table, paths, plan.reading)
+        plan.restored[self.table] = restored
         return None
 
     def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]) -> tf.Operation | None:
         return self.restore(restored_tensors[reference.KEY])
-
-    def _restore_contents_in_a_graph(self, restored: tf.Tensor) -> tf.Operation:
-        folder = self._lasting_folder()
-        numbers = tf.strings.as_string(tf.range(tf.size(restored)))
-        paths = tf.strings.join([folder + "/restore_", numbers])
-        written = tf.map_fn(_write_file, (paths, restored), fn_output_signature=tf.string)
-        return table_files.restore(self.table, written)
 
     def _checkpoint_adapter(self, path: str) -> None:
         self._restoring_from = path  # The prefix. TensorFlow passes it before it restores.
@@ -165,3 +193,37 @@ def _write_file(pair: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
     written = tf.io.write_file(path, content)
     with tf.control_dependencies([written]):
         return tf.identity(path)
+
+
+class WhenUsed:
+    """Represents a string tensor until TensorFlow converts it.
+
+    TensorFlow requests an object's tensors also on restore, when it needs only their names. It also
+    requests them before the checkpoint's location is known.
+
+    If a checkpoint has variables on several tasks, TensorFlow saves it in a `tf.function` of its
+    own (`MultiDeviceSaver.save`, 2.21). The tensor is still computed eagerly then.
+
+    Args:
+        make: Returns the tensor.
+    """
+
+    dtype = tf.string
+    shape = tf.TensorShape(None)
+
+    def __init__(self, make: Callable[[], tf.Tensor]) -> None:
+        self.is_eager = tf.executing_eagerly()
+        with tf.device("/CPU:0"):
+            # The name of this process's task differs from cluster to cluster. In a graph, a device
+            # without a task is on the session's own task.
+            self.device = tf.zeros([]).device if self.is_eager else "/device:CPU:0"
+        self._make = make
+        self._made: tf.Tensor | None = None
+
+    def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> tf.Tensor:
+        """Computes the tensor on the first call, whatever dtype is wanted."""
+        del dtype, name
+        if self._made is None:
+            with tf.init_scope() if self.is_eager else contextlib.nullcontext():
+                self._made = self._make()
+        return self._made

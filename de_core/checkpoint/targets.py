@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import tensorflow as tf
 
@@ -23,8 +23,18 @@ def tables_of(target: Target) -> dict[str, ShardedTable]:
     Raises:
         ValueError: The target has no tables.
     """
+    found = by_name(_named(target))
+    if not found:
+        raise ValueError(
+            f"There must be at least one de.Variable to save or restore. {received(target=target)}"
+        )
+    return found
+
+
+def by_name(tables: Iterable[tuple[str, ShardedTable]]) -> dict[str, ShardedTable]:
+    """Returns distinct tables by name. Appends a number to a name that an earlier table has."""
     found: dict[str, ShardedTable] = {}
-    for wanted, table in _named(target):
+    for wanted, table in tables:
         if table in found.values():
             continue
         name, number = wanted, 0
@@ -32,10 +42,6 @@ def tables_of(target: Target) -> dict[str, ShardedTable]:
             number += 1
             name = f"{wanted}_{number}"
         found[name] = table
-    if not found:
-        raise ValueError(
-            f"There must be at least one de.Variable to save or restore. {received(target=target)}"
-        )
     return found
 
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from de_core.base.ops import library
-from de_core.distributed.key_delivery import KeyDelivery
-from de_core.distributed.workers import Workers
+from de_core.distributed.workers import KeyDelivery, Workers
 from de_core.tables.router import Partitioner, Router
 
 

@@ -7,8 +7,8 @@ from typing import cast
 
 import tensorflow as tf
 
-from de_core.distributed.key_delivery import KeyDelivery
 from de_core.distributed.router import WorkerRouter
+from de_core.distributed.workers import KeyDelivery
 from de_core.tables.router import summed_rows
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table_step import TableStep

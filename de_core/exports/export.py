@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
+
 from de_core.base.types import DTypeLike, InputSpecs, Model, Request, Signatures, UnknownIds
-from de_core.exports import effect, served_rows, warm_up
+from de_core.exports import served_rows, warm_up
 from de_core.exports import version as _version
 from de_core.exports.served_rows import KeepRows
-from de_core.exports.skeleton import Skeleton
+from de_core.exports.template import Template
 from de_core.exports.version import Version
 from de_core.snapshot import table_files
 from de_core.tables.served_copy import SUFFIX
@@ -85,16 +89,16 @@ def export(
     >>> sorted(tf.saved_model.load(directory).signatures)
     ['de_lookup/t', 'de_stats', 'serving_default']
     """
-    skeleton = Skeleton(model, signatures, inputs)
-    rows = served_rows.of_tables(skeleton.names, dtype, oov, keep)
-    name = skeleton.main_signature
-    requests = None if sample is None else warm_up.requests(sample, skeleton.functions[name])
+    template = Template(model, signatures, inputs)
+    rows = served_rows.of_tables(template.names, dtype, oov, keep)
+    name = template.main_signature
+    requests = None if sample is None else warm_up.requests(sample, template.functions[name])
     target = _version.next_in(_version.local(path, "path"), version)
     tables: dict[str, Any] = {}
     report: dict[str, Any] = {"tables": tables}
     with _version.being_written(target) as folder:
-        copies = skeleton.save(folder, SUFFIX)
-        for table_name, table in skeleton.names.items():
+        copies = template.save(folder, SUFFIX)
+        for table_name, table in template.names.items():
             write = functools.partial(rows[table_name].write, table)
             names = [copies[shard].file.name for shard in table.tables]
             paths = [str(folder / "assets" / each) for each in names]
@@ -102,7 +106,38 @@ def export(
             tables[table_name] = served_rows.total(reports)
         if requests is not None:
             warm_up.write(folder, target.parent.name, name, requests)
-            scores = effect.on_scores(folder, name, skeleton.functions[name], requests)
+            scores = _score_errors(folder, name, template.functions[name], requests)
             report["scores"] = scores
         _version.write_report(folder, report)
     return Version(str(target), report)
+
+
+def _score_errors(
+    folder: pathlib.Path, signature: str, function: Any, made: Iterable[Mapping[str, tf.Tensor]]
+) -> dict[str, dict[str, float]]:
+    """Returns the largest and the mean difference of each floating-point output.
+
+    Args:
+        folder: The version directory.
+        signature: Name of the signature.
+        function: The signature of the live model.
+        made: The requests: inputs by name.
+    """
+    loaded = tf.saved_model.load(str(folder))
+    differences: dict[str, list[Any]] = {}
+    for request in made:
+        expected = function(**request)
+        if not isinstance(expected, Mapping):  # use the output names that TensorFlow generates
+            flat = tf.nest.flatten(expected)
+            expected = {f"output_{index}": value for index, value in enumerate(flat)}
+        got = loaded.signatures[signature](**request)
+        for name, value in got.items():
+            if value.dtype.is_floating:
+                off = tf.abs(tf.cast(value, tf.float64) - tf.cast(expected[name], tf.float64))
+                differences.setdefault(name, []).append(off.numpy().ravel())
+    found = {}
+    for name, parts in differences.items():
+        off = np.concatenate(parts)
+        if off.size:
+            found[name] = {"max": float(off.max()), "mean": float(off.mean())}
+    return found

@@ -10,19 +10,23 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+import numpy as np
 import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.ops import library
 from de_core.base.types import DTypeLike, TensorLike, UnknownIds
-from de_core.exports import unknown_ids
+from de_core.snapshot.table_files import chosen
 from de_core.tables.policy import RESERVED_OWNER
 from de_core.tables.sharded import ShardedTable
+from de_core.tables.spec import TableSpec
 from de_core.tables.table import Table
 
 _T = TypeVar("_T")
 
 _STORED = ("float32", "float16", "bfloat16", "int8")
+#: The named results for an id without a row.
+_NAMES = ("initial", "zeros", "error")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +102,7 @@ class ServedRows:
 
     Attributes:
         dtype: Storage format of values; None for the table's value dtype.
-        oov: Result for unknown ids; see `unknown_ids.metadata`.
+        oov: Result for unknown ids; see `_of_unknown_ids`.
         keep: Selects the rows; None for all rows.
     """
 
@@ -106,12 +110,19 @@ class ServedRows:
     oov: UnknownIds = "initial"
     keep: KeepRows | None = None
 
-    def attributes(self, table: ShardedTable, shard: Table) -> dict[str, Any]:
-        """Returns the attributes of `library.de_table_save` for one shard of a table."""
-        attributes: dict[str, Any] = {
-            "values_only": True,
-            "metadata": [*shard.metadata, *unknown_ids.metadata(self.oov, table.spec)],
-        }
+    def write(
+        self, table: ShardedTable, shard: Table, path: str, **attributes: Any
+    ) -> dict[str, Any]:
+        """Writes one shard of a table to a snapshot file and returns the op's report.
+
+        Args:
+            table: The table of a Variable.
+            shard: The shard to write.
+            path: Path of the file.
+            **attributes: Further attributes of `library.de_table_save`, such as `chain`.
+        """
+        attributes["values_only"] = True
+        attributes["metadata"] = [*shard.metadata, *_of_unknown_ids(self.oov, table.spec)]
         if self.dtype is not None:
             attributes["store_as"] = self.dtype
         if self.keep is not None and (bounds := self.keep.bounds()):
@@ -125,25 +136,14 @@ class ServedRows:
                     )
                 attributes.setdefault("keep_slots", []).extend([RESERVED_OWNER, column])
             attributes["keep_at_least"] = [repr(bound) for bound in bounds.values()]
-        return attributes
-
-    def write(
-        self, table: ShardedTable, shard: Table, path: str, **attributes: Any
-    ) -> dict[str, Any]:
-        """Writes one shard of a table to a snapshot file and returns the op's report.
-
-        Args:
-            table: The table of a Variable.
-            shard: The shard to write.
-            path: Path of the file.
-            **attributes: Further attributes of `library.de_table_save`, such as `chain`.
-        """
-        attributes |= self.attributes(table, shard)
-        if self.keep is not None and self.keep.where is not None:
-            keys = _chosen_keys(shard, self.keep.where)
-            report = shard.run(library.de_table_save_keys, path, keys, **attributes)
-        else:
+        if self.keep is None or self.keep.where is None:
             report = shard.run(library.de_table_save, path, **attributes)
+        else:
+            where = self.keep.where
+            kept = [tf.zeros([0], table.spec.key_dtype)]
+            for keys, _ in shard.export_batches():
+                kept.append(tf.boolean_mask(keys, chosen("`where`", where, keys)))
+            report = shard.run(library.de_table_save_keys, path, tf.concat(kept, 0), **attributes)
         return dict(json.loads(report.numpy()))
 
 
@@ -177,7 +177,7 @@ def of_tables(
         if own is not None and not isinstance(own, KeepRows):
             raise TypeError(f"`keep` must be a de.KeepRows. {received(keep=own)}")
         policy: UnknownIds = _of(oov, name, "initial")
-        unknown_ids.metadata(policy, table.spec)
+        _of_unknown_ids(policy, table.spec)
         rows[name] = ServedRows(_dtype(dtype, name, table), policy, own)
     return rows
 
@@ -233,14 +233,61 @@ def _dtype(
     return None
 
 
-def _chosen_keys(table: Table, where: Callable[[tf.Tensor], TensorLike]) -> tf.Tensor:
-    chosen = [tf.zeros([0], table.spec.key_dtype)]
-    for keys, _ in table.export_batches():
-        mask = tf.convert_to_tensor(where(keys))
-        if mask.dtype != tf.bool or mask.shape != keys.shape:
-            raise ValueError(
-                "`where` must return a bool for each key. "
-                + received(dtype=mask.dtype.name, shape=tuple(mask.shape), keys=tuple(keys.shape))
-            )
-        chosen.append(tf.boolean_mask(keys, mask))
-    return tf.concat(chosen, 0)
+def _of_unknown_ids(oov: UnknownIds, spec: TableSpec) -> list[str | bytes]:
+    """Returns `oov` as metadata of a snapshot file: alternating keys and values.
+
+    Args:
+        oov: "initial", "zeros", "error"; a constant: a number, or `bytes` for a table of strings;
+            or a row [dim].
+        spec: The table's spec.
+
+    Raises:
+        TypeError: `oov` is none of these.
+        ValueError: `oov` is an unknown name, a row of another shape, or a number that the values
+            cannot represent.
+    """
+    strings = spec.value_dtype.name == "string"
+    if isinstance(oov, str):
+        if oov in _NAMES:
+            return ["oov", oov]
+        raise ValueError(
+            f"`oov` must be one of {', '.join(map(repr, _NAMES))}, a constant or a row; a constant "
+            f"for a table of strings is `bytes`. {received(oov=oov)}"
+        )
+    if isinstance(oov, bytes) and strings:
+        return ["oov", "constant", "oov_value", oov]
+    if isinstance(oov, (bool, numbers.Real)) and not strings:
+        _check_fits(oov, np.asarray(float(oov)), spec)
+        return ["oov", "constant", "oov_value", repr(float(oov))]
+    if isinstance(oov, numbers.Real) or oov is None or isinstance(oov, bytes) or strings:
+        raise TypeError(
+            f"`oov` must fit the table's values, {spec.value_dtype.name}. {received(oov=oov)}"
+        )
+    row = np.asarray(oov)
+    if row.shape != (spec.dim,) or row.dtype.kind not in "biufV":
+        raise ValueError(
+            f"A default row of unknown ids must be numbers of shape ({spec.dim},). "
+            f"Received: shape={row.shape}, dtype={row.dtype}."
+        )
+    _check_fits(oov, row, spec)
+    return ["oov", "row", "oov_value", row.astype(spec.value_dtype.as_numpy_dtype).tobytes()]
+
+
+def _check_fits(oov: UnknownIds, wanted: np.ndarray[Any, Any], spec: TableSpec) -> None:
+    """Raises ValueError unless the table's value dtype can hold `wanted`.
+
+    Rounding to a floating-point dtype is allowed.
+    """
+    dtype = spec.value_dtype
+    with np.errstate(over="ignore", invalid="ignore"):
+        stored = wanted.astype(dtype.as_numpy_dtype)
+    if dtype.is_floating:
+        fits = bool(np.all(np.isfinite(stored.astype(np.float64))))
+    else:
+        fits = bool(np.all(stored.astype(wanted.dtype) == wanted))
+        if wanted.ndim == 0:  # Python compares whole numbers of any size exactly
+            fits = fits and bool(float(wanted) == oov)
+    if not fits:
+        raise ValueError(
+            f"`oov` must be finite numbers that {dtype.name} can hold. {received(oov=oov)}"
+        )

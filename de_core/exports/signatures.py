@@ -9,9 +9,11 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.keras import LEGACY, keras
-from de_core.exports import called_inputs, components
+from de_core.exports import called_inputs
 
 SERVING_DEFAULT = "serving_default"
+#: Supported specs of a signature's inputs.
+_SPECS = (tf.TensorSpec, tf.RaggedTensorSpec, tf.SparseTensorSpec)
 
 
 def serving_functions(model: Any, signatures: Any, inputs: Any) -> dict[str, Any]:
@@ -62,7 +64,13 @@ def _of_model(model: Any, inputs: Any) -> Any:
         own_call = getattr(model, "__call__", None)  # noqa: B004  the function itself is wanted
         if isinstance(own_call, tf.types.experimental.PolymorphicFunction):
             return _concrete(SERVING_DEFAULT, own_call)
-    specs = _keras_inputs(model) if inputs is None else _checked_specs(inputs)
+    specs = _keras_inputs(model) if inputs is None else inputs
+    for spec in [] if inputs is None else tf.nest.flatten(inputs):
+        if not isinstance(spec, _SPECS):
+            raise TypeError(
+                "`inputs` must be a tf.TensorSpec, a tf.RaggedTensorSpec or a "
+                f"tf.SparseTensorSpec, or a list or dict of them. {received(spec=spec)}"
+            )
     if specs is None or not callable(model):
         raise ValueError(
             "The inputs of the model's call must be known: pass `inputs`, for example "
@@ -70,7 +78,7 @@ def _of_model(model: Any, inputs: Any) -> Any:
             f"Received: model={type(model).__name__}, inputs={inputs!r}."
         )
     named = dict(zip(_names(specs), map(_plain, tf.nest.flatten(specs)), strict=True))
-    dense = [each for name, spec in named.items() for each in components.specs_of(name, spec)]
+    dense = [each for name, spec in named.items() for each in _specs_of(name, spec)]
     if len({spec.name for spec in dense}) < len(dense):
         raise ValueError(
             "The inputs of a signature must have distinct names, also <name>_values and "
@@ -85,14 +93,14 @@ def _of_model(model: Any, inputs: Any) -> Any:
 
     @tf.function(autograph=False)
     def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
-        ordered = [components.joined(name, spec, features) for name, spec in named.items()]
+        ordered = [_joined(name, spec, features) for name, spec in named.items()]
         return _named_outputs(model, call(tf.nest.pack_sequence_as(specs, ordered)))
 
     return serve.get_concrete_function(**{spec.name: spec for spec in dense})
 
 
 def _plain(leaf: Any) -> Any:
-    return leaf if isinstance(leaf, components.SPECS) else components.of_keras_input(leaf)
+    return leaf if isinstance(leaf, _SPECS) else _of_keras_input(leaf)
 
 
 def _keras_inputs(model: Any) -> Any:
@@ -100,29 +108,14 @@ def _keras_inputs(model: Any) -> Any:
     if not isinstance(model, keras.Model):
         return None
     if not getattr(model, "inputs", None):
-        return _specs_of_call(model)
+        if not LEGACY:
+            return called_inputs.specs_of(model)
+        arguments = model.save_spec()
+        return arguments[0][0] if arguments is not None and len(arguments[0]) == 1 else None
     structure = getattr(model, "input", None)
     if structure is None or isinstance(model, keras.Sequential):
         structure = model.inputs[0] if len(model.inputs) == 1 else model.inputs
     return structure
-
-
-def _specs_of_call(model: Any) -> Any:
-    """Returns the specs of a subclassed model's first call, or None."""
-    if not LEGACY:
-        return called_inputs.specs_of(model)
-    arguments = model.save_spec()
-    return arguments[0][0] if arguments is not None and len(arguments[0]) == 1 else None
-
-
-def _checked_specs(inputs: Any) -> Any:
-    for spec in tf.nest.flatten(inputs):
-        if not isinstance(spec, components.SPECS):
-            raise TypeError(
-                "`inputs` must be a tf.TensorSpec, a tf.RaggedTensorSpec or a "
-                f"tf.SparseTensorSpec, or a list or dict of them. {received(spec=spec)}"
-            )
-    return inputs
 
 
 def _names(specs: Any) -> list[str]:
@@ -145,5 +138,70 @@ def _named_outputs(model: Any, outputs: Any) -> dict[str, tf.Tensor]:
         if not names or len(names) != len(flat) or len(flat) == 1:
             names = [f"output_{index}" for index in range(len(flat))]
         outputs = dict(zip(names, flat, strict=True))
-    parts = [components.named(str(name), value) for name, value in outputs.items()]
-    return {name: value for part in parts for name, value in part.items()}
+    dense: dict[str, tf.Tensor] = {}
+    for name, output in outputs.items():
+        if not isinstance(output, tf.RaggedTensor):
+            dense[str(name)] = tf.convert_to_tensor(output)
+            continue
+        dense[f"{name}_values"] = output.flat_values  # a ragged output: values and row lengths
+        lengths = _lengths(str(name), output.ragged_rank)
+        dense.update(zip(lengths, output.nested_row_lengths(), strict=True))
+    return dense
+
+
+def _of_keras_input(tensor: Any) -> Any:
+    """Returns the spec of the input that Keras 3 or tf_keras stores for a functional model."""
+    if hasattr(tensor, "type_spec"):
+        return tensor.type_spec  # tf_keras
+    shape, dtype = tensor.shape, tf.as_dtype(tensor.dtype)
+    if getattr(tensor, "ragged", False):
+        unknown = [axis for axis, size in enumerate(shape) if size is None]
+        ragged_rank = getattr(tensor, "ragged_rank", None) or max([1, *unknown])
+        return tf.RaggedTensorSpec(shape, dtype, ragged_rank=ragged_rank)
+    if getattr(tensor, "sparse", False):
+        return tf.SparseTensorSpec(shape, dtype)
+    return tf.TensorSpec(shape, dtype)
+
+
+def _specs_of(name: str, spec: Any) -> list[tf.TensorSpec]:
+    """Returns the dense inputs that represent one input.
+
+    Args:
+        name: The input's name.
+        spec: One of `_SPECS`. A ragged input becomes `<name>_values` and, for each ragged
+            dimension, `<name>_row_lengths`. A sparse input becomes `<name>_indices`,
+            `<name>_values` and `<name>_dense_shape`.
+    """
+    if isinstance(spec, tf.RaggedTensorSpec):
+        values = [None, *spec.shape[spec.ragged_rank + 1 :]]
+        first = spec.shape[0] if spec.ragged_rank == 1 else None
+        return [
+            tf.TensorSpec(values, spec.dtype, f"{name}_values"),
+            *(tf.TensorSpec([first], tf.int64, each) for each in _lengths(name, spec.ragged_rank)),
+        ]
+    if isinstance(spec, tf.SparseTensorSpec):
+        rank = spec.shape.rank
+        return [
+            tf.TensorSpec([None, rank], tf.int64, f"{name}_indices"),
+            tf.TensorSpec([None], spec.dtype, f"{name}_values"),
+            tf.TensorSpec([rank], tf.int64, f"{name}_dense_shape"),
+        ]
+    return [tf.TensorSpec(spec.shape, spec.dtype, name)]
+
+
+def _joined(name: str, spec: Any, inputs: dict[str, tf.Tensor]) -> Any:
+    """Builds an input from the dense inputs that represent it. Reverses `_specs_of`."""
+    if isinstance(spec, tf.RaggedTensorSpec):
+        lengths = [inputs[each] for each in _lengths(name, spec.ragged_rank)]
+        ragged = tf.RaggedTensor.from_nested_row_lengths(inputs[f"{name}_values"], lengths)
+        return ragged.with_row_splits_dtype(spec.row_splits_dtype)
+    if isinstance(spec, tf.SparseTensorSpec):
+        parts = [inputs[f"{name}_{part}"] for part in ("indices", "values", "dense_shape")]
+        # The tables' ops require row-major order.
+        return tf.sparse.reorder(tf.SparseTensor(*parts))
+    return inputs[name]
+
+
+def _lengths(name: str, ragged_rank: int) -> list[str]:
+    plain = f"{name}_row_lengths"
+    return [plain] if ragged_rank == 1 else [f"{plain}_{axis}" for axis in range(ragged_rank)]

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.types import TrainedVariable
-from de_core.checkpoint import ancestor
+from de_core.checkpoint import tfra
 from de_core.optimizers import plan
 from de_core.optimizers.clipping import Trained
 from de_core.optimizers.gathered_rows import Copies, RowUpdates
@@ -167,7 +167,7 @@ class Wrapping(TrainsTables):
 
     def _checkpoint_adapter(self, path: str | None) -> None:
         """Refuses a checkpoint with tables of tfra. TensorFlow calls it on restore."""
-        ancestor.refuse(path)
+        tfra.refuse(path)
 
     @property
     def _product(self) -> tf.Variable:

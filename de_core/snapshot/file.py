@@ -39,11 +39,6 @@ class Rows:
         """Returns the rows that a mask or an index array selects."""
         return Rows(*(getattr(self, field.name)[which] for field in dataclasses.fields(self)))
 
-    def and_then(self, other: Rows) -> Rows:
-        """Returns these rows followed by the rows of `other`."""
-        pairs = [(getattr(self, f.name), getattr(other, f.name)) for f in dataclasses.fields(self)]
-        return Rows(*(np.concatenate(pair) for pair in pairs))
-
 
 class SnapshotFile:
     """A snapshot file.

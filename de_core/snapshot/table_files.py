@@ -17,6 +17,7 @@ from de_core.base.ops import library
 from de_core.base.types import TensorLike
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import TableSpec
+from de_core.tables.table import Table
 
 #: A function of keys [n] that returns bool [n]: true for each key to read.
 Predicate = Callable[[tf.Tensor], TensorLike]
@@ -118,7 +119,7 @@ def answered(table: ShardedTable, files: Sequence[str], wanted: Predicate) -> An
         ValueError: The predicate does not return a bool for each key.
     """
     return [
-        np.packbits(_chosen(wanted, keys).numpy())
+        np.packbits(chosen("A predicate of keys", wanted, keys).numpy())
         for path in files
         for _, _, keys in keys_in_steps(path, table.spec)
     ]
@@ -142,17 +143,14 @@ def restore(table: ShardedTable, files: Any, reading: Reading = Reading()) -> An
     """
     if callable(reading.only):
         reading = dataclasses.replace(reading, only=answered(table, files, reading.only))
-    if isinstance(reading.only, list):
-        _restore_chosen(table, list(files), reading, reading.only)
+    only = reading.only
+    answers = only if isinstance(only, list) else None
+    by_partitioner = not table.router.is_hashed and tf.executing_eagerly()
+    if answers is not None or (only is None and by_partitioner):
+        _restore_chosen(table, list(files), reading, answers)
         return None
-    if not table.router.is_hashed and tf.executing_eagerly():
-        if reading.only is None:
-            _restore_chosen(table, list(files), reading, None)
-        else:
-            _restore_keys(table, files, reading, reading.only)
-        return None
-    if reading.only is not None:
-        return _restore_keys(table, files, reading, reading.only)
+    if only is not None:
+        return _restore_keys(table, files, reading, only)
     return _restore_all(table, files, reading)
 
 
@@ -254,6 +252,18 @@ def keys_in_steps(path: str, spec: TableSpec) -> Iterator[tuple[int, int, tf.Ten
         yield first, count, keys
 
 
+def follows(shard: Table, chain: str, identity: str) -> bool:
+    """Returns whether a shard's next delta in a series of saves will continue a file.
+
+    Args:
+        shard: The shard.
+        chain: Name of the series.
+        identity: Id of the file.
+    """
+    chains = json.loads(shard.run(library.de_table_chains).numpy())["chains"]
+    return [each["id"] for each in chains if each["chain"] == chain] == [identity]
+
+
 def about(path: str, *, verified: bool = False) -> dict[str, Any]:
     """Returns a snapshot file's description, such as `rows`, `id` and `metadata`.
 
@@ -297,11 +307,12 @@ def _own_files(files: Sequence[str], count: int) -> list[list[str]] | None:
     return [groups[index] for index in range(count)] if len(groups) == count else None
 
 
-def _chosen(wanted: Predicate, keys: tf.Tensor) -> tf.Tensor:
+def chosen(what: str, wanted: Predicate, keys: tf.Tensor) -> tf.Tensor:
+    """Returns a predicate's answers, a bool for each key. The error for others names `what`."""
     mask = tf.convert_to_tensor(wanted(keys))
     if mask.dtype != tf.bool or mask.shape != keys.shape:
         raise ValueError(
-            "A predicate of keys must return a bool for each key. "
+            f"{what} must return a bool for each key. "
             + received(dtype=mask.dtype.name, shape=tuple(mask.shape), keys=tuple(keys.shape))
         )
     return mask

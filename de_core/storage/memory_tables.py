@@ -18,8 +18,17 @@ import numpy as np
 import tensorflow as tf
 
 from de_core.base.ops import library
-from de_core.storage.columns import Column, columns_of, ensure, find_slot, slot_dtype
-from de_core.storage.row_bytes import decoded_keys, decoded_rows, encoded_keys, encoded_rows
+from de_core.storage.row_bytes import (
+    Column,
+    columns_of,
+    decoded_keys,
+    decoded_rows,
+    encoded_keys,
+    encoded_rows,
+    ensure,
+    find_slot,
+    slot_dtype,
+)
 from de_core.storage.row_store import Row, RowStore
 from de_core.tables.initial_rows import InitialRow
 from de_core.tables.spec import TableSpec

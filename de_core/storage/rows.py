@@ -9,9 +9,16 @@ import numpy as np
 import tensorflow as tf
 
 from de_core.base.ops import library
-from de_core.storage.columns import Column, columns_in, slot_dtype
 from de_core.storage.memory_tables import MemoryTables
-from de_core.storage.row_bytes import decoded_keys, decoded_rows, encoded_keys, encoded_rows
+from de_core.storage.row_bytes import (
+    Column,
+    columns_in,
+    decoded_keys,
+    decoded_rows,
+    encoded_keys,
+    encoded_rows,
+    slot_dtype,
+)
 from de_core.storage.row_store import Row, RowStore
 from de_core.tables.initial_rows import InitialRow
 from de_core.tables.spec import TableSpec
@@ -51,13 +58,14 @@ class StoredRows:
 
     def find(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns values, keys.shape + [dim], and whether each key has a row, keys.shape."""
-        raw = encoded_keys(tf.reshape(keys, [-1]))
-        distinct, places = _distinct(raw)
+        distinct, places = _distinct(encoded_keys(tf.reshape(keys, [-1])))
         [rows] = self.store.read([self.store.VALUE], distinct)
         values, found = self._values(distinct, rows)
-        self._count(found if places is None else found[places])
         if places is not None:
             values, found = tf.gather(values, places), found[places]
+        hits = int(found.sum())
+        self._hits += hits
+        self._misses += len(found) - hits
         shape = tf.concat([tf.shape(keys), [self.spec.dim]], 0)
         return tf.reshape(values, shape), tf.reshape(tf.constant(found, tf.bool), tf.shape(keys))
 
@@ -70,8 +78,7 @@ class StoredRows:
 
     def contains(self, keys: tf.Tensor) -> tf.Tensor:
         """Returns whether each key has a row, keys.shape."""
-        raw = encoded_keys(tf.reshape(keys, [-1]))
-        distinct, places = _distinct(raw)
+        distinct, places = _distinct(encoded_keys(tf.reshape(keys, [-1])))
         [rows] = self.store.read([self.store.VALUE], distinct)
         found = np.array([row is not None for row in rows], bool)
         return tf.reshape(found if places is None else found[places], tf.shape(keys))
@@ -132,10 +139,12 @@ class StoredRows:
         """Sets each row to the moving average that the optimizer `owner` keeps."""
         prefix = f"{_text(owner)}/"
         columns = [each for each in self.known().values() if each.slot.startswith(prefix)]
-        for keys in self._scanned():
-            self.memory.update(
-                [keys], columns, lambda table, _: table.run(library.de_table_take_averages, owner)
-            )
+
+        def take(table: Table, _: list[tf.Tensor]) -> None:
+            table.run(library.de_table_take_averages, owner)
+
+        for keys in self.store.scan():
+            self.memory.update([decoded_keys(keys, self.spec)], columns, take)
 
     def ensure_slots(
         self, owner: tf.Tensor, initial: tf.Tensor, *, names: Sequence[str], widths: Sequence[int]
@@ -156,8 +165,7 @@ class StoredRows:
     def find_slot(self, keys: tf.Tensor, slot: tf.Tensor, **_: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns one slot, keys.shape + [width], and whether each key has a row."""
         column = self._column(_text(slot))
-        raw = encoded_keys(tf.reshape(keys, [-1]))
-        distinct, places = _distinct(raw)
+        distinct, places = _distinct(encoded_keys(tf.reshape(keys, [-1])))
         values, rows = self.store.read([self.store.VALUE, column.text], distinct)
         found = np.array([row is not None for row in values], bool)
         slots = self._slot_rows(column, rows)
@@ -248,10 +256,6 @@ class StoredRows:
         full = [begins if row is None else row for row in rows]
         return decoded_rows(full, dtype, column.width)
 
-    def _scanned(self) -> Iterator[tf.Tensor]:
-        for keys in self.store.scan():
-            yield decoded_keys(keys, self.spec)
-
     def _column(self, slot: str) -> Column:
         column = self._columns.get(slot) or self.known().get(slot)
         if column is None:
@@ -270,11 +274,6 @@ class StoredRows:
     def remember(self, columns: Iterable[Column]) -> None:
         """Records slots that the storage may not have yet."""
         self._columns.update({column.slot: column for column in columns})
-
-    def _count(self, found: Any) -> None:
-        hits = int(found.sum())
-        self._hits += hits
-        self._misses += len(found) - hits
 
 
 def _distinct(keys: list[bytes]) -> tuple[list[bytes], Any]:

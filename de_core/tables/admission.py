@@ -13,27 +13,33 @@ import dataclasses
 import math
 import numbers
 import struct
-from typing import Any
+from typing import Any, TypeVar
 
 from de_core.base.checks import received
 from de_core.base.keras import keras
 
+_T = TypeVar("_T")
 
-class Admission:
-    """Base class of all admission policies. Equal policies compare equal."""
 
-    def fields(self, tables: int) -> dict[str, int]:
-        """Returns the engine's settings for each of `tables` shards."""
-        raise NotImplementedError
+class Configured:
+    """An argument of a Variable that Keras saves by its fields."""
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments for `from_config`."""
         return dict(vars(self))
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Admission:
-        """Makes a policy from the result of `get_config`."""
+    def from_config(cls: type[_T], config: dict[str, Any]) -> _T:
+        """Makes an object from the result of `get_config`."""
         return cls(**config)
+
+
+class Admission(Configured):
+    """Base class of all admission policies. Equal policies compare equal."""
+
+    def fields(self, tables: int) -> dict[str, int]:
+        """Returns the engine's settings for each of `tables` shards."""
+        raise NotImplementedError
 
 
 @keras.saving.register_keras_serializable(package="de_core")

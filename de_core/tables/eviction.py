@@ -9,17 +9,17 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from de_core.base.checks import received
 from de_core.base.keras import keras
-from de_core.tables.admission import check_integer
+from de_core.tables.admission import Configured, check_integer
 
 #: The engine's numbers for the metadata columns.
 COLUMNS = {"time": 1, "uses": 2, "score": 3, "step": 4}
 
 
-class Eviction:
+class Eviction(Configured):
     """Base class of all eviction policies. Equal policies compare equal."""
 
     #: The metadata column that ranks rows, or an empty string.
@@ -28,15 +28,6 @@ class Eviction:
     def fields(self, index: int, tables: int) -> dict[str, int]:
         """Returns the engine's settings for shard `index` of `tables` shards."""
         raise NotImplementedError
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the arguments for `from_config`."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Eviction:
-        """Makes a policy from the result of `get_config`."""
-        return cls(**config)
 
 
 @dataclasses.dataclass(frozen=True)

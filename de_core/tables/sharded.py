@@ -36,7 +36,12 @@ def tables_behind(handles: Iterable[tf.Tensor]) -> list[ShardedTable]:
 def living() -> list[ShardedTable]:
     """Returns the current graph's tables; in eager mode, all tables of this process."""
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-    return [table for _, table in sorted(_all.items()) if _graph_of(table) is graph]
+    found = []
+    for _, table in sorted(_all.items()):
+        handle = table.tables[0].resource_handle
+        if (handle.graph if tf.is_symbolic_tensor(handle) else None) is graph:
+            found.append(table)
+    return found
 
 
 def in_memory(
@@ -69,11 +74,6 @@ def in_memory(
         )
         for number, device in enumerate(spec.devices, router.first)
     ]
-
-
-def _graph_of(table: ShardedTable) -> tf.Graph | None:
-    handle = table.tables[0].resource_handle
-    return handle.graph if tf.is_symbolic_tensor(handle) else None
 
 
 class ShardedTable:

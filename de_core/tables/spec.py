@@ -77,32 +77,29 @@ class TableSpec:
                 table has a `tier` and other devices than CPUs of this process.
             NotImplementedError: The values are strings, which a `tier` does not support.
         """
+        keys = _dtype("key_dtype", key_dtype, KEY_DTYPES)
         values = _dtype("value_dtype", value_dtype, VALUE_DTYPES)
-        return cls(
-            _dtype("key_dtype", key_dtype, KEY_DTYPES),
-            values,
-            _dim(dim),
-            _devices(devices),
-            tier,
-            _slot_dtype(slot_dtype, values),
-        )._with_checked_tier()
-
-    def _with_checked_tier(self) -> TableSpec:
-        if self.tier is None:
-            return self
-        if not isinstance(self.tier, DiskTier):
-            raise TypeError(f"`tier` must be a de.DiskTier or None. {received(tier=self.tier)}")
-        if any("/job:" in device for device in self.devices):
+        if isinstance(dim, bool) or not isinstance(dim, numbers.Integral):
+            raise TypeError(f"`dim` must be an integer from 1 to {MAX_DIM}. {received(dim=dim)}")
+        if not 1 <= int(dim) <= MAX_DIM:
+            raise ValueError(f"`dim` must be from 1 to {MAX_DIM}. {received(dim=dim)}")
+        names = _devices(devices)
+        spec = cls(keys, values, int(dim), names, tier, _slot_dtype(slot_dtype, values))
+        if tier is None:
+            return spec
+        if not isinstance(tier, DiskTier):
+            raise TypeError(f"`tier` must be a de.DiskTier or None. {received(tier=tier)}")
+        if any("/job:" in device for device in names):
             raise ValueError(
                 "A table with a `tier` must be on CPUs of this process. "
-                f"{received(devices=list(self.devices))} Leave out `devices` or `tier`."
+                f"{received(devices=list(names))} Leave out `devices` or `tier`."
             )
-        if self.value_dtype == tf.string:
+        if values == tf.string:
             raise NotImplementedError(
                 "A table with a `tier` must have values of fixed width. "
-                f"{received(value_dtype=self.value_dtype.name)} Leave out `tier`."
+                f"{received(value_dtype=values.name)} Leave out `tier`."
             )
-        return self
+        return spec
 
     def difference(self, other: TableSpec) -> str:
         """Describes the first property that differs, with both values. "" if none differs."""
@@ -142,14 +139,6 @@ def _slot_dtype(slot_dtype: DTypeLike | None, value_dtype: tf.DType) -> tf.DType
         raise TypeError(
             f"{error} The table has value_dtype={value_dtype.name}. Leave out `slot_dtype`."
         ) from None
-
-
-def _dim(dim: Any) -> int:
-    if isinstance(dim, bool) or not isinstance(dim, numbers.Integral):
-        raise TypeError(f"`dim` must be an integer from 1 to {MAX_DIM}. {received(dim=dim)}")
-    if not 1 <= int(dim) <= MAX_DIM:
-        raise ValueError(f"`dim` must be from 1 to {MAX_DIM}. {received(dim=dim)}")
-    return int(dim)
 
 
 def _devices(devices: Any) -> tuple[str, ...]:

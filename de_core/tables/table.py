@@ -20,11 +20,6 @@ def is_remote(device: str) -> bool:
     return "/job:" in device
 
 
-def _half_or_full(slot_dtype: tf.DType) -> tf.DType:
-    # The op makes float64 slots for float64 values by itself.
-    return tf.bfloat16 if slot_dtype == tf.bfloat16 else tf.float32
-
-
 class Table(tf.saved_model.experimental.TrackableResource):
     """One shard of a table: a hash map from keys to rows, in the memory of the op library.
 
@@ -146,6 +141,8 @@ class Table(tf.saved_model.experimental.TrackableResource):
 
     def _create_resource(self) -> tf.Tensor:
         tier = self.spec.tier
+        # The op makes float64 slots for float64 values by itself.
+        halves = self.spec.slot_dtype == tf.bfloat16
         with tf.device(self.device):
             return library.de_table(
                 shared_name=self.name,
@@ -156,7 +153,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
                 init_size=self._init_size,
                 policy=self._policy,
                 **({} if tier is None else tier.attributes(self.name, len(self.spec.devices))),
-                slot_dtype=_half_or_full(self.spec.slot_dtype),
+                slot_dtype=tf.bfloat16 if halves else tf.float32,
                 **self._initial.attributes(),
             )
 

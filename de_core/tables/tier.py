@@ -10,12 +10,12 @@ from urllib.parse import quote
 
 from de_core.base.checks import received
 from de_core.base.keras import keras
-from de_core.tables.admission import check_integer
+from de_core.tables.admission import Configured, check_integer
 
 
 @keras.saving.register_keras_serializable(package="de_core")
 @dataclasses.dataclass(frozen=True)
-class DiskTier:
+class DiskTier(Configured):
     """Keeps the rows that are used in memory, and all other rows on a local disk.
 
     A row moves to the disk with its optimizer slots when memory is full and other rows were written
@@ -72,12 +72,3 @@ class DiskTier:
             "tier_path": str(pathlib.Path(self.path).absolute() / quote(table, safe="")),
             "tier_bytes": max(1, self.memory_bytes // shards),
         }
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the arguments for `from_config`."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> DiskTier:
-        """Makes a tier from the result of `get_config`."""
-        return cls(**config)

@@ -15,7 +15,7 @@ from de_core.base.types import DTypeLike, Optimizer, Target
 from de_core.checkpoint.targets import tables_of
 from de_core.tables.restrict import FrequencyRestrictPolicy, TimestampRestrictPolicy
 from de_core.tables.sharded import ShardedTable
-from de_core.tfra_files import dense_state, key_value_files, location, roles
+from de_core.tfra_files import dense_state, location, roles
 from de_core.tfra_files.contents import SavedTable, Spec, flat
 from de_core.tfra_files.dense_state import Assignment
 from de_core.tfra_files.tensors import Tensors
@@ -90,7 +90,8 @@ def import_checkpoint(
             table `user`.
         slots: True to import optimizer slots, steps and learning rate. False to leave them out,
             and the counts of restrict policies that a Variable does not have.
-        key_dtype: Key dtype of key-value files; None for the target's, or int64.
+        key_dtype: Key dtype of key-value files; None for the target's, or int64. If a checkpoint
+            tells the dtype, it must be this one.
         value_dtype: Value dtype of key-value files without a target.
         dim: Values per row of key-value files without a target.
         session: In a TensorFlow 1 graph, the session; None for the default session. Call it after
@@ -190,7 +191,14 @@ def _spec(
     saved: SavedTable, table: ShardedTable | None, given: Spec | None, key_dtype: DTypeLike | None
 ) -> Spec:
     own = None if table is None else Spec(*(getattr(table.spec, each) for each in Spec._fields))
-    spec = saved.spec() or own or given
+    known = saved.spec()
+    if known is not None and key_dtype is not None and known.key_dtype != tf.as_dtype(key_dtype):
+        raise ValueError(
+            f"`key_dtype` must be the dtype of the saved keys. {received(key_dtype=key_dtype)} "
+            f"The checkpoint holds table {saved.name!r} as {known}. Leave out `key_dtype`: only "
+            "key-value files need it."
+        )
+    spec = known or own or given
     if spec is None:
         raise ValueError(
             f"Key-value files do not contain their dtypes and dim. Received: table={saved.name!r} "
@@ -290,7 +298,7 @@ def _verified(job: Job, is_key_given: bool) -> int:
                 f"Received: {saved.name!r} of {own}."
             )
     rows = sum(saved.verify(spec) for _, saved, spec in job.parts())
-    key_value_files.check_keys(job.saved, job.spec, is_key_given)
+    location.check_keys(job.saved, job.spec, is_key_given)
     return rows
 
 

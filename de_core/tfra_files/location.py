@@ -1,17 +1,32 @@
-"""Finds the files that a path means."""
+"""Finds the files that a path means, and reads those that are no checkpoint.
+
+`save_to_file_system` and `FileSystemSaver` write the files of a shard as
+`<name>_mht_<i>of<n>[_rank<r>_size<s>]-keys` and `-values`. They hold numbers without a header or a
+checksum. "/" in a name has become "_".
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
 import tensorflow as tf
 
 from de_core.base import paths
 from de_core.base.checks import received
-from de_core.tfra_files import key_value_files, tensors
-from de_core.tfra_files.contents import SavedTable, flat
+from de_core.tfra_files import tensors
+from de_core.tfra_files.contents import SavedTable, Shard, Spec, all_shards, flat
 from de_core.tfra_files.tensors import Tensors
 
 _BESIDE = "TFRADynamicEmbedding"
 _INDEX = ".index"
+_FILE_NAME = re.compile(
+    r"(?P<table>.+)_mht_(?P<index>\d+)of(?P<count>\d+)"
+    r"(?:_rank(?P<rank>\d+)_size(?P<size>\d+))?-(?P<part>keys|values)"
+)
+_FIRST_BYTES = 1 << 20
 
 
 def tables_at(path: str) -> tuple[Tensors | None, dict[str, SavedTable]]:
@@ -24,11 +39,11 @@ def tables_at(path: str) -> tuple[Tensors | None, dict[str, SavedTable]]:
         ValueError: The path is a file, or files are missing.
         tf.errors.NotFoundError: The path does not exist.
     """
-    prefix = prefix_of(path)
+    prefix = _prefix_of(path)
     if prefix is not None:
         there = Tensors.of(prefix)
         here, beside = tensors.tables_in(there)
-        return there, here | (rows_beside(prefix, beside) if beside else {})
+        return there, here | (_with_rows_beside(prefix, beside) if beside else {})
     if not tf.io.gfile.isdir(path):
         if tf.io.gfile.exists(path):
             raise ValueError(
@@ -42,15 +57,11 @@ def tables_at(path: str) -> tuple[Tensors | None, dict[str, SavedTable]]:
             "The path must be a checkpoint's prefix, a SavedModel, or a directory of checkpoints "
             f"or key-value files. Received: path={path!r}.",
         )
-    return None, key_value_files.tables_in(path)
+    return None, _tables_in_folder(path)
 
 
-def prefix_of(path: str) -> str | None:
-    """Returns the prefix of the checkpoint that a path means, or None.
-
-    Args:
-        path: A prefix, a SavedModel, or a directory of checkpoints, for the newest.
-    """
+def _prefix_of(path: str) -> str | None:
+    """Returns the prefix of the checkpoint that a path means, or None."""
     for each in (path, paths.join(path, "variables/variables")):
         if tf.io.gfile.exists(each + _INDEX):
             return each
@@ -68,16 +79,8 @@ def prefix_of(path: str) -> str | None:
     return paths.join(path, found[0].removesuffix(_INDEX)) if found else None
 
 
-def rows_beside(prefix: str, wanted: dict[str, SavedTable]) -> dict[str, SavedTable]:
-    """Returns tables whose rows a FileSystemSaver wrote beside a checkpoint.
-
-    Args:
-        prefix: The checkpoint's prefix.
-        wanted: The tables by name, without shards.
-
-    Raises:
-        ValueError: There are no rows for a table, or they belong to a newer checkpoint.
-    """
+def _with_rows_beside(prefix: str, wanted: dict[str, SavedTable]) -> dict[str, SavedTable]:
+    """Adds the rows that a FileSystemSaver wrote beside a checkpoint to tables without shards."""
     folder = paths.folder_of(prefix)
     number = paths.base_name(prefix).rpartition("-")[2]
     chosen = paths.join(folder, f"{_BESIDE}-{number}")
@@ -95,7 +98,7 @@ def rows_beside(prefix: str, wanted: dict[str, SavedTable]) -> dict[str, SavedTa
                 "newest, whose name a file `checkpoint` must tell, or pass the folder itself as "
                 "the path."
             )
-    there = key_value_files.tables_in(chosen) if tf.io.gfile.isdir(chosen) else {}
+    there = _tables_in_folder(chosen) if tf.io.gfile.isdir(chosen) else {}
     missing = sorted(name for name, table in wanted.items() if flat(table.name) not in there)
     if missing:
         raise ValueError(
@@ -107,3 +110,100 @@ def rows_beside(prefix: str, wanted: dict[str, SavedTable]) -> dict[str, SavedTa
         name: table._replace(shards=there[flat(table.name)].shards)
         for name, table in wanted.items()
     }
+
+
+def _shard_of_files(files: dict[str, str]) -> Shard:
+    """Returns the shard in two files."""
+
+    def read(spec: Spec, rows: int) -> Iterator[tuple[Any, Any]]:
+        with (
+            tf.io.gfile.GFile(files["keys"], "rb") as keys,
+            tf.io.gfile.GFile(files["values"], "rb") as values,
+        ):
+            while some := keys.read(rows * spec.key_dtype.size):
+                there = np.frombuffer(some, spec.key_dtype.as_numpy_dtype)
+                row = values.read(len(there) * spec.dim * spec.value_dtype.size)
+                numbers = np.frombuffer(row, spec.value_dtype.as_numpy_dtype)
+                yield there, numbers.reshape([-1, spec.dim])
+
+    keys, values = (int(tf.io.gfile.stat(files[part]).length) for part in ("keys", "values"))
+    return Shard(files["keys"], None, (keys, values), read)
+
+
+def _halves(path: str) -> Any:
+    """Returns the first MiB of a file of keys as int32 [n]."""
+    with tf.io.gfile.GFile(path, "rb") as keys:
+        some = keys.read(_FIRST_BYTES)
+    return np.frombuffer(some[: len(some) // 4 * 4], np.int32)
+
+
+def check_keys(table: SavedTable, spec: Spec, is_given: bool) -> None:
+    """Checks that the keys of a table in files are int64, or int32, and cannot be the other.
+
+    n keys of int64 with rows of `dim` numbers have the sizes of 2 n keys of int32 with half rows.
+    They cannot be int32 if a half of a key repeats: the keys of a shard are distinct.
+
+    Args:
+        table: The table.
+        spec: How its files are read.
+        is_given: True if the caller named the dtype of the keys.
+
+    Raises:
+        ValueError: The keys repeat, or may be of the other dtype.
+    """
+    shards = [_halves(each.source) for each in table.shards if each.spec is None]
+    shards = [halves for halves in shards if len(halves)]
+    repeat = any(len(np.unique(halves)) < len(halves) for halves in shards)
+    if spec.key_dtype == tf.int32:
+        other = Spec(tf.int64, spec.value_dtype, 2 * spec.dim)
+        may_be_other = all(len(halves) % 2 == 0 for halves in shards)
+    else:
+        other = Spec(tf.int32, spec.value_dtype, spec.dim // 2)
+        may_be_other = spec.dim % 2 == 0 and not repeat
+    if repeat and spec.key_dtype == tf.int32:
+        raise ValueError(
+            f"The keys of a shard of table {table.name!r} must be distinct. Received: keys that "
+            f"repeat, with spec={spec}. Pass the dtypes and the dim of the saved table."
+        )
+    if shards and may_be_other and not is_given:
+        raise ValueError(
+            f"The sizes of the files of table {table.name!r} must tell the dtype of its keys. "
+            f"Received: files that hold {spec} or {other}. Pass `key_dtype` to name the dtype "
+            "that was saved."
+        )
+
+
+def _tables_in_folder(folder: str) -> dict[str, SavedTable]:
+    """Finds the tables of a folder by name.
+
+    Raises:
+        ValueError: A shard, keys or values are missing, or a table was saved several times with
+            different numbers of shards.
+        tf.errors.NotFoundError: The folder does not exist.
+    """
+    found: dict[str, dict[tuple[str, str], dict[str, dict[str, str]]]] = {}
+    for file in tf.io.gfile.listdir(folder):
+        match = _FILE_NAME.fullmatch(file.rstrip("/"))
+        if match is not None:
+            saves = found.setdefault(match["table"], {})
+            shards = saves.setdefault((match["count"], match["size"]), {})
+            own = shards.setdefault(_number(match["index"], match["rank"]), {})
+            own[match["part"]] = paths.join(folder, file)
+    tables = {}
+    for name, saves in sorted(found.items()):
+        if len(saves) > 1:
+            raise ValueError(
+                f"A folder must hold one save of table {name!r}. Received: saves with "
+                f"(shards, processes)={sorted(saves, key=str)} in {folder!r}. Move the older files "
+                "away."
+            )
+        (((count, size), shards),) = saves.items()
+        ranks = [None] if size is None else range(int(size))
+        wanted = [_number(index, rank) for rank in ranks for index in range(1, int(count) + 1)]
+        files = all_shards(name, shards, wanted, {"keys", "values"}, folder)
+        tables[name] = SavedTable(name, "", tuple(map(_shard_of_files, files)), "", {}, {})
+    return tables
+
+
+def _number(index: str | int, rank: str | int | None) -> str:
+    return f"{index}" if rank is None else f"{index} of process {rank}"

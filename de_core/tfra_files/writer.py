@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -90,34 +89,22 @@ class Writer:
         table: Any = job.table
         of_slots = arithmetic_dtype(job.spec.value_dtype)
         for name, saved, spec in job.parts():
-            if not name:
-                write, dtype = functools.partial(_write_rows, table), spec.value_dtype
-            elif name in _FACTORS:
-                write, dtype = functools.partial(_write_column, table, name), tf.int64
-            elif name in slots:
-                write, dtype = functools.partial(_write_slot, table, slots[name]), of_slots
-            else:
+            if name and name not in _FACTORS and name not in slots:
                 continue
-            self._run(write, (spec.key_dtype, dtype), saved.batches(spec), progress)
-
-    def _run(
-        self,
-        operation: Callable[[tf.Tensor, tf.Tensor], tf.Operation | None],
-        dtypes: tuple[tf.DType, tf.DType],
-        batches: Iterable[tuple[Any, Any]],
-        progress: Progress,
-    ) -> None:
-        if self._session is None:
-            for keys, values in batches:
-                there = tf.convert_to_tensor(keys, dtypes[0])
-                operation(there, tf.cast(tf.convert_to_tensor(values), dtypes[1]))
-                progress.add(len(keys))
-            return
-        inputs = [tf.compat.v1.placeholder(dtype) for dtype in dtypes]
-        done = operation(*inputs)
-        for batch in batches:
-            self._session.run(done, dict(zip(inputs, batch, strict=True)))
-            progress.add(len(batch[0]))
+            dtype = tf.int64 if name in _FACTORS else of_slots if name else spec.value_dtype
+            batches = saved.batches(spec)
+            if self._session is None:
+                for keys, values in batches:
+                    there = tf.convert_to_tensor(keys, spec.key_dtype)
+                    numbers = tf.cast(tf.convert_to_tensor(values), dtype)
+                    _write(table, name, slots.get(name), there, numbers)
+                    progress.add(len(keys))
+                continue
+            inputs = [tf.compat.v1.placeholder(each) for each in (spec.key_dtype, dtype)]
+            done = _write(table, name, slots.get(name), *inputs)
+            for batch in batches:
+                self._session.run(done, dict(zip(inputs, batch, strict=True)))
+                progress.add(len(batch[0]))
 
     def assign(self, variable: Any, value: Any) -> None:
         """Assigns a value to a variable."""
@@ -162,14 +149,13 @@ def _make_slots(optimizer: Any, table: ShardedTable) -> list[Any]:
     return done
 
 
-def _write_rows(table: ShardedTable, keys: tf.Tensor, values: tf.Tensor) -> Any:
+def _write(
+    table: ShardedTable, name: str, slot: tf.Tensor | None, keys: tf.Tensor, values: tf.Tensor
+) -> Any:
+    """Writes rows, one of their metadata columns, or one of their slots."""
+    if name in _FACTORS:
+        numbers = _FACTORS[name] * tf.reshape(values, [-1])
+        return table.write(library.de_table_write_column, (keys, numbers), column=name)
+    if slot is not None:
+        return table.assign_slot(keys, values, slot)
     return table.write(library.de_table_insert_or_assign, (keys, values))
-
-
-def _write_slot(table: ShardedTable, slot: tf.Tensor, keys: tf.Tensor, values: tf.Tensor) -> Any:
-    return table.assign_slot(keys, values, slot)
-
-
-def _write_column(table: ShardedTable, name: str, keys: tf.Tensor, values: tf.Tensor) -> Any:
-    numbers = _FACTORS[name] * tf.reshape(values, [-1])
-    return table.write(library.de_table_write_column, (keys, numbers), column=name)

@@ -14,7 +14,7 @@ from de_core.base.checks import received
 from de_core.base.keras import keras
 from de_core.base.parts import method_of
 from de_core.base.types import DTypeLike, InitializerLike, TensorLike, TrainedVariable
-from de_core.checkpoint import ancestor, saved_model_rows, weights_file
+from de_core.checkpoint import tfra, weights_file
 from de_core.checkpoint.file_system import FileSystem
 from de_core.storage.creator import KVCreator
 from de_core.tables.admission import Admission
@@ -356,9 +356,9 @@ class Variable(Habits, keras.layers.Layer, tf.Module):
         Raises:
             ValueError: The checkpoint holds tables of tfra.
         """
-        ancestor.refuse(path)
+        tfra.refuse(path)
         if self.checkpoint and path is not None:
-            saved_model_rows.restore(self._table, path)
+            weights_file.restore_saved_model(self._table, path)
 
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
         """Returns the objects that TensorFlow saves: rows in a checkpoint, shards as assets."""

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import de_core as de
-from ranking.baseline import Popularity
-from ranking.evaluation import LIST_LENGTH, Quality, evaluate
+from ranking.evaluation import LIST_LENGTH, Limits, Popularity, Quality, evaluate, limits_of
 from ranking.interactions import Interactions
-from ranking.limits import Limits, limits_of
 from ranking.model import ModelScorer
 from ranking.split import TimeSplit, split_by_time
-from ranking.storage import told_as
-from ranking.training import TrainingOptions, train
+from ranking.training import TrainingOptions, told_as, train
 
 
 @dataclass(frozen=True)

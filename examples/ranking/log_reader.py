@@ -1,18 +1,19 @@
-"""Reads a log of interactions from a text file or a Parquet file."""
+"""Reads a log of interactions from a text file."""
 
 from __future__ import annotations
 
 import csv
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ranking.errors import DataError
 from ranking.interactions import Interactions
-from ranking.parquet import columns_of, is_parquet, texts_of
-from ranking.timestamps import parse_times
 
 MINIMUM = 20
 
@@ -27,6 +28,8 @@ _MOVIELENS = {
     "::": ("MovieLens ratings.dat", re.compile(r"\d+::\d+::[\d.]+::\d+")),
 }
 _WHOLE_FLOAT = re.compile(r"([+-]?\d+)\.0+")
+# A row of the file: line number, user, item and time as written ("" if missing).
+_Row = tuple[int, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class LogReport:
 
 
 def read_log(path: Path, form: LogFormat | None = None) -> tuple[Interactions, LogReport]:
-    """Reads a CSV or Parquet file with named columns, or MovieLens' `u.data` or `ratings.dat`.
+    """Reads a CSV file with named columns, or MovieLens' `u.data` or `ratings.dat`.
 
     The values of a CSV file are separated by a comma, semicolon, tab or "|".
 
@@ -79,15 +82,9 @@ def read_log(path: Path, form: LogFormat | None = None) -> tuple[Interactions, L
 
     Raises:
         DataError: the file cannot be used; the message says why and how to fix it.
-        ImportError: the file is a Parquet file, and pyarrow is missing.
     """
     form = form or LogFormat()
     try:
-        if is_parquet(path):
-            names = columns_of(path)
-            found = [names[column] for column in _columns(names, form)]
-            kind = "Parquet with columns " + ", ".join(found)
-            return _collect(kind, zip(itertools.count(1), *texts_of(path, found)), form)
         with path.open(encoding=form.encoding, newline="") as stream:
             kind, rows = _rows(stream, form)
             return _collect(kind, rows, form)
@@ -104,10 +101,6 @@ def read_log(path: Path, form: LogFormat | None = None) -> tuple[Interactions, L
         raise DataError(f"The log must be well-formed CSV. Received: {path} ({error}).") from error
 
 
-# A row of the file: line number, user, item and time as written ("" if missing).
-_Row = tuple[int, str, str, str]
-
-
 def _rows(stream: Iterable[str], form: LogFormat) -> tuple[str, Iterator[_Row]]:
     lines = iter(stream)
     first = next(lines, "")
@@ -118,17 +111,13 @@ def _rows(stream: Iterable[str], form: LogFormat) -> tuple[str, Iterator[_Row]]:
             return kind, _movielens_rows(first, lines, separator)
     delimiter = max(",;\t|", key=first.count)
     header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter))]
-    columns = _columns(header, form)
-    kind = "CSV with columns " + ", ".join(header[column] for column in columns)
-    return kind, _csv_rows(lines, delimiter, columns)
-
-
-def _columns(header: Sequence[str], form: LogFormat) -> list[int]:
-    return [
+    columns = [
         _column(header, "user", form.user_column),
         _column(header, "item", form.item_column),
         _column(header, "time", form.time_column),
     ]
+    kind = "CSV with columns " + ", ".join(header[column] for column in columns)
+    return kind, _csv_rows(lines, delimiter, columns)
 
 
 def _column(header: Sequence[str], what: str, name: str | None) -> int:
@@ -194,3 +183,43 @@ def _collect(kind: str, rows: Iterator[_Row], form: LogFormat) -> tuple[Interact
 def _normal_id(text: str) -> str:
     match = _WHOLE_FLOAT.fullmatch(text)
     return match[1] if match else text
+
+
+def parse_times(
+    texts: Sequence[str], lines: Sequence[int], time_format: str | None = None
+) -> NDArray[np.int64]:
+    """Converts texts to whole seconds since 1970. A time without a zone is UTC.
+
+    Args:
+        texts: the times as written, `[n]`.
+        lines: the line of each time in the file, for the error message, `[n]`.
+        time_format: as for `datetime.strptime`; None for numbers and ISO 8601.
+
+    Raises:
+        DataError: a text is not a time; the message names the first one and its line.
+    """
+    known: dict[str, int] = {}  # a log repeats the same times
+    for text, line in zip(texts, lines, strict=True):
+        if text not in known:
+            try:
+                known[text] = _seconds(text, time_format)
+            except (ValueError, OverflowError) as error:
+                expected = f"match {time_format!r}" if time_format else "be a number or ISO 8601"
+                raise DataError(
+                    f"Each time must {expected} (set --time-format, as for datetime.strptime). "
+                    f"Received: {text!r} on line {line}."
+                ) from error
+    return np.fromiter((known[text] for text in texts), np.int64, len(texts))
+
+
+def _seconds(text: str, time_format: str | None) -> int:
+    if time_format is not None:
+        moment = datetime.strptime(text, time_format)
+    else:
+        try:
+            return int(float(text))
+        except ValueError:
+            moment = datetime.fromisoformat(text[:-1] + "+00:00" if text[-1] == "Z" else text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    return int(moment.timestamp())

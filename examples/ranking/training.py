@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +15,9 @@ from ranking.batches import Batches
 from ranking.errors import DataError
 from ranking.interactions import Interactions
 from ranking.model import build_model
-from ranking.storage import told_as
+
+# TensorFlow's readers raise IndexError for a truncated file and ValueError for other content.
+_STORAGE_ERRORS = (OSError, tf.errors.OpError, IndexError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -99,3 +103,13 @@ class _SaveEpoch(keras.callbacks.Callback):
         self._epochs_done.assign(epoch + 1)
         with told_as("--checkpoint-dir must have room for a checkpoint.", self._manager.directory):
             self._manager.save(checkpoint_number=epoch + 1)
+
+
+@contextmanager
+def told_as(remedy: str, path: Path | str) -> Iterator[None]:
+    """Turns an error of reading or writing `path` into a `DataError` that says the `remedy`."""
+    try:
+        yield
+    except _STORAGE_ERRORS as error:
+        said = getattr(error, "message", None) or str(error)
+        raise DataError(f"{remedy} Received: {path} ({' '.join(said.split())}).") from error

@@ -201,22 +201,7 @@ class TestBadInput:
             (folder / "MANIFEST").write_bytes(bytes(broken))
             self.fails(folder, tf.errors.OpError, "MANIFEST")
 
-    def test_a_manifest_without_files(self, folder):
-        for file in folder.glob("*.de"):
-            file.unlink()
-        self.fails(folder, tf.errors.NotFoundError, "no file.*whole directory")
-
-    def test_a_damaged_shard(self, folder):
-        for file in sorted(folder.glob("*.de")):
-            data = bytearray(file.read_bytes())
-            data[len(data) // 2] ^= 1
-            file.write_bytes(bytes(data))
-            self.fails(folder, tf.errors.DataLossError, file.name)
-            data[len(data) // 2] ^= 1
-            file.write_bytes(bytes(data))
-
-    def test_another_dim_and_other_keys(self, folder):
-        self.fails(folder, tf.errors.InvalidArgumentError, "dim", make(2, dim=4))
+    def test_keys_of_another_kind(self, folder):
         table = de.Variable(tf.string, dim=3, name="t")
         with pytest.raises(tf.errors.InvalidArgumentError, match="key"):
             de.checkpoint.restore(table, folder)

@@ -16,7 +16,7 @@ import tensorflow as tf
 import de_core as de
 from de_core.snapshot.table_files import about
 from de_core_cli import sources
-from de_core_cli.errors import CommandError
+from de_core_cli.library import CommandError
 
 # Keras converts its variables through an `__array__` that numpy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")

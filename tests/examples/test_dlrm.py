@@ -65,15 +65,12 @@ def test_the_example_trains_publishes_and_serves(run, dlrm, tmp_path):
     with log.open("w") as file:
         for click, numbers, ids in zip(*made_up, strict=True):
             file.write(line(int(click), numbers, [f"{each:08x}" for each in ids]))
-    small = ["--log", log, "--dim", "4", "--buckets", "50", "--plot", tmp_path / "auc.svg"]
+    small = ["--log", log, "--dim", "4", "--buckets", "50"]
     output = succeeded(run("dlrm.py", *small, "--out", tmp_path / "clicks"))
     assert "3,000 impressions" in output
-    plot = (tmp_path / "auc.svg").read_text()
     for model in ("a row per id", "50 buckets"):
         [auc] = re.findall(rf"AUC (0\.\d+) with {model}", output)
         assert float(auc) > 0.5
-        assert model in plot
-        assert auc in plot
     assert "in 26 tables" in output
     answers = [
         np.array(part.split("[")[1].split("]")[0].split(), float)

@@ -1,9 +1,7 @@
 from pathlib import Path
 
 import numpy as np
-import pyarrow as arrow
 import pytest
-from pyarrow import parquet
 from ranking.errors import DataError
 from ranking.log_reader import MINIMUM, LogFormat, read_log
 
@@ -176,54 +174,3 @@ def test_the_separator_of_a_log_is_found(tmp_path, separator):
     path = write_csv(tmp_path, separator.join(["user", "item", "timestamp"]), rows)
     log, _ = read_log(path)
     assert rows_of(log) == [(f"u{n % 4}", f"i{n % 7}", 1000 + n) for n in range(MINIMUM)]
-
-
-def write_parquet(folder, times, users=None):
-    users = arrow.array([n % 4 for n in range(MINIMUM)]) if users is None else users
-    items = arrow.array([f"i{n % 7}" for n in range(MINIMUM)]).dictionary_encode()
-    table = arrow.table({"user_id": users, "price": times, "item_id": items, "time": times})
-    parquet.write_table(table, folder / "log")
-    return folder / "log"
-
-
-@pytest.mark.parametrize(
-    "of_time", ["int64", "float64", "timestamp[ns]", "timestamp[ms, tz=Europe/Paris]", "string"]
-)
-def test_a_parquet_log_is_read_by_its_columns(tmp_path, of_time):
-    seconds = arrow.array([1_291_191_960 + n for n in range(MINIMUM)])
-    kind = {
-        "timestamp[ns]": arrow.timestamp("ns"),
-        "timestamp[ms, tz=Europe/Paris]": arrow.timestamp("ms", "Europe/Paris"),
-    }.get(of_time)
-    if kind is not None:
-        times = seconds.cast(arrow.timestamp("s", getattr(kind, "tz", None))).cast(kind)
-    else:
-        times = seconds.cast(arrow.type_for_alias(of_time))
-    log, report = read_log(write_parquet(tmp_path, times))
-    expected = [(str(n % 4), f"i{n % 7}", 1_291_191_960 + n) for n in range(MINIMUM)]
-    assert rows_of(log) == expected
-    assert str(report).startswith("Parquet with columns user_id, item_id, time")
-
-
-def test_rows_of_a_parquet_log_without_a_user_are_left_out(tmp_path):
-    users = arrow.array([None, " ", *["u"] * MINIMUM])
-    table = arrow.table(
-        {"user": users, "item": ["i"] * len(users), "time": list(range(len(users)))}
-    )
-    parquet.write_table(table, tmp_path / "log.parquet")
-    log, report = read_log(tmp_path / "log.parquet")
-    assert len(log) == MINIMUM
-    assert report.left_out["user"] == 2
-
-
-def test_a_damaged_parquet_log_is_refused(tmp_path):
-    path = write_parquet(tmp_path, arrow.array(range(MINIMUM)))
-    path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(DataError, match="must be a whole Parquet file"):
-        read_log(path)
-
-
-def test_a_parquet_column_of_lists_is_refused(tmp_path):
-    users = arrow.array([[1]] * MINIMUM)
-    with pytest.raises(DataError, match="user_id of type list"):
-        read_log(write_parquet(tmp_path, arrow.array(range(MINIMUM)), users))

@@ -2,11 +2,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ranking.baseline import Popularity
-from ranking.evaluation import LIST_LENGTH, evaluate
+from ranking.evaluation import LIST_LENGTH, Popularity, auc, evaluate, limits_of, recall_at
 from ranking.interactions import Interactions
-from ranking.limits import limits_of
-from ranking.metrics import auc, recall_at
 from ranking.split import TimeSplit, split_by_time
 from ranking.synthetic_log import synthetic_log
 
@@ -47,7 +44,7 @@ def test_auc_is_the_same_in_small_blocks(monkeypatch):
     positive = rng.random((20, 30)) < 0.3
     candidate = np.ones((20, 30), bool)
     whole = auc(scores, positive, candidate)
-    monkeypatch.setattr("ranking.metrics._BLOCK", 64)
+    monkeypatch.setattr("ranking.evaluation._BLOCK", 64)
     np.testing.assert_array_equal(auc(scores, positive, candidate), whole)
 
 

@@ -29,9 +29,7 @@ def learned(output):
     return tuple(int(number.replace(",", "")) for number in match.groups())
 
 
-@pytest.mark.parametrize(
-    "script", ["train_ranking.py", "demo.py", "client.py", "export.py", "online_update.py"]
-)
+@pytest.mark.parametrize("script", ["train_ranking.py", "demo.py", "client.py", "online_update.py"])
 def test_help_explains_the_script(run, script):
     output = succeeded(run(script, "--help"))
     assert "usage" in output
@@ -135,12 +133,6 @@ def test_the_client_says_how_to_start_a_gateway_that_is_not_there(run):
     assert result.returncode == 1
     assert "python -m server" in result.stderr
     assert "Traceback" not in result.stderr
-
-
-def test_the_smallest_export_reads_back(run, tmp_path):
-    output = succeeded(run("export.py", tmp_path / "tiny"))
-    assert "Exported 5 rows" in output
-    assert "[ True False]" in output
 
 
 @pytest.mark.slow

@@ -72,22 +72,6 @@ class TestArguments:
             assert defaults[each] is None
         assert not defaults["bp_v2"]
 
-    @pytest.mark.each_choice
-    @pytest.mark.parametrize("key_dtype", [tf.int64, tf.int32, tf.string])
-    @pytest.mark.parametrize("value_dtype", [tf.float32, tf.bfloat16, tf.int64])
-    def test_dtypes_are_those_of_key_and_value_tensors(self, mode, key_dtype, value_dtype):
-        table = de.Variable(key_dtype, value_dtype, dim=3)
-        keys = ["1", "2"] if key_dtype == tf.string else [1, 2]
-        mode.run(lambda: table.upsert(keys, tf.cast([[1, 2, 3], [4, 5, 6]], value_dtype)))
-        exported_keys, values = mode.run(table.export)
-        assert tf.as_dtype(exported_keys.dtype) == key_dtype
-        assert tf.as_dtype(values.dtype) == value_dtype
-        assert sorted(values.tolist()) == [[1, 2, 3], [4, 5, 6]]
-
-    def test_dim_is_the_length_of_each_keys_row(self, mode):
-        table = de.Variable(dim=7)
-        assert mode.run(table.lookup, int64(5)).shape == (1, 7)
-
     def test_one_table_is_made_on_each_device(self, mode):
         table = de.Variable(dim=1, devices=[CPU, "/device:CPU:0", "cpu:0"])
         assert len(table.tables) == table.shard_num == 3
@@ -106,16 +90,6 @@ class TestArguments:
         mode.run(lambda: table.upsert(int64(0, 1, 3, 6), tf.ones([4, 1])))
         assert [int(mode.run(lambda i=i: table.size(i))) for i in range(3)] == [3, 1, 0]
         assert table.partition_fn is default_partition_fn
-
-    @pytest.mark.parametrize("wrong", [3, -1])
-    def test_a_partition_out_of_range_is_named(self, mode, wrong):
-        table = de.Variable(
-            dim=1, devices=[CPU] * 3, partitioner=lambda keys, _: tf.fill(tf.shape(keys), wrong)
-        )
-        with pytest.raises((ValueError, tf.errors.InvalidArgumentError)) as raised:
-            mode.run(table.lookup, int64(1))
-        assert "shards in [0, 3), one for each device. Received: shard=" in str(raised.value)
-        assert str(wrong) in str(raised.value)
 
     def test_the_shared_name_is_not_used(self, mode):
         first, second = (de.Variable(dim=1, shared_name="one") for _ in range(2))
@@ -205,75 +179,15 @@ class TestArguments:
 
 
 class TestVerbs:
-    def test_export_returns_all_keys_and_all_values(self, mode):
-        table, write = filled(devices=[CPU] * 2)
-        mode.run(write)
-        keys, values = mode.run(lambda: table.export(name="all"))
-        assert sorted(keys) == [1, 2, 3]
-        assert (values == keys[:, None]).all()
-
-    @pytest.mark.parametrize("shape", [(), (4,), (2, 1, 2), (0,), (3, 0)])
-    def test_lookup_takes_keys_of_any_shape(self, mode, shape):
-        table, write = filled(initializer=9.0)
-        mode.run(write)
-        keys = (np.arange(np.prod(shape), dtype=np.int64) % 5).reshape(shape)
-        rows = mode.run(lambda ids: table.lookup(ids, name="rows"), keys)
-        expected = np.where((keys >= 1) & (keys <= 3), keys, 9).astype(np.float32)
-        np.testing.assert_array_equal(rows, np.stack([expected, expected], -1))
-
     def test_the_name_may_follow_the_keys_as_it_once_did(self, mode):
         table = de.Variable(dim=2, initializer=9.0)
         assert mode.run(lambda: table.lookup(int64(1), "rows")).tolist() == [[9, 9]]
-
-    def test_remove_ignores_keys_that_are_not_there(self, mode):
-        table, write = filled()
-        mode.run(write)
-        assert mode.run(lambda ids: table.remove(ids, name="gone"), int64(1, 77)[:, None]) is None
-        assert sorted(mode.run(table.export)[0]) == [2, 3]
-
-    def test_upsert_inserts_and_updates_keys_of_any_shape(self, mode):
-        table, write = filled()
-        mode.run(write)
-        rows = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
-        mode.run(lambda ids, rows: table.upsert(ids, rows), int64(3, 4, 5, 6).reshape(2, 2), rows)
-        read = mode.run(table.lookup, int64(1, 3, 4, 5, 6))
-        assert read.tolist() == [[1, 1], [0, 1], [2, 3], [4, 5], [6, 7]]
 
     def test_values_of_the_shape_of_keys_are_rows_of_one(self, mode):
         table = de.Variable(value_dtype=tf.int32)
         mode.run(table.upsert, int64(1, 2), np.array([10, 20], np.int32))
         mode.run(table.accum, int64(2), np.array([20], np.int32), np.array([21], np.int32))
         assert mode.run(table.lookup, int64(1, 2)).tolist() == [[10], [21]]
-
-    def test_size_is_of_one_table_or_of_all(self, mode):
-        table, write = filled(devices=[CPU] * 2, partitioner=lambda keys, n: keys % n)
-        mode.run(write)
-        assert mode.run(table.size) == 3
-        assert mode.run(lambda: table.size(0, name="first")) == 1
-        assert mode.run(lambda: table.size(index=1)) == 2
-
-    def test_clear_removes_all(self, mode):
-        table, write = filled()
-        mode.run(write)
-        mode.run(table.clear)
-        assert mode.run(table.size) == 0
-
-    @pytest.mark.parametrize("keys", [np.array([1], np.int32), np.array([1.5]), np.array(["a"])])
-    @pytest.mark.parametrize("verb", ["lookup", "remove", "upsert"])
-    def test_keys_of_another_dtype_are_a_type_error(self, mode, verb, keys):
-        table, write = filled()
-        mode.run(write)
-        values = [np.ones([1, 2], np.float32)] if verb == "upsert" else []
-        with pytest.raises(TypeError, match=r"`keys` of table .* must be int64"):
-            mode.run(lambda *given: getattr(table, verb)(*given), keys, *values)
-        assert mode.run(table.size) == 3
-
-    def test_values_of_another_dtype_are_a_type_error(self, mode):
-        table, write = filled()
-        mode.run(write)
-        with pytest.raises(TypeError, match=r"`values` of table .* must be float32"):
-            mode.run(lambda: table.upsert(int64(1), np.ones([1, 2], np.float64)))
-        assert mode.run(table.lookup, int64(1)).tolist() == [[1, 1]]
 
     def test_verbs_in_a_graph_return_the_operation(self):
         with execution_modes.entered("graph"):

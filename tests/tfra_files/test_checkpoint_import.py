@@ -89,6 +89,16 @@ def test_tables_of_every_dtype_are_made_from_a_checkpoint():
         assert_rows(variable, saved)
 
 
+def test_a_checkpoint_tells_the_dtype_of_its_keys():
+    path, saved = DATA / "new_adam/ckpt", expected()["new_adam"]["tables"]["user-parameter"]
+    options = {"tables": "user.*", "slots": False}
+    for target in (None, variable_for(saved)):
+        with pytest.raises(ValueError, match=r"dtype of the saved keys.*int64 -> float32\[3\]"):
+            import_checkpoint(path, target, key_dtype=tf.int32, **options)
+        found = import_checkpoint(path, target, key_dtype=tf.int64, **options)["user-parameter"]
+        assert_rows(target or found.variable, saved)
+
+
 @pytest.mark.parametrize("form", ["module_saved_model", "builder_saved_model"])
 def test_saved_models_of_modules_and_of_the_builder(form):
     [[name, saved]] = expected()[form]["tables"].items()

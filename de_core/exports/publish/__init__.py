@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 import os
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from de_core.exports import served_rows, warm_up
 from de_core.exports.publish import versions
 from de_core.exports.publish.publication import Publication, Schedule
 from de_core.exports.served_rows import KeepRows
-from de_core.exports.skeleton import Skeleton
+from de_core.exports.template import Template
 from de_core.exports.version import Version, local
 from de_core.tables.sharded import living
 
@@ -100,45 +99,33 @@ def publish(
         raise ValueError(
             f"`full_part` must be a number above 0 and at most 10. {received(full_part=full_part)}"
         )
-    _check_bounds_only(keep)
-    folder = local(root, "root").resolve()
-    arguments = (model, signatures, inputs, dtype, oov, keep)
-    with versions.alone_in(folder):
-        known = None if full else _known(folder, arguments)
-        last = None if known is None else known.followed(Schedule(full_every, full_part))
-        if known is None or last is None:
-            known = _made(folder, arguments, sample)
-        result = known.publish(last, consistent=consistent)
-        # Update this only after success: the next delta must follow a version that exists.
-        known.table.publications[str(folder)] = (arguments, known)
-        versions.prune(folder, keep_versions)
-    return result
-
-
-def _check_bounds_only(keep: Any) -> None:
-    for each in keep.values() if isinstance(keep, dict) else [keep]:
+    for each in keep.values() if isinstance(keep, Mapping) else [keep]:
         if getattr(each, "where", None) is not None:
             raise ValueError(
                 "`keep` must have no `where` here: a delta must know which rows the earlier "
                 f"versions left out. {received(keep=keep)} Use bounds alone, or de.export."
             )
-
-
-def _known(folder: pathlib.Path, arguments: tuple[Any, ...]) -> Publication | None:
-    for table in living():
-        known = table.publications.get(str(folder))
-        if known is not None and all(map(_same, known[0], arguments)):
-            return known[1]
-    return None
-
-
-def _made(folder: pathlib.Path, arguments: tuple[Any, ...], sample: Any) -> Publication:
-    model, signatures, inputs, dtype, oov, keep = arguments
-    skeleton = Skeleton(model, signatures, inputs)
-    rows = served_rows.of_tables(skeleton.names, dtype, oov, keep)
-    function = skeleton.functions[skeleton.main_signature]
-    requests = None if sample is None else warm_up.requests(sample, function)
-    return Publication(folder, skeleton, rows, requests)
+    folder = local(root, "root").resolve()
+    arguments = (model, signatures, inputs, dtype, oov, keep)
+    with versions.alone_in(folder):
+        known: Publication | None = None
+        for table in living() if not full else []:
+            before = table.publications.get(str(folder))
+            if before is not None and all(map(_same, before[0], arguments)):
+                known = before[1]
+                break
+        last = None if known is None else known.followed(Schedule(full_every, full_part))
+        if known is None or last is None:
+            template = Template(model, signatures, inputs)
+            rows = served_rows.of_tables(template.names, dtype, oov, keep)
+            function = template.functions[template.main_signature]
+            requests = None if sample is None else warm_up.requests(sample, function)
+            known = Publication(folder, template, rows, requests)
+        result = known.publish(last, consistent=consistent)
+        # Update this only after success: the next delta must follow a version that exists.
+        known.table.publications[str(folder)] = (arguments, known)
+        versions.prune(folder, keep_versions)
+    return result
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 import secrets
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,15 +14,19 @@ import tensorflow as tf
 from de_core.base.ops import library
 from de_core.exports import served_rows, version, warm_up
 from de_core.exports.publish import versions
-from de_core.exports.publish.weights import Weights
 from de_core.exports.served_rows import ServedRows
-from de_core.exports.skeleton import Skeleton
+from de_core.exports.template import Template
 from de_core.exports.version import Version
 from de_core.snapshot import chain_file
 from de_core.snapshot.chain_file import Link
+from de_core.snapshot.table_files import follows
 from de_core.tables.served_copy import SUFFIX, FrozenTable, file_stem
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table import Table
+
+_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_KEY = "used_variables/{}/.ATTRIBUTES/VARIABLE_VALUE"
+_PREFIX = "variables/variables"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +51,41 @@ class Schedule:
         chains = list(chains)
         bases, deltas = (sum(sum(c[part]) for c in chains) for part in (slice(1), slice(1, None)))
         return max(map(len, chains)) >= self.full_every or deltas > self.full_part * bases
+
+
+class Weights:
+    """The variables in the SavedModel of a `Template`.
+
+    Args:
+        folder: A version directory that TensorFlow wrote.
+        variables: `used_variables` of the Template's root.
+    """
+
+    def __init__(self, folder: pathlib.Path, variables: Sequence[tf.Variable]) -> None:
+        reader = tf.train.load_checkpoint(str(folder / _PREFIX))
+        distinct: dict[int, tuple[str, tf.Variable]] = {}
+        for index, variable in enumerate(variables):
+            distinct.setdefault(id(variable), (_KEY.format(index), variable))
+        self._saved = dict(distinct.values())
+        #: True if the SavedModel's whole state is these variables. Otherwise only TensorFlow can
+        #: write new weights.
+        self.are_all = set(reader.get_variable_to_shape_map()) == {*self._saved, _GRAPH}
+        graph = reader.get_tensor(_GRAPH) if self.are_all else b""
+        # Create the tensors once, not for every version.
+        self._graph = tf.constant(graph)
+        self._names = tf.constant([*self._saved, _GRAPH])
+        self._whole = tf.constant([""] * len(self._names))
+
+    def write(self, folder: pathlib.Path) -> None:
+        """Writes the variables' current values into a version directory."""
+        (folder / _PREFIX).parent.mkdir()
+        values = (variable.read_value() for variable in self._saved.values())
+        tf.raw_ops.SaveV2(
+            prefix=str(folder / _PREFIX),
+            tensor_names=self._names,
+            shape_and_slices=self._whole,
+            tensors=[*values, self._graph],
+        )
 
 
 @dataclasses.dataclass
@@ -76,7 +114,7 @@ class Publication:
 
     Args:
         root: The directory of the versions.
-        skeleton: The model's graph and weights.
+        template: The model's graph and weights.
         rows: For each table, by name, how to store its rows.
         requests: Warm-up requests, or None.
     """
@@ -84,12 +122,12 @@ class Publication:
     def __init__(
         self,
         root: pathlib.Path,
-        skeleton: Skeleton,
+        template: Template,
         rows: dict[str, ServedRows],
         requests: list[dict[str, tf.Tensor]] | None,
     ) -> None:
         self._root = root
-        self._skeleton = skeleton
+        self._template = template
         self._rows = rows
         self._requests = requests
         self._chain = f"publish {root}"
@@ -98,7 +136,7 @@ class Publication:
     @property
     def table(self) -> ShardedTable:
         """The model's first table. It holds the reference that keeps this object alive."""
-        return next(iter(self._skeleton.names.values()))
+        return next(iter(self._template.names.values()))
 
     def publish(self, last: Written | None, *, consistent: bool) -> Version:
         """Writes the next version. The caller must keep other publishers out.
@@ -121,7 +159,14 @@ class Publication:
                 written = self._write(folder, last, consistent)
             chains = {written.assets[shard]: links for shard, links in written.links.items()}
             chain_file.write_manifest(folder, chains)
-            report = self._report(written, last)
+            report = {
+                "kind": "full" if last is None else "delta",
+                "previous": None if last is None else int(last.path.name),
+                "tables": {
+                    name: served_rows.total(written.reports[shard] for shard in table.tables)
+                    for name, table in self._template.names.items()
+                },
+            }
             version.write_report(folder, report)
         written.path = target
         for table, each in written.reports.items():
@@ -140,21 +185,24 @@ class Publication:
             return None
         if schedule.is_full(last.sizes.values()):
             return None
-        for table, links in last.links.items():
-            chains = json.loads(table.run(library.de_table_chains).numpy())["chains"]
-            own = [each["id"] for each in chains if each["chain"] == self._chain]
-            if own != [links[-1].identity]:
-                return None
-        return last
+        pairs = last.links.items()
+        is_whole = all(follows(shard, self._chain, links[-1].identity) for shard, links in pairs)
+        return last if is_whole else None
 
     def _write(self, folder: pathlib.Path, last: Written | None, consistent: bool) -> Written:
         """Writes all files of a version."""
         if last is not None and last.weights.are_all:
             made = self._write_beside_graph(folder, last)
         else:
-            made = self._write_graph(folder)
+            copies: dict[Table, FrozenTable] = self._template.save(folder, chain_file.SUFFIX)
+            if self._requests is not None:
+                name = self._template.main_signature
+                warm_up.write(folder, self._root.name, name, self._requests)
+            chain_names = {table: copy.file.name for table, copy in copies.items()}
+            weights = Weights(folder, self._template.module.used_variables)
+            made = Written(folder, chain_names, weights)
         assets = folder / "assets"
-        for name, table in self._skeleton.names.items():
+        for name, table in self._template.names.items():
             for shard in table.tables:
                 file = f"{file_stem(shard.name)}-{secrets.token_hex(4)}{SUFFIX}"
                 made.reports[shard] = report = self._rows[name].write(
@@ -175,17 +223,6 @@ class Publication:
                 chain_file.write(assets / made.assets[shard], made.links[shard])
         return made
 
-    def _write_graph(self, folder: pathlib.Path) -> Written:
-        copies: dict[Table, FrozenTable] = self._skeleton.save(folder, chain_file.SUFFIX)
-        if self._requests is not None:
-            name = self._skeleton.main_signature
-            warm_up.write(folder, self._root.name, name, self._requests)
-        return Written(
-            folder,
-            {table: copy.file.name for table, copy in copies.items()},
-            Weights(folder, self._skeleton.module.used_variables),
-        )
-
     def _write_beside_graph(self, folder: pathlib.Path, last: Written) -> Written:
         """Links the graph of the previous version and writes new weights."""
         for name in ("saved_model.pb", "fingerprint.pb"):
@@ -202,12 +239,3 @@ class Publication:
             versions.link(requests, folder / warm_up.FILE)
         last.weights.write(folder)
         return Written(folder, last.assets, last.weights)
-
-    def _report(self, written: Written, last: Written | None) -> dict[str, Any]:
-        tables = {
-            name: served_rows.total(written.reports[shard] for shard in table.tables)
-            for name, table in self._skeleton.names.items()
-        }
-        if last is None:
-            return {"kind": "full", "previous": None, "tables": tables}
-        return {"kind": "delta", "previous": int(last.path.name), "tables": tables}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import collections
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import hiredis
 import redis
+import tensorflow as tf
 from redis.backoff import ExponentialBackoff
 from redis.cluster import ClusterNode, RedisCluster
 from redis.exceptions import RedisClusterException
@@ -16,15 +18,16 @@ from redis.sentinel import Sentinel
 
 from de_core.storage.redis.config import CLUSTER, SENTINEL, Settings
 
-
-class CheckError(redis.RedisError):
-    """A server must not be used. Redis's client closes a connection whose start raises it."""
-
-
 #: Exceptions that a command may fail with.
 Failure = redis.RedisError | RedisClusterException | OSError
 _FAILURES = (redis.RedisError, RedisClusterException, OSError)
 _Command = tuple[Any, ...]
+_UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, RedisClusterException, OSError)
+_POLICY = re.compile(rb"maxmemory_policy:(\S+)")
+
+
+class CheckError(redis.RedisError):
+    """A server must not be used. Redis's client closes a connection whose start raises it."""
 
 
 class Connection:
@@ -71,7 +74,10 @@ class Connection:
         self, commands: Sequence[_Command], numbers: list[int], out: list[Any]
     ) -> None:
         try:
-            client = self._server_of(commands[numbers[0]])
+            client = self._connected()
+            if self._settings.redis_connection_mode == CLUSTER:
+                node = client.get_node_from_key(_key(commands[numbers[0]]))
+                client = client.get_redis_connection(node)
             asked = [commands[number] for number in numbers]
             found = _pipelined(client, asked)
             if any(map(_has_no_rows, asked, found)):
@@ -99,12 +105,6 @@ class Connection:
                 _unless_checked(error)
                 groups[""].append(number)
         return list(groups.values())
-
-    def _server_of(self, command: _Command) -> Any:
-        client = self._connected()
-        if self._settings.redis_connection_mode != CLUSTER:
-            return client
-        return client.get_redis_connection(client.get_node_from_key(_key(command)))
 
     def _connected(self) -> Any:
         if self._client is None:
@@ -161,9 +161,6 @@ def _unless_checked(error: Exception) -> Exception:
         if isinstance(each, CheckError):
             raise each from None
     return error
-
-
-_UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, RedisClusterException, OSError)
 
 
 def _key(command: _Command) -> Any:
@@ -236,3 +233,73 @@ def _tls(settings: Settings) -> dict[str, Any]:
         "ssl_keyfile": settings.redis_tls_key_file,
     }
     return {"ssl": True, **{name: file for name, file in files.items() if file}}
+
+
+class RowsLostError(tf.errors.DataLossError, CheckError):
+    """Redis lost rows."""
+
+
+class MayEvictError(tf.errors.FailedPreconditionError, CheckError):
+    """Redis may evict rows."""
+
+
+class Marks:
+    """The marks of one table.
+
+    Args:
+        table: The table's name.
+        names: The names of the slices' marks in Redis.
+
+    Attributes:
+        generation: The value that all marks must have; None to check no marks.
+        questions: Commands for a server. `check` takes the answers.
+    """
+
+    def __init__(self, table: str, names: Sequence[str]) -> None:
+        self._table = table
+        self.names = names
+        self.generation: bytes | None = None
+        self.questions = [("INFO", "memory"), *(("GET", name) for name in names)]
+
+    def check(self, answers: Sequence[Any]) -> None:
+        """Raises if a server lost rows or may evict rows.
+
+        Args:
+            answers: The answers to `questions`. An error says nothing: in a Cluster, most slices
+                are on other nodes, and a user may be forbidden to call INFO.
+
+        Raises:
+            RowsLostError: A mark is missing or has another generation.
+            MayEvictError: The server evicts keys when its memory is full.
+        """
+        info, *marks = answers
+        policy = _POLICY.search(info) if isinstance(info, bytes) else None
+        if policy is not None and policy[1] != b"noeviction":
+            raise MayEvictError(
+                None,
+                None,
+                f"Redis must not evict rows of table {self._table!r}, because lost rows read as "
+                f"new. Received: maxmemory-policy={policy[1].decode()!r}. Set it to 'noeviction'. "
+                "If Redis evicted keys already, restore a checkpoint.",
+            )
+        if self.generation is not None:
+            self.require(self.generation, marks)
+
+    def require(self, generation: bytes, marks: Sequence[Any]) -> None:
+        """Raises RowsLostError if a mark is missing or has another generation.
+
+        Args:
+            generation: The value that the marks must have.
+            marks: The slices' marks, or errors.
+        """
+        known = [each for each in marks if not isinstance(each, Exception)]
+        lost = sum(each != generation for each in known)
+        if lost:
+            raise RowsLostError(
+                None,
+                None,
+                f"Redis must keep the rows of table {self._table!r}. Received: {lost} of "
+                f"{len(known)} slices without the mark that they had, as after a restart without "
+                "persistence. Restore a checkpoint, or set `allow_empty` in the Redis "
+                "configuration to continue without these rows.",
+            )

@@ -18,8 +18,7 @@ import tensorflow as tf
 from redis.crc import key_slot
 
 from de_core.storage.redis.config import Settings
-from de_core.storage.redis.connection import Connection
-from de_core.storage.redis.marks import Marks
+from de_core.storage.redis.connection import Connection, Marks
 from de_core.storage.row_store import Row, RowStore
 
 _SLOTS = 16384

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
 import weakref
 from collections.abc import MutableMapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+from de_core.base.checks import received
 from de_core.base.types import DTypeLike, InitializerLike, Rows, TensorLike
 from de_core.storage.creator import KVCreator
+from de_core.tables import initial_rows
 from de_core.tables.restrict import RestrictPolicy
 from de_core.tables.router import Partitioner, default_partition_fn
-from de_core.tfra.api.conversion import cast_array, initial_value, string_row
 from de_core.tfra.api.shards import Shard
 from de_core.tfra.api.slots import slots_of
 from de_core.tfra.api.wrappers import TrainableWrapper
 from de_core.variable import variable
 from de_core.variable.new_table import DEFAULT_NAME
 from de_core.variable.scope import requested
+
+_warned: set[tuple[str, str]] = set()
 
 
 class Variable(variable.Variable):
@@ -67,7 +72,7 @@ class Variable(variable.Variable):
     ) -> None:
         text = tf.as_dtype(value_dtype) == tf.string and initializer is not None
         if not text:
-            initializer = initial_value(initializer, tf.as_dtype(value_dtype), dim, init_size)
+            initializer = _initial_value(initializer, tf.as_dtype(value_dtype), dim, init_size)
         super().__init__(
             key_dtype,
             value_dtype,
@@ -87,11 +92,11 @@ class Variable(variable.Variable):
         )
         self.kv_creator = kv_creator
         self.short_file_name = bool(short_file_name)
-        self._table.cast = cast_array
+        self._table.cast = _cast_array
         # A cycle of objects would keep a table's memory, and a name would keep the last ids.
         is_eager = tf.executing_eagerly()
         self.__dict__["trainable_store"] = weakref.WeakValueDictionary() if is_eager else {}
-        self._default = string_row(initializer, self.dim) if text else None
+        self._default = _string_row(initializer, self.dim) if text else None
         self.initializer = initializer
 
     def lookup(
@@ -182,3 +187,79 @@ def get_variable(
     arguments = dict(locals())
     made: Variable = requested(arguments.pop("name"), arguments, Variable, may_be_new=True)
     return made
+
+
+def _cast_array(argument: str, value: Any, dtype: tf.DType, table_name: str) -> tf.Tensor | None:
+    """Converts an array to a table's dtype. Warns once per table and argument.
+
+    Returns:
+        A tensor, or None for a tensor: `tfra` refuses tensors of another dtype too.
+
+    Raises:
+        TypeError: Keys would change, so that two ids might become one.
+    """
+    if tf.is_tensor(value) or dtype == tf.string or np.asarray(value).dtype.kind not in "iufb":
+        return None
+    array = np.asarray(value)
+    with np.errstate(invalid="ignore"):  # NaN has no whole number; the comparison notices it
+        converted = array.astype(dtype.as_numpy_dtype)
+    if argument == "keys" and (converted != array).any():
+        raise TypeError(
+            f"`keys` of table {table_name!r} must be {dtype.name} without rounding. "
+            f"{received(keys=value)} Pass whole numbers in the range of {dtype.name}."
+        )
+    if (table_name, argument) not in _warned:
+        _warned.add((table_name, argument))
+        warnings.warn(
+            f"`{argument}` of table {table_name!r} are converted from {array.dtype} to "
+            f"{dtype.name}, as tfra does. Pass {dtype.name}.",
+            stacklevel=2,
+        )
+    return tf.constant(converted)
+
+
+def _initial_value(initializer: Any, dtype: tf.DType, dim: int, init_size: int) -> Any:
+    """Returns an initializer that `de.Variable` takes.
+
+    Args:
+        initializer: As for `de.Variable`. An array of one element fills the row. Numbers for a
+            table of integers are cast. A variance scaling has the fan `dim` if `init_size` is 0.
+        dtype: Dtype of the values. Not strings.
+        dim: Values per row.
+        init_size: Number of rows to expect; 0 if unknown.
+    """
+    if tf.is_tensor(initializer):
+        initializer = initial_rows.values_of(initializer)
+    if isinstance(initializer, (numbers.Number, list, tuple, np.ndarray, np.generic)):
+        values = np.asarray(initializer)
+        with np.errstate(invalid="ignore"):  # NaN has no whole number
+            there = values.astype(dtype.as_numpy_dtype) if dtype.is_integer else values
+        if dtype.is_integer and (there != values).any():
+            warnings.warn(
+                f"`initializer` should hold {dtype.name} numbers. {received(initializer=values)} "
+                f"They are cast to {there}, as in tfra.",
+                stacklevel=3,
+            )
+        return there.reshape([]) if there.shape == (1,) else there
+    return initial_rows.with_fans(initializer, init_size or dim, dim)
+
+
+def _string_row(initializer: Any, dim: int) -> tf.Tensor:
+    """Returns the strings [dim] of a key without a row.
+
+    The initializer is one string or `dim` strings, or a function `f(shape)` that returns them.
+
+    Raises:
+        TypeError: `initializer` is something else.
+    """
+    try:
+        if callable(initializer):
+            config: dict[str, Any] = getattr(initializer, "get_config", dict)()
+            initializer = config["value"] if "value" in config else initializer([dim])
+        row = tf.reshape(tf.convert_to_tensor(initializer, tf.string), [-1])
+        return tf.broadcast_to(row, [dim])
+    except (TypeError, ValueError, tf.errors.OpError) as error:
+        raise TypeError(
+            f"The `initializer` of string values must give one string or {dim}. "
+            f"{received(initializer=initializer)}"
+        ) from error

@@ -7,8 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.checkpoint.table_state import TableState
-from de_core.checkpoint.when_used import WhenUsed
+from de_core.checkpoint.table_state import TableState, WhenUsed
 from de_core.tables.sharded import ShardedTable
 from de_core.variable.graph import savers
 

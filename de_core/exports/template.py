@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from de_core.base.ops import library
 from de_core.base.types import InputSpecs, Model, Signatures
+from de_core.checkpoint.targets import by_name
 from de_core.exports.signatures import SERVING_DEFAULT, serving_functions
 from de_core.tables.served_copy import FrozenTable, deferred_writes
 from de_core.tables.sharded import ShardedTable, tables_behind
@@ -19,7 +20,7 @@ LOOKUP_PREFIX = "de_lookup/"
 STATS = "de_stats"
 
 
-class Skeleton:
+class Template:
     """The parts of a model that an export writes, apart from the rows.
 
     Args:
@@ -45,7 +46,7 @@ class Skeleton:
                 f"tf.saved_model.save. Received: signatures={sorted(self.functions)}."
             )
         #: The tables, by name in the SavedModel.
-        self.names = _unique_names(tables)
+        self.names = by_name((table.name, table) for table in tables)
         shards = [shard for table in tables for shard in table.tables]
         self.module = tf.Module()
         self.module.tables = shards
@@ -102,18 +103,6 @@ def _stats(tables: dict[str, ShardedTable]) -> Callable[..., Any]:
         return {"stats": library.de_serving_stats(handles, tables=names)}
 
     return stats
-
-
-def _unique_names(tables: Iterable[ShardedTable]) -> dict[str, ShardedTable]:
-    """Returns the tables by name. Appends a number to a name that an earlier table has."""
-    names: dict[str, ShardedTable] = {}
-    for table in tables:
-        name, number = table.name, 0
-        while name in names:
-            number += 1
-            name = f"{table.name}_{number}"
-        names[name] = table
-    return names
 
 
 class _SavedModelView(tf.train.TrackableView):
