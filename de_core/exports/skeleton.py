@@ -49,7 +49,9 @@ class Skeleton:
         shards = [shard for table in tables for shard in table.tables]
         self.module = tf.Module()
         self.module.tables = shards
-        self.module.used = others_used(model, self.functions.values(), shards)
+        used = others_used(model, self.functions.values(), shards)
+        self.module.used_variables = [each for each in used if isinstance(each, tf.Variable)]
+        self.module.used_resources = [each for each in used if not isinstance(each, tf.Variable)]
         lookups = {LOOKUP_PREFIX + name: lookup_of(table) for name, table in self.names.items()}
         if reserved := sorted({*lookups, STATS} & set(self.functions)):
             raise ValueError(

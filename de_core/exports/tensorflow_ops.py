@@ -106,6 +106,7 @@ class PlainTable(tf.Module):
         if insert:
             self.run(library.de_table_find_or_insert)
         numbers = self.index.find(tf.cast(keys, self.index.key_dtype))
+        numbers.set_shape(keys.shape)
         found = tf.not_equal(numbers, self._count)
         if self._fails:
             is_missing = tf.reshape(tf.logical_not(found), [-1])
