@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from de_core.base.checks import received
 from de_core.base.types import DTypeLike, InputSpecs, Model, Request, Signatures, UnknownIds
-from de_core.exports import served_rows, warm_up
+from de_core.exports import served_rows, tensorflow_ops, warm_up
 from de_core.exports import version as _version
 from de_core.exports.served_rows import KeepRows
 from de_core.exports.template import Template
@@ -32,6 +33,7 @@ def export(
     oov: UnknownIds | Mapping[str, UnknownIds] = "initial",
     keep: KeepRows | Mapping[str, KeepRows] | None = None,
     sample: Request | Sequence[Request] | None = None,
+    ops: str = "de_core",
 ) -> Version:
     """Writes a model and the rows of its tables as the next version of a SavedModel.
 
@@ -68,6 +70,13 @@ def export(
         sample: Requests to `serving_default` (or the first signature): inputs by name, or a list of
             such dicts. They are written as warm-up requests for TensorFlow Serving and the gateway,
             and their answers are compared with the live model's answers.
+        ops: "de_core" for tables that a server maps into memory by this library's ops. "tensorflow"
+            for TensorFlow's own ops: any TensorFlow Serving and any program with TensorFlow loads
+            the version, without `import de_core`. The keys are in a hash table of TensorFlow and
+            the rows in a variable, so loading takes the time and the memory of a copy. The version
+            has no `de_stats`, and `de.publish` cannot add a delta to it. `oov="initial"` needs an
+            initializer that is the same for each id, and with "error" the error is
+            `InvalidArgumentError`. `signatures` must be `tf.function`s that only look up rows.
 
     Returns:
         The version directory, a string with a `report`. Its `tables` has for each table `rows`,
@@ -89,6 +98,8 @@ def export(
     >>> sorted(tf.saved_model.load(directory).signatures)
     ['de_lookup/t', 'de_stats', 'serving_default']
     """
+    if ops not in ("de_core", "tensorflow"):
+        raise ValueError(f"`ops` must be 'de_core' or 'tensorflow'. {received(ops=ops)}")
     template = Template(model, signatures, inputs)
     rows = served_rows.of_tables(template.names, dtype, oov, keep)
     name = template.main_signature
@@ -97,13 +108,17 @@ def export(
     tables: dict[str, Any] = {}
     report: dict[str, Any] = {"tables": tables}
     with _version.being_written(target) as folder:
-        copies = template.save(folder, SUFFIX)
-        for table_name, table in template.names.items():
-            write = functools.partial(rows[table_name].write, table)
-            names = [copies[shard].file.name for shard in table.tables]
-            paths = [str(folder / "assets" / each) for each in names]
-            reports = table_files.of_each(table, write, paths)
-            tables[table_name] = served_rows.total(reports)
+        if ops == "tensorflow":
+            given = (model, signatures, inputs)
+            tables.update(tensorflow_ops.save(folder, template, rows, given))
+        else:
+            copies = template.save(folder, SUFFIX)
+            for table_name, table in template.names.items():
+                write = functools.partial(rows[table_name].write, table)
+                names = [copies[shard].file.name for shard in table.tables]
+                paths = [str(folder / "assets" / each) for each in names]
+                reports = table_files.of_each(table, write, paths)
+                tables[table_name] = served_rows.total(reports)
         if requests is not None:
             warm_up.write(folder, target.parent.name, name, requests)
             scores = _score_errors(folder, name, template.functions[name], requests)

@@ -50,14 +50,10 @@ class Template:
         shards = [shard for table in tables for shard in table.tables]
         self.module = tf.Module()
         self.module.tables = shards
-        functions = self.functions.values()
-        others = _other_resources(model, functions, set(shards))
-        self.module.used_variables = [
-            *(variable for function in functions for variable in function.variables),
-            *(each for each in others if isinstance(each, tf.Variable)),
-        ]
-        self.module.used_resources = [each for each in others if not isinstance(each, tf.Variable)]
-        lookups = {LOOKUP_PREFIX + name: _lookup(table) for name, table in self.names.items()}
+        used = others_used(model, self.functions.values(), shards)
+        self.module.used_variables = [each for each in used if isinstance(each, tf.Variable)]
+        self.module.used_resources = [each for each in used if not isinstance(each, tf.Variable)]
+        lookups = {LOOKUP_PREFIX + name: lookup_of(table) for name, table in self.names.items()}
         if reserved := sorted({*lookups, STATS} & set(self.functions)):
             raise ValueError(
                 f"`signatures` must not have names that an export adds. Received: {reserved}."
@@ -85,7 +81,9 @@ class Template:
         return copies
 
 
-def _lookup(table: ShardedTable) -> Callable[..., Any]:
+def lookup_of(table: ShardedTable) -> Callable[..., Any]:
+    """Returns the signature that looks up ids in one table."""
+
     @tf.function(input_signature=[tf.TensorSpec([None], table.spec.key_dtype, name="ids")])
     def lookup(ids: tf.Tensor) -> dict[str, tf.Tensor]:
         embeddings, found = table.find(ids)
@@ -113,27 +111,30 @@ class _SavedModelView(tf.train.TrackableView):
         return super().children(obj, save_type, **{"cache": {}, **kwargs})
 
 
-def _other_resources(model: Any, functions: Iterable[Any], tables: set[Any]) -> list[Any]:
-    """Returns other resources that the functions use, such as the model's vocabularies.
+def others_used(model: Any, functions: Iterable[Any], tables: Iterable[Any]) -> list[Any]:
+    """Returns the variables that functions use, and other resources such as vocabularies.
 
-    Also variables, if the functions capture only their handles.
+    Args:
+        model: The model that has the functions.
+        functions: Concrete functions.
+        tables: Resources that are not wanted.
     """
+    functions = list(functions)
+    variables = [variable for function in functions for variable in function.variables]
     captured = {
         id(tensor)
         for function in functions
         for tensor in function.captured_inputs
         if tensor.dtype == tf.resource
     }
-    known = {id(v.handle) for function in functions for v in function.variables}
-    known |= {id(table.resource_handle) for table in tables}
-    if captured <= known:
-        return []
+    # Functions may capture only the handle of a variable.
+    captured -= {id(each.handle) for each in variables}
+    captured -= {id(table.resource_handle) for table in tables}
+    if not captured:
+        return variables
     with deferred_writes():
-        return [
-            each
-            for each in _SavedModelView(model).descendants()
-            if id(_handle_of(each)) in captured - known
-        ]
+        descendants = _SavedModelView(model).descendants()
+        return [*variables, *(each for each in descendants if id(_handle_of(each)) in captured)]
 
 
 def _handle_of(each: Any) -> tf.Tensor | None:

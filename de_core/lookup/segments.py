@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from de_core.base.ops import library
 from de_core.base.types import Ids, Rows
+from de_core.tables import served_copy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +49,12 @@ class Segments:
             segments: int64 [n], the new segment number of each id. Negative: drop the id.
             count: int64 scalar, the number of new segments.
         """
-        order, splits = library.de_segment_order(segments, count)
+        if served_copy.has_own_ops():
+            order, splits = library.de_segment_order(segments, count)
+        else:
+            last = tf.where(segments < 0, count, segments)
+            splits = _row_splits(tf.sort(last), count)
+            order = tf.argsort(last, stable=True)[: splits[-1]]
         weights = None if self.weights is None else tf.gather(self.weights, order)
         return Segments(tf.gather(self.ids, order), splits, weights)
 
@@ -73,7 +79,7 @@ def by_first_dimension(ids: Ids, weights: Rows | tf.SparseTensor | None = None) 
             splits = tf.gather(splits, each)
         return Segments(ids.flat_values, tf.cast(splits, tf.int64), _flat(weights))
     if isinstance(ids, tf.SparseTensor):
-        splits = library.de_row_splits(ids.indices[:, 0], ids.dense_shape[0])
+        splits = _row_splits(ids.indices[:, 0], ids.dense_shape[0])
         return Segments(ids.values, splits, _flat(weights))
     return _of_dense(ids, weights, tf.shape(ids, tf.int64)[:1])
 
@@ -92,7 +98,7 @@ def by_last_dimension(ids: Ids, weights: Rows | tf.SparseTensor | None = None) -
     if isinstance(ids, tf.SparseTensor):
         last = ids.dense_shape[-1]
         flat = tf.sparse.reshape(ids, tf.stack([tf.reduce_prod(ids.dense_shape[:-1]), last]))
-        splits = library.de_row_splits(flat.indices[:, 0], flat.dense_shape[0])
+        splits = _row_splits(flat.indices[:, 0], flat.dense_shape[0])
         return Segments(ids.values, splits, _flat(weights))
     return _of_dense(ids, weights, tf.shape(ids, tf.int64)[:-1])
 
@@ -133,6 +139,13 @@ def flat_values(ids: Ids) -> tf.Tensor:
     if isinstance(ids, tf.SparseTensor):
         return ids.values
     return tf.reshape(ids.flat_values if isinstance(ids, tf.RaggedTensor) else ids, [-1])
+
+
+def _row_splits(segments: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """Returns the row splits, int64 [count + 1], of ascending segment numbers [n]."""
+    if served_copy.has_own_ops():
+        return library.de_row_splits(segments, count)
+    return tf.searchsorted(segments, tf.range(count + 1), out_type=tf.int64)
 
 
 def _flat(weights: Rows | tf.SparseTensor | None) -> tf.Tensor | None:

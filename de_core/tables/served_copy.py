@@ -30,6 +30,23 @@ _PART = re.compile(r"\d+of\d+")  # a shard's number and the number of shards
 _deferred: contextvars.ContextVar[str | None] = contextvars.ContextVar(
     "de_core_deferred", default=None
 )
+# True while functions of TensorFlow's own ops are traced.
+_plain: contextvars.ContextVar[bool] = contextvars.ContextVar("de_core_plain", default=False)
+
+
+def has_own_ops() -> bool:
+    """Returns whether a function that is traced now may have this library's ops."""
+    return not _plain.get()
+
+
+@contextlib.contextmanager
+def without_own_ops() -> Iterator[None]:
+    """Makes lookups use TensorFlow's ops alone. Their tables must do so too."""
+    token = _plain.set(True)
+    try:
+        yield
+    finally:
+        _plain.reset(token)
 
 
 def is_exporting() -> bool:

@@ -43,6 +43,8 @@ class Table(tf.saved_model.experimental.TrackableResource):
 
     #: True if the table can pool rows itself, without returning them one by one.
     pools = True
+    #: True if lookups record gradients.
+    records = True
     #: True if rows persist outside this process, for example in Redis.
     outlives_its_process = False
 
@@ -62,7 +64,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
         self.spec = spec
         self.device = device
         self.metadata = tuple(metadata)
-        self._initial = initial
+        self.initial = initial
         self._init_size = init_size
         self._policy = policy
         self._frozen_table: FrozenTable | None = None
@@ -154,7 +156,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
                 policy=self._policy,
                 **({} if tier is None else tier.attributes(self.name, len(self.spec.devices))),
                 slot_dtype=tf.bfloat16 if halves else tf.float32,
-                **self._initial.attributes(),
+                **self.initial.attributes(),
             )
 
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:

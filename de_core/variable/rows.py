@@ -135,7 +135,7 @@ class Rows(tf.Module):
     def anchors(self) -> list[tf.Tensor]:
         """Returns a list of the tensor that a lookup op takes as the anchor. May be empty."""
         anchor = self.watched
-        if anchor is None:
+        if anchor is None or not self._table.tables[0].records:
             return []
         if tf.distribute.in_cross_replica_context() and strategy.mirrors_replicas():
             return []  # outside of a replica: only replicas compute gradients

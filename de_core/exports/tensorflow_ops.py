@@ -1,0 +1,267 @@
+"""Writes tables as TensorFlow's own ops, for model servers that cannot load this library's ops."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import re
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from de_core.base.checks import received
+from de_core.base.ops import library
+from de_core.exports import served_rows
+from de_core.exports.served_rows import ServedRows
+from de_core.exports.signatures import serving_functions
+from de_core.exports.template import LOOKUP_PREFIX, Template, lookup_of, others_used
+from de_core.snapshot import table_files
+from de_core.snapshot.file import SnapshotFile
+from de_core.tables import served_copy
+from de_core.tables.sharded import ShardedTable
+from de_core.tables.spec import TableSpec
+
+#: Kinds of initial rows that are the same for each key.
+_ONE_ROW = ("zeros", "constant", "row")
+_OPS = re.compile("De[A-Z]")
+_POLYMORPHIC = tf.types.experimental.PolymorphicFunction
+
+
+class _Index(tf.saved_model.experimental.TrackableResource):
+    """TensorFlow's hash table from a key to its row number. It reads its keys from an asset.
+
+    Args:
+        keys: int64 or bytes objects [n], distinct.
+        folder: A folder for the asset, which must exist until the SavedModel is written.
+        missing: The number of a key that is not in `keys`.
+    """
+
+    def __init__(self, keys: np.ndarray[Any, Any], folder: pathlib.Path, missing: int) -> None:
+        super().__init__(device="")
+        self.key_dtype = tf.string if keys.dtype == object else tf.int64
+        self._missing = missing
+        # Unique per SavedModel: versions that one process serves never share a table.
+        self._shared_name = f"keys_{uuid.uuid4().hex}"
+        file = folder / self._shared_name
+        tensor = tf.constant(keys, self.key_dtype, [len(keys)])
+        file.write_bytes(tf.io.serialize_tensor(tensor).numpy())
+        self.asset = tf.saved_model.Asset(str(file))
+        with tf.init_scope():
+            _ = self.resource_handle  # made at its first use, and not in a function
+
+    def find(self, keys: tf.Tensor) -> tf.Tensor:
+        missing = tf.constant(self._missing, tf.int64)
+        return tf.raw_ops.LookupTableFindV2(
+            table_handle=self.resource_handle, keys=keys, default_value=missing
+        )
+
+    def _create_resource(self) -> tf.Tensor:
+        return tf.raw_ops.HashTableV2(
+            shared_name=self._shared_name, key_dtype=self.key_dtype, value_dtype=tf.int64
+        )
+
+    def _initialize(self) -> None:
+        keys = tf.io.parse_tensor(tf.io.read_file(self.asset.asset_path), self.key_dtype)
+        numbers = tf.range(tf.size(keys, tf.int64))
+        tf.raw_ops.InitializeTableV2(table_handle=self.resource_handle, keys=keys, values=numbers)
+
+
+class PlainTable(tf.Module):
+    """Stands for the shards of a table while functions are traced for the SavedModel.
+
+    Args:
+        name: The table's name.
+        spec: The table's spec.
+        keys: int64 or bytes objects [n].
+        rows: [n + 1, dim] in the storage format. The last one is the row of unknown ids.
+        fails: Whether an unknown id fails the lookup.
+        folder: A folder for the keys' asset.
+    """
+
+    #: As `Table.pools` and `Table.records`: lookups use TensorFlow's ops, and have no gradients.
+    pools = records = False
+
+    def __init__(
+        self,
+        name: str,
+        spec: TableSpec,
+        keys: np.ndarray[Any, Any],
+        rows: tf.Tensor,
+        fails: bool,
+        folder: pathlib.Path,
+    ) -> None:
+        super().__init__()
+        self._table_name, self._spec, self._fails = name, spec, fails
+        self._count = len(keys)
+        self.index = _Index(keys, folder, self._count)
+        self.keys = self.index.asset  # a module's attributes are saved with it, a resource's not
+        self.stored = tf.Variable(rows, trainable=False, name=f"{name}_rows")
+
+    def find(self, keys: tf.Tensor, insert: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+        """Reads rows; see `Table.find`."""
+        if insert:
+            self.run(library.de_table_find_or_insert)
+        numbers = self.index.find(tf.cast(keys, self.index.key_dtype))
+        numbers.set_shape(keys.shape)
+        found = tf.not_equal(numbers, self._count)
+        if self._fails:
+            is_missing = tf.reshape(tf.logical_not(found), [-1])
+            unknown = tf.boolean_mask(tf.reshape(keys, [-1]), is_missing)
+            message = f"every key must be in the table {self._table_name}. Received: keys="
+            with tf.control_dependencies([tf.Assert(tf.reduce_all(found), [message, unknown])]):
+                numbers = tf.identity(numbers)
+        return tf.cast(tf.gather(self.stored, numbers), self._spec.value_dtype), found
+
+    def run(self, op: Callable[..., Any], *_: Any, **__: Any) -> Any:
+        """Refuses all other operations of a table."""
+        raise NotImplementedError(
+            "A signature of TensorFlow's own ops can only look up rows. "
+            f"{received(table=self._table_name, op=op.__name__)} "
+            "Leave out `ops`, or change the signature."
+        )
+
+
+def save(
+    folder: pathlib.Path,
+    template: Template,
+    rows: Mapping[str, ServedRows],
+    given: tuple[Any, Any, Any],
+) -> dict[str, Any]:
+    """Writes a SavedModel of TensorFlow's own ops.
+
+    Args:
+        folder: An empty directory.
+        template: The SavedModel with this library's ops, whose tables and names it has.
+        rows: How to store each table, by name.
+        given: The model, signatures and inputs of `de.export`.
+
+    Returns:
+        The report of each table.
+
+    Raises:
+        ValueError: A format or policy needs this library's ops, or a function was traced before.
+    """
+    model, signatures, inputs = given
+    own_call = getattr(model, "__call__", None)  # noqa: B004  the function itself is wanted
+    if signatures is inputs is None and isinstance(own_call, _POLYMORPHIC):
+        signatures = own_call
+    plain: dict[str, PlainTable] = {}
+    reports: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="de_core_export_") as work:
+        for name, table in template.names.items():
+            plain[name], reports[name] = _plain_table(table, rows[name], pathlib.Path(work))
+        tables = template.names.values()
+        with _standing_for(dict(zip(tables, plain.values(), strict=True))):
+            functions = serving_functions(model, _traced_anew(signatures), inputs)
+            lookups = {
+                LOOKUP_PREFIX + name: lookup_of(table).get_concrete_function()
+                for name, table in template.names.items()
+            }
+        for name, function in {**functions, **lookups}.items():
+            _check_ops(name, function)
+        module = tf.Module()
+        module.tables = list(plain.values())
+        module.used = others_used(model, functions.values(), [each.index for each in module.tables])
+        tf.saved_model.save(module, str(folder), signatures={**functions, **lookups})
+    return reports
+
+
+def _plain_table(
+    table: ShardedTable, rows: ServedRows, folder: pathlib.Path
+) -> tuple[PlainTable, dict[str, Any]]:
+    """Reads the rows from the files that an export with our ops would have."""
+    if rows.dtype == "int8":
+        raise ValueError(
+            "`dtype` must be float32, float16, bfloat16 or None with ops='tensorflow'. "
+            f"Received: dtype='int8' for table {table.name!r}."
+        )
+    unknown = _row_of_unknown_ids(table, rows)
+    stored = table.spec.value_dtype if rows.dtype is None else tf.as_dtype(rows.dtype)
+    paths = [str(folder / f"{number}.de") for number in range(len(table.tables))]
+    reports = table_files.of_each(table, lambda shard, path: rows.write(table, shard, path), paths)
+    parts = [part for path in paths for part in SnapshotFile(path).batches()]
+    for path in paths:
+        pathlib.Path(path).unlink()
+    is_text = table.spec.key_dtype == tf.string
+    none = np.zeros([0], object if is_text else np.int64)
+    keys = np.concatenate([none, *(part.keys for part in parts)])
+    values = tf.concat([tf.cast(each, stored) for each in (*(p.values for p in parts), unknown)], 0)
+    made = PlainTable(
+        table.name,
+        table.spec,
+        keys,
+        values,
+        isinstance(rows.oov, str) and rows.oov == "error",
+        folder,
+    )
+    return made, served_rows.total(reports)
+
+
+def _row_of_unknown_ids(table: ShardedTable, rows: ServedRows) -> np.ndarray[Any, Any]:
+    """Returns the row [1, dim] that an unknown id reads."""
+    spec = table.spec
+    dtype = spec.value_dtype.as_numpy_dtype
+    initial = table.tables[0].initial
+    row: Any = 0
+    if isinstance(rows.oov, str) and rows.oov == "initial":
+        if initial.kind not in _ONE_ROW:
+            raise ValueError(
+                "`oov` must be 'zeros', 'error', a number or a row with ops='tensorflow', because "
+                "TensorFlow's ops cannot draw the initial row of an unknown id. Received: "
+                f"oov='initial' for table {table.name!r} with {initial.kind} initial rows."
+            )
+        row = initial.table if initial.kind == "row" else (initial.args or (0,))[0]
+    elif not isinstance(rows.oov, str):
+        row = rows.oov
+    if spec.value_dtype == tf.string:
+        return np.full([1, spec.dim], row or b"", object)
+    return np.broadcast_to(np.asarray(row), [1, spec.dim]).astype(dtype)
+
+
+def _traced_anew(signatures: Any) -> Any:
+    """Returns functions that have no trace yet: a trace holds the tables that it was made with."""
+    if isinstance(signatures, dict):
+        return {name: _traced_anew(each) for name, each in signatures.items()}
+    if isinstance(signatures, tf.types.experimental.ConcreteFunction):
+        raise ValueError(
+            "`signatures` must be functions that can be traced once more with ops='tensorflow': "
+            f"pass the tf.function. {received(signatures=signatures)}"
+        )
+    if isinstance(signatures, _POLYMORPHIC):
+        return tf.function(signatures.python_function, input_signature=signatures.input_signature)
+    return signatures
+
+
+@contextlib.contextmanager
+def _standing_for(plain: Mapping[ShardedTable, PlainTable]) -> Iterator[None]:
+    """Makes functions that are traced in the block read the rows of plain tables."""
+    kept = {table: (table.tables, table.is_one, table.is_remote) for table in plain}
+    try:
+        for table, own in plain.items():
+            table.tables, table.is_one, table.is_remote = (own,), True, False
+        with served_copy.without_own_ops():
+            yield
+    finally:
+        for table, (shards, is_one, is_remote) in kept.items():
+            table.tables, table.is_one, table.is_remote = shards, is_one, is_remote
+
+
+def _check_ops(name: str, function: Any) -> None:
+    """Raises if a function runs one of this library's ops."""
+    graph = function.graph.as_graph_def()
+    nodes = [*graph.node, *(node for each in graph.library.function for node in each.node_def)]
+    ours = {node.op for node in nodes if _OPS.match(node.op) and hasattr(library, _snake(node.op))}
+    if ours:
+        raise ValueError(
+            "With ops='tensorflow' a signature must only look up rows, and must not call a "
+            "tf.function that was called before with the live table: call its Python function. "
+            f"Received: signature {name!r} with the ops {sorted(ours)}."
+        )
+
+
+def _snake(name: str) -> str:
+    return re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
