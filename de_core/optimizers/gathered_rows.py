@@ -18,8 +18,7 @@ from de_core.base.checks import received
 from de_core.base.ops import library
 from de_core.base.types import DTypeLike, Optimizer, ShapeLike, TensorLike
 from de_core.optimizers.clipping import Trained, summed
-from de_core.optimizers.plan import Plan
-from de_core.optimizers.rules import as_scalar
+from de_core.optimizers.rules import Plan, as_scalar
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
 
@@ -254,7 +253,7 @@ class RowUpdates:
         old = table.find(ids)[0]
         decay = None
         if plan.decay is not None:
-            decay = as_scalar(plan.decay, dtype) * as_scalar(plan.learning_rate, dtype)
+            decay = as_scalar(plan.decay, dtype) * as_scalar(plan.lr, dtype)
 
         def compute(before: tf.Tensor, values: tf.Tensor, *states: tf.Tensor) -> list[tf.Tensor]:
             gathered.rows.assign(before)

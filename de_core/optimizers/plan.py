@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
 from de_core.base.ops import library
-from de_core.base.types import Scalar
 from de_core.distributed.request_groups import request_groups
-from de_core.optimizers.rules import Number, Power, as_scalar
+from de_core.optimizers.clipping import Trained
+from de_core.optimizers.rules import Plan, Power, as_scalar
 from de_core.tables.table_step import TableStep
 from de_core.variable.own_optimizer import OwnOptimizer
-
-
-class Plan(NamedTuple):
-    """How a table applies a gradient.
-
-    Attributes:
-        learning_rate: The learning rate of this step. Only `RowUpdates` reads it, for the decay.
-        rule: The engine's name of the update rule; empty if the engine has none.
-        settings: Returns the rule's settings. Takes the dtype in which the engine computes rows,
-            float32 or float64.
-        decay: Decoupled weight decay, or None.
-        average_momentum: The momentum of the rows' moving average, or None for no average.
-    """
-
-    learning_rate: Any = None
-    rule: str = ""
-    settings: Callable[[tf.DType], list[Number]] = lambda _: []
-    decay: Scalar | None = None
-    average_momentum: Scalar | None = None
 
 
 def vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
@@ -44,7 +25,7 @@ def vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
         dtype: The dtype in which the engine computes rows.
         decayed: Whether the plan's weight decay applies.
     """
-    values = plan.settings(dtype)
+    values = [] if plan.rule is None else plan.rule.settings(plan, dtype)
     if decayed:
         values.append(plan.decay)
     if plan.average_momentum is not None:
@@ -82,12 +63,25 @@ def run(steps: list[TableStep]) -> list[tf.Operation | None]:
     Args:
         steps: The steps, each of another table.
     """
-    if not any(step.table.is_remote for step in steps):
-        return _run_by_device(steps)
-    operations: list[tf.Operation | None] = []
-    for carrier, numbers in request_groups(step.table for step in steps):
-        chosen = [steps[number] for number in numbers]
-        operations += _run_by_device(chosen) if carrier is None else carrier.apply(chosen)
+    groups: dict[Hashable, list[TableStep]] = {}
+    remote, operations = [], []
+    for step in steps:
+        table = step.table
+        if table.is_remote:
+            remote.append(step)
+        elif table.is_one and table.tables[0].pools:
+            kind = table.spec.devices[0], step.rule, id(step.owner), step.average
+            groups.setdefault(kind, []).append(step)
+        else:
+            operations.append(step.run())
+    for chosen in groups.values():
+        operations += [chosen[0].run()] if len(chosen) == 1 else _run_at_once(chosen)
+    if remote:
+        for carrier, numbers in request_groups(step.table for step in remote):
+            chosen = [remote[number] for number in numbers]
+            operations += (
+                [step.run() for step in chosen] if carrier is None else carrier.apply(chosen)
+            )
     return operations
 
 
@@ -113,21 +107,6 @@ def run_owned(owned: Iterable[tuple[tf.IndexedSlices, OwnOptimizer]]) -> None:
         own.end(done)
 
 
-def _run_by_device(steps: list[TableStep]) -> list[tf.Operation | None]:
-    groups: dict[Hashable, list[TableStep]] = {}
-    operations: list[tf.Operation | None] = []
-    for step in steps:
-        table = step.table
-        if table.is_one and table.tables[0].pools:
-            kind = table.spec.devices[0], step.rule, id(step.owner), step.average
-            groups.setdefault(kind, []).append(step)
-        else:
-            operations.append(step.run())
-    for chosen in groups.values():
-        operations += [chosen[0].run()] if len(chosen) == 1 else _run_at_once(chosen)
-    return operations
-
-
 def _run_at_once(steps: list[TableStep]) -> list[tf.Operation | None]:
     """Updates tables of one device and one optimizer by one op."""
     keys = [step.keys for step in steps]
@@ -151,3 +130,33 @@ def _run_at_once(steps: list[TableStep]) -> list[tf.Operation | None]:
         if step.table.on_update is not None
     ]
     return [done, *heard]
+
+
+def several_replicas() -> bool:
+    """Returns whether the caller is one of several replicas that share this process's tables."""
+    if not tf.distribute.has_strategy():
+        return False
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return False
+    return not isinstance(context.strategy, tf.distribute.MultiWorkerMirroredStrategy)
+
+
+def update_once(trained: Trained, update: Callable[[Trained], object]) -> None:
+    """Joins the gradients of all replicas, as of a MirroredStrategy, and updates the tables once.
+
+    Args:
+        trained: Pairs of this replica's gradient and its table.
+        update: Updates the tables by the joined gradients.
+    """
+
+    def merged(strategy: Any, slices: Any) -> None:
+        parts = strategy.experimental_local_results
+        joined = [
+            tf.IndexedSlices(tf.concat(parts(values), 0), tf.concat(parts(ids), 0))
+            for ids, values in slices
+        ]
+        update([(each, table) for each, (_, table) in zip(joined, trained, strict=True)])
+
+    slices = [(gradient.indices, gradient.values) for gradient, _ in trained]
+    tf.distribute.get_replica_context().merge_call(merged, args=(slices,))

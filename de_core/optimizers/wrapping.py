@@ -13,7 +13,7 @@ from de_core.checkpoint import ancestor
 from de_core.optimizers import plan
 from de_core.optimizers.clipping import Trained
 from de_core.optimizers.gathered_rows import Copies, RowUpdates
-from de_core.optimizers.rules import Moment, Rule, nadam_u
+from de_core.optimizers.rules import Plan, Rule, nadam_u
 from de_core.optimizers.targets import own_optimizer_of, table_under
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
@@ -65,6 +65,10 @@ class TrainsTables:
     """A mixin with the update rule of a wrapped optimizer, and the tables that it trains."""
 
     inner_optimizer: Any
+    #: The name under which the tables keep this optimizer's slots, a scalar string tensor.
+    slots_owner: Any
+    #: Returns how a step updates the tables. Called once per step.
+    _plan: Callable[[], Plan]
     _rule: Rule | None
     _copies: Any
     _generic: RowUpdates | None
@@ -93,18 +97,9 @@ class TrainsTables:
         """The tables that the optimizer was built for or has trained."""
         return list(self._tables)
 
-    @property
-    def slots_owner(self) -> tf.Tensor:
-        """The name under which the tables keep this optimizer's slots, a scalar string tensor."""
-        raise NotImplementedError
-
     def _add_table(self, table: ShardedTable) -> None:
         if table not in self._tables:
             self._tables = [*self._tables, table]
-
-    def _plan(self) -> plan.Plan:
-        """Returns how a step updates the tables. Called once per step."""
-        raise NotImplementedError
 
     def _is_decayed(self, table: ShardedTable) -> bool:
         """Returns whether the weight decay applies to a table."""
@@ -122,7 +117,7 @@ class TrainsTables:
             kind = (arithmetic_dtype(table.spec.value_dtype), decayed)
             if kind not in vectors:
                 vectors[kind] = plan.vector(step, *kind)
-            steps.append(TableStep(gradient, table, vectors[kind], owner, step.rule, average))
+            steps.append(TableStep(gradient, table, vectors[kind], owner, step.name, average))
         return steps
 
     def _apply_to_tables(self, trained: Trained) -> list[tf.Operation]:
@@ -143,6 +138,14 @@ class Wrapping(TrainsTables):
     """
 
     _made_eagerly: bool
+    #: The number that identifies this optimizer's slots in the tables, an int64 scalar. It is saved
+    #: with the optimizer. A restored optimizer thus finds its slots.
+    _slots_number: Any
+    #: The product of Nadam's momenta of all steps, a `tf.Variable`.
+    _product: Any
+    #: Takes the wrapped optimizer. Returns the learning rate, and the momentum of the rows' average
+    #: or None for no average.
+    _rate_and_average: Callable[[Any], tuple[Any, Any]]
 
     def _require_own_mode(self) -> None:
         """Raises RuntimeError in a TensorFlow 1 graph if the variables were made eagerly."""
@@ -153,43 +156,20 @@ class Wrapping(TrainsTables):
                 "Make it, and the optimizer that it wraps, inside `with graph.as_default():`."
             )
 
-    @property
-    def _slots_number(self) -> tf.Tensor:
-        """The number that identifies this optimizer's slots in the tables, an int64 scalar.
-
-        The number is saved with the optimizer. A restored optimizer thus finds its slots, and a
-        new optimizer starts with new slots.
-        """
-        raise NotImplementedError
-
-    def _wrapped(self) -> Any:
-        return self.inner_optimizer
-
     def _checkpoint_adapter(self, path: str | None) -> None:
         """Refuses a checkpoint with tables of tfra. TensorFlow calls it on restore."""
         ancestor.refuse(path)
 
-    @property
-    def _product(self) -> tf.Variable:
-        """The product of Nadam's momenta of all steps."""
-        raise NotImplementedError
-
-    def _rate_and_average(self, inner: Any) -> tuple[Any, Any]:
-        """Returns the learning rate and the momentum of the rows' average, None for no average."""
-        raise NotImplementedError
-
-    def _plan(self) -> plan.Plan:
-        inner, rule = self._wrapped(), self._rule
+    def _plan(self) -> Plan:
+        inner, rule = vars(self)["inner_optimizer"], self._rule
         rate, average = self._rate_and_average(inner)
         decay = getattr(inner, "weight_decay", None)
         if rule is None:
-            return plan.Plan(rate, decay=decay, average_momentum=average)
+            return Plan(inner, rate, decay, average)
         name, step, product = rule.name(inner), tf.convert_to_tensor(inner.iterations) + 1, None
         if name == "nadam":
             product = self._product.assign(self._product * nadam_u(inner, step, tf.float32))
-        moment = Moment(rate, step, product)
-        settings = lambda dtype: rule.settings(name, inner, moment, dtype)  # noqa: E731
-        return plan.Plan(rate, name, settings, decay, average)
+        return Plan(inner, rate, decay, average, rule, name, step, product)
 
     def _build_others(self, variables: Iterable[TrainedVariable]) -> list[TrainedVariable]:
         """Adds the tables, and builds the wrapped optimizer for the ordinary variables.
@@ -215,7 +195,7 @@ class Wrapping(TrainsTables):
     @property
     def slots_owner(self) -> tf.Tensor:
         """The name under which the tables keep this optimizer's slots, a scalar string tensor."""
-        family = type(self._wrapped()).__name__.lower()
+        family = type(vars(self)["inner_optimizer"]).__name__.lower()
         return tf.strings.join([family, tf.strings.as_string(self._slots_number)], "_")
 
     @property
@@ -229,24 +209,13 @@ class Wrapping(TrainsTables):
 
     def _overwrite_is_due(self) -> tf.Tensor | None:
         """Returns whether this step overwrites the rows by their averages; None if no step does."""
-        inner = self._wrapped()
+        inner = vars(self)["inner_optimizer"]
         if not (getattr(inner, "use_ema", False) and inner.ema_overwrite_frequency):
             return None
         return tf.equal((inner.iterations + 1) % inner.ema_overwrite_frequency, 0)
 
-    def _take_averages_after(self, done: list[tf.Operation | None], due: tf.Tensor | None) -> None:
-        """Overwrites the rows by their averages if that is due.
-
-        Args:
-            done: The operations that must run first.
-            due: The result of `_overwrite_is_due` before the step.
-        """
-        if due is None:
-            return
-        with tf.control_dependencies(done):
-            tf.cond(due, self._take_averages, lambda: None)
-
     def _take_averages(self) -> None:
+        """Overwrites the rows by their averages."""
         for table in self._tables:
             table.take_averages(self.slots_owner)
 

@@ -115,7 +115,9 @@ class TablesAndOthers(Wrapping):
             trained, scale = clipping.clip_tables(self.inner_optimizer, targets.trained, others)
             overwrite = self._overwrite_is_due() if trained else None
             done = self._apply_to_tables(trained)
-            self._take_averages_after(done, overwrite)
+            if overwrite is not None:
+                with tf.control_dependencies(done):
+                    tf.cond(overwrite, self._take_averages, lambda: None)
         # If a table refuses its gradient, the step stops before it changes other variables.
         with tf.control_dependencies(done):
             if not dense:

@@ -15,7 +15,7 @@ from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.base.private_names import SWAPPER_OF_AVERAGES
 from de_core.base.types import GradientPair
-from de_core.optimizers import clipping, plan, replicas, rules
+from de_core.optimizers import clipping, plan, rules
 from de_core.optimizers.accumulation import Accumulation
 from de_core.optimizers.clipping import Trained
 from de_core.optimizers.keras3 import rowwise
@@ -121,7 +121,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
 
     def _step(self, targets: Targets) -> None:
         # Check.
-        inner = self._wrapped()
+        inner = vars(self)["inner_optimizer"]  # without the check of the public property
         for _, table in targets.trained:
             self._admit(inner, table)
         checks = targets.require_finite(self._rejected.value) if self.reject_nonfinite else []
@@ -132,8 +132,8 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             trained, dense = targets.trained, targets.dense
             if targets.owned:
                 plan.run_owned(targets.owned)
-            if tf.distribute.has_strategy() and replicas.several_here():
-                replicas.update_once(trained, self._apply_to_tables)
+            if plan.several_replicas():
+                plan.update_once(trained, self._apply_to_tables)
                 self._apply_to_others(inner, dense)
                 return
             # Clip and update the tables: now, or once enough gradients are accumulated.
@@ -151,7 +151,9 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
                 done, scale = update(trained, [gradient for gradient, _ in dense])
                 if scale is not None:
                     dense = [(clipping.scaled(each, scale), v) for each, v in targets.others]
-            self._take_averages_after(done, overwrite)
+            if overwrite is not None:
+                with tf.control_dependencies(done):
+                    tf.cond(overwrite, self._take_averages, lambda: None)
             # Update ordinary variables, and count. If a table refuses its gradient, the step stops
             # before it changes them.
             with tf.control_dependencies(done):
@@ -167,11 +169,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         pairs = list(grads_and_vars)
         gradients, variables = zip(*pairs, strict=True) if pairs else ((), ())
         self.apply(gradients, variables)
-        return self._wrapped().iterations
-
-    def _wrapped(self) -> Any:
-        """Returns the wrapped optimizer, without the check of the public property."""
-        return self.__dict__["inner_optimizer"]
+        return vars(self)["inner_optimizer"].iterations
 
     def _admit(self, inner: Any, table: ShardedTable) -> None:
         """Adds a table at its first step.
@@ -182,7 +180,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         """
         if table not in self._tables:
             self._add_table(table)
-        several = tf.distribute.has_strategy() and replicas.several_here()
+        several = plan.several_replicas()
         if not (several or table.router.is_spread):
             return
         own: dict[str, Any] = {

@@ -11,7 +11,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.base.types import Gradient
-from de_core.optimizers import clipping, plan, replicas, targets
+from de_core.optimizers import clipping, plan, targets
 from de_core.optimizers.keras3.optimizer import (
     KerasOptimizer,
     caller_of,
@@ -98,7 +98,7 @@ class TableOptimizer(KerasOptimizer):
         """
         if isinstance(optimizer, (str, dict)):
             optimizer = keras.optimizers.get(optimizer)
-        inner = self._wrapped()
+        inner = vars(self)["inner_optimizer"]
         if optimizer is inner:
             return True
         return type(optimizer) is type(inner) and _settings(optimizer) == _settings(inner)
@@ -106,7 +106,8 @@ class TableOptimizer(KerasOptimizer):
     @property
     def slots_owner(self) -> tf.Tensor:
         """The name of the slots in the table. No other optimizer of the table has this name."""
-        return tf.constant(f"own_{type(self._wrapped()).__name__.lower()}")
+        kind = type(vars(self)["inner_optimizer"])
+        return tf.constant(f"own_{kind.__name__.lower()}")
 
     def check_caller(self) -> None:
         """Raises if the optimizer that is about to hand over the gradient would spoil it.
@@ -161,9 +162,9 @@ class TableOptimizer(KerasOptimizer):
         Args:
             gradient: The gradient of the table, without a loss scale.
         """
-        if self._generic is not None or self._accumulation is not None or replicas.several_here():
+        if self._generic is not None or self._accumulation is not None or plan.several_replicas():
             return None
-        inner, [table] = self._wrapped(), self._tables
+        inner, [table] = vars(self)["inner_optimizer"], self._tables
         self._admit(inner, table)
         trained, _ = clipping.clip_tables(inner, [(gradient, table)], [])
         return self._steps_of(trained)
@@ -174,9 +175,11 @@ class TableOptimizer(KerasOptimizer):
         Args:
             done: The operations that must run first.
         """
-        self._take_averages_after(done, self._overwrite_is_due())
+        overwrite = self._overwrite_is_due()
         with tf.control_dependencies(done):
-            self._apply_to_others(self._wrapped(), [])
+            if overwrite is not None:
+                tf.cond(overwrite, self._take_averages, lambda: None)
+            self._apply_to_others(vars(self)["inner_optimizer"], [])
 
     def step_alone(self, gradient: tf.IndexedSlices) -> None:
         """Does a whole step. Not for steps that `begin` began.

@@ -10,7 +10,8 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.base.types import GradientPair, TrainedVariable
-from de_core.optimizers import plan, rules
+from de_core.optimizers import rules
+from de_core.optimizers.rules import Plan
 from de_core.optimizers.targets import Targets, filled_by_loss
 from de_core.optimizers.tf1.copies import Tf1Copies
 from de_core.optimizers.wrapping import TrainsTables
@@ -131,18 +132,16 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
                 done = [*done, counted.op] if not tf.executing_eagerly() else done
         return None if tf.executing_eagerly() else tf.group(*done, name=name)
 
-    def _plan(self) -> plan.Plan:
+    def _plan(self) -> Plan:
         inner, rule = self.inner_optimizer, self._rule
         if rule is None:
-            return plan.Plan()
+            return Plan(inner)
         name = rule.name(inner)
         step = self._next_step() if self._counts() else None
         if name == "adagrad_da":
             # AdagradDA counts steps by its global step, which is incremented after the update.
             step = tf.cast(inner._global_step, tf.int64) + 1
-        moment = rules.Moment(step=step)
-        settings = lambda dtype: rule.settings(name, inner, moment, dtype)  # noqa: E731
-        return plan.Plan(rule=name, settings=settings)
+        return Plan(inner, rule=rule, name=name, step=step)
 
     def _counts(self) -> bool:
         return self._rule is not None and self._rule.name(self.inner_optimizer) == "adam"
