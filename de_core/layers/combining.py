@@ -30,9 +30,6 @@ NAMES = (*COMBINERS, *_REDUCTIONS, "std")
 def checked(combiner: Combiner | None) -> Combiner | None:
     """Returns `combiner` after checking it.
 
-    Args:
-        combiner: None, one of `NAMES`, or a function `f(rows [n, dim]) -> row [dim]`.
-
     Raises:
         ValueError: `combiner` is something else.
     """
@@ -66,11 +63,6 @@ def require_pooling(combiner: Combiner | None, weights: object) -> None:
 
 def check_weights(weights: Ids, ids: Ids, owner: str) -> None:
     """Checks the weights of ids.
-
-    Args:
-        weights: A tensor.
-        ids: The ids: a tensor.
-        owner: Names the layer or the feature in the error.
 
     Raises:
         ValueError: The weights are not floating point, or of another kind or shape than the ids.

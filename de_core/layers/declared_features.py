@@ -59,9 +59,6 @@ class DeclaredFeatures:
     def flat(self, values: Any) -> list[Any]:
         """Returns the value of each feature.
 
-        Args:
-            values: Values in the structure of the features.
-
         Raises:
             ValueError: `values` have another structure.
         """

@@ -202,15 +202,14 @@ class Embedding(keras.layers.Layer):
         """
         ids = self._as_keys(ids)
         if self.embeddings_regularizer is not None:
-            self._add_regularization(ids)
-        weights = self._weights_of(ids, weights)
-        if self.combiner is None:
-            rows = self._rows_of(ids)
-        else:
-            self._check_rank(ids)
-            segments = self._without_padding(by_last_dimension(ids, weights), ids, mask)
-            rows = with_outer_dimensions(ids, self._pool(segments), self.table.dim)
-        return self._cast(rows)
+            loss = self.table.regularization_loss(flat_values(ids))
+            self.add_loss(tf.cast(loss, keras.backend.floatx()))  # Keras adds only equal dtypes
+        if weights is not None:
+            combining.require_pooling(self.combiner, weights)
+            weights = weights if tf.is_tensor(weights) else tf.convert_to_tensor(weights)
+            combining.check_weights(weights, ids, f"layer {self.name!r}")
+        rows = self._rows_of(ids) if self.combiner is None else self._pooled(ids, weights, mask)
+        return tf.cast(rows, self._output_dtype)
 
     def compute_mask(self, ids: Ids, mask: Rows | None = None) -> Rows | None:
         """Returns the output's mask, False for padding; None with a combiner or without masks."""
@@ -295,9 +294,6 @@ class Embedding(keras.layers.Layer):
         stored = self.table._table.spec.value_dtype
         return str(self.dtype_policy.compute_dtype if stored.is_floating else stored.name)
 
-    def _cast(self, rows: Rows) -> Rows:
-        return tf.cast(rows, self._output_dtype)
-
     def _rows_of(self, ids: Ids) -> Rows:
         """Returns a row for each id."""
         if isinstance(ids, tf.SparseTensor):
@@ -308,6 +304,12 @@ class Embedding(keras.layers.Layer):
         if self.with_unique:
             return embedding_lookup_unique(self.table, ids, max_norm=self.max_norm)
         return self.table._rows.lookup_scaled(ids, self.max_norm)
+
+    def _pooled(self, ids: Ids, weights: Ids | None, mask: Rows | None) -> Rows:
+        """Looks up ids and pools their rows along the last axis."""
+        self._check_rank(ids)
+        segments = self._without_padding(by_last_dimension(ids, weights), ids, mask)
+        return with_outer_dimensions(ids, self._pool(segments), self.table.dim)
 
     def _pool(self, segments: Segments) -> tf.Tensor:
         return combining.pool(
@@ -324,19 +326,6 @@ class Embedding(keras.layers.Layer):
         if self.mask_key is None:
             return mask
         return masking.not_padding(ids, self.mask_key, mask)
-
-    def _add_regularization(self, ids: Ids) -> None:
-        loss = self.table.regularization_loss(flat_values(ids))
-        self.add_loss(tf.cast(loss, keras.backend.floatx()))  # Keras adds only equal dtypes
-
-    def _weights_of(self, ids: Ids, weights: Ids | None) -> Ids | None:
-        """Returns the weights of ids as a tensor, after checking them."""
-        combining.require_pooling(self.combiner, weights)
-        if weights is None:
-            return None
-        weights = weights if tf.is_tensor(weights) else tf.convert_to_tensor(weights)
-        combining.check_weights(weights, ids, f"layer {self.name!r}")
-        return weights
 
     @staticmethod
     def _check_rank(ids: Ids) -> None:

@@ -192,7 +192,12 @@ def _feature(config: FeatureConfig, variable: Variable, ids: Any, weights: Any) 
     _check_ids(config, ids)
     if weights is not None:
         weights = _as_tensor(weights)
-        _check_weights(config, ids, weights)
+        if config.combiner is None:
+            raise ValueError(
+                f"The feature {config.name!r} must have no weights, because the rows of a sequence "
+                f"are not pooled. {received(weights=weights)}"
+            )
+        combining.check_weights(weights, ids, f"feature {config.name!r}")
     return Feature(variable, ids, weights, config.combiner, config.max_length, config.mask_key)
 
 
@@ -221,12 +226,3 @@ def _check_ids(config: FeatureConfig, ids: Any) -> None:
             f"The feature {config.name!r} must have a `max_length` or a `combiner`: the rows of "
             f"sparse ids have no shape otherwise. {received(max_length=None)}"
         )
-
-
-def _check_weights(config: FeatureConfig, ids: Ids, weights: Ids) -> None:
-    if config.combiner is None:
-        raise ValueError(
-            f"The feature {config.name!r} must have no weights, because the rows of a sequence are "
-            f"not pooled. {received(weights=weights)}"
-        )
-    combining.check_weights(weights, ids, f"feature {config.name!r}")

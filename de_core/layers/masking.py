@@ -16,10 +16,6 @@ from de_core.lookup.segments import flat_values
 def checked_key(mask_key: Id | None, key_dtype: tf.DType) -> int | str | None:
     """Returns the padding id as a JSON value for a layer's config: None, int or str.
 
-    Args:
-        mask_key: The layer's argument.
-        key_dtype: Key dtype of the layer's table.
-
     Raises:
         TypeError: `mask_key` is not an id of the key dtype.
         ValueError: `mask_key` is out of the key dtype's range.

@@ -88,11 +88,7 @@ class TableConfig:
             )
 
     def new_table(self, trainable: bool) -> Variable:
-        """Creates an empty table.
-
-        Args:
-            trainable: Whether lookups record gradients.
-        """
+        """Creates an empty table."""
         return Variable(
             key_dtype=self.key_dtype,
             value_dtype=self.value_dtype,

@@ -122,9 +122,6 @@ def _unique_rows(
 def one_variable(params: Variable | Sequence[Variable]) -> Variable:
     """Returns the Variable to look up.
 
-    Args:
-        params: The Variable, or a list or tuple with one Variable.
-
     Raises:
         TypeError: `params` is something else.
     """

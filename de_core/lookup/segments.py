@@ -79,12 +79,7 @@ def by_first_dimension(ids: Ids, weights: Rows | tf.SparseTensor | None = None) 
 
 
 def by_last_dimension(ids: Ids, weights: Rows | tf.SparseTensor | None = None) -> Segments:
-    """Makes one segment from each innermost row, ids[..., :].
-
-    Args:
-        ids: A dense, sparse or ragged tensor of rank 1 or more. Sparse ids are in row-major order.
-        weights: A tensor of the same kind and shape as `ids`, or None.
-    """
+    """Makes one segment from each innermost row, ids[..., :]."""
     if isinstance(ids, tf.RaggedTensor):
         ids, weights = _all_ragged(ids), _all_ragged(weights)
         splits = tf.cast(ids.nested_row_splits[-1], tf.int64)
@@ -99,11 +94,6 @@ def by_last_dimension(ids: Ids, weights: Rows | tf.SparseTensor | None = None) -
 
 def with_outer_dimensions(ids: Ids, rows: tf.Tensor, dim: int) -> Rows:
     """Reshapes pooled rows of the segments of `by_last_dimension` to ids.shape[:-1] + [dim].
-
-    Args:
-        ids: The ids that `by_last_dimension` divided.
-        rows: Pooled rows, [segments, dim].
-        dim: Values per row.
 
     Returns:
         A dense tensor, or a `tf.RaggedTensor` for ragged ids of rank 3 or more.

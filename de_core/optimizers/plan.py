@@ -19,11 +19,6 @@ def vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
     """Returns the hyperparameters of a step in the engine's form, float64 [k].
 
     If only the learning rate and powers change between steps, one op computes all of them.
-
-    Args:
-        plan: How to apply the gradients.
-        dtype: The dtype in which the engine computes rows.
-        decayed: Whether the plan's weight decay applies.
     """
     values = [] if plan.rule is None else plan.rule.settings(plan, dtype)
     if decayed:
@@ -59,9 +54,6 @@ def run(steps: list[TableStep]) -> list[tf.Operation | None]:
 
     Tables in other processes share their requests. One op updates all tables of an optimizer in
     memory of one device.
-
-    Args:
-        steps: The steps, each of another table.
     """
     groups: dict[Hashable, list[TableStep]] = {}
     remote, operations = [], []
@@ -143,12 +135,7 @@ def several_replicas() -> bool:
 
 
 def update_once(trained: Trained, update: Callable[[Trained], object]) -> None:
-    """Joins the gradients of all replicas, as of a MirroredStrategy, and updates the tables once.
-
-    Args:
-        trained: Pairs of this replica's gradient and its table.
-        update: Updates the tables by the joined gradients.
-    """
+    """Joins the gradients of all replicas of a MirroredStrategy, and updates the tables once."""
 
     def merged(strategy: Any, slices: Any) -> None:
         parts = strategy.experimental_local_results

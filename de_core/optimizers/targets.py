@@ -52,9 +52,11 @@ class Targets(NamedTuple):
             RuntimeError: A table came with a SavedModel or a MetaGraph.
         """
         targets = cls([], [], [])
-        for gradient, variable, table in _once_per_table(gradients, variables):
+        for gradient, variable, table in once_per_table(gradients, variables):
             if table is None:
-                _check_not_loaded(gradient, variable)
+                is_sparse = isinstance(gradient, tf.IndexedSlices)
+                if is_sparse and variable.shape.rank and variable.shape[0] == 0:
+                    raise of_an_imported_table(variable)
                 targets.dense.append((gradient, variable))
             elif isinstance(gradient, tf.IndexedSlices):
                 own = own_optimizer_of(variable)
@@ -163,8 +165,8 @@ class Targets(NamedTuple):
 
 def once_per_table(
     gradients: Iterable[Gradient | None], variables: Iterable[TrainedVariable]
-) -> list[GradientPair]:
-    """Returns pairs of a gradient and its variable, with each table's gradient once.
+) -> list[tuple[Gradient | None, TrainedVariable, ShardedTable | None]]:
+    """Returns gradients with their variables and tables, the gradient of each table once.
 
     A tape returns one gradient for a table's anchor and for every wrapper of a lookup of that
     table. A list of trainable variables and wrappers therefore repeats this gradient.
@@ -177,13 +179,6 @@ def once_per_table(
         ValueError: A table has several different gradients, or the numbers of gradients and
             variables differ.
     """
-    return [(gradient, variable) for gradient, variable, _ in _once_per_table(gradients, variables)]
-
-
-def _once_per_table(
-    gradients: Iterable[Gradient | None], variables: Iterable[TrainedVariable]
-) -> list[tuple[Gradient | None, TrainedVariable, ShardedTable | None]]:
-    """Returns the pairs of `once_per_table`, each with its variable's table or None."""
     gradients, variables = list(gradients), list(variables)
     if len(gradients) != len(variables):
         raise ValueError(
@@ -225,8 +220,9 @@ def table_under(variable: object) -> ShardedTable | None:
     table = variable._table if isinstance(variable, Variable) else table_of(variable)
     if table is not None and not table.spec.value_dtype.is_floating:
         raise TypeError(
-            f"A table under an optimizer must hold floating-point values. {_received(table)} Make "
-            "it with value_dtype=tf.float32, or leave it out of the optimizer's variables."
+            "A table under an optimizer must hold floating-point values. "
+            + received(table=table.name, value_dtype=table.spec.value_dtype.name)
+            + " Make it with value_dtype=tf.float32, or leave it out of the optimizer's variables."
         )
     return table
 
@@ -246,11 +242,7 @@ def anchor_of(
 
 
 def own_optimizer_of(variable: object) -> OwnOptimizer | None:
-    """Returns the optimizer that only trains the table of a variable, or None.
-
-    Args:
-        variable: An ordinary variable, an anchor, a `de.Variable`, or the wrapper of a lookup.
-    """
+    """Returns the optimizer that only trains the table of a variable, or None."""
     return optimizer_of(anchor_of(variable))
 
 
@@ -323,11 +315,6 @@ def checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlices
     return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
 
 
-def _check_not_loaded(gradient: Gradient | None, variable: TrainedVariable) -> None:
-    if isinstance(gradient, tf.IndexedSlices) and variable.shape.rank and variable.shape[0] == 0:
-        raise of_an_imported_table(variable)
-
-
 def check_nothing(gradient: tf.Tensor, table: ShardedTable) -> None:
     """Raises TypeError if a dense gradient of a table has rows."""
     # In a branch that does not use the table, TensorFlow makes a dense gradient with no rows.
@@ -338,7 +325,3 @@ def check_nothing(gradient: tf.Tensor, table: ShardedTable) -> None:
         f"gradient of shape={gradient.shape} for table {table.name!r}. To change a gradient, make "
         "a tf.IndexedSlices of the changed values and the same indices."
     )
-
-
-def _received(table: ShardedTable) -> str:
-    return received(table=table.name, value_dtype=table.spec.value_dtype.name)

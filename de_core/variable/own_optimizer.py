@@ -45,18 +45,10 @@ class OwnOptimizer(Protocol):
         """Does one step by a gradient that has no loss scale any more."""
 
     def begin(self, gradient: tf.IndexedSlices) -> list[TableStep] | None:
-        """Begins a step. Returns what to do in the table; None if only `step_alone` can do it.
-
-        Args:
-            gradient: The gradient of the table, without a loss scale.
-        """
+        """Begins a step. Returns what to do in the table; None if only `step_alone` can do it."""
 
     def end(self, done: list[tf.Operation]) -> None:
-        """Ends a step: updates averages and the count of steps.
-
-        Args:
-            done: The operations that must run first.
-        """
+        """Ends a step: updates averages and the count of steps."""
 
     def step_alone(self, gradient: tf.IndexedSlices) -> None:
         """Does a whole step. Not for steps that `begin` began."""
@@ -80,11 +72,6 @@ def new(
     optimizer: OptimizerLike | None, table: ShardedTable, in_a_graph: bool
 ) -> OwnOptimizer | None:
     """Makes the optimizer of a new table, or returns None if the user gave none.
-
-    Args:
-        optimizer: The user's argument.
-        table: The table.
-        in_a_graph: Whether the table is made in a graph of TensorFlow 1.
 
     Raises:
         TypeError: `optimizer` is not an optimizer of Keras 3, or the table's values are not

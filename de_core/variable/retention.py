@@ -178,11 +178,6 @@ def checked_policy(
 ) -> TablePolicy:
     """Combines the policies of a `Variable` after checking them.
 
-    Args:
-        restrict_policy: See `Variable`, also for the following arguments.
-        admission: Decides which keys get a row.
-        eviction: Decides which rows the table removes.
-
     Raises:
         TypeError: An argument is not a policy.
         ValueError: Two `eviction` policies are of the same kind.

@@ -79,7 +79,9 @@ class Rows(tf.Module):
         with tf.name_scope(name or "lookup"):
             keys = self._checked(keys)
             values, exists = self._table.find(keys)
-            values = self.recorded(keys, values)
+            values = self.anchored(keys, values)
+            if self.regularizer is not None:
+                self.collect_penalty(keys)
         return (values, exists) if return_exists else values
 
     def lookup_scaled(
@@ -112,25 +114,13 @@ class Rows(tf.Module):
             rows = self._table.find(keys)[0]
             dtype = rows.dtype if dtype is None else dtype
             if max_norm is None:
-                return self.recorded(keys, tf.cast(rows, dtype))
-            # The norm of a float16 row may overflow.
-            rows = self.recorded(keys, tf.cast(rows, arithmetic_dtype(rows.dtype)))
-            return tf.cast(tf.clip_by_norm(rows, max_norm, axes=[-1]), dtype)
-
-    def recorded(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-        """Records a lookup on gradient tapes, and its penalty in the current graph's losses.
-
-        Args:
-            keys: The keys that were looked up, any shape.
-            values: The rows of the keys, keys.shape + [dim].
-
-        Returns:
-            The rows, with gradients.
-        """
-        values = self.anchored(keys, values)
-        if self.regularizer is not None:
-            self.collect_penalty(keys)
-        return values
+                rows = self.anchored(keys, tf.cast(rows, dtype))
+            else:  # the norm of a float16 row may overflow
+                rows = self.anchored(keys, tf.cast(rows, arithmetic_dtype(rows.dtype)))
+                rows = tf.cast(tf.clip_by_norm(rows, max_norm, axes=[-1]), dtype)
+            if self.regularizer is not None:
+                self.collect_penalty(keys)
+            return rows
 
     def anchors(self) -> list[tf.Tensor]:
         """Returns a list of the tensor that a lookup op takes as the anchor. May be empty."""
@@ -303,15 +293,7 @@ class Rows(tf.Module):
             return self.regularizer(self.anchored(distinct, self._table.find(distinct)[0]))
 
     def anchored(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-        """Connects rows to the anchor, so that a tape records the lookup.
-
-        Args:
-            keys: The keys that were looked up, any shape.
-            values: The rows of the keys, keys.shape + [dim].
-
-        Returns:
-            The rows, with gradients.
-        """
+        """Connects rows to the anchor, so that a tape records the lookup."""
         if keys.shape.rank is None:
             # The gradient needs the rows' width, which a shape of unknown rank does not have.
             dim = self._table.spec.dim

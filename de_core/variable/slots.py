@@ -112,12 +112,7 @@ def get_slot_variables(optimizer: Optimizer) -> list[SlotVariable]:
 
 
 def slots_of(table: ShardedTable, optimizer: Optimizer) -> list[SlotVariable]:
-    """Returns views of the slots that an optimizer keeps in one table.
-
-    Args:
-        table: The table.
-        optimizer: The result of `DynamicEmbeddingOptimizer`.
-    """
+    """Returns views of the slots that an optimizer keeps in one table."""
     with tf.init_scope():  # leaves the graph of a tf.function, but not a TensorFlow 1 graph
         if tf.executing_eagerly():
             prefix = f"{optimizer.slots_owner.numpy().decode()}/"

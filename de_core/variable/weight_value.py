@@ -134,11 +134,7 @@ class WeightValue(np.ndarray[Any, Any]):
 
 
 def carried_by(value: Any) -> Snapshot | None:
-    """Returns the snapshot that a value carries, or None.
-
-    Args:
-        value: A `WeightValue`, a view of one, or anything else.
-    """
+    """Returns the snapshot that a value carries, or None."""
     for each in (value, getattr(value, "base", None)):
         if isinstance(each, WeightValue) and each.snapshot is not None:
             return each.snapshot
@@ -146,12 +142,7 @@ def carried_by(value: Any) -> Snapshot | None:
 
 
 def without_rows(table_name: str, where: str) -> ValueError:
-    """Returns the error for a value or a file that would lose a table's rows.
-
-    Args:
-        table_name: The table's name.
-        where: The value or file that would lose the rows.
-    """
+    """Returns the error for a value or a file that would lose a table's rows."""
     return ValueError(
         "The value of a table's weight must carry the table's rows, as the arrays of `get_weights` "
         "do. Arithmetic, tensors, np.save and older .h5 files lose the rows. "

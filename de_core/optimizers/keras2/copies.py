@@ -37,11 +37,7 @@ class Keras2Copies(Copies):
 
 
 class LegacyCopies(Keras2Copies):
-    """Copies of a legacy tf_keras optimizer.
-
-    Args:
-        optimizer: The original.
-    """
+    """Copies of a legacy tf_keras optimizer."""
 
     def __init__(self, optimizer: Any) -> None:
         super().__init__(optimizer)

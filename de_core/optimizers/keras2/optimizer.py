@@ -25,12 +25,6 @@ class TablesAndOthers(Wrapping):
 
     It applies gradients of tables, and passes the other gradients to the wrapped optimizer.
 
-    Args:
-        optimizer: The optimizer to wrap.
-        bp_v2: See `DynamicEmbeddingOptimizer`.
-        reject_nonfinite: See `DynamicEmbeddingOptimizer`.
-        name: Name of the optimizer.
-
     Raises:
         NotImplementedError: `optimizer` has no rule inside the tables, and no formula for dense
             gradients.
@@ -226,11 +220,7 @@ class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
         self._variables.extend(self._of_no_row[known:])
 
     def build(self, var_list: Sequence[Any]) -> None:
-        """Makes the wrapped optimizer's slots for ordinary variables.
-
-        Args:
-            var_list: All trainable variables, anchors included.
-        """
+        """Makes the wrapped optimizer's slots for ordinary variables."""
         self._build_others(var_list)
         self._built = True
 
@@ -253,12 +243,7 @@ class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
 
 @tf_keras.saving.register_keras_serializable(package="de_core")
 class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimizer):
-    """A legacy tf_keras optimizer that also trains dynamic tables.
-
-    Args:
-        *args: Arguments of `TablesAndOthers`.
-        **kwargs: Keyword arguments of `TablesAndOthers`.
-    """
+    """A legacy tf_keras optimizer that also trains dynamic tables."""
 
     copies_of = LegacyCopies
 

@@ -84,9 +84,9 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         """
         if trainable_variables is None:
             trainable_variables = self._trainable_variables
-        pairs = once_per_table(grads, trainable_variables)
-        gradients = [gradient for gradient, _ in pairs]
-        variables = [variable for _, variable in pairs]
+        given = once_per_table(grads, trainable_variables)
+        gradients = [gradient for gradient, _, _ in given]
+        variables = [variable for _, variable, _ in given]
         if not self.built:
             self.build(variables)
 

@@ -161,11 +161,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
 
     @plain_python
     def apply_gradients(self, grads_and_vars: Iterable[GradientPair]) -> Any:
-        """Does one step and returns the number of steps.
-
-        Args:
-            grads_and_vars: Pairs of a gradient and its variable.
-        """
+        """Does one step and returns the number of steps."""
         pairs = list(grads_and_vars)
         gradients, variables = zip(*pairs, strict=True) if pairs else ((), ())
         self.apply(gradients, variables)
@@ -330,12 +326,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     def from_config(
         cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
     ) -> KerasOptimizer:
-        """Makes an optimizer from the result of `get_config`.
-
-        Args:
-            config: The configuration. This method does not change it.
-            custom_objects: The wrapped optimizer's unregistered classes, by name.
-        """
+        """Makes an optimizer from the result of `get_config`."""
         inner = keras.saving.deserialize_keras_object(
             config["optimizer"], custom_objects=custom_objects
         )
@@ -346,9 +337,6 @@ def caller_of(called: Any) -> Any:
     """Returns the innermost other Keras optimizer whose method is running, or None.
 
     Keras does not pass it as an argument.
-
-    Args:
-        called: The optimizer that asks.
     """
 
     def is_sought(frame: FrameType) -> bool:

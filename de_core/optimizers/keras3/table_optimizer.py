@@ -67,10 +67,6 @@ class TableOptimizer(KerasOptimizer):
     def of(cls, optimizer: OptimizerLike, table: ShardedTable) -> TableOptimizer:
         """Makes the optimizer of a table from the user's argument.
 
-        Args:
-            optimizer: An optimizer of Keras 3, its name or its configuration.
-            table: The table.
-
         Raises:
             TypeError: `optimizer` is none of these, or it trains several variables differently.
             ValueError: `optimizer` is built, or one of its settings needs the whole model.
@@ -92,9 +88,6 @@ class TableOptimizer(KerasOptimizer):
         """Returns whether a user's argument has the same class and settings as this optimizer.
 
         Names and learning rates may differ, because a rate changes while a model trains.
-
-        Args:
-            optimizer: An optimizer of Keras 3, its name or its configuration.
         """
         if isinstance(optimizer, (str, dict)):
             optimizer = keras.optimizers.get(optimizer)
@@ -149,19 +142,11 @@ class TableOptimizer(KerasOptimizer):
 
     @plain_python
     def step(self, gradient: tf.IndexedSlices) -> None:
-        """Does one step.
-
-        Args:
-            gradient: Values [n, dim] and ids [n] of the table, without a loss scale.
-        """
+        """Does one step."""
         plan.run_owned([(gradient, self)])
 
     def begin(self, gradient: tf.IndexedSlices) -> list[TableStep] | None:
-        """Begins a step. Returns what to do in the table; None if only `step_alone` can do it.
-
-        Args:
-            gradient: The gradient of the table, without a loss scale.
-        """
+        """Begins a step. Returns what to do in the table; None if only `step_alone` can do it."""
         if self._generic is not None or self._accumulation is not None or plan.several_replicas():
             return None
         inner, [table] = vars(self)["inner_optimizer"], self._tables
@@ -182,11 +167,7 @@ class TableOptimizer(KerasOptimizer):
             self._apply_to_others(vars(self)["inner_optimizer"], [])
 
     def step_alone(self, gradient: tf.IndexedSlices) -> None:
-        """Does a whole step. Not for steps that `begin` began.
-
-        Args:
-            gradient: The gradient of the table, without a loss scale.
-        """
+        """Does a whole step. Not for steps that `begin` began."""
         self._step(targets.Targets([(gradient, self._tables[0])], [], []))
 
 

@@ -13,11 +13,7 @@ _Optimizer = tf.compat.v1.train.Optimizer
 
 
 class Tf1Copies(Copies):
-    """One copy of an optimizer for all tables. Tables share the state that is not kept per row.
-
-    Args:
-        optimizer: The original optimizer.
-    """
+    """One copy of an optimizer for all tables. Tables share the state that is not kept per row."""
 
     def __init__(self, optimizer: Any) -> None:
         super().__init__(optimizer)
@@ -42,11 +38,7 @@ class Tf1Copies(Copies):
         self._copy._prepare()
 
     def update(self, table: ShardedTable, gradient: tf.Tensor) -> Any:
-        """Changes the gathered rows and slots of a table by their gradient, [n, dim].
-
-        Returns:
-            The operation, or None.
-        """
+        """Changes the gathered rows and slots of a table by their gradient, [n, dim]."""
         copy, rows = self._copy, self.rows_of(table).rows
         if type(copy)._resource_apply_dense is _Optimizer._resource_apply_dense:
             return copy._apply_dense(gradient, rows)

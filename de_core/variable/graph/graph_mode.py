@@ -54,18 +54,7 @@ class GraphState:
         collections: Sequence[str] | None,
         checkpoint: bool,
     ) -> tf.Variable:
-        """Adds a Variable's table to the graph: reserves its name, creates its anchor.
-
-        Args:
-            name: The Variable's name, which becomes unique in the graph.
-            table: The Variable's table.
-            trainable: Whether lookups record gradients.
-            collections: See `make_anchor`.
-            checkpoint: Whether the graph's Savers save the rows.
-
-        Returns:
-            The anchor.
-        """
+        """Adds a Variable's table to the graph: reserves its name, creates its anchor."""
         self._names.add(name)
         anchor = make_anchor(table, trainable, collections)
         if checkpoint:

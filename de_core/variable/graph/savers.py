@@ -69,11 +69,7 @@ def var_list_of(saver: Any) -> list[Any]:
 
 
 def refuse_in_eager_mode(table_name: str) -> None:
-    """Raises ValueError if a Saver is saving a table or its anchor in eager mode.
-
-    Args:
-        table_name: The table's name, for the message.
-    """
+    """Raises ValueError if a Saver is saving a table or its anchor in eager mode."""
     if current_saver() is None:
         return
     raise ValueError(

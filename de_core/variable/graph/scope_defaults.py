@@ -17,11 +17,6 @@ _MOST_TABLES = 1024
 def applied(scope: Any, arguments: dict[str, Any], name: str) -> dict[str, Any]:
     """Returns the arguments of `Variable`, with the scope's defaults for missing arguments.
 
-    Args:
-        scope: The current `tf.compat.v1.VariableScope`.
-        arguments: The user's arguments by name.
-        name: The Variable's name, for error messages.
-
     Raises:
         NotImplementedError: The scope has a constraint.
         ValueError: The scope's partitioner does not divide the rows into 1 to 1024 shards, or into
