@@ -11,7 +11,7 @@ from de_core.base.checks import received
 from de_core.base.keras import dtype_name, global_policy, keras, only_builds
 from de_core.base.plain_python import plain_python
 from de_core.base.types import Ids
-from de_core.layers import cast_ids, combining, revival
+from de_core.layers import cast_ids, combining, saved_model_loading
 from de_core.layers.declared_features import DeclaredFeatures
 from de_core.layers.feature_config import FeatureConfig
 from de_core.layers.table_config import TableConfig
@@ -176,7 +176,7 @@ class EmbeddingCollection(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Makes a layer with empty tables from the result of `get_config`."""
-        revival.leave_to_saved_functions()
+        saved_model_loading.leave_to_saved_functions()
         features = keras.saving.deserialize_keras_object(config["features"])
         tables: dict[str, TableConfig] = {}
         for feature in tf.nest.flatten(features):  # each feature was stored with its own table
