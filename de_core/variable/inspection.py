@@ -66,14 +66,18 @@ class TableParams(int):
 
 
 class Inspection:
-    """Reports a table's content, statistics and memory.
+    """Reports a table's content, statistics and memory. A base class of `Variable`.
 
-    Args:
-        table: The table.
+    Example:
+    >>> import de_core as de
+    >>> users = de.Variable(dim=1, name="users")
+    >>> users.upsert([7], [[0.5]])
+    >>> users[[7]].numpy().tolist(), 7 in users, 8 in users, len(users)
+    ([[0.5]], True, False, 1)
     """
 
-    def __init__(self, table: ShardedTable) -> None:
-        self._table = table
+    _table: ShardedTable
+    lookup: Any
 
     @plain_python
     def size(self, index: int | None = None, name: str | None = None) -> tf.Tensor:
@@ -279,56 +283,17 @@ class Inspection:
         (1, 1, 1, 1)
         """
         require_eager("stats", "Call it outside of the function.")
-        tables = [table.stats() for table in self._table.tables]
-        # Average the shards' load factors, weighted by the number of entries in a shard's index,
-        # which is proportional to the index's bytes.
-        weights = [max(1, table["bytes"]["index"]) for table in tables]
-        load = sum(
-            weight * table["load_factor"] for weight, table in zip(weights, tables, strict=True)
-        )
-        probes = itertools.zip_longest(*(table["probe_lengths"] for table in tables), fillvalue=0)
-        return {
-            **{part: sum(table[part] for table in tables) for part in _COUNTS},
-            "lookup_seconds": 1e-9 * sum(table["lookup_nanoseconds"] for table in tables),
-            "update_seconds": 1e-9 * sum(table["update_nanoseconds"] for table in tables),
-            "gradient_norms": sum(table["gradient_norms"] for table in tables),
-            "load_factor": load / sum(weights),
-            "probe_lengths": [sum(each) for each in probes],
-            "memory": _memory(tables),
-            **_tier(tables),
-        }
+        return stats_of(self._table)
 
-
-def _memory(tables: list[dict[str, Any]]) -> dict[str, int]:
-    parts = {part: sum(table["bytes"][part] for table in tables) for part in _PARTS}
-    return {**parts, "total": sum(parts.values())}
-
-
-def _tier(tables: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    tiers = [table["tier"] for table in tables if "tier" in table]
-    return {"tier": {part: sum(tier[part] for tier in tiers) for part in tiers[0]}} if tiers else {}
-
-
-class Habits:
-    """Lets a `Variable` be indexed, counted and printed.
-
-    Example:
-    >>> import de_core as de
-    >>> users = de.Variable(dim=1, name="users")
-    >>> users.upsert([7], [[0.5]])
-    >>> users[[7]].numpy().tolist(), 7 in users, 8 in users, len(users)
-    ([[0.5]], True, False, 1)
-    """
-
-    def __getitem__(self: Any, keys: TensorLike) -> tf.Tensor:
+    def __getitem__(self, keys: TensorLike) -> tf.Tensor:
         """Looks up keys."""
         return self.lookup(keys)
 
-    def __contains__(self: Any, key: Id) -> bool:
+    def __contains__(self, key: Id) -> bool:
         """Returns whether a key has a row. Eager mode only."""
         return bool(self.contains([key])[0])
 
-    def __len__(self: Any) -> int:
+    def __len__(self) -> int:
         """Returns the number of rows. Eager mode only."""
         return int(self.size())
 
@@ -347,9 +312,40 @@ class Habits:
             f"de.embedding_lookup(table, ids). {received(table=self)}"
         )
 
-    def __str__(self: Any) -> str:
+    def __str__(self) -> str:
         """Returns the `repr`, in eager mode with the number of rows and their bytes."""
         if not tf.executing_eagerly():
             return repr(self)
-        _, rows, size = self.count_params().parts
+        params: Any = self.count_params()
+        _, rows, size = params.parts
         return f"{repr(self)[:-1]}, {rows}, {size}>"
+
+
+def stats_of(table: ShardedTable) -> dict[str, Any]:
+    """Returns the statistics that `Variable.stats` describes."""
+    tables = [each.stats() for each in table.tables]
+    # Average the shards' load factors, weighted by the number of entries in a shard's index,
+    # which is proportional to the index's bytes.
+    weights = [max(1, table["bytes"]["index"]) for table in tables]
+    load = sum(weight * table["load_factor"] for weight, table in zip(weights, tables, strict=True))
+    probes = itertools.zip_longest(*(table["probe_lengths"] for table in tables), fillvalue=0)
+    return {
+        **{part: sum(table[part] for table in tables) for part in _COUNTS},
+        "lookup_seconds": 1e-9 * sum(table["lookup_nanoseconds"] for table in tables),
+        "update_seconds": 1e-9 * sum(table["update_nanoseconds"] for table in tables),
+        "gradient_norms": sum(table["gradient_norms"] for table in tables),
+        "load_factor": load / sum(weights),
+        "probe_lengths": [sum(each) for each in probes],
+        "memory": _memory(tables),
+        **_tier(tables),
+    }
+
+
+def _memory(tables: list[dict[str, Any]]) -> dict[str, int]:
+    parts = {part: sum(table["bytes"][part] for table in tables) for part in _PARTS}
+    return {**parts, "total": sum(parts.values())}
+
+
+def _tier(tables: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    tiers = [table["tier"] for table in tables if "tier" in table]
+    return {"tier": {part: sum(tier[part] for tier in tiers) for part in tiers[0]}} if tiers else {}

@@ -20,20 +20,15 @@ from de_core.tables.sharded import ShardedTable
 
 
 class Retention:
-    """Applies the policies that decide which rows a table keeps.
+    """Applies the policies that decide which rows a table keeps. A base class of `Variable`."""
 
-    Args:
-        table: The table, with its `admission` and `eviction` policies.
-        restrict_policy: Chooses the rows that `restrict` keeps; None to keep all rows.
-    """
+    _table: ShardedTable
+    _restriction: RestrictPolicy | None
 
-    def __init__(self, table: ShardedTable, restrict_policy: RestrictPolicy | None) -> None:
-        self._table = table
-        self.restrict_policy = restrict_policy
-        if restrict_policy is not None and restrict_policy.needs_apply_update():
-            # Call the policy after each update. Other policies need no call: they have only
-            # metadata columns, which every write updates.
-            table.on_update = restrict_policy.apply_update
+    @property
+    def restrict_policy(self) -> RestrictPolicy | None:
+        """The policy that chooses the rows that `restrict` keeps, or None."""
+        return self._restriction
 
     @property
     def admission(self) -> Admission | None:
@@ -150,7 +145,7 @@ class Retention:
             keys, scores = export_column(self._table, column)
             return keys, tf.squeeze(scores, -1)
 
-    def policies(self) -> dict[str, Any]:
+    def _policies(self) -> dict[str, Any]:
         """Returns the policies as arguments of `Variable`, by name."""
         rule = None if self.restrict_policy is None else type(self.restrict_policy)
         return {
@@ -159,7 +154,7 @@ class Retention:
             "eviction": list(self.eviction),
         }
 
-    def has_policies(
+    def _has_policies(
         self,
         restrict_policy: type[RestrictPolicy] | None,
         admission: Admission | None,
@@ -167,7 +162,7 @@ class Retention:
     ) -> bool:
         """Returns whether the Variable was created with these policies."""
         wanted = checked_policy(restrict_policy, admission, eviction)
-        same_rule = self.policies()["restrict_policy"] is restrict_policy
+        same_rule = self._policies()["restrict_policy"] is restrict_policy
         return same_rule and wanted == self._table.policy
 
 

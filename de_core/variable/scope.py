@@ -244,10 +244,10 @@ def _check_same(existing: Variable, name: str, arguments: dict[str, Any]) -> Non
     policies = {
         field: arguments.get(field) for field in ("restrict_policy", "admission", "eviction")
     }
-    if any(policies.values()) and not existing._retention.has_policies(**policies):
+    if any(policies.values()) and not existing._has_policies(**policies):
         raise ValueError(
             f"Variable {name} exists and must be requested with the same policies, without "
-            f"policies, or under another name; it has {existing._retention.policies()}. "
+            f"policies, or under another name; it has {existing._policies()}. "
             f"{received(**policies)}"
         )
     optimizer, own = arguments.get("optimizer"), existing.optimizer

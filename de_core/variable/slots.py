@@ -128,14 +128,9 @@ def slots_of(table: ShardedTable, optimizer: Optimizer) -> list[SlotVariable]:
 
 
 class Slots:
-    """The slots that optimizers keep in the rows of one table.
+    """The slots that optimizers keep in the rows of one table. A base class of `Variable`."""
 
-    Args:
-        table: The table.
-    """
-
-    def __init__(self, table: ShardedTable) -> None:
-        self._table = table
+    _table: ShardedTable
 
     @plain_python
     def get_slot_variables(self, optimizer: Optimizer) -> list[SlotVariable]:
