@@ -84,13 +84,6 @@ def pool(
 
     "sum", "mean" and "sqrtn" never store all rows at once. The other combiners do.
 
-    Args:
-        variable: The `Variable`.
-        segments: The ids to look up. Only "sum", "mean" and "sqrtn" take weights.
-        combiner: One of `NAMES`, or a function `f(rows [n, dim]) -> row [dim]`.
-        max_norm: Greatest L2 norm of a row; longer rows are scaled down before pooling. None for no
-            limit.
-
     Returns:
         Pooled rows of the value dtype, [segments, dim]; zeros for a segment without ids.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -12,7 +12,9 @@ from de_core.distributed.request_groups import request_groups
 from de_core.optimizers.clipping import Trained
 from de_core.optimizers.rules import Plan, Power, as_scalar
 from de_core.tables.table_step import TableStep
-from de_core.variable.own_optimizer import OwnOptimizer
+
+if TYPE_CHECKING:
+    from de_core.optimizers.keras3.table_optimizer import TableOptimizer
 
 
 def vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
@@ -77,13 +79,13 @@ def run(steps: list[TableStep]) -> list[tf.Operation | None]:
     return operations
 
 
-def run_owned(owned: Iterable[tuple[tf.IndexedSlices, OwnOptimizer]]) -> None:
+def run_owned(owned: Iterable[tuple[tf.IndexedSlices, TableOptimizer]]) -> None:
     """Does a step of each optimizer of one table. Tables in other processes share their requests.
 
     Args:
         owned: Pairs of a gradient without a loss scale, and the optimizer of its table.
     """
-    begun: list[OwnOptimizer] = []
+    begun: list[TableOptimizer] = []
     steps: list[TableStep] = []
     for gradient, own in owned:
         of_table = own.begin(gradient)

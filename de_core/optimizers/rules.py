@@ -267,13 +267,7 @@ def rule_of(
 
 
 def require_formula(optimizer: Any, base: type, *names: str) -> None:
-    """Raises NotImplementedError if an optimizer has no formula for dense gradients.
-
-    Args:
-        optimizer: The optimizer.
-        base: The class in which the formula only raises.
-        *names: Methods, each of which may be the formula.
-    """
+    """Raises NotImplementedError if an optimizer has no formula for dense gradients."""
     if all(getattr(type(optimizer), name) is getattr(base, name) for name in names):
         raise NotImplementedError(
             f"An optimizer of tables must have a formula for dense gradients: define `{names[0]}`. "

@@ -32,7 +32,7 @@ class Targets(NamedTuple):
 
     trained: list[tuple[tf.IndexedSlices, ShardedTable]]
     dense: list[GradientPair]
-    owned: list[tuple[tf.IndexedSlices, OwnOptimizer]]
+    owned: list[tuple[tf.IndexedSlices, Any]]
 
     @classmethod
     def of(
@@ -208,9 +208,6 @@ def once_per_table(
 
 def table_under(variable: object) -> ShardedTable | None:
     """Returns the table that a variable stands for, or None for an ordinary variable.
-
-    Args:
-        variable: An ordinary variable, an anchor, a `de.Variable`, or the wrapper of a lookup.
 
     Raises:
         TypeError: The table's values are not floating-point numbers.

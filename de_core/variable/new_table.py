@@ -25,10 +25,6 @@ DEFAULT_NAME = "DynamicEmbedding_Variable"
 def own_name(given: Any, graph: graph_mode.GraphState | None) -> str:
     """Returns the name of a new Variable. Makes a default name, and any in a graph, unique.
 
-    Args:
-        given: The user's argument.
-        graph: The state of the TensorFlow 1 graph that the Variable is made in, or None.
-
     Raises:
         TypeError: `given` is not a string, or it is empty.
     """

@@ -188,21 +188,6 @@ def test_int32_ids_widen():
     assert layer(tf.constant([[1, 2]])).shape == [1, 2, 2]
 
 
-def test_half_precision_trains_with_a_loss_scale_of_the_wrapped_optimizer(ratings):
-    users, _, pleases = ratings
-    model = keras.Sequential(
-        [
-            keras.Input([], dtype="int64"),
-            de.layers.Embedding(4, initializer="normal", dtype="mixed_float16"),
-            keras.layers.Dense(1, dtype="mixed_float16"),
-        ]
-    )
-    inner = keras.optimizers.Adam(0.05, loss_scale_factor=128.0)
-    model.compile(optimizer(inner), "mse", auto_scale_loss=False)
-    losses = model.fit(users, pleases, epochs=8, verbose=0).history["loss"]
-    assert losses[-1] < 0.9 * losses[0]
-
-
 def test_mixed_precision_casts_the_rows_and_not_the_table():
     layer = de.layers.Embedding(2, dtype="mixed_bfloat16")
     assert layer(tf.constant([1], tf.int64)).dtype == tf.bfloat16

@@ -439,16 +439,6 @@ def test_rows_of_other_values_begin_as_zeros():
         assert layer(int64([5])).numpy().tolist() == [[zero]]
 
 
-def test_a_product_of_two_tables_learns():
-    inputs = keras.Input([2], dtype="int64")
-    users, items = (de.layers.Embedding(8, name=name) for name in ("user_rows", "item_rows"))
-    outputs = keras.layers.Dot(1)([users(inputs[:, 0]), items(inputs[:, 1])])
-    model = keras.Model(inputs, outputs)
-    model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")
-    history = model.fit(np.array([[1, 2], [3, 4]]), np.ones([2, 1]), epochs=20, verbose=0)
-    assert history.history["loss"][-1] < 0.1
-
-
 def test_the_layers_of_the_reference_api_begin_normal():
     for initializer in ({}, {"initializer": None}):
         layer = de.tfra.dynamic_embedding.keras.layers.SquashedEmbedding(4, **initializer)

@@ -68,9 +68,6 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     def build(self, variables: Sequence[Any]) -> None:
         """Makes the wrapped optimizer's slots for ordinary variables.
 
-        Args:
-            variables: All trainable variables, anchors included.
-
         Raises:
             RuntimeError: The optimizer was made eagerly, and is used in a TensorFlow 1 graph.
         """

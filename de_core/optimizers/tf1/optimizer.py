@@ -40,12 +40,6 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
     `DynamicEmbeddingOptimizer` makes it. `compute_gradients`, `apply_gradients` and `minimize` take
     the arguments of the wrapped optimizer. The wrapped optimizer updates ordinary variables.
 
-    Args:
-        optimizer: The optimizer to wrap.
-        bp_v2: See `DynamicEmbeddingOptimizer`.
-        reject_nonfinite: See `DynamicEmbeddingOptimizer`.
-        name: Name of the optimizer, under which the tables keep its slots.
-
     Raises:
         NotImplementedError: `optimizer` has no rule inside the tables, and no formula for dense
             gradients.
