@@ -215,7 +215,8 @@ class Embedding(keras.layers.Layer):
         """Returns the output's mask, False for padding; None with a combiner or without masks."""
         if self.combiner is not None or (mask is None and self.mask_key is None):
             return None
-        return self._not_padding(ids if is_symbolic(ids) else self._as_keys(ids), mask)
+        ids = ids if is_symbolic(ids) else self._as_keys(ids)
+        return masking.not_padding(ids, self.mask_key, mask)
 
     def compute_output_shape(self, input_shape: Sequence[int | None]) -> tuple[int | None, ...]:
         """Returns the shape of the output for ids of `input_shape`."""
@@ -318,14 +319,8 @@ class Embedding(keras.layers.Layer):
 
     def _without_padding(self, segments: Segments, ids: Ids, mask: Rows | None) -> Segments:
         """Removes masked ids from segments that contain all of `ids`."""
-        mask = self._not_padding(ids, mask)
+        mask = masking.not_padding(ids, self.mask_key, mask)
         return segments if mask is None else segments.where(flat_values(mask))
-
-    def _not_padding(self, ids: Ids, mask: Rows | None) -> Rows | None:
-        mask = masking.checked(mask, ids)
-        if self.mask_key is None:
-            return mask
-        return masking.not_padding(ids, self.mask_key, mask)
 
     @staticmethod
     def _check_rank(ids: Ids) -> None:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.keras import keras
 from de_core.base.types import DTypeLike, Ids, Rows, TensorLike
-from de_core.layers import table_arguments
+from de_core.layers import masking, table_arguments
 from de_core.layers.combining import Combiner
 from de_core.layers.embedding import Embedding
 from de_core.lookup.segments import Segments, by_first_dimension, flat_values
@@ -85,7 +85,7 @@ class FieldWiseEmbedding(Embedding):
                 "The ids of a field-wise layer must be of shape [batch, …]. Received: "
                 f"ids.shape={ids.shape}."
             )
-        which = self._not_padding(ids, mask)
+        which = masking.not_padding(ids, self.mask_key, mask)
         rows = self._pool(self._by_field(ids, by_first_dimension(ids, weights), which))
         rows = tf.reshape(rows, [-1, self.nslots, self.table.dim])
         return tf.ensure_shape(rows, [ids.shape[0], self.nslots, self.table.dim])

@@ -63,7 +63,7 @@ class TableMetrics(keras.callbacks.Callback):
         self._every = every
         self._sample = sample
         self._writer: Any = None
-        self._monitor: Monitor | None = None
+        self._monitor: Any = None
         self._batches = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -104,11 +104,9 @@ class TableMetrics(keras.callbacks.Callback):
             self._monitor = Monitor(self.model, self._sample)
 
     def _read(self) -> dict[str, dict[str, float]]:
-        assert self._monitor is not None
         return self._monitor.read()
 
     def _write(self, numbers: dict[str, dict[str, float]]) -> None:
-        assert self._monitor is not None
         v1 = tf.compat.v1.Summary
         values = [v1.Value(tag=tag, simple_value=each) for tag, each in _tagged(numbers).items()]
         for table, norms in self._monitor.row_norms.items():

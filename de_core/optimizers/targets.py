@@ -308,8 +308,7 @@ def checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlices
     real = arithmetic_dtype(table.spec.value_dtype)
     if gradient.dtype == real:
         return gradient
-    values = tf.cast(gradient.values, real)
-    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return clipping.with_values(gradient, tf.cast(gradient.values, real))
 
 
 def check_nothing(gradient: tf.Tensor, table: ShardedTable) -> None:

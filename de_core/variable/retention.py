@@ -145,26 +145,6 @@ class Retention:
             keys, scores = export_column(self._table, column)
             return keys, tf.squeeze(scores, -1)
 
-    def _policies(self) -> dict[str, Any]:
-        """Returns the policies as arguments of `Variable`, by name."""
-        rule = None if self.restrict_policy is None else type(self.restrict_policy)
-        return {
-            "restrict_policy": rule,
-            "admission": self.admission,
-            "eviction": list(self.eviction),
-        }
-
-    def _has_policies(
-        self,
-        restrict_policy: type[RestrictPolicy] | None,
-        admission: Admission | None,
-        eviction: Eviction | Sequence[Eviction] | None,
-    ) -> bool:
-        """Returns whether the Variable was created with these policies."""
-        wanted = checked_policy(restrict_policy, admission, eviction)
-        same_rule = self._policies()["restrict_policy"] is restrict_policy
-        return same_rule and wanted == self._table.policy
-
 
 def checked_policy(
     restrict_policy: type[RestrictPolicy] | None,

@@ -212,7 +212,7 @@ class Rows(tf.Module):
         [[1.0, 2.0]]
         """
         with tf.name_scope(name or "upsert"):
-            pairs = self._checked_pairs(keys, values)
+            pairs = keys_and_values.checked_pairs(keys, values, self._table)
             return self._table.write(library.de_table_insert_or_assign, pairs)
 
     @plain_python
@@ -257,8 +257,8 @@ class Rows(tf.Module):
                 "`upsert`. " + received(value_dtype=self._table.spec.value_dtype.name)
             )
         with tf.name_scope(name or "accum"):
-            flat_keys, old_rows = self._checked_pairs(keys, old_values)
-            _, new_rows = self._checked_pairs(keys, new_values)
+            flat_keys, old_rows = keys_and_values.checked_pairs(keys, old_values, self._table)
+            _, new_rows = keys_and_values.checked_pairs(keys, new_values, self._table)
             return self._table.write(library.de_table_accum, (flat_keys, old_rows, new_rows))
 
     @plain_python
@@ -311,6 +311,3 @@ class Rows(tf.Module):
         ):
             return keys
         return keys_and_values.checked_keys(keys, table)
-
-    def _checked_pairs(self, keys: TensorLike, values: TensorLike) -> tuple[tf.Tensor, tf.Tensor]:
-        return keys_and_values.checked_pairs(keys, values, self._table)

@@ -21,6 +21,7 @@ from de_core.tables.spec import TableSpec
 from de_core.tables.tier import DiskTier
 from de_core.variable.graph import graph_mode, scope_defaults
 from de_core.variable.own_optimizer import OptimizerLike
+from de_core.variable.retention import checked_policy
 from de_core.variable.variable import Variable
 
 # In eager mode a Variable is shared while a caller or a traced function holds a reference to it. A
@@ -185,23 +186,12 @@ def requested(
         changed = inspect.signature(get_variable).bind_partial(name, *args).arguments
         request = {**arguments, **changed, **kwargs}
         del request["name"]
-        return _found_and_held(name, reuse, request, kind)
+        return _found_or_created(name, reuse, request, kind)
 
     if custom_getter is None:
         return getter(full_name, **arguments)
     returned: Variable = custom_getter(getter=getter, name=full_name, **arguments)
     return returned
-
-
-def _found_and_held(
-    name: str, reuse: Any, arguments: dict[str, Any], kind: type[Variable]
-) -> Variable:
-    variable = _found_or_created(name, reuse, arguments, kind)
-    if not tf.executing_eagerly():
-        # Keep a reference in the graph: the next trace of the function must find the Variable,
-        # even if nothing else holds it.
-        tf.compat.v1.get_default_graph().get_collection_ref(_HELD_KEY).append(variable)
-    return variable
 
 
 def _found_or_created(
@@ -210,8 +200,8 @@ def _found_or_created(
     with tf.init_scope():
         graph = graph_mode.current()
         shared: MutableMapping[str, Variable] = _eager if graph is None else graph.shared
-        existing = shared.get(name)
-        if existing is not None:
+        variable = shared.get(name)
+        if variable is not None:
             # TensorFlow may trace a function several times. So eager mode always shares.
             if graph is not None and not reuse:
                 raise ValueError(
@@ -219,16 +209,20 @@ def _found_or_created(
                     f"{received(name=name)} Set reuse=True or reuse=tf.compat.v1.AUTO_REUSE in the "
                     "variable_scope."
                 )
-            _check_same(existing, name, arguments)
-            return existing
-        if reuse is True:
+            _check_same(variable, name, arguments)
+        elif reuse is True:
             raise ValueError(
                 f"Variable {name} does not exist, and with reuse=True it must exist. "
                 f"{received(name=name)} Create it first with de.get_variable, or set "
                 "reuse=tf.compat.v1.AUTO_REUSE in the variable_scope."
             )
-        shared[name] = created = kind(name=name, **arguments)
-        return created
+        else:
+            shared[name] = variable = kind(name=name, **arguments)
+    if not tf.executing_eagerly():
+        # Keep a reference in the graph: the next trace of the function must find the Variable,
+        # even if nothing else holds it.
+        tf.compat.v1.get_default_graph().get_collection_ref(_HELD_KEY).append(variable)
+    return variable
 
 
 def _check_same(existing: Variable, name: str, arguments: dict[str, Any]) -> None:
@@ -241,14 +235,19 @@ def _check_same(existing: Variable, name: str, arguments: dict[str, Any]) -> Non
             f"Variable {name} exists and must be requested with the same properties, or under "
             f"another name. Received: {difference}."
         )
-    policies = {
+    policies: dict[str, Any] = {
         field: arguments.get(field) for field in ("restrict_policy", "admission", "eviction")
     }
-    if any(policies.values()) and not existing._has_policies(**policies):
+    rule = None if existing.restrict_policy is None else type(existing.restrict_policy)
+    same = rule is policies["restrict_policy"] and existing._table.policy == checked_policy(
+        **policies
+    )
+    if any(policies.values()) and not same:
+        has = {"restrict_policy": rule, "admission": existing.admission}
+        has["eviction"] = list(existing.eviction)
         raise ValueError(
             f"Variable {name} exists and must be requested with the same policies, without "
-            f"policies, or under another name; it has {existing._policies()}. "
-            f"{received(**policies)}"
+            f"policies, or under another name; it has {has}. {received(**policies)}"
         )
     optimizer, own = arguments.get("optimizer"), existing.optimizer
     if optimizer is None:
