@@ -243,48 +243,40 @@ def own_optimizer_of(variable: object) -> OwnOptimizer | None:
     return optimizer_of(anchor_of(variable))
 
 
-def to_differentiate(var_list: Any) -> Any:
-    """Returns the `tf.Variable`s to pass to `tape.gradient`.
+def filled_by_loss(loss: Any, var_list: Any) -> tuple[Any, Any]:
+    """Returns the loss and the variables to differentiate, for an optimizer's `minimize`.
 
     Args:
+        loss: A tensor, or a function that returns one and may add variables to `var_list`.
         var_list: Ordinary variables, anchors, `de.Variable`s and wrappers of lookups, or a function
             that returns them.
 
     Returns:
-        `tf.Variable`s, without tables that are not trainable. If `var_list` is a function, a
-        function that returns such variables.
+        `loss`, and the `tf.Variable`s without tables that are not trainable: a function if
+        `var_list` is one, otherwise a list that has the added variables too once the loss was
+        called.
     """
+    variables = _to_differentiate(var_list)
+    if not callable(loss) or not isinstance(var_list, list):
+        return loss, variables
+
+    def loss_and_variables() -> Any:
+        value = loss()
+        variables[:] = _to_differentiate(var_list)
+        return value
+
+    return loss_and_variables, variables
+
+
+def _to_differentiate(var_list: Any) -> Any:
     if callable(var_list):
-        return lambda: to_differentiate(var_list())
+        return lambda: _to_differentiate(var_list())
     anchors = [anchor_of(each) for each in tf.nest.flatten(var_list)]
     return [
         each if table_of(each) is None else tensor_variable(each)
         for each in anchors
         if each is not None
     ]
-
-
-def filled_by_loss(loss: Any, var_list: Any) -> tuple[Any, Any]:
-    """Returns the loss and the variables for an optimizer's `minimize`.
-
-    Args:
-        loss: A tensor, or a function that returns one and may add variables to `var_list`.
-        var_list: See `to_differentiate`.
-
-    Returns:
-        `loss` and the result of `to_differentiate`, a list that has the added variables too once
-        the loss was called.
-    """
-    variables = to_differentiate(var_list)
-    if not callable(loss) or not isinstance(var_list, list):
-        return loss, variables
-
-    def loss_and_variables() -> Any:
-        value = loss()
-        variables[:] = to_differentiate(var_list)
-        return value
-
-    return loss_and_variables, variables
 
 
 def checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlices:

@@ -143,6 +143,8 @@ class Wrapping(TrainsTables):
     _slots_number: Any
     #: The product of Nadam's momenta of all steps, a `tf.Variable`.
     _product: Any
+    #: Adds a variable that all rows share to the state that is saved with the optimizer.
+    _keep: Callable[[Any], None]
     #: Takes the wrapped optimizer. Returns the learning rate, and the momentum of the rows' average
     #: or None for no average.
     _rate_and_average: Callable[[Any], tuple[Any, Any]]
@@ -155,6 +157,13 @@ class Wrapping(TrainsTables):
                 f"Received: {type(self.inner_optimizer).__name__} with variables of eager mode. "
                 "Make it, and the optimizer that it wraps, inside `with graph.as_default():`."
             )
+
+    def _add_table(self, table: ShardedTable) -> None:
+        is_new = table not in self._tables
+        super()._add_table(table)
+        if is_new and self._copies is not None:
+            for variable in self._copies.shared_variables(table):
+                self._keep(variable)
 
     def _checkpoint_adapter(self, path: str | None) -> None:
         """Refuses a checkpoint with tables of tfra. TensorFlow calls it on restore."""

@@ -19,7 +19,7 @@ from de_core.tables.restrict import RestrictPolicy
 from de_core.tables.router import Partitioner, default_partition_fn
 from de_core.tables.spec import TableSpec
 from de_core.tables.tier import DiskTier
-from de_core.variable.graph import graph_mode, scope_defaults
+from de_core.variable.graph import graph_mode
 from de_core.variable.own_optimizer import OptimizerLike
 from de_core.variable.retention import checked_policy
 from de_core.variable.variable import Variable
@@ -30,6 +30,9 @@ _eager: weakref.WeakValueDictionary[str, Variable] = weakref.WeakValueDictionary
 # A tuple keeps the collection out of MetaGraphs: TensorFlow writes only collections with string
 # keys into them.
 _HELD_KEY = ("de_core", "held")
+# A scope's partitioner needs a shape. A table has no height, so we use a large number of rows.
+_ROWS = 2**62
+_MOST_SHARDS = 1024
 
 
 @plain_python
@@ -178,7 +181,7 @@ def requested(
     arguments.pop("caching_device", None)
     custom_getter = arguments.pop("custom_getter", None) or scope.custom_getter
     full_name = f"{scope.name}/{name}" if scope.name else name
-    arguments = scope_defaults.applied(scope, arguments, full_name)
+    arguments = _with_defaults(scope, arguments, full_name)
     reuse = tf.compat.v1.AUTO_REUSE if may_be_new and scope.reuse else scope.reuse
 
     def getter(name: str, *args: Any, **kwargs: Any) -> Variable:
@@ -192,6 +195,51 @@ def requested(
         return getter(full_name, **arguments)
     returned: Variable = custom_getter(getter=getter, name=full_name, **arguments)
     return returned
+
+
+def _with_defaults(scope: Any, arguments: dict[str, Any], name: str) -> dict[str, Any]:
+    """Returns the arguments of `Variable`, with the scope's defaults for missing arguments.
+
+    Raises:
+        NotImplementedError: The scope has a constraint.
+        ValueError: The scope's partitioner does not divide the rows into 1 to 1024 shards, or into
+            another number than there are `devices`.
+    """
+    if scope.constraint is not None:
+        raise NotImplementedError(
+            f"A variable_scope with a `constraint` cannot hold the dynamic Variable {name}: no "
+            f"optimizer would apply it to rows. {received(constraint=scope.constraint)}"
+        )
+    arguments = dict(arguments)
+    for argument in ("initializer", "regularizer"):
+        if arguments.get(argument) is None:
+            arguments[argument] = getattr(scope, argument)
+    if scope.partitioner is not None:
+        arguments["devices"] = _divided(scope.partitioner, arguments, name)
+    return arguments
+
+
+def _divided(partitioner: Any, arguments: dict[str, Any], name: str) -> Sequence[str]:
+    """Returns one device per shard. The partitioner of the scope defines the number of shards."""
+    shape = tf.TensorShape([_ROWS, arguments["dim"]])
+    parts = list(partitioner(shape=shape, dtype=tf.as_dtype(arguments["value_dtype"])))
+    if len(parts) != 2 or parts[1] != 1 or not 1 <= parts[0] <= _MOST_SHARDS:
+        raise ValueError(
+            f"The partitioner of a variable_scope must divide the rows of the dynamic Variable "
+            f"{name} among 1 to {_MOST_SHARDS} shards and keep each row whole. "
+            f"Received: {parts} parts of a variable of shape [rows, {arguments['dim']}]. A table "
+            "has no height: if the partitioner divides by size, pass it a maximum number of shards."
+        )
+    count, devices = int(parts[0]), arguments["devices"]
+    if devices is None:
+        return ["/CPU:0"] * count
+    named = [devices] if isinstance(devices, str) else list(devices)
+    if len(named) != count:
+        raise ValueError(
+            f"`devices` of Variable {name} must have one device for each of the {count} shards "
+            f"that the partitioner of its variable_scope makes. {received(devices=devices)}"
+        )
+    return named
 
 
 def _found_or_created(

@@ -17,7 +17,6 @@ from de_core.optimizers.keras2.copies import Keras2Copies, LegacyCopies
 from de_core.optimizers.rules import Rule
 from de_core.optimizers.targets import Targets, filled_by_loss
 from de_core.optimizers.wrapping import Decaying, Wrapping, is_eager_outside
-from de_core.tables.sharded import ShardedTable
 
 
 class TablesAndOthers(Wrapping):
@@ -129,12 +128,8 @@ class TablesAndOthers(Wrapping):
     def _product(self) -> tf.Variable:
         return self.u_product
 
-    def _add_table(self, table: ShardedTable) -> None:
-        is_new = table not in self._tables
-        super()._add_table(table)
-        if self._copies is not None and is_new:
-            shared = self._copies.shared_variables(table)
-            self._of_no_row = [*self._of_no_row, *shared]
+    def _keep(self, variable: tf.Variable) -> None:
+        self._of_no_row = [*self._of_no_row, variable]
 
     @property
     def _slots_number(self) -> tf.Tensor:
@@ -213,11 +208,10 @@ class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
             rate = rate(inner.iterations)  # `learning_rate` is stale until `apply_gradients`.
         return rate, inner.ema_momentum if inner.use_ema else None
 
-    def _add_table(self, table: ShardedTable) -> None:
-        known = len(self._of_no_row)
-        super()._add_table(table)
+    def _keep(self, variable: tf.Variable) -> None:
+        super()._keep(variable)
         # tf_keras's checkpoints contain later additions to `_variables`, but to no other list.
-        self._variables.extend(self._of_no_row[known:])
+        self._variables.append(variable)
 
     def build(self, var_list: Sequence[Any]) -> None:
         """Makes the wrapped optimizer's slots for ordinary variables."""
@@ -292,11 +286,9 @@ class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimize
             self._make_state()  # The wrapped optimizer makes its variables at the first step.
         super()._require_own_mode()
 
-    def _add_table(self, table: ShardedTable) -> None:
-        known = len(self._of_no_row)
-        super()._add_table(table)
-        for number, variable in enumerate(self._of_no_row[known:], known):
-            self._track_trackable(variable, f"of_no_row_{number}")
+    def _keep(self, variable: tf.Variable) -> None:
+        self._track_trackable(variable, f"of_no_row_{len(self._of_no_row)}")
+        super()._keep(variable)
 
     @property
     def name(self) -> str:

@@ -86,11 +86,10 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
                 "An optimizer that accumulates gradients must be built with all tables. Received: "
                 f"{table.name!r} in a later step. Pass all tables to `build` or to the first step."
             )
-        is_new = table not in self._tables
         super()._add_table(table)
-        if self._copies is not None and is_new:
-            for variable in self._copies.shared_variables(table):
-                self._track_variable(variable)
+
+    def _keep(self, variable: Any) -> None:
+        self._track_variable(variable)
 
     @plain_python
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> None:
