@@ -15,8 +15,8 @@ from de_core.base.types import GradientPair
 from de_core.optimizers import clipping, rules
 from de_core.optimizers.keras2.copies import Keras2Copies, LegacyCopies
 from de_core.optimizers.rules import Rule
+from de_core.optimizers.steps import Decaying, Wrapping, is_eager_outside
 from de_core.optimizers.targets import Targets, filled_by_loss
-from de_core.optimizers.wrapping import Decaying, Wrapping, is_eager_outside
 
 
 class TablesAndOthers(Wrapping):

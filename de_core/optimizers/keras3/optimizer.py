@@ -20,8 +20,8 @@ from de_core.optimizers.accumulation import Accumulation
 from de_core.optimizers.clipping import Trained
 from de_core.optimizers.keras3 import rowwise
 from de_core.optimizers.keras3.copies import KerasCopies
+from de_core.optimizers.steps import Decaying, Wrapping, is_eager_outside
 from de_core.optimizers.targets import Targets, anchor_of
-from de_core.optimizers.wrapping import Decaying, Wrapping, is_eager_outside
 from de_core.tables.sharded import ShardedTable
 
 

@@ -13,8 +13,8 @@ from de_core.base.types import GradientPair, TrainedVariable
 from de_core.optimizers import rules
 from de_core.optimizers.gathered_rows import ChangedCopy, Copies, GatheredRows, changed_copy
 from de_core.optimizers.rules import Plan
+from de_core.optimizers.steps import TrainsTables
 from de_core.optimizers.targets import Targets, filled_by_loss
-from de_core.optimizers.wrapping import TrainsTables
 from de_core.tables.sharded import ShardedTable
 from de_core.variable.trainable_wrapper import TrainableWrapper
 
