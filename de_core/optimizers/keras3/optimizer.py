@@ -15,12 +15,19 @@ from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.base.private_names import SWAPPER_OF_AVERAGES
 from de_core.base.types import GradientPair
-from de_core.optimizers import clipping, plan, rules
+from de_core.optimizers import clipping, rules
 from de_core.optimizers.accumulation import Accumulation
 from de_core.optimizers.clipping import Trained
 from de_core.optimizers.keras3 import rowwise
 from de_core.optimizers.keras3.copies import KerasCopies
-from de_core.optimizers.steps import Decaying, Wrapping, is_eager_outside
+from de_core.optimizers.steps import (
+    Decaying,
+    Wrapping,
+    is_eager_outside,
+    run_owned,
+    several_replicas,
+    update_once,
+)
 from de_core.optimizers.targets import Targets, anchor_of
 from de_core.tables.sharded import ShardedTable
 
@@ -127,9 +134,9 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
                 targets = targets.scaled(1.0 / inner.loss_scale_factor)
             trained, dense = targets.trained, targets.dense
             if targets.owned:
-                plan.run_owned(targets.owned)
-            if plan.several_replicas():
-                plan.update_once(trained, self._apply_to_tables)
+                run_owned(targets.owned)
+            if several_replicas():
+                update_once(trained, self._apply_to_tables)
                 self._apply_to_others(inner, dense)
                 return
             # Clip and update the tables: now, or once enough gradients are accumulated.
@@ -172,7 +179,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         """
         if table not in self._tables:
             self._add_table(table)
-        several = plan.several_replicas()
+        several = several_replicas()
         if not (several or table.router.is_spread):
             return
         own: dict[str, Any] = {

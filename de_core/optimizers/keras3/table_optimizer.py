@@ -11,12 +11,13 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.base.types import Gradient
-from de_core.optimizers import clipping, plan, targets
+from de_core.optimizers import clipping, targets
 from de_core.optimizers.keras3.optimizer import (
     KerasOptimizer,
     caller_of,
     check_not_scaled_by_keras,
 )
+from de_core.optimizers.steps import run_owned, several_replicas
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table_step import TableStep
 from de_core.variable.own_optimizer import OptimizerLike
@@ -143,11 +144,11 @@ class TableOptimizer(KerasOptimizer):
     @plain_python
     def step(self, gradient: tf.IndexedSlices) -> None:
         """Does one step."""
-        plan.run_owned([(gradient, self)])
+        run_owned([(gradient, self)])
 
     def begin(self, gradient: tf.IndexedSlices) -> list[TableStep] | None:
         """Begins a step. Returns what to do in the table; None if only `step_alone` can do it."""
-        if self._generic is not None or self._accumulation is not None or plan.several_replicas():
+        if self._generic is not None or self._accumulation is not None or several_replicas():
             return None
         inner, [table] = vars(self)["inner_optimizer"], self._tables
         self._admit(inner, table)
