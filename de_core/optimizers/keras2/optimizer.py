@@ -13,7 +13,7 @@ from de_core.base.checks import received
 from de_core.base.plain_python import plain_python
 from de_core.base.types import GradientPair
 from de_core.optimizers import clipping, rules
-from de_core.optimizers.keras2.copies import Keras2Copies, LegacyCopies
+from de_core.optimizers.keras2.copies import Keras2Copies
 from de_core.optimizers.rules import Rule
 from de_core.optimizers.steps import Decaying, Wrapping, is_eager_outside
 from de_core.optimizers.targets import Targets, filled_by_loss
@@ -28,8 +28,6 @@ class TablesAndOthers(Wrapping):
         NotImplementedError: `optimizer` has no rule inside the tables, and no formula for dense
             gradients.
     """
-
-    copies_of: type[Keras2Copies]
 
     def __init__(
         self,
@@ -48,7 +46,7 @@ class TablesAndOthers(Wrapping):
         self.inner_optimizer = optimizer
         self.bp_v2 = bool(bp_v2)
         self.reject_nonfinite = bool(reject_nonfinite)
-        self._start(optimizer, rule, self.copies_of, self.bp_v2)
+        self._start(optimizer, rule, Keras2Copies, self.bp_v2)
         self._of_no_row: list[tf.Variable] = []
         self._make_state()
 
@@ -187,8 +185,6 @@ class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
     Takes the arguments of `TablesAndOthers`.
     """
 
-    copies_of = Keras2Copies
-
     @staticmethod
     def rule_of(optimizer: Any) -> Rule | None:
         """Returns the engine's rule for a new tf_keras optimizer, or None if the engine has none.
@@ -238,8 +234,6 @@ class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
 @tf_keras.saving.register_keras_serializable(package="de_core")
 class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimizer):
     """A legacy tf_keras optimizer that also trains dynamic tables."""
-
-    copies_of = LegacyCopies
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
