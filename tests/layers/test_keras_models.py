@@ -183,11 +183,6 @@ def test_a_mask_of_string_ids():
     assert np.any(model(padded) != model(short))
 
 
-def test_int32_ids_widen():
-    layer = de.layers.Embedding(2, initializer=1.0)
-    assert layer(tf.constant([[1, 2]])).shape == [1, 2, 2]
-
-
 def test_mixed_precision_casts_the_rows_and_not_the_table():
     layer = de.layers.Embedding(2, dtype="mixed_bfloat16")
     assert layer(tf.constant([1], tf.int64)).dtype == tf.bfloat16

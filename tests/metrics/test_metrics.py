@@ -11,6 +11,7 @@ from tensorboard.backend.event_processing import event_accumulator
 
 import de_core as de
 from de_core.base.ops import library
+from de_core.tables.table import Table
 
 
 def new_table(**arguments):
@@ -95,6 +96,22 @@ def test_the_norms_of_rows_are_those_of_a_sample():
     small.read()
     assert len(small.row_norms["users"]) == 100
     assert "row_norm_max" not in de.metrics.Monitor(table, sample=0).read()["users"]
+
+
+def test_a_sample_that_the_first_shard_fills_reads_no_other_shard(monkeypatch):
+    table = de.Variable(dim=2, name="users", devices=["/CPU:0", "/CPU:0"])
+    table.upsert(range(100), tf.ones([100, 2]))
+    monitor = de.metrics.Monitor(table, sample=int(table.size(0)))
+    read, export_batches = [], Table.export_batches
+
+    def counted(shard):
+        for batch in export_batches(shard):
+            read.append(len(batch[0]))
+            yield batch
+
+    monkeypatch.setattr(Table, "export_batches", counted)
+    monitor.read()
+    assert sum(read) == len(monitor.row_norms["users"]) == int(table.size(0)) < 100
 
 
 def test_integer_and_string_rows_have_no_norms():
