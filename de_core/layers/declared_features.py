@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.layers import other_configs
-from de_core.layers.feature_config import FeatureConfig
-from de_core.layers.table_config import TableConfig
+from de_core.layers.configs import FeatureConfig, TableConfig
 
 
 class DeclaredFeatures:

@@ -12,9 +12,8 @@ from de_core.base.keras import dtype_name, global_policy, keras, only_builds
 from de_core.base.plain_python import plain_python
 from de_core.base.types import Ids
 from de_core.layers import cast_ids, combining, saved_model_loading
+from de_core.layers.configs import FeatureConfig, TableConfig
 from de_core.layers.declared_features import DeclaredFeatures
-from de_core.layers.feature_config import FeatureConfig
-from de_core.layers.table_config import TableConfig
 from de_core.lookup.feature import Feature, shape_of_rows
 from de_core.lookup.feature_lookup import lookup_features, lookup_joined
 from de_core.lookup.segments import kind_of

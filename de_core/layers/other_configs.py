@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.keras import keras
-from de_core.layers.feature_config import FeatureConfig
-from de_core.layers.table_config import TableConfig
+from de_core.layers.configs import FeatureConfig, TableConfig
 from de_core.lookup.pooling import COMBINERS
 
 #: Arguments of Keras's optimizers after the learning rate, which tf.tpu calls the same.

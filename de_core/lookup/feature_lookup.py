@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from de_core.base.types import Ids, Rows
 from de_core.lookup.feature import Feature, lookup_at_once
-from de_core.lookup.lookup_many import embedding_lookup_many
+from de_core.lookup.lookup import embedding_lookup_many
 from de_core.lookup.pooling import pooled, pooled_rows
 from de_core.lookup.segments import Segments, by_last_dimension, kind_of
 from de_core.tables import keys_and_values

@@ -8,7 +8,7 @@ TensorFlow 1 call TensorFlow's training ops, some of which add epsilon outside t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
@@ -246,7 +246,12 @@ TF1: dict[str, Rule] = {
 
 
 def rule_of(
-    optimizer: Any, rules: Mapping[str, Rule], namespaces: Iterable[Any], formula: Iterable[str]
+    optimizer: Any,
+    rules: Mapping[str, Rule],
+    namespaces: Iterable[Any],
+    formula: Sequence[str],
+    base: type | None = None,
+    *others: str,
 ) -> Rule | None:
     """Returns the engine's rule for an optimizer, or None if the engine has none.
 
@@ -256,20 +261,23 @@ def rule_of(
         optimizer: The optimizer.
         rules: The rules by the names of classes.
         namespaces: The modules with these classes, such as `keras.optimizers`.
-        formula: The names of the methods that compute an update.
+        formula: The names of the methods that compute an update, first the one that gets a dense
+            gradient.
+        base: The class in which the formula only raises; None not to require a formula.
+        *others: Further methods, each of which may get a dense gradient.
+
+    Raises:
+        NotImplementedError: The optimizer has neither a rule nor a formula for dense gradients.
     """
-    kind, formula = type(optimizer), tuple(formula)
+    kind = type(optimizer)
     for name, rule in rules.items():
         for known in (getattr(namespace, name, None) for namespace in namespaces):
             if known and all(getattr(kind, each) is getattr(known, each) for each in formula):
                 return rule
-    return None
-
-
-def require_formula(optimizer: Any, base: type, *names: str) -> None:
-    """Raises NotImplementedError if an optimizer has no formula for dense gradients."""
-    if all(getattr(type(optimizer), name) is getattr(base, name) for name in names):
+    dense = (formula[0], *others)
+    if base is not None and all(getattr(kind, name) is getattr(base, name) for name in dense):
         raise NotImplementedError(
-            f"An optimizer of tables must have a formula for dense gradients: define `{names[0]}`. "
+            f"An optimizer of tables must have a formula for dense gradients: define `{dense[0]}`. "
             + received(opt=optimizer)
         )
+    return None

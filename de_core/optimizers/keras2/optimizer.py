@@ -193,10 +193,7 @@ class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
             NotImplementedError: The optimizer has no formula.
         """
         of = tf_keras.optimizers
-        rule = rules.rule_of(optimizer, rules.KERAS, [of], ["update_step"])
-        if rule is None:
-            rules.require_formula(optimizer, of.Optimizer, "update_step")
-        return rule
+        return rules.rule_of(optimizer, rules.KERAS, [of], ["update_step"], of.Optimizer)
 
     def _rate_and_average(self, inner: Any) -> tuple[Any, Any]:
         rate = inner._learning_rate
@@ -253,12 +250,9 @@ class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimize
                 + received(gradient_transformers=optimizer.gradient_transformers)
                 + " Transform the gradients before you call `apply_gradients`."
             )
-        of, formula = tf_keras.optimizers.legacy, "_resource_apply_dense"
-        methods = [formula, "_prepare", "_prepare_local"]
-        rule = rules.rule_of(optimizer, rules.LEGACY, [of], methods)
-        if rule is None:
-            rules.require_formula(optimizer, of.Optimizer, formula)
-        return rule
+        of = tf_keras.optimizers.legacy
+        methods = ["_resource_apply_dense", "_prepare", "_prepare_local"]
+        return rules.rule_of(optimizer, rules.LEGACY, [of], methods, of.Optimizer)
 
     def _rate_and_average(self, inner: Any) -> tuple[Any, Any]:
         # `_decayed_lr` applies the schedule or `decay`. Nadam uses `decay` for its momentum.

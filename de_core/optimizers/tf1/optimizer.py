@@ -56,10 +56,9 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
         self.inner_optimizer = optimizer
         self.bp_v2 = bool(bp_v2)
         self.reject_nonfinite = bool(reject_nonfinite)
-        rule = rules.rule_of(optimizer, rules.TF1, [tf.compat.v1.train], _FORMULA)
-        if rule is None:
-            base = tf.compat.v1.train.Optimizer
-            rules.require_formula(optimizer, base, "_resource_apply_dense", "_apply_dense")
+        train = tf.compat.v1.train
+        base, other = train.Optimizer, "_apply_dense"
+        rule = rules.rule_of(optimizer, rules.TF1, [train], _FORMULA, base, other)
         self._start(optimizer, rule, Tf1Copies, self.bp_v2)
         self._count: tf.Variable | None = None
         self._rejected: tf.Variable | None = None
