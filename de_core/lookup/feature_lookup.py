@@ -38,11 +38,7 @@ def lookup_features(features: list[Feature]) -> list[Rows]:
 
 
 def lookup_joined(features: list[Feature]) -> tf.Tensor:
-    """Returns the rows of all features side by side, [examples, sum of dims].
-
-    Args:
-        features: Features with combiners. See `lookup_features`.
-    """
+    """Returns the rows of all features side by side, [examples, sum of dims]."""
     groups = _groups(features)
     (device,) = groups if len(groups) == 1 else (None,)
     dtypes = {feature.variable.value_dtype for feature in features}

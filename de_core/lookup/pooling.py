@@ -88,12 +88,6 @@ def pooled(
 ) -> tf.Tensor:
     """Pools rows that were looked up.
 
-    Args:
-        rows: The row of each id, [n, dim].
-        row_splits: int64 [segments + 1]; segment i is rows[row_splits[i]:row_splits[i + 1]].
-        weights: [n], or None for 1.
-        combiner: One of `COMBINERS`.
-
     Returns:
         Pooled rows of the dtype of `rows`, [segments, dim]; zeros for a segment without rows.
     """

@@ -39,13 +39,6 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     The wrapped optimizer updates ordinary variables. A table applies its own gradient. Learning
     rate and schedules, clipping, weight decay, moving averages, gradient accumulation and the loss
     scale of the wrapped optimizer apply to variables and tables.
-
-    Args:
-        optimizer: The optimizer to wrap, built or not.
-        bp_v2: See `DynamicEmbeddingOptimizer`.
-        synchronous: Must be False, as in `DynamicEmbeddingOptimizer`.
-        reject_nonfinite: See `DynamicEmbeddingOptimizer`.
-        name: Name of the optimizer.
     """
 
     def __init__(
