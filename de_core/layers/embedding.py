@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.keras import dtype_name, global_policy, is_symbolic, keras, only_builds
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import DTypeLike, Id, Ids, InitializerLike, RegularizerLike, Rows
 from de_core.checkpoint import ancestor
 from de_core.layers import (
@@ -179,7 +179,7 @@ class Embedding(keras.layers.Layer):
         """Dtype of the values."""
         return str(self.table.value_dtype.name)
 
-    @plain_python
+    @no_autograph
     def __call__(self, ids: Any, *args: Any, **kwargs: Any) -> Any:
         """Looks up ids. Takes a number, a string, or a list of them, too."""
         ids = keras_arguments.plain_ids(ids, self.table.key_dtype)
@@ -187,7 +187,7 @@ class Embedding(keras.layers.Layer):
             kwargs.setdefault("mask", mask)  # with weights, Keras passes on no mask
         return super().__call__(ids, *args, **kwargs)
 
-    @plain_python
+    @no_autograph
     def call(self, ids: Ids, weights: Ids | None = None, mask: Rows | None = None) -> Rows:
         """Looks up ids.
 

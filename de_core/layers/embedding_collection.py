@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.keras import dtype_name, global_policy, keras, only_builds
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Ids
 from de_core.layers import cast_ids, combining, saved_model_loading
 from de_core.layers.configs import FeatureConfig, TableConfig
@@ -125,7 +125,7 @@ class EmbeddingCollection(keras.layers.Layer):
         """Dtype of the rows that the layer returns."""
         return str(self.dtype_policy.compute_dtype)
 
-    @plain_python
+    @no_autograph
     def call(self, inputs: Any, weights: Any = None) -> Any:
         """Looks up the ids of all features.
 

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Rows, TensorLike
 from de_core.distributed.request_groups import request_groups
 from de_core.tables import keys_and_values
@@ -17,7 +17,7 @@ from de_core.variable.trainable_wrapper import TrainableWrapper
 from de_core.variable.variable import Variable
 
 
-@plain_python
+@no_autograph
 def embedding_lookup(
     params: Variable | Sequence[Variable],
     ids: TensorLike | tf.RaggedTensor,
@@ -63,7 +63,7 @@ def embedding_lookup(
     return (rows, TrainableWrapper(variable, ids, max_norm)) if return_trainable else rows
 
 
-@plain_python
+@no_autograph
 def embedding_lookup_unique(
     params: Variable | Sequence[Variable],
     ids: TensorLike | tf.RaggedTensor,
@@ -136,7 +136,7 @@ def one_variable(params: Variable | Sequence[Variable]) -> Variable:
     return params
 
 
-@plain_python
+@no_autograph
 def embedding_lookup_many(
     params: Sequence[Variable], ids: Sequence[TensorLike], name: str | None = None
 ) -> list[tf.Tensor]:

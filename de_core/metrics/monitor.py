@@ -9,7 +9,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from de_core.base.checks import received, require_eager
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Target
 from de_core.checkpoint.targets import tables_of
 from de_core.tables.sharded import ShardedTable
@@ -67,7 +67,7 @@ class Monitor:
         self._inserted = dict.fromkeys(self._tables, 0)
         self.row_norms: dict[str, npt.NDArray[np.float64]] = {}
 
-    @plain_python
+    @no_autograph
     def read(self) -> dict[str, dict[str, float]]:
         """Returns the numbers of each table by its name. Eager mode only.
 

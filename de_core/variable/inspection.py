@@ -12,7 +12,7 @@ from rich import filesize
 
 from de_core.base.checks import received, require_eager
 from de_core.base.keras import LEGACY
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Id, TensorLike
 from de_core.tables import keys_and_values
 from de_core.tables.sharded import ShardedTable
@@ -79,7 +79,7 @@ class Inspection:
     _table: ShardedTable
     lookup: Any
 
-    @plain_python
+    @no_autograph
     def size(self, index: int | None = None, name: str | None = None) -> tf.Tensor:
         """Returns the number of rows, an int64 scalar.
 
@@ -99,7 +99,7 @@ class Inspection:
         with tf.name_scope(name or "size"):
             return self._table.size(index)
 
-    @plain_python
+    @no_autograph
     def contains(self, keys: TensorLike, name: str | None = None) -> tf.Tensor:
         """Returns whether each key has a row. Does not read the rows.
 
@@ -124,13 +124,13 @@ class Inspection:
             keys = keys_and_values.checked_keys(keys, self._table)
             return self._table.contains(keys)
 
-    @plain_python
+    @no_autograph
     def export(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns all keys [n] and their values [n, dim], in no particular order."""
         with tf.name_scope(name or "export"):
             return self._table.export()
 
-    @plain_python
+    @no_autograph
     def export_batches(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
         """Iterates over all rows, a few thousand at a time. Eager mode only.
 
@@ -155,7 +155,7 @@ class Inspection:
         self._table.router.require_whole("`export_batches`", "Use `export`, or a checkpoint.")
         return itertools.chain.from_iterable(table.export_batches() for table in self._table.tables)
 
-    @plain_python
+    @no_autograph
     def reserve(self, rows: int, name: str | None = None) -> tf.Operation | None:
         """Reserves memory for `rows` rows in total, divided among the shards.
 
@@ -190,7 +190,7 @@ class Inspection:
         with tf.name_scope(name or "reserve"):
             return self._table.reserve(int(rows))
 
-    @plain_python
+    @no_autograph
     def shrink_to_fit(self, name: str | None = None) -> tf.Operation | None:
         """Compacts the rows and returns the memory of removed rows to the system.
 
@@ -229,7 +229,7 @@ class Inspection:
         stats = self.stats()
         return TableParams(stats["rows"], self._table.spec.dim, stats["memory"]["total"])
 
-    @plain_python
+    @no_autograph
     def memory_usage(self) -> dict[str, int]:
         """Returns the table's memory in bytes, by use. Eager mode only.
 
@@ -252,7 +252,7 @@ class Inspection:
         require_eager("memory_usage", "Call it outside of the function.")
         return _memory([table.stats() for table in self._table.tables])
 
-    @plain_python
+    @no_autograph
     def stats(self) -> dict[str, Any]:
         """Returns statistics of the table, summed over its shards. Eager mode only.
 

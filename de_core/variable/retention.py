@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.no_autograph import no_autograph
 from de_core.base.ops import library
-from de_core.base.plain_python import plain_python
 from de_core.base.types import TensorLike, WholeNumber
 from de_core.tables import keys_and_values
 from de_core.tables.admission import Admission, check_integer
@@ -40,7 +40,7 @@ class Retention:
         """The policies that evict rows; empty for none."""
         return self._table.policy.evictions
 
-    @plain_python
+    @no_autograph
     def restrict(self, num_reserved: WholeNumber, **kwargs: Any) -> tf.Operation | None:
         """Removes all rows except the `num_reserved` best. The `restrict_policy` ranks the rows.
 
@@ -67,7 +67,7 @@ class Retention:
         with tf.name_scope("restrict"):
             return self.restrict_policy.apply_restriction(num_reserved, **kwargs)
 
-    @plain_python
+    @no_autograph
     def evict_expired(self, name: str | None = None) -> tf.Operation | None:
         """Removes the rows that are expired by `de.EvictionTTL`, and frees their memory.
 
@@ -80,7 +80,7 @@ class Retention:
         with tf.name_scope(name or "evict_expired"):
             return self._table.evict_expired()
 
-    @plain_python
+    @no_autograph
     def assign_scores(
         self, keys: TensorLike, scores: TensorLike, name: str | None = None
     ) -> tf.Operation | None:
@@ -114,7 +114,7 @@ class Retention:
             flat = (tf.reshape(keys, [-1]), tf.reshape(scores, [-1]))
             return self._table.write(library.de_table_write_column, flat, column="score")
 
-    @plain_python
+    @no_autograph
     def export_keys_and_scores(
         self, split_size: int = 1, name: str | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:

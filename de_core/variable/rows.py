@@ -8,8 +8,8 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.no_autograph import no_autograph
 from de_core.base.ops import library
-from de_core.base.plain_python import plain_python
 from de_core.base.types import TensorLike
 from de_core.distributed import strategy
 from de_core.tables import keys_and_values
@@ -49,7 +49,7 @@ class Rows(tf.Module):
             self._watched = tensor_variable(self._anchor)
         return self._watched
 
-    @plain_python
+    @no_autograph
     def lookup(
         self, keys: TensorLike, return_exists: bool | str = False, name: str | None = None
     ) -> tf.Tensor | tuple[tf.Tensor, tf.Tensor]:
@@ -162,7 +162,7 @@ class Rows(tf.Module):
         loss = self._penalty(self._checked(keys), name)
         return tf.zeros([], self._table.spec.value_dtype) if loss is None else loss
 
-    @plain_python
+    @no_autograph
     def find_or_insert(self, keys: TensorLike, name: str | None = None) -> tf.Tensor:
         """Reads rows like `lookup`, and stores the initial row of every key without a row.
 
@@ -186,7 +186,7 @@ class Rows(tf.Module):
             keys = self._checked(keys)
             return self.anchored(keys, self._table.find_or_insert(keys)[0])
 
-    @plain_python
+    @no_autograph
     def upsert(
         self, keys: TensorLike, values: TensorLike, name: str | None = None
     ) -> tf.Operation | None:
@@ -215,7 +215,7 @@ class Rows(tf.Module):
             pairs = keys_and_values.checked_pairs(keys, values, self._table)
             return self._table.write(library.de_table_insert_or_assign, pairs)
 
-    @plain_python
+    @no_autograph
     def accum(
         self,
         keys: TensorLike,
@@ -261,7 +261,7 @@ class Rows(tf.Module):
             _, new_rows = keys_and_values.checked_pairs(keys, new_values, self._table)
             return self._table.write(library.de_table_accum, (flat_keys, old_rows, new_rows))
 
-    @plain_python
+    @no_autograph
     def remove(self, keys: TensorLike, name: str | None = None) -> tf.Operation | None:
         """Removes rows with their optimizer slots. Ignores keys without a row.
 
@@ -278,7 +278,7 @@ class Rows(tf.Module):
         with tf.name_scope(name or "remove"):
             return self._table.erase(tf.reshape(self._checked(keys), [-1]))
 
-    @plain_python
+    @no_autograph
     def clear(self, name: str | None = None) -> tf.Operation | None:
         """Removes all rows. Returns the operation, or None in eager mode."""
         with tf.name_scope(name or "clear"):

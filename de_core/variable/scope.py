@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import DTypeLike, InitializerLike
 from de_core.storage.creator import KVCreator
 from de_core.tables.admission import Admission
@@ -35,7 +35,7 @@ _ROWS = 2**62
 _MOST_SHARDS = 1024
 
 
-@plain_python
+@no_autograph
 def get_variable(
     name: str,
     key_dtype: DTypeLike = tf.int64,
@@ -124,7 +124,7 @@ def get_variable(
     return requested(arguments.pop("name"), arguments)
 
 
-@plain_python
+@no_autograph
 def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Variable:
     """Like `get_variable`, for rows of one process that are not part of the model.
 
@@ -156,7 +156,7 @@ def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Variable:
     return requested(arguments.pop("name"), arguments)
 
 
-@plain_python
+@no_autograph
 def requested(
     name: str,
     arguments: dict[str, Any],

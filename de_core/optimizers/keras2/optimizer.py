@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_keras
 
 from de_core.base.checks import received
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import GradientPair
 from de_core.optimizers import clipping, rules
 from de_core.optimizers.keras2.copies import Keras2Copies
@@ -71,7 +71,7 @@ class TablesAndOthers(Wrapping):
         loss, var_list = filled_by_loss(loss, var_list)
         return minimize(loss, var_list, *args, **options)
 
-    @plain_python
+    @no_autograph
     def apply_gradients(
         self,
         grads_and_vars: Iterable[GradientPair],

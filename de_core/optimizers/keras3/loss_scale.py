@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Gradient, TrainedVariable
 from de_core.optimizers import clipping
 from de_core.optimizers.keras3.optimizer import KerasOptimizer
@@ -70,7 +70,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         anchors = map(anchor_of, var_list)
         super().build([each for each in anchors if each is not None])
 
-    @plain_python
+    @no_autograph
     def apply(
         self,
         grads: Iterable[Gradient | None],

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from de_core.base import call_stack
 from de_core.base.checks import received
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.private_names import SWAPPER_OF_AVERAGES
 from de_core.base.types import GradientPair
 from de_core.optimizers import clipping, rules
@@ -91,7 +91,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     def _keep(self, variable: Any) -> None:
         self._track_variable(variable)
 
-    @plain_python
+    @no_autograph
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> None:
         """Does one step.
 
@@ -155,7 +155,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             with tf.control_dependencies(done):
                 self._apply_to_others(inner, dense)
 
-    @plain_python
+    @no_autograph
     def apply_gradients(self, grads_and_vars: Iterable[GradientPair]) -> Any:
         """Does one step and returns the number of steps."""
         pairs = list(grads_and_vars)

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Gradient
 from de_core.optimizers import clipping, targets
 from de_core.optimizers.keras3.optimizer import (
@@ -141,7 +141,7 @@ class TableOptimizer(KerasOptimizer):
             gradient = clipping.scaled(gradient, 1.0 / factor)
         self.step(gradient)
 
-    @plain_python
+    @no_autograph
     def step(self, gradient: tf.IndexedSlices) -> None:
         """Does one step."""
         run_owned([(gradient, self)])

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import GradientPair, TrainedVariable
 from de_core.optimizers import rules
 from de_core.optimizers.gathered_rows import ChangedCopy, Copies, GatheredRows, changed_copy
@@ -84,7 +84,7 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
             loss, var_list = filled_by_loss(loss, var_list)
         return super().compute_gradients(loss, var_list, **options)
 
-    @plain_python
+    @no_autograph
     def apply_gradients(
         self,
         grads_and_vars: Iterable[GradientPair],
