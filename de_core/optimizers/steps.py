@@ -15,10 +15,11 @@ from de_core.distributed.request_groups import request_groups
 from de_core.optimizers.clipping import Trained
 from de_core.optimizers.gathered_rows import Copies, RowUpdates
 from de_core.optimizers.rules import Plan, Power, Rule, as_scalar, nadam_u
-from de_core.optimizers.targets import own_optimizer_of, table_under
+from de_core.optimizers.targets import anchor_of, table_under
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
 from de_core.tables.table_step import TableStep
+from de_core.variable.own_optimizer import optimizer_of
 
 if TYPE_CHECKING:
     from de_core.optimizers.keras3.table_optimizer import TableOptimizer
@@ -199,7 +200,7 @@ class Wrapping(TrainsTables):
             table = table_under(variable)
             if table is None:
                 dense.append(variable)
-            elif own_optimizer_of(variable) is None:
+            elif optimizer_of(anchor_of(variable)) is None:
                 self._add_table(table)
         self.inner_optimizer.build(dense)
         return dense
@@ -284,7 +285,8 @@ def _run(steps: list[TableStep]) -> list[tf.Operation]:
     memory of one device.
     """
     groups: dict[Hashable, list[TableStep]] = {}
-    remote, operations = [], []
+    remote: list[TableStep] = []
+    operations: list[tf.Operation | None] = []
     for step in steps:
         table = step.table
         if table.is_remote:

@@ -16,7 +16,7 @@ from de_core.optimizers import clipping
 from de_core.tables.sharded import ShardedTable, living
 from de_core.tables.spec import arithmetic_dtype
 from de_core.variable.anchor import of_an_imported_table, table_of, tensor_variable
-from de_core.variable.own_optimizer import OwnOptimizer, optimizer_of
+from de_core.variable.own_optimizer import optimizer_of
 from de_core.variable.trainable_wrapper import TrainableWrapper
 from de_core.variable.variable import Variable
 
@@ -59,7 +59,7 @@ class Targets(NamedTuple):
                     raise of_an_imported_table(variable)
                 targets.dense.append((gradient, variable))
             elif isinstance(gradient, tf.IndexedSlices):
-                own = own_optimizer_of(variable)
+                own = optimizer_of(anchor_of(variable))
                 if own is not None:
                     targets.owned.append((gradient, own))
                 elif getattr(variable, "trainable", True):
@@ -236,11 +236,6 @@ def anchor_of(
     if not isinstance(variable, Variable):
         return variable
     return next(iter(variable.trainable_variables), None)
-
-
-def own_optimizer_of(variable: object) -> OwnOptimizer | None:
-    """Returns the optimizer that only trains the table of a variable, or None."""
-    return optimizer_of(anchor_of(variable))
 
 
 def filled_by_loss(loss: Any, var_list: Any) -> tuple[Any, Any]:

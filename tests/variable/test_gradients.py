@@ -92,14 +92,6 @@ def test_making_the_gradient_dense_fails_instead_of_filling_the_memory():
         tf.convert_to_tensor(plain)
 
 
-def test_a_table_that_is_not_trainable_has_no_gradient():
-    table = table_of(trainable=False)
-    assert list(table.trainable_variables) == []
-    with tf.GradientTape() as tape:
-        rows = de.embedding_lookup(table, [1])
-    assert tape.gradient(rows, table.trainable_variables) == []
-
-
 @pytest.mark.parametrize("dtype", [tf.int32, tf.string])
 def test_values_that_are_no_floats_have_no_gradient(dtype):
     assert list(de.Variable(value_dtype=dtype, dim=2).trainable_variables) == []

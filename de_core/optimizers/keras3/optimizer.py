@@ -118,8 +118,9 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     def _step(self, targets: Targets) -> None:
         # Check.
         inner = vars(self)["inner_optimizer"]  # without the check of the public property
+        several = several_replicas()
         for _, table in targets.trained:
-            self._admit(inner, table)
+            self._admit(inner, table, several)
         checks = targets.require_finite(self._rejected.value) if self.reject_nonfinite else []
         with tf.control_dependencies(checks):
             # Scale, and train the tables that have optimizers of their own.
@@ -128,7 +129,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             trained, dense = targets.trained, targets.dense
             if targets.owned:
                 run_owned(targets.owned)
-            if several_replicas():
+            if several:
                 update_once(trained, self._apply_to_tables)
                 self._apply_to_others(inner, dense)
                 return
@@ -163,7 +164,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         self.apply(gradients, variables)
         return vars(self)["inner_optimizer"].iterations
 
-    def _admit(self, inner: Any, table: ShardedTable) -> None:
+    def _admit(self, inner: Any, table: ShardedTable, several: bool) -> None:
         """Adds a table at its first step.
 
         Raises:
@@ -172,7 +173,6 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         """
         if table not in self._tables:
             self._add_table(table)
-        several = several_replicas()
         if not (several or table.router.is_spread):
             return
         own: dict[str, Any] = {

@@ -151,7 +151,7 @@ class TableOptimizer(KerasOptimizer):
         if self._generic is not None or self._accumulation is not None or several_replicas():
             return None
         inner, [table] = vars(self)["inner_optimizer"], self._tables
-        self._admit(inner, table)
+        self._admit(inner, table, several=False)
         trained, _ = clipping.clip_tables(inner, [(gradient, table)], [])
         return self._steps_of(trained)
 
