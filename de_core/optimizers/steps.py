@@ -70,8 +70,6 @@ class TrainsTables:
     """A mixin with the update rule of a wrapped optimizer, and the tables that it trains."""
 
     inner_optimizer: Any
-    #: The name under which the tables keep this optimizer's slots, a scalar string tensor.
-    slots_owner: Any
     #: Returns how a step updates the tables. Called once per step.
     _plan: Callable[[], Plan]
     _rule: Rule | None
@@ -101,6 +99,11 @@ class TrainsTables:
     def tables(self) -> list[ShardedTable]:
         """The tables that the optimizer was built for or has trained."""
         return list(self._tables)
+
+    @property
+    def slots_owner(self) -> tf.Tensor:
+        """The name under which the tables keep this optimizer's slots, a scalar string tensor."""
+        raise NotImplementedError
 
     def _add_table(self, table: ShardedTable) -> None:
         if table not in self._tables:
@@ -142,16 +145,24 @@ class Wrapping(TrainsTables):
     """
 
     _made_eagerly: bool
-    #: The number that identifies this optimizer's slots in the tables, an int64 scalar. It is saved
-    #: with the optimizer. A restored optimizer thus finds its slots.
-    _slots_number: Any
-    #: The product of Nadam's momenta of all steps, a `tf.Variable`.
-    _product: Any
     #: Adds a variable that all rows share to the state that is saved with the optimizer.
     _keep: Callable[[Any], None]
     #: Takes the wrapped optimizer. Returns the learning rate, and the momentum of the rows' average
     #: or None for no average.
     _rate_and_average: Callable[[Any], tuple[Any, Any]]
+
+    @property
+    def _slots_number(self) -> tf.Tensor:
+        """The number that identifies this optimizer's slots in the tables, an int64 scalar.
+
+        It is saved with the optimizer. A restored optimizer thus finds its slots.
+        """
+        raise NotImplementedError
+
+    @property
+    def _product(self) -> tf.Variable:
+        """The product of Nadam's momenta of all steps."""
+        raise NotImplementedError
 
     def _require_own_mode(self) -> None:
         """Raises RuntimeError in a TensorFlow 1 graph if the variables were made eagerly."""
