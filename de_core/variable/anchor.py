@@ -19,7 +19,6 @@ from __future__ import annotations
 import functools
 import re
 import weakref
-from types import FrameType
 from typing import Any
 
 import tensorflow as tf
@@ -247,10 +246,7 @@ def _assign(
 
 def _value_of(table: ShardedTable) -> WeightValue:
     """Returns the value of a tf_keras anchor, which carries the rows."""
-    if call_stack.nearest(_writes_h5) is not None:
+    writer = call_stack.nearest(lambda frame: frame.f_code.co_name == WRITER_OF_H5_FILES)
+    if writer is not None:
         raise without_rows(table.name, "a file without them")
     return WeightValue.of(table)
-
-
-def _writes_h5(frame: FrameType) -> bool:
-    return frame.f_code.co_name == WRITER_OF_H5_FILES

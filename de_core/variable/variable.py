@@ -134,7 +134,9 @@ class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
     ) -> None:
         spec = checked_spec(key_dtype, value_dtype, dim, devices, tier, slot_dtype, kv_creator)
         policy = checked_policy(restrict_policy, admission, eviction)
-        _check_regularizer(regularizer)
+        if regularizer is not None and not callable(regularizer):
+            needed = "`regularizer` must be a function of rows [n, dim], or None. "
+            raise TypeError(needed + received(regularizer=regularizer))
         graph = graph_mode.current()
         name = own_name(name, graph)
         table = new_table(
@@ -347,9 +349,3 @@ class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
             f"<de.Variable {self.name!r} {self.key_dtype.name} -> {self.value_dtype.name}"
             f"[{self.dim}] on {', '.join(self.devices)}>"
         )
-
-
-def _check_regularizer(regularizer: object) -> None:
-    if regularizer is not None and not callable(regularizer):
-        needed = "`regularizer` must be a function of rows [n, dim], or None. "
-        raise TypeError(needed + received(regularizer=regularizer))

@@ -75,7 +75,7 @@ class TableOptimizer(KerasOptimizer):
         if isinstance(optimizer, (str, dict)):
             optimizer = keras.optimizers.get(optimizer)
         several = getattr(keras.optimizers, "MultiOptimizer", ())
-        refused = (keras.optimizers.LossScaleOptimizer, KerasOptimizer, *_tuple(several))
+        refused = (keras.optimizers.LossScaleOptimizer, KerasOptimizer, several)
         if not isinstance(optimizer, keras.optimizers.Optimizer) or isinstance(optimizer, refused):
             raise TypeError(
                 "`optimizer` of a table must be an optimizer of Keras 3 that is not wrapped, its "
@@ -175,10 +175,6 @@ class TableOptimizer(KerasOptimizer):
 def _settings(optimizer: Any) -> dict[str, Any]:
     config: dict[str, Any] = optimizer.get_config()
     return {name: each for name, each in config.items() if name not in ("name", "learning_rate")}
-
-
-def _tuple(kinds: Any) -> tuple[type, ...]:
-    return kinds if isinstance(kinds, tuple) else (kinds,)
 
 
 def _check(optimizer: Any) -> None:
