@@ -291,7 +291,7 @@ def _check_same(existing: Variable, name: str, arguments: dict[str, Any]) -> Non
         **policies
     )
     if any(policies.values()) and not same:
-        has = {"restrict_policy": rule, "admission": existing.admission}
+        has: dict[str, Any] = {"restrict_policy": rule, "admission": existing.admission}
         has["eviction"] = list(existing.eviction)
         raise ValueError(
             f"Variable {name} exists and must be requested with the same policies, without "
