@@ -23,10 +23,12 @@ from de_core.checkpoint.warm_start import WarmStartHook, warm_start
 from de_core.exports.export import export
 from de_core.exports.publish import publish
 from de_core.exports.served_rows import KeepRows
-from de_core.layers.feature_config import FeatureConfig
-from de_core.layers.table_config import TableConfig
-from de_core.lookup.lookup import embedding_lookup, embedding_lookup_unique
-from de_core.lookup.lookup_many import embedding_lookup_many
+from de_core.layers.configs import FeatureConfig, TableConfig
+from de_core.lookup.lookup import (
+    embedding_lookup,
+    embedding_lookup_many,
+    embedding_lookup_unique,
+)
 from de_core.lookup.prefetch import prefetch_rows
 from de_core.lookup.sparse_lookup import embedding_lookup_sparse, safe_embedding_lookup_sparse
 from de_core.metrics import callbacks

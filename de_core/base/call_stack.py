@@ -16,9 +16,6 @@ def nearest(is_sought: Callable[[FrameType], bool]) -> FrameType | None:
     Do not keep the frame in a local variable longer than needed. A frame that refers to itself
     keeps all its variables alive until the garbage collector runs.
 
-    Args:
-        is_sought: Called with each frame, innermost first. Returns True for the frame to find.
-
     Example:
     >>> from de_core.base import call_stack
     >>> def asked():

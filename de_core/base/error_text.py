@@ -13,9 +13,6 @@ _AROUND = re.compile(r"^(\{\{[^}]*\}\}\s*)+|\s*\[Op:\w+\](\s*name:\s*\S*)?\s*$")
 def error_text(error: BaseException) -> str:
     """Returns an error's message without the graph location that TensorFlow adds.
 
-    Args:
-        error: Any exception.
-
     Example:
     >>> text = "{{function_node __wrapped__DeX}} a.de: the file is damaged [Op:DeX] name: "
     >>> error_text(tf.errors.DataLossError(None, None, text))

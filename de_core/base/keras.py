@@ -71,9 +71,6 @@ def only_builds(ids: tf.Tensor | tf.SparseTensor | tf.RaggedTensor) -> bool:
 
     Keras calls a subclassed model on float placeholders when it loads or builds the model. It
     computes nothing then. Real data never reaches this path.
-
-    Args:
-        ids: A dense, sparse or ragged tensor.
     """
     if not ids.dtype.is_floating or not tf.is_symbolic_tensor(getattr(ids, "values", ids)):
         return False

@@ -13,10 +13,6 @@ _Result = TypeVar("_Result")
 class method_of(Generic[_Arguments, _Result]):  # noqa: N801  lower case, like `property`
     """A class attribute that delegates a method to one of the object's parts.
 
-    Args:
-        part: Name of the attribute that holds the part.
-        method: The method of the part's class.
-
     Example:
     >>> class Engine:
     ...     def start(self, gear: int) -> str:

@@ -23,10 +23,6 @@ def literal(folder: str) -> str:
 def check_readable(path: str, argument: str) -> None:
     """Raises if TensorFlow could not read files under this path.
 
-    Args:
-        path: A directory.
-        argument: The argument's name, for the error.
-
     Raises:
         ValueError: The path contains characters that TensorFlow treats as glob patterns.
     """

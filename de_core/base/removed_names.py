@@ -9,10 +9,6 @@ from typing import NoReturn
 def removed_names(module: str, **replacements: str) -> Callable[[str], NoReturn]:
     """Returns a `__getattr__` for a module. Its error for a removed name tells the replacement.
 
-    Args:
-        module: The module's name.
-        **replacements: By removed name, the hint at the end of the error.
-
     Example:
     >>> removed_names("shop", fax="send a letter")("fax")
     Traceback (most recent call last):
@@ -27,11 +23,6 @@ def removed_names(module: str, **replacements: str) -> Callable[[str], NoReturn]
 
 def missing(owner: str, name: str, replacements: Mapping[str, str]) -> AttributeError:
     """Returns the error for an attribute that does not exist, with a hint for a removed one.
-
-    Args:
-        owner: The name of the module or object in the error.
-        name: The attribute's name.
-        replacements: By removed name, the hint at the end of the error.
 
     Example:
     >>> print(missing("'Shop' object", "fax", {"fax": "send a letter"}))

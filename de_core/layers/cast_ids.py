@@ -22,11 +22,6 @@ def check(ids: Any, key_dtype: str, name: str) -> None:
 
     Checks only while Keras builds or traces a model: an eager call would become slower.
 
-    Args:
-        ids: The ids, a tensor or a symbolic tensor of Keras.
-        key_dtype: The name of the ids' dtype.
-        name: The name of the layer or feature.
-
     Raises:
         TypeError: The model got floats for an input of the ids' dtype.
     """

@@ -30,9 +30,6 @@ NAMES = (*COMBINERS, *_REDUCTIONS, "std")
 def checked(combiner: Combiner | None) -> Combiner | None:
     """Returns `combiner` after checking it.
 
-    Args:
-        combiner: None, one of `NAMES`, or a function `f(rows [n, dim]) -> row [dim]`.
-
     Raises:
         ValueError: `combiner` is something else.
     """
@@ -67,11 +64,6 @@ def require_pooling(combiner: Combiner | None, weights: object) -> None:
 def check_weights(weights: Ids, ids: Ids, owner: str) -> None:
     """Checks the weights of ids.
 
-    Args:
-        weights: A tensor.
-        ids: The ids: a tensor.
-        owner: Names the layer or the feature in the error.
-
     Raises:
         ValueError: The weights are not floating point, or of another kind or shape than the ids.
     """
@@ -91,13 +83,6 @@ def pool(
     """Looks up ids and pools the rows of each segment.
 
     "sum", "mean" and "sqrtn" never store all rows at once. The other combiners do.
-
-    Args:
-        variable: The `Variable`.
-        segments: The ids to look up. Only "sum", "mean" and "sqrtn" take weights.
-        combiner: One of `NAMES`, or a function `f(rows [n, dim]) -> row [dim]`.
-        max_norm: Greatest L2 norm of a row; longer rows are scaled down before pooling. None for no
-            limit.
 
     Returns:
         Pooled rows of the value dtype, [segments, dim]; zeros for a segment without ids.

@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.layers import other_configs
-from de_core.layers.feature_config import FeatureConfig
-from de_core.layers.table_config import TableConfig
+from de_core.layers.configs import FeatureConfig, TableConfig
 
 
 class DeclaredFeatures:
@@ -59,9 +58,6 @@ class DeclaredFeatures:
     def flat(self, values: Any) -> list[Any]:
         """Returns the value of each feature.
 
-        Args:
-            values: Values in the structure of the features.
-
         Raises:
             ValueError: `values` have another structure.
         """
@@ -106,26 +102,26 @@ def _leaves(
     if not tf.nest.is_nested(features):
         yield path, values
         return
-    if isinstance(features, Mapping):
-        names: list[Any] = sorted(features)
-        parts = dict(features)
-    else:
-        names = list(range(len(features)))
-        parts = dict(enumerate(features))
+    parts, given = _parts(features), _parts(values)
     if values is None and may_lack:
-        given: Any = {}
-    elif isinstance(features, Mapping):
-        given = values if isinstance(values, Mapping) else None
-    else:
-        given = dict(enumerate(values)) if isinstance(values, (list, tuple)) else None
-    lacks = given is None or not (may_lack or set(given) >= set(names))
-    if lacks or not set(given) <= set(names):
+        given = {}
+    elif isinstance(values, Mapping) != isinstance(features, Mapping):
+        given = None
+    if given is None or not set(given) <= set(parts) or (set(given) < set(parts) and not may_lack):
+        place = f" at {'/'.join(map(str, path))!r}" if path else ""
         raise ValueError(
             "The inputs of a collection must have the structure of its features"
-            f"{_at(path)}: {_shown(features)}. Received: {_shown(values)}."
+            f"{place}: {_shown(features)}. Received: {_shown(values)}."
         )
-    for name in names:
+    for name in sorted(parts):
         yield from _leaves(parts[name], given.get(name), may_lack, (*path, name))
+
+
+def _parts(structure: Any) -> Any:
+    """Returns the parts of a nest by their keys or numbers; None if it has none."""
+    if isinstance(structure, (list, tuple)):
+        return dict(enumerate(structure))
+    return dict(structure) if isinstance(structure, Mapping) else None
 
 
 def _require_distinct(what: str, names: list[str]) -> None:
@@ -135,10 +131,6 @@ def _require_distinct(what: str, names: list[str]) -> None:
             f"The {what} of a collection must have distinct names: rename one, or share one "
             f"config object. Received: {twice} more than once."
         )
-
-
-def _at(path: tuple[Any, ...]) -> str:
-    return f" at {'/'.join(map(str, path))!r}" if path else ""
 
 
 def _shown(structure: Any) -> str:

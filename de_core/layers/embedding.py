@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.keras import dtype_name, global_policy, is_symbolic, keras, only_builds
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import DTypeLike, Id, Ids, InitializerLike, RegularizerLike, Rows
 from de_core.checkpoint import tfra
 from de_core.layers import (
@@ -18,7 +18,7 @@ from de_core.layers import (
     combining,
     keras_arguments,
     masking,
-    revival,
+    saved_model_loading,
     table_arguments,
 )
 from de_core.lookup.lookup import embedding_lookup_unique
@@ -179,7 +179,7 @@ class Embedding(keras.layers.Layer):
         """Dtype of the values."""
         return str(self.table.value_dtype.name)
 
-    @plain_python
+    @no_autograph
     def __call__(self, ids: Any, *args: Any, **kwargs: Any) -> Any:
         """Looks up ids. Takes a number, a string, or a list of them, too."""
         ids = keras_arguments.plain_ids(ids, self.table.key_dtype)
@@ -187,7 +187,7 @@ class Embedding(keras.layers.Layer):
             kwargs.setdefault("mask", mask)  # with weights, Keras passes on no mask
         return super().__call__(ids, *args, **kwargs)
 
-    @plain_python
+    @no_autograph
     def call(self, ids: Ids, weights: Ids | None = None, mask: Rows | None = None) -> Rows:
         """Looks up ids.
 
@@ -202,21 +202,21 @@ class Embedding(keras.layers.Layer):
         """
         ids = self._as_keys(ids)
         if self.embeddings_regularizer is not None:
-            self._add_regularization(ids)
-        weights = self._weights_of(ids, weights)
-        if self.combiner is None:
-            rows = self._rows_of(ids)
-        else:
-            self._check_rank(ids)
-            segments = self._without_padding(by_last_dimension(ids, weights), ids, mask)
-            rows = with_outer_dimensions(ids, self._pool(segments), self.table.dim)
-        return self._cast(rows)
+            loss = self.table.regularization_loss(flat_values(ids))
+            self.add_loss(tf.cast(loss, keras.backend.floatx()))  # Keras adds only equal dtypes
+        if weights is not None:
+            combining.require_pooling(self.combiner, weights)
+            weights = weights if tf.is_tensor(weights) else tf.convert_to_tensor(weights)
+            combining.check_weights(weights, ids, f"layer {self.name!r}")
+        rows = self._rows_of(ids) if self.combiner is None else self._pooled(ids, weights, mask)
+        return tf.cast(rows, self._output_dtype)
 
     def compute_mask(self, ids: Ids, mask: Rows | None = None) -> Rows | None:
         """Returns the output's mask, False for padding; None with a combiner or without masks."""
         if self.combiner is not None or (mask is None and self.mask_key is None):
             return None
-        return self._not_padding(ids if is_symbolic(ids) else self._as_keys(ids), mask)
+        ids = ids if is_symbolic(ids) else self._as_keys(ids)
+        return masking.not_padding(ids, self.mask_key, mask)
 
     def compute_output_shape(self, input_shape: Sequence[int | None]) -> tuple[int | None, ...]:
         """Returns the shape of the output for ids of `input_shape`."""
@@ -277,7 +277,7 @@ class Embedding(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Makes a layer with an empty table from the result of `get_config`."""
-        revival.leave_to_saved_functions()
+        saved_model_loading.leave_to_saved_functions()
         kept = {name: config[name] for name in ("dtype",) if name in config}
         restored = {name: table_arguments.deserialized(value) for name, value in config.items()}
         return cls(**{**restored, **kept})
@@ -295,9 +295,6 @@ class Embedding(keras.layers.Layer):
         stored = self.table._table.spec.value_dtype
         return str(self.dtype_policy.compute_dtype if stored.is_floating else stored.name)
 
-    def _cast(self, rows: Rows) -> Rows:
-        return tf.cast(rows, self._output_dtype)
-
     def _rows_of(self, ids: Ids) -> Rows:
         """Returns a row for each id."""
         if isinstance(ids, tf.SparseTensor):
@@ -309,6 +306,12 @@ class Embedding(keras.layers.Layer):
             return embedding_lookup_unique(self.table, ids, max_norm=self.max_norm)
         return self.table._rows.lookup_scaled(ids, self.max_norm)
 
+    def _pooled(self, ids: Ids, weights: Ids | None, mask: Rows | None) -> Rows:
+        """Looks up ids and pools their rows along the last axis."""
+        self._check_rank(ids)
+        segments = self._without_padding(by_last_dimension(ids, weights), ids, mask)
+        return with_outer_dimensions(ids, self._pool(segments), self.table.dim)
+
     def _pool(self, segments: Segments) -> tf.Tensor:
         return combining.pool(
             self.table, segments, cast("combining.Combiner", self.combiner), self.max_norm
@@ -316,27 +319,8 @@ class Embedding(keras.layers.Layer):
 
     def _without_padding(self, segments: Segments, ids: Ids, mask: Rows | None) -> Segments:
         """Removes masked ids from segments that contain all of `ids`."""
-        mask = self._not_padding(ids, mask)
+        mask = masking.not_padding(ids, self.mask_key, mask)
         return segments if mask is None else segments.where(flat_values(mask))
-
-    def _not_padding(self, ids: Ids, mask: Rows | None) -> Rows | None:
-        mask = masking.checked(mask, ids)
-        if self.mask_key is None:
-            return mask
-        return masking.not_padding(ids, self.mask_key, mask)
-
-    def _add_regularization(self, ids: Ids) -> None:
-        loss = self.table.regularization_loss(flat_values(ids))
-        self.add_loss(tf.cast(loss, keras.backend.floatx()))  # Keras adds only equal dtypes
-
-    def _weights_of(self, ids: Ids, weights: Ids | None) -> Ids | None:
-        """Returns the weights of ids as a tensor, after checking them."""
-        combining.require_pooling(self.combiner, weights)
-        if weights is None:
-            return None
-        weights = weights if tf.is_tensor(weights) else tf.convert_to_tensor(weights)
-        combining.check_weights(weights, ids, f"layer {self.name!r}")
-        return weights
 
     @staticmethod
     def _check_rank(ids: Ids) -> None:

@@ -9,12 +9,11 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.keras import dtype_name, global_policy, keras, only_builds
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Ids
-from de_core.layers import cast_ids, combining, revival
+from de_core.layers import cast_ids, combining, saved_model_loading
+from de_core.layers.configs import FeatureConfig, TableConfig
 from de_core.layers.declared_features import DeclaredFeatures
-from de_core.layers.feature_config import FeatureConfig
-from de_core.layers.table_config import TableConfig
 from de_core.lookup.feature import Feature, shape_of_rows
 from de_core.lookup.feature_lookup import lookup_features, lookup_joined
 from de_core.lookup.segments import kind_of
@@ -126,7 +125,7 @@ class EmbeddingCollection(keras.layers.Layer):
         """Dtype of the rows that the layer returns."""
         return str(self.dtype_policy.compute_dtype)
 
-    @plain_python
+    @no_autograph
     def call(self, inputs: Any, weights: Any = None) -> Any:
         """Looks up the ids of all features.
 
@@ -176,7 +175,7 @@ class EmbeddingCollection(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Makes a layer with empty tables from the result of `get_config`."""
-        revival.leave_to_saved_functions()
+        saved_model_loading.leave_to_saved_functions()
         features = keras.saving.deserialize_keras_object(config["features"])
         tables: dict[str, TableConfig] = {}
         for feature in tf.nest.flatten(features):  # each feature was stored with its own table
@@ -192,7 +191,12 @@ def _feature(config: FeatureConfig, variable: Variable, ids: Any, weights: Any) 
     _check_ids(config, ids)
     if weights is not None:
         weights = _as_tensor(weights)
-        _check_weights(config, ids, weights)
+        if config.combiner is None:
+            raise ValueError(
+                f"The feature {config.name!r} must have no weights, because the rows of a sequence "
+                f"are not pooled. {received(weights=weights)}"
+            )
+        combining.check_weights(weights, ids, f"feature {config.name!r}")
     return Feature(variable, ids, weights, config.combiner, config.max_length, config.mask_key)
 
 
@@ -221,12 +225,3 @@ def _check_ids(config: FeatureConfig, ids: Any) -> None:
             f"The feature {config.name!r} must have a `max_length` or a `combiner`: the rows of "
             f"sparse ids have no shape otherwise. {received(max_length=None)}"
         )
-
-
-def _check_weights(config: FeatureConfig, ids: Ids, weights: Ids) -> None:
-    if config.combiner is None:
-        raise ValueError(
-            f"The feature {config.name!r} must have no weights, because the rows of a sequence are "
-            f"not pooled. {received(weights=weights)}"
-        )
-    combining.check_weights(weights, ids, f"feature {config.name!r}")

@@ -10,9 +10,8 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.keras import keras
-from de_core.base.plain_python import plain_python
 from de_core.base.types import DTypeLike, Ids, Rows, TensorLike
-from de_core.layers import table_arguments
+from de_core.layers import masking, table_arguments
 from de_core.layers.combining import Combiner
 from de_core.layers.embedding import Embedding
 from de_core.lookup.segments import Segments, by_first_dimension, flat_values
@@ -80,28 +79,16 @@ class FieldWiseEmbedding(Embedding):
         self.nslots = int(nslots)
         self.slot_map_fn = slot_map_fn
 
-    @plain_python
-    def call(self, ids: Ids, weights: Ids | None = None, mask: Rows | None = None) -> Rows:
-        """Looks up ids and pools their rows by field.
-
-        Args:
-            ids: Ids, [batch, …].
-            weights: The weight of each id, as in `Embedding`; None for weights of 1.
-            mask: True for each id that is not padding, bool, ids.shape; None for all ids.
-        """
-        ids = self._as_keys(ids)
+    def _pooled(self, ids: Ids, weights: Ids | None, mask: Rows | None) -> Rows:
         if ids.shape.rank is not None and ids.shape.rank < 2:
             raise ValueError(
                 "The ids of a field-wise layer must be of shape [batch, …]. Received: "
                 f"ids.shape={ids.shape}."
             )
-        if self.embeddings_regularizer is not None:
-            self._add_regularization(ids)
-        examples = by_first_dimension(ids, self._weights_of(ids, weights))
-        which = self._not_padding(ids, mask)
-        rows = self._pool(self._by_field(ids, examples, which))
+        which = masking.not_padding(ids, self.mask_key, mask)
+        rows = self._pool(self._by_field(ids, by_first_dimension(ids, weights), which))
         rows = tf.reshape(rows, [-1, self.nslots, self.table.dim])
-        return self._cast(tf.ensure_shape(rows, [ids.shape[0], self.nslots, self.table.dim]))
+        return tf.ensure_shape(rows, [ids.shape[0], self.nslots, self.table.dim])
 
     def compute_output_shape(self, input_shape: Sequence[int | None]) -> tuple[int | None, ...]:
         """Returns the shape of the output for ids of `input_shape`."""

@@ -16,10 +16,6 @@ from de_core.lookup.segments import flat_values
 def checked_key(mask_key: Id | None, key_dtype: tf.DType) -> int | str | None:
     """Returns the padding id as a JSON value for a layer's config: None, int or str.
 
-    Args:
-        mask_key: The layer's argument.
-        key_dtype: Key dtype of the layer's table.
-
     Raises:
         TypeError: `mask_key` is not an id of the key dtype.
         ValueError: `mask_key` is out of the key dtype's range.
@@ -43,8 +39,16 @@ def checked_key(mask_key: Id | None, key_dtype: tf.DType) -> int | str | None:
     return int(given)
 
 
-def checked(mask: Rows | None, ids: Ids) -> Rows | None:
-    """Returns `mask` after checking that it has the shape of `ids`.
+def not_padding(ids: Ids, mask_key: int | str | None, mask: Rows | None) -> Rows | None:
+    """Returns True for each id that is not padding, a bool tensor of the shape of `ids`.
+
+    Args:
+        ids: A tensor, or a `keras.KerasTensor` while Keras 3 infers shapes.
+        mask_key: The id that means padding; None for no such id.
+        mask: A mask to combine with: False for further padding; None for no further padding.
+
+    Returns:
+        The mask; None if neither `mask_key` nor `mask` is given.
 
     Raises:
         ValueError: `mask` has another shape.
@@ -55,17 +59,8 @@ def checked(mask: Rows | None, ids: Ids) -> Rows | None:
             "`mask` must be a bool tensor with the shape of the ids. Received: "
             f"mask.shape={mask.shape}, ids.shape={ids.shape}."
         )
-    return mask
-
-
-def not_padding(ids: Ids, mask_key: int | str, mask: Rows | None) -> Rows:
-    """Returns True for each id that is not padding, a bool tensor of the shape of `ids`.
-
-    Args:
-        ids: A tensor, or a `keras.KerasTensor` while Keras 3 infers shapes.
-        mask_key: The id that means padding.
-        mask: A mask to combine with: False for further padding; None for no further padding.
-    """
+    if mask_key is None:
+        return mask
     if is_symbolic(ids):
         real = _NotEqual(mask_key)(ids)
         return real if mask is None else keras.ops.logical_and(real, mask)

@@ -8,22 +8,21 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.keras import keras
-from de_core.layers.feature_config import FeatureConfig
-from de_core.layers.table_config import TableConfig
+from de_core.layers.configs import FeatureConfig, TableConfig
 from de_core.lookup.pooling import COMBINERS
 
-#: Arguments of Keras's optimizers after the learning rate, and what tf.tpu calls them.
+#: Arguments of Keras's optimizers after the learning rate, which tf.tpu calls the same.
 _SETTINGS = {
-    "SGD": {},
-    "Adagrad": {"initial_accumulator_value": "initial_accumulator_value"},
-    "Adam": {"beta_1": "beta_1", "beta_2": "beta_2", "epsilon": "epsilon"},
-    "FTRL": {
-        "learning_rate_power": "learning_rate_power",
-        "l1_regularization_strength": "l1_regularization_strength",
-        "l2_regularization_strength": "l2_regularization_strength",
-        "beta": "beta",
-        "initial_accumulator_value": "initial_accumulator_value",
-    },
+    "SGD": (),
+    "Adagrad": ("initial_accumulator_value",),
+    "Adam": ("beta_1", "beta_2", "epsilon"),
+    "FTRL": (
+        "learning_rate_power",
+        "l1_regularization_strength",
+        "l2_regularization_strength",
+        "beta",
+        "initial_accumulator_value",
+    ),
 }
 _DIMS = ("embedding_dim", "dim")  # the names of keras-rs and of tf.tpu
 
@@ -86,6 +85,6 @@ def _optimizer(given: Any) -> Any:
             "The learning rate of a table's optimizer must be a number here: pass a Keras "
             f"optimizer with a schedule. {received(learning_rate=given.learning_rate)}"
         )
-    values = {ours: getattr(given, theirs) for ours, theirs in settings.items()}
+    values = {name: getattr(given, name) for name in settings}
     kind = "Ftrl" if type(given).__name__ == "FTRL" else type(given).__name__
     return getattr(keras.optimizers, kind)(given.learning_rate, **values)

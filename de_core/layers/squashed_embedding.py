@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.keras import keras
-from de_core.base.plain_python import plain_python
 from de_core.base.types import DTypeLike, Ids, Rows
 from de_core.layers.combining import Combiner
 from de_core.layers.embedding import Embedding
@@ -57,25 +56,13 @@ class SquashedEmbedding(Embedding):
             raise ValueError(f"`combiner` must not be None here. {received(combiner=combiner)}")
         super().__init__(dim, key_dtype, value_dtype, combiner, *args, **kwargs)
 
-    @plain_python
-    def call(self, ids: Ids, weights: Ids | None = None, mask: Rows | None = None) -> Rows:
-        """Looks up ids and pools their rows.
-
-        Args:
-            ids: Ids, [batch, …] or [n].
-            weights: The weight of each id, as in `Embedding`; None for weights of 1.
-            mask: True for each id that is not padding, bool, ids.shape; None for all ids.
-        """
-        ids = self._as_keys(ids)
+    def _pooled(self, ids: Ids, weights: Ids | None, mask: Rows | None) -> Rows:
         self._check_rank(ids)
-        if self.embeddings_regularizer is not None:
-            self._add_regularization(ids)
-        weights = self._weights_of(ids, weights)
         if ids.shape.rank == 1:
             rows = self._pool(self._without_padding(by_last_dimension(ids, weights), ids, mask))
-            return self._cast(tf.reshape(rows, [self.table.dim]))
+            return tf.reshape(rows, [self.table.dim])
         rows = self._pool(self._without_padding(by_first_dimension(ids, weights), ids, mask))
-        return self._cast(tf.ensure_shape(rows, [ids.shape[0], self.table.dim]))
+        return tf.ensure_shape(rows, [ids.shape[0], self.table.dim])
 
     def compute_output_shape(self, input_shape: Sequence[int | None]) -> tuple[int | None, ...]:
         """Returns the shape of the output for ids of `input_shape`."""

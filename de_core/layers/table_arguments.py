@@ -33,11 +33,7 @@ NAMES = tuple(name for name in inspect.signature(Variable.__init__).parameters i
 
 
 def taken_from(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Removes the `Variable` arguments from a layer's arguments and returns them.
-
-    Args:
-        arguments: The layer's arguments by name. Changed in place.
-    """
+    """Removes the `Variable` arguments from a layer's arguments and returns them."""
     return {name: arguments.pop(name) for name in NAMES if name in arguments}
 
 

@@ -1,14 +1,34 @@
-"""The ids of a feature in one call, and the shape of its rows."""
+"""Features: their ids in one call, and the op that looks up many of them with its gradients."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import tensorflow as tf
 
-from de_core.base.types import Id, Ids
+from de_core.base.ops import library
+from de_core.base.types import Id, Ids, Rows
 from de_core.lookup.pooling import Combiner
+from de_core.lookup.segments import kind_of
+from de_core.tables import keys_and_values
+from de_core.tables.spec import arithmetic_dtype
+from de_core.variable.gradients import anchor_slices, is_wanted
 from de_core.variable.variable import Variable
+
+#: Attributes that the op and its gradients share.
+_ATTRIBUTES = (
+    "table_of",
+    "dims",
+    "Tvalues",
+    "kinds",
+    "combiners",
+    "lengths",
+    "weighted",
+    "padded",
+    "padding",
+    "joined",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,3 +81,135 @@ def shape_of_rows(
         return shape[:-1].concatenate([dim])
     length = shape[-1] if max_length is None else max_length
     return shape[:-1].concatenate([length, dim])
+
+
+def lookup_at_once(features: list[Feature], device: str, joined: bool = False) -> list[Rows]:
+    """Returns the rows of each feature. Gradients flow to rows and weights.
+
+    The op reads all tables at the same time, and stores no rows besides those that it returns. So
+    the number of operations does not depend on the number of features.
+
+    Args:
+        features: Features whose tables are on `device`, in one shard in memory each.
+        device: The device.
+        joined: True to return one matrix [examples, sum of dims] instead. All features must have
+            combiners, values of one dtype and as many examples.
+
+    Returns:
+        Rows of the value dtype; see `lookup_features`.
+    """
+    tables = list({id(each.variable._table): each.variable for each in features}.values())
+    number_of = {id(each._table): number for number, each in enumerate(tables)}
+    structure: list[tf.Tensor] = []
+    weights: list[tf.Tensor] = []
+    ids: list[tf.Tensor] = []
+    for feature in features:
+        table = feature.variable._table
+        kind = kind_of(feature.ids)
+        keys_and_values.note_kind(kind, table)
+        ids.append(_flat(feature.ids))
+        structure += _structure(feature.ids)
+        if feature.weights is not None:
+            weights.append(
+                tf.cast(_flat(feature.weights), arithmetic_dtype(feature.variable.value_dtype))
+            )
+    anchors = {
+        number: anchor for number, each in enumerate(tables) for anchor in each._rows.anchors()
+    }
+    real = [arithmetic_dtype(feature.variable.value_dtype) for feature in features]
+    with tf.device(device):
+        rows = library.de_lookup_features(
+            [each.resource_handle for each in tables],
+            ids,
+            structure,
+            weights,
+            list(anchors.values()),
+            anchored=list(anchors),
+            Tkeys=[tables[number].key_dtype for number in anchors],
+            Trows=real[:1] if joined else real,
+            table_of=[number_of[id(each.variable._table)] for each in features],
+            dims=[each.dim for each in tables],
+            Tvalues=[each.value_dtype for each in tables],
+            kinds=[kind_of(each.ids) for each in features],
+            combiners=[each.combiner or "" for each in features],
+            lengths=[-1 if each.max_length is None else each.max_length for each in features],
+            weighted=[each.weights is not None for each in features],
+            padded=[each.mask_key is not None for each in features],
+            padding=["" if each.mask_key is None else str(each.mask_key) for each in features],
+            joined=joined,
+        )
+    if joined:
+        rows = [tf.cast(rows[0], features[0].variable.value_dtype)]
+        rows[0].set_shape([features[0].output_shape[0], None])
+        return rows
+    return [_shaped(*each) for each in zip(rows, features, strict=True)]
+
+
+@tf.RegisterGradient("DeLookupFeatures")
+def _lookup_gradient(op: Any, *gradients: tf.Tensor) -> list[Any]:
+    """Returns the gradients with respect to the weights and to the anchors.
+
+    Args:
+        op: The forward op. Its inputs are tables, ids, their structure, weights and anchors.
+        *gradients: The gradient of each output.
+    """
+    handles, ids, structure, weights, anchors = _inputs_of(op)
+    attributes = {name: op.get_attr(name) for name in _ATTRIBUTES}
+    given = [tf.convert_to_tensor(each) for each in gradients]
+    before = len(handles) + len(ids) + len(structure)
+    weight_gradients: list[tf.Tensor | None] = [None] * len(weights)
+    if any(is_wanted(op, before + number) for number in range(len(weights))):
+        weight_gradients = library.de_lookup_features_weight_gradient(
+            handles, ids, structure, weights, given, **attributes
+        )
+    anchor_gradients = []
+    if anchors:
+        trained = op.get_attr("anchored")
+        attributes["Tvalues"] = [arithmetic_dtype(each) for each in attributes["Tvalues"]]
+        keys, values = library.de_lookup_features_gradient(
+            ids,
+            structure,
+            weights,
+            given,
+            trained=trained,
+            Tkeys=op.get_attr("Tkeys"),
+            Ttrained=[attributes["Tvalues"][number] for number in trained],
+            **attributes,
+        )
+        anchor_gradients = [
+            anchor_slices(*each) for each in zip(anchors, keys, values, strict=True)
+        ]
+    return [None] * before + [*weight_gradients, *anchor_gradients]
+
+
+def _inputs_of(op: Any) -> list[list[tf.Tensor]]:
+    """Returns the handles, ids, structure, weights and anchors of the op."""
+    inputs = list(op.inputs)
+    sizes = [len(op.get_attr("dims")), len(op.get_attr("kinds")), op.get_attr("structures")]
+    sizes.append(sum(op.get_attr("weighted")))
+    parts = []
+    for size in sizes:
+        parts.append(inputs[:size])
+        inputs = inputs[size:]
+    return [*parts, inputs]
+
+
+def _flat(ids: Ids) -> tf.Tensor:
+    """Returns the ids as the op takes them: dense ids as they are, others without structure."""
+    return ids.values if isinstance(ids, (tf.RaggedTensor, tf.SparseTensor)) else ids
+
+
+def _structure(ids: Ids) -> list[tf.Tensor]:
+    if isinstance(ids, tf.RaggedTensor):
+        return [tf.cast(ids.row_splits, tf.int64)]
+    return [ids.indices, ids.dense_shape] if isinstance(ids, tf.SparseTensor) else []
+
+
+def _shaped(rows: tf.Tensor, feature: Feature) -> Rows:
+    """Returns the rows of a feature in the value dtype, with their static shape."""
+    rows = tf.cast(rows, feature.variable.value_dtype)
+    is_unbounded = feature.combiner is None and feature.max_length is None
+    if is_unbounded and isinstance(feature.ids, tf.RaggedTensor):
+        return feature.ids.with_values(rows)
+    rows.set_shape(feature.output_shape)
+    return rows

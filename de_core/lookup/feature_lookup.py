@@ -7,9 +7,8 @@ import dataclasses
 import tensorflow as tf
 
 from de_core.base.types import Ids, Rows
-from de_core.lookup.feature import Feature
-from de_core.lookup.feature_op import lookup_at_once
-from de_core.lookup.lookup_many import embedding_lookup_many
+from de_core.lookup.feature import Feature, lookup_at_once
+from de_core.lookup.lookup import embedding_lookup_many
 from de_core.lookup.pooling import pooled, pooled_rows
 from de_core.lookup.segments import Segments, by_last_dimension, kind_of
 from de_core.tables import keys_and_values
@@ -39,11 +38,7 @@ def lookup_features(features: list[Feature]) -> list[Rows]:
 
 
 def lookup_joined(features: list[Feature]) -> tf.Tensor:
-    """Returns the rows of all features side by side, [examples, sum of dims].
-
-    Args:
-        features: Features with combiners. See `lookup_features`.
-    """
+    """Returns the rows of all features side by side, [examples, sum of dims]."""
     groups = _groups(features)
     (device,) = groups if len(groups) == 1 else (None,)
     dtypes = {feature.variable.value_dtype for feature in features}

@@ -88,12 +88,6 @@ def pooled(
 ) -> tf.Tensor:
     """Pools rows that were looked up.
 
-    Args:
-        rows: The row of each id, [n, dim].
-        row_splits: int64 [segments + 1]; segment i is rows[row_splits[i]:row_splits[i + 1]].
-        weights: [n], or None for 1.
-        combiner: One of `COMBINERS`.
-
     Returns:
         Pooled rows of the dtype of `rows`, [segments, dim]; zeros for a segment without rows.
     """
@@ -112,7 +106,12 @@ def _normalized(
 ) -> tf.Tensor:
     if combiner == "sum":
         return sums
-    norms = _norms(row_splits, weights, combiner, sums.dtype)
+    if weights is None:
+        total = tf.cast(row_splits[1:] - row_splits[:-1], sums.dtype)
+    else:
+        squares = weights if combiner == "mean" else tf.square(weights)
+        total = _segment_sum(squares, row_splits)
+    norms = total if combiner == "mean" else tf.sqrt(total)
     return tf.math.divide_no_nan(sums, norms[:, None])
 
 
@@ -152,17 +151,6 @@ def _sums(
         splits = library.de_row_splits(segments_of, segments)
         sums.append(of_table(shard, part, splits, factors[0] if factors else None))
     return tf.add_n(sums)
-
-
-def _norms(
-    row_splits: tf.Tensor, weights: tf.Tensor | None, combiner: str, real: tf.DType
-) -> tf.Tensor:
-    if weights is None:
-        total = tf.cast(row_splits[1:] - row_splits[:-1], real)
-    else:
-        squares = weights if combiner == "mean" else tf.square(weights)
-        total = _segment_sum(squares, row_splits)
-    return total if combiner == "mean" else tf.sqrt(total)
 
 
 def _segment_sum(values: tf.Tensor, row_splits: tf.Tensor) -> tf.Tensor:

@@ -72,44 +72,34 @@ def by_first_dimension(ids: Ids, weights: Rows | tf.SparseTensor | None = None) 
         ids: A dense, sparse or ragged tensor of rank 1 or more. Sparse ids are in row-major order.
         weights: A tensor of the same kind and shape as `ids`, or None.
     """
-    if isinstance(ids, tf.RaggedTensor):
-        ids, weights = _all_ragged(ids), _all_ragged(weights)
-        splits = ids.nested_row_splits[-1]
-        for each in reversed(ids.nested_row_splits[:-1]):
-            splits = tf.gather(splits, each)
-        return Segments(ids.flat_values, tf.cast(splits, tf.int64), _flat(weights))
-    if isinstance(ids, tf.SparseTensor):
-        splits = _row_splits(ids.indices[:, 0], ids.dense_shape[0])
-        return Segments(ids.values, splits, _flat(weights))
-    return _of_dense(ids, weights, tf.shape(ids, tf.int64)[:1])
+    return _divided(ids, weights, by_first=True)
 
 
 def by_last_dimension(ids: Ids, weights: Rows | tf.SparseTensor | None = None) -> Segments:
-    """Makes one segment from each innermost row, ids[..., :].
+    """Makes one segment from each innermost row, ids[..., :]."""
+    return _divided(ids, weights, by_first=False)
 
-    Args:
-        ids: A dense, sparse or ragged tensor of rank 1 or more. Sparse ids are in row-major order.
-        weights: A tensor of the same kind and shape as `ids`, or None.
-    """
+
+def _divided(ids: Ids, weights: Rows | tf.SparseTensor | None, by_first: bool) -> Segments:
     if isinstance(ids, tf.RaggedTensor):
         ids, weights = _all_ragged(ids), _all_ragged(weights)
-        splits = tf.cast(ids.nested_row_splits[-1], tf.int64)
-        return Segments(ids.flat_values, splits, _flat(weights))
+        splits = ids.nested_row_splits[-1]
+        for each in reversed(ids.nested_row_splits[:-1] if by_first else ()):
+            splits = tf.gather(splits, each)
+        return Segments(ids.flat_values, tf.cast(splits, tf.int64), _flat(weights))
     if isinstance(ids, tf.SparseTensor):
-        last = ids.dense_shape[-1]
-        flat = tf.sparse.reshape(ids, tf.stack([tf.reduce_prod(ids.dense_shape[:-1]), last]))
-        splits = _row_splits(flat.indices[:, 0], flat.dense_shape[0])
+        shape = ids.dense_shape
+        outer = ids if by_first else tf.sparse.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
+        splits = _row_splits(outer.indices[:, 0], outer.dense_shape[0])
         return Segments(ids.values, splits, _flat(weights))
-    return _of_dense(ids, weights, tf.shape(ids, tf.int64)[:-1])
+    shape = tf.shape(ids, tf.int64)
+    segments = tf.reduce_prod(shape[:1] if by_first else shape[:-1])
+    width = tf.size(ids, tf.int64) // tf.maximum(segments, 1)
+    return Segments(flat_values(ids), tf.range(segments + 1) * width, _flat(weights))
 
 
 def with_outer_dimensions(ids: Ids, rows: tf.Tensor, dim: int) -> Rows:
     """Reshapes pooled rows of the segments of `by_last_dimension` to ids.shape[:-1] + [dim].
-
-    Args:
-        ids: The ids that `by_last_dimension` divided.
-        rows: Pooled rows, [segments, dim].
-        dim: Values per row.
 
     Returns:
         A dense tensor, or a `tf.RaggedTensor` for ragged ids of rank 3 or more.
@@ -150,12 +140,6 @@ def _row_splits(segments: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
 
 def _flat(weights: Rows | tf.SparseTensor | None) -> tf.Tensor | None:
     return None if weights is None else flat_values(weights)
-
-
-def _of_dense(ids: tf.Tensor, weights: Rows | tf.SparseTensor | None, outer: tf.Tensor) -> Segments:
-    segments = tf.reduce_prod(outer)
-    width = tf.size(ids, tf.int64) // tf.maximum(segments, 1)
-    return Segments(flat_values(ids), tf.range(segments + 1) * width, _flat(weights))
 
 
 def _all_ragged(ragged: tf.RaggedTensor) -> tf.RaggedTensor:

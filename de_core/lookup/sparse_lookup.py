@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Ids, TensorLike
 from de_core.lookup.lookup import one_variable
 from de_core.lookup.pooling import Combiner, checked_combiner, pooled_rows
@@ -23,7 +23,7 @@ from de_core.variable.trainable_wrapper import TrainableWrapper
 from de_core.variable.variable import Variable
 
 
-@plain_python
+@no_autograph
 def embedding_lookup_sparse(
     params: Variable | Sequence[Variable],
     sp_ids: tf.SparseTensor | tf.RaggedTensor,
@@ -80,7 +80,7 @@ def embedding_lookup_sparse(
     return (rows, wrapper) if return_trainable else rows
 
 
-@plain_python
+@no_autograph
 def safe_embedding_lookup_sparse(
     embedding_weights: Variable | Sequence[Variable],
     sparse_ids: tf.SparseTensor | tf.RaggedTensor,

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
 from de_core.base.checks import received
 from de_core.base.keras import keras
-from de_core.metrics.event_file import EventFile
 from de_core.metrics.monitor import Monitor
 
 __all__ = ["TableMetrics"]
+_BINS = 30  # of a histogram
 
 
 class TableMetrics(keras.callbacks.Callback):
@@ -58,8 +62,8 @@ class TableMetrics(keras.callbacks.Callback):
         self._log_dir = None if log_dir is None else str(log_dir)
         self._every = every
         self._sample = sample
-        self._writer: EventFile | None = None
-        self._monitor: Monitor | None = None
+        self._writer: Any = None
+        self._monitor: Any = None
         self._batches = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -69,7 +73,7 @@ class TableMetrics(keras.callbacks.Callback):
         with contextlib.suppress(ValueError):  # the first batch may make the tables
             self._find_tables()
         if self._log_dir is not None:
-            self._writer = EventFile(self._log_dir)
+            self._writer = tf.summary.create_file_writer(self._log_dir)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Writes the numbers if it is this batch's turn."""
@@ -100,14 +104,17 @@ class TableMetrics(keras.callbacks.Callback):
             self._monitor = Monitor(self.model, self._sample)
 
     def _read(self) -> dict[str, dict[str, float]]:
-        assert self._monitor is not None
         return self._monitor.read()
 
     def _write(self, numbers: dict[str, dict[str, float]]) -> None:
-        assert self._monitor is not None
-        assert self._writer is not None
-        norms = {f"{table}/row_norms": each for table, each in self._monitor.row_norms.items()}
-        self._writer.write(self._batches, _tagged(numbers), norms)
+        v1 = tf.compat.v1.Summary
+        values = [v1.Value(tag=tag, simple_value=each) for tag, each in _tagged(numbers).items()]
+        for table, norms in self._monitor.row_norms.items():
+            values.append(v1.Value(tag=f"{table}/row_norms", histo=_histogram(norms)))
+        # `tf.summary.scalar` needs TensorBoard, which TensorFlow 2.21 does not install.
+        with self._writer.as_default(step=self._batches):
+            tf.summary.experimental.write_raw_pb(v1(value=values).SerializeToString())
+        self._writer.flush()
 
 
 def _tagged(numbers: dict[str, dict[str, float]]) -> dict[str, float]:
@@ -117,3 +124,19 @@ def _tagged(numbers: dict[str, dict[str, float]]) -> dict[str, float]:
         for table, values in numbers.items()
         for part, value in values.items()
     }
+
+
+def _histogram(values: npt.NDArray[np.float64]) -> Any:
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return tf.compat.v1.HistogramProto()
+    counts, edges = np.histogram(values, _BINS)
+    return tf.compat.v1.HistogramProto(
+        min=values.min(),
+        max=values.max(),
+        num=len(values),
+        sum=values.sum(),
+        sum_squares=np.square(values).sum(),
+        bucket_limit=edges[1:].tolist(),
+        bucket=counts.tolist(),
+    )

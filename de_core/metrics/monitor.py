@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from de_core.base.checks import received
-from de_core.base.plain_python import plain_python
+from de_core.base.checks import received, require_eager
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Target
 from de_core.checkpoint.targets import tables_of
 from de_core.tables.sharded import ShardedTable
-from de_core.variable.inspection import Inspection
+from de_core.variable.inspection import stats_of
 
 #: Numbers that only grow while a table exists.
 COUNTERS = (
@@ -67,7 +67,7 @@ class Monitor:
         self._inserted = dict.fromkeys(self._tables, 0)
         self.row_norms: dict[str, npt.NDArray[np.float64]] = {}
 
-    @plain_python
+    @no_autograph
     def read(self) -> dict[str, dict[str, float]]:
         """Returns the numbers of each table by its name. Eager mode only.
 
@@ -111,7 +111,8 @@ class Monitor:
 
 
 def _counts(table: ShardedTable) -> dict[str, float]:
-    stats = Inspection(table).stats()
+    require_eager("read", "Call it outside of the function.")
+    stats = stats_of(table)
     bytes_in_use = stats.pop("memory")["total"]
     del stats["probe_lengths"]
     return {**stats, "bytes": bytes_in_use}

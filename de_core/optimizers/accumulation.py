@@ -17,11 +17,7 @@ from de_core.tables.spec import arithmetic_dtype
 
 
 class WaitingGradients(tf.Module):
-    """Keeps the slices of one table's gradients in two growing variables until a step uses them.
-
-    Args:
-        table: The table whose gradients wait.
-    """
+    """Keeps the slices of one table's gradients in two growing variables until a step uses them."""
 
     def __init__(self, table: ShardedTable) -> None:
         super().__init__(name="waiting_gradients")

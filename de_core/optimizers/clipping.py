@@ -59,18 +59,22 @@ def clip_tables(
         gradients = [scaled(each, scale) for each in gradients]
     elif optimizer.clipnorm:
         limit = optimizer.clipnorm
-        gradients = [_with_values(each, tf.clip_by_norm, limit) for each in gradients]
+        gradients = [with_values(g, tf.clip_by_norm(g.values, limit)) for g in gradients]
     else:
         limit = optimizer.clipvalue
-        gradients = [_with_values(each, tf.clip_by_value, -limit, limit) for each in gradients]
+        gradients = [with_values(g, tf.clip_by_value(g.values, -limit, limit)) for g in gradients]
     return [(each, table) for each, (_, table) in zip(gradients, trained, strict=True)], scale
+
+
+def with_values(gradient: tf.IndexedSlices, values: tf.Tensor) -> tf.IndexedSlices:
+    """Returns a sparse gradient with the same ids and other values."""
+    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
 
 
 def scaled(gradient: Gradient, factor: Scalar) -> Gradient:
     """Returns a gradient times a scalar. A sparse gradient stays sparse."""
     if isinstance(gradient, tf.IndexedSlices):
-        values = gradient.values * as_scalar(factor, gradient.values.dtype)
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+        return with_values(gradient, gradient.values * as_scalar(factor, gradient.values.dtype))
     return gradient * as_scalar(factor, gradient.dtype)
 
 
@@ -85,8 +89,3 @@ def is_finite(gradients: Sequence[Gradient]) -> tf.Tensor:
     """Returns a bool scalar: true if no gradient holds a NaN or an infinity."""
     finite = [tf.reduce_all(tf.math.is_finite(values_of(each))) for each in gradients]
     return tf.reduce_all(tf.stack(finite)) if finite else tf.constant(True)
-
-
-def _with_values(gradient: tf.IndexedSlices, clip: Any, *limits: Any) -> tf.IndexedSlices:
-    values = clip(gradient.values, *limits)
-    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)

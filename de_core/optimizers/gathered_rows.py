@@ -18,21 +18,13 @@ from de_core.base.checks import received
 from de_core.base.ops import library
 from de_core.base.types import DTypeLike, Optimizer, ShapeLike, TensorLike
 from de_core.optimizers.clipping import Trained, summed
-from de_core.optimizers.plan import Plan
-from de_core.optimizers.rules import as_scalar
+from de_core.optimizers.rules import Plan, as_scalar
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
 
 
 class RowSlot:
-    """One slot of the gathered rows: a variable with one entry per row.
-
-    Args:
-        name: The slot's name in the table.
-        shape: The shape of the slot of one row.
-        initial: The initial value of each number.
-        dtype: The dtype of the numbers.
-    """
+    """One slot of the gathered rows: a variable with one entry per row."""
 
     def __init__(self, name: str, shape: tuple[int, ...], initial: float, dtype: tf.DType) -> None:
         self.name = name
@@ -55,13 +47,7 @@ class RowSlot:
         return self.width, self.initial
 
     def blend(self, before: tf.Tensor, after: tf.Tensor, momentum: tf.Tensor) -> None:
-        """Updates a moving average. A new row's average starts at the row before this step.
-
-        Args:
-            before: The rows before the step, [n, dim].
-            after: The rows after the step, [n, dim].
-            momentum: The fraction of the old average that stays.
-        """
+        """Updates a moving average. A new row's average starts at the row before this step."""
         old = tf.where(tf.math.is_nan(self.variable), before, self.variable)
         self.variable.assign(momentum * old + (1 - momentum) * after)
 
@@ -72,9 +58,6 @@ class RowSlot:
 
 class GatheredRows:
     """Some rows of one table, and their slots.
-
-    Args:
-        table: The table. Each step gathers other rows.
 
     Attributes:
         rows: The variable with the rows, [n, dim].
@@ -162,11 +145,7 @@ class Copies:
         """Prepares a step."""
 
     def update(self, table: ShardedTable, gradient: tf.Tensor) -> tf.Operation | None:
-        """Changes the gathered rows and slots of a table by their gradient, [n, dim].
-
-        Returns:
-            The operation that makes the changes, or None.
-        """
+        """Changes the gathered rows and slots of a table by their gradient, [n, dim]."""
         raise NotImplementedError
 
     def end(self, done: list[tf.Operation]) -> tf.Operation | None:
@@ -206,12 +185,6 @@ class RowUpdates:
         is_decayed: Callable[[ShardedTable], bool] = lambda _: True,
     ) -> list[tf.Operation | None]:
         """Updates tables and returns the operations, if there are any.
-
-        Args:
-            plan: Gives the weight decay, the average's momentum and the learning rate.
-            trained: Pairs of a gradient and its table.
-            owner: Scalar string, the name under which the tables keep the slots.
-            is_decayed: Returns whether the weight decay applies to a table.
 
         Raises:
             NotImplementedError: A table has bfloat16 slots.
@@ -254,7 +227,7 @@ class RowUpdates:
         old = table.find(ids)[0]
         decay = None
         if plan.decay is not None:
-            decay = as_scalar(plan.decay, dtype) * as_scalar(plan.learning_rate, dtype)
+            decay = as_scalar(plan.decay, dtype) * as_scalar(plan.lr, dtype)
 
         def compute(before: tf.Tensor, values: tf.Tensor, *states: tf.Tensor) -> list[tf.Tensor]:
             gathered.rows.assign(before)
@@ -337,13 +310,7 @@ class ChangedCopy:
 
 
 def changed_copy(original: Optimizer, changes: type[ChangedCopy], **attributes: Any) -> Optimizer:
-    """Returns a copy of an optimizer with some methods replaced.
-
-    Args:
-        original: The optimizer to copy.
-        changes: The class with the replaced methods.
-        **attributes: Attributes to set on the copy.
-    """
+    """Returns a copy of an optimizer with some methods replaced."""
     kind = type(original)
     copy: Any = object.__new__(type(f"RowsOf{kind.__name__}", (changes, kind), {}))
     vars(copy).update(original=original, **attributes)

@@ -8,12 +8,13 @@ TensorFlow 1 call TensorFlow's training ops, some of which add epsilon outside t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.types import Scalar
 
 #: The settings of each rule, in the order of `cc/engine/optimizer/rule_settings.h`. Flags are
 #: bools. `beta1_power` is beta1 to the power of the step, counted from 1.
@@ -73,16 +74,26 @@ class Power(NamedTuple):
 Number: TypeAlias = float | tf.Tensor | Power
 
 
-class Moment(NamedTuple):
-    """The numbers of one optimizer step that the settings of a rule depend on.
+class Plan(NamedTuple):
+    """How one step of an optimizer updates its tables.
 
     Attributes:
+        optimizer: The optimizer, whose attributes are the settings of the rule.
         lr: The learning rate of this step. None to read it from the optimizer.
+        decay: Decoupled weight decay, or None.
+        average_momentum: The momentum of the rows' moving average, or None for no average.
+        rule: The rule; None if the engine has none.
+        name: The engine's name of the rule; empty if there is none.
         step: The number of this step, counted from 1. None if the rule does not use it.
         u_product: For Nadam, u_1 * … * u_step; otherwise None.
     """
 
+    optimizer: Any
     lr: Any = None
+    decay: Scalar | None = None
+    average_momentum: Scalar | None = None
+    rule: Rule | None = None
+    name: str = ""
     step: Any = None
     u_product: Any = None
 
@@ -99,31 +110,29 @@ class Rule:
     name: Callable[[Any], str]
     sources: Mapping[str, str | float]
 
-    def settings(self, rule: str, optimizer: Any, moment: Moment, dtype: tf.DType) -> list[Number]:
-        """Returns the settings of a rule in the engine's order.
+    def settings(self, plan: Plan, dtype: tf.DType) -> list[Number]:
+        """Returns the settings of a step in the engine's order.
 
         Args:
-            rule: The result of `name`.
-            optimizer: The optimizer.
-            moment: The numbers of this step.
+            plan: The step.
             dtype: The dtype in which the engine computes rows, float32 or float64.
         """
         numbers: list[Number] = []
-        for name in SETTINGS[rule]:
+        for name in SETTINGS[plan.name]:
             if name in ("u", "next_u"):
-                step = moment.step + 1 if name == "next_u" else moment.step
-                numbers.append(nadam_u(optimizer, step, dtype))
-            elif getattr(moment, name, None) is not None:
-                numbers.append(getattr(moment, name))
+                step = plan.step + 1 if name == "next_u" else plan.step
+                numbers.append(nadam_u(plan.optimizer, step, dtype))
+            elif getattr(plan, name, None) is not None:
+                numbers.append(getattr(plan, name))
             else:
                 is_power = name in ("beta1_power", "beta2_power")
                 source = self.sources[name.removesuffix("_power") if is_power else name]
-                value = getattr(optimizer, source) if isinstance(source, str) else source
+                value = getattr(plan.optimizer, source) if isinstance(source, str) else source
                 if callable(value) and not tf.is_tensor(value):
                     value = value()
                 if name in _FLAGS:
                     value = bool(value)
-                numbers.append(Power(value, moment.step) if is_power else value)
+                numbers.append(Power(value, plan.step) if is_power else value)
         return numbers
 
 
@@ -237,7 +246,12 @@ TF1: dict[str, Rule] = {
 
 
 def rule_of(
-    optimizer: Any, rules: Mapping[str, Rule], namespaces: Iterable[Any], formula: Iterable[str]
+    optimizer: Any,
+    rules: Mapping[str, Rule],
+    namespaces: Iterable[Any],
+    formula: Sequence[str],
+    base: type | None = None,
+    *others: str,
 ) -> Rule | None:
     """Returns the engine's rule for an optimizer, or None if the engine has none.
 
@@ -247,26 +261,23 @@ def rule_of(
         optimizer: The optimizer.
         rules: The rules by the names of classes.
         namespaces: The modules with these classes, such as `keras.optimizers`.
-        formula: The names of the methods that compute an update.
+        formula: The names of the methods that compute an update, first the one that gets a dense
+            gradient.
+        base: The class in which the formula only raises; None not to require a formula.
+        *others: Further methods, each of which may get a dense gradient.
+
+    Raises:
+        NotImplementedError: The optimizer has neither a rule nor a formula for dense gradients.
     """
-    kind, formula = type(optimizer), tuple(formula)
+    kind = type(optimizer)
     for name, rule in rules.items():
         for known in (getattr(namespace, name, None) for namespace in namespaces):
             if known and all(getattr(kind, each) is getattr(known, each) for each in formula):
                 return rule
-    return None
-
-
-def require_formula(optimizer: Any, base: type, *names: str) -> None:
-    """Raises NotImplementedError if an optimizer has no formula for dense gradients.
-
-    Args:
-        optimizer: The optimizer.
-        base: The class in which the formula only raises.
-        *names: Methods, each of which may be the formula.
-    """
-    if all(getattr(type(optimizer), name) is getattr(base, name) for name in names):
+    dense = (formula[0], *others)
+    if base is not None and all(getattr(kind, name) is getattr(base, name) for name in dense):
         raise NotImplementedError(
-            f"An optimizer of tables must have a formula for dense gradients: define `{names[0]}`. "
+            f"An optimizer of tables must have a formula for dense gradients: define `{dense[0]}`. "
             + received(opt=optimizer)
         )
+    return None

@@ -16,7 +16,7 @@ from de_core.optimizers import clipping
 from de_core.tables.sharded import ShardedTable, living
 from de_core.tables.spec import arithmetic_dtype
 from de_core.variable.anchor import of_an_imported_table, table_of, tensor_variable
-from de_core.variable.own_optimizer import OwnOptimizer, optimizer_of
+from de_core.variable.own_optimizer import optimizer_of
 from de_core.variable.trainable_wrapper import TrainableWrapper
 from de_core.variable.variable import Variable
 
@@ -32,7 +32,7 @@ class Targets(NamedTuple):
 
     trained: list[tuple[tf.IndexedSlices, ShardedTable]]
     dense: list[GradientPair]
-    owned: list[tuple[tf.IndexedSlices, OwnOptimizer]]
+    owned: list[tuple[tf.IndexedSlices, Any]]
 
     @classmethod
     def of(
@@ -52,12 +52,14 @@ class Targets(NamedTuple):
             RuntimeError: A table came with a SavedModel or a MetaGraph.
         """
         targets = cls([], [], [])
-        for gradient, variable, table in _once_per_table(gradients, variables):
+        for gradient, variable, table in once_per_table(gradients, variables):
             if table is None:
-                _check_not_loaded(gradient, variable)
+                is_sparse = isinstance(gradient, tf.IndexedSlices)
+                if is_sparse and variable.shape.rank and variable.shape[0] == 0:
+                    raise of_an_imported_table(variable)
                 targets.dense.append((gradient, variable))
             elif isinstance(gradient, tf.IndexedSlices):
-                own = own_optimizer_of(variable)
+                own = optimizer_of(anchor_of(variable))
                 if own is not None:
                     targets.owned.append((gradient, own))
                 elif getattr(variable, "trainable", True):
@@ -163,8 +165,8 @@ class Targets(NamedTuple):
 
 def once_per_table(
     gradients: Iterable[Gradient | None], variables: Iterable[TrainedVariable]
-) -> list[GradientPair]:
-    """Returns pairs of a gradient and its variable, with each table's gradient once.
+) -> list[tuple[Gradient | None, TrainedVariable, ShardedTable | None]]:
+    """Returns gradients with their variables and tables, the gradient of each table once.
 
     A tape returns one gradient for a table's anchor and for every wrapper of a lookup of that
     table. A list of trainable variables and wrappers therefore repeats this gradient.
@@ -177,13 +179,6 @@ def once_per_table(
         ValueError: A table has several different gradients, or the numbers of gradients and
             variables differ.
     """
-    return [(gradient, variable) for gradient, variable, _ in _once_per_table(gradients, variables)]
-
-
-def _once_per_table(
-    gradients: Iterable[Gradient | None], variables: Iterable[TrainedVariable]
-) -> list[tuple[Gradient | None, TrainedVariable, ShardedTable | None]]:
-    """Returns the pairs of `once_per_table`, each with its variable's table or None."""
     gradients, variables = list(gradients), list(variables)
     if len(gradients) != len(variables):
         raise ValueError(
@@ -214,9 +209,6 @@ def _once_per_table(
 def table_under(variable: object) -> ShardedTable | None:
     """Returns the table that a variable stands for, or None for an ordinary variable.
 
-    Args:
-        variable: An ordinary variable, an anchor, a `de.Variable`, or the wrapper of a lookup.
-
     Raises:
         TypeError: The table's values are not floating-point numbers.
     """
@@ -225,8 +217,9 @@ def table_under(variable: object) -> ShardedTable | None:
     table = variable._table if isinstance(variable, Variable) else table_of(variable)
     if table is not None and not table.spec.value_dtype.is_floating:
         raise TypeError(
-            f"A table under an optimizer must hold floating-point values. {_received(table)} Make "
-            "it with value_dtype=tf.float32, or leave it out of the optimizer's variables."
+            "A table under an optimizer must hold floating-point values. "
+            + received(table=table.name, value_dtype=table.spec.value_dtype.name)
+            + " Make it with value_dtype=tf.float32, or leave it out of the optimizer's variables."
         )
     return table
 
@@ -245,57 +238,40 @@ def anchor_of(
     return next(iter(variable.trainable_variables), None)
 
 
-def own_optimizer_of(variable: object) -> OwnOptimizer | None:
-    """Returns the optimizer that only trains the table of a variable, or None.
+def filled_by_loss(loss: Any, var_list: Any) -> tuple[Any, Any]:
+    """Returns the loss and the variables to differentiate, for an optimizer's `minimize`.
 
     Args:
-        variable: An ordinary variable, an anchor, a `de.Variable`, or the wrapper of a lookup.
-    """
-    return optimizer_of(anchor_of(variable))
-
-
-def to_differentiate(var_list: Any) -> Any:
-    """Returns the `tf.Variable`s to pass to `tape.gradient`.
-
-    Args:
+        loss: A tensor, or a function that returns one and may add variables to `var_list`.
         var_list: Ordinary variables, anchors, `de.Variable`s and wrappers of lookups, or a function
             that returns them.
 
     Returns:
-        `tf.Variable`s, without tables that are not trainable. If `var_list` is a function, a
-        function that returns such variables.
+        `loss`, and the `tf.Variable`s without tables that are not trainable: a function if
+        `var_list` is one, otherwise a list that has the added variables too once the loss was
+        called.
     """
+    variables = _to_differentiate(var_list)
+    if not callable(loss) or not isinstance(var_list, list):
+        return loss, variables
+
+    def loss_and_variables() -> Any:
+        value = loss()
+        variables[:] = _to_differentiate(var_list)
+        return value
+
+    return loss_and_variables, variables
+
+
+def _to_differentiate(var_list: Any) -> Any:
     if callable(var_list):
-        return lambda: to_differentiate(var_list())
+        return lambda: _to_differentiate(var_list())
     anchors = [anchor_of(each) for each in tf.nest.flatten(var_list)]
     return [
         each if table_of(each) is None else tensor_variable(each)
         for each in anchors
         if each is not None
     ]
-
-
-def filled_by_loss(loss: Any, var_list: Any) -> tuple[Any, Any]:
-    """Returns the loss and the variables for an optimizer's `minimize`.
-
-    Args:
-        loss: A tensor, or a function that returns one and may add variables to `var_list`.
-        var_list: See `to_differentiate`.
-
-    Returns:
-        `loss` and the result of `to_differentiate`, a list that has the added variables too once
-        the loss was called.
-    """
-    variables = to_differentiate(var_list)
-    if not callable(loss) or not isinstance(var_list, list):
-        return loss, variables
-
-    def loss_and_variables() -> Any:
-        value = loss()
-        variables[:] = to_differentiate(var_list)
-        return value
-
-    return loss_and_variables, variables
 
 
 def checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlices:
@@ -319,13 +295,7 @@ def checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlices
     real = arithmetic_dtype(table.spec.value_dtype)
     if gradient.dtype == real:
         return gradient
-    values = tf.cast(gradient.values, real)
-    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-
-
-def _check_not_loaded(gradient: Gradient | None, variable: TrainedVariable) -> None:
-    if isinstance(gradient, tf.IndexedSlices) and variable.shape.rank and variable.shape[0] == 0:
-        raise of_an_imported_table(variable)
+    return clipping.with_values(gradient, tf.cast(gradient.values, real))
 
 
 def check_nothing(gradient: tf.Tensor, table: ShardedTable) -> None:
@@ -338,7 +308,3 @@ def check_nothing(gradient: tf.Tensor, table: ShardedTable) -> None:
         f"gradient of shape={gradient.shape} for table {table.name!r}. To change a gradient, make "
         "a tf.IndexedSlices of the changed values and the same indices."
     )
-
-
-def _received(table: ShardedTable) -> str:
-    return received(table=table.name, value_dtype=table.spec.value_dtype.name)

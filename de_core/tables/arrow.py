@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from de_core.base.checks import received, require_eager
+from de_core.base.no_autograph import no_autograph
 from de_core.base.ops import library
-from de_core.base.plain_python import plain_python
 from de_core.tables import keys_and_values
 from de_core.tables.policy import RESERVED_OWNER
 from de_core.tables.sharded import ShardedTable
@@ -30,7 +30,7 @@ class ArrowRows:
     def __init__(self, table: ShardedTable) -> None:
         self._table = table
 
-    @plain_python
+    @no_autograph
     def to_arrow(self, slots: bool = False) -> Any:
         """Returns a reader of all rows as Arrow record batches of a few thousand rows.
 
@@ -69,7 +69,7 @@ class ArrowRows:
         schema = pa.schema([pa.field(*column, nullable=False) for column in columns.items()])
         return pa.RecordBatchReader.from_batches(schema, self._batches(schema, widths))
 
-    @plain_python
+    @no_autograph
     def from_arrow(self, source: Any, slots: bool = False) -> int:
         """Inserts or overwrites rows from Arrow, at most 65,536 at a time. Eager mode only.
 

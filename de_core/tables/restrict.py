@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.keras import keras
+from de_core.base.no_autograph import no_autograph
 from de_core.base.ops import library
-from de_core.base.plain_python import plain_python
 from de_core.base.types import TensorLike, WholeNumber
 from de_core.tables import keys_and_values
 from de_core.tables.admission import check_integer
@@ -153,7 +153,7 @@ class RowStatus:
         self._table = var._table
         self.column = column
 
-    @plain_python
+    @no_autograph
     def lookup(self, keys: TensorLike, name: str | None = None) -> tf.Tensor:
         """Reads the column.
 
@@ -171,13 +171,13 @@ class RowStatus:
             keys = keys_and_values.checked_keys(keys, var._table)
             return tf.expand_dims(read_column(self._table, keys, self.column), -1)
 
-    @plain_python
+    @no_autograph
     def export(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns all keys [n] and the column's values, int64 [n, 1]."""
         with tf.name_scope(name or "export_status"):
             return export_column(self._table, self.column)
 
-    @plain_python
+    @no_autograph
     def size(self, index: int | None = None, name: str | None = None) -> tf.Tensor:
         """Returns the number of rows in shard `index` or in the whole table, an int64 scalar."""
         with tf.name_scope(name or "size_of_status"):

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.no_autograph import no_autograph
 from de_core.base.ops import library
-from de_core.base.plain_python import plain_python
 
 Partitioner = Callable[[tf.Tensor, int], tf.Tensor]
 
 
-@plain_python
+@no_autograph
 def default_partition_fn(keys: tf.Tensor, shard_num: int) -> tf.Tensor:
     """Returns the shard of each key. The hash is the same in every build and on every machine.
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 import functools
 import re
 import weakref
-from types import FrameType
 from typing import Any
 
 import tensorflow as tf
@@ -45,11 +44,6 @@ if not LEGACY:
         """The anchor for Keras 3: a weight of the layer that holds the table.
 
         Its path is `<table name>/anchor`.
-
-        Args:
-            table: The table that the anchor stands for.
-            trainable: Whether lookups record gradients.
-            optimizer: The table's own optimizer, or None.
         """
 
         def __init__(
@@ -126,11 +120,6 @@ def new_anchor(table: ShardedTable, trainable: bool, optimizer: OwnOptimizer | N
     The anchor's value carries the rows. A table that is not trainable has an anchor too, because
     tf_keras's `export` stores only variables and finds a table through its anchor.
 
-    Args:
-        table: The table.
-        trainable: Whether lookups record gradients.
-        optimizer: The table's own optimizer, or None. Only Keras 3 has such optimizers.
-
     Returns:
         A `keras.Variable`, or a `tf.Variable` for tf_keras.
     """
@@ -148,11 +137,7 @@ def tensor_variable(anchor: TrainedVariable) -> tf.Variable | None:
 
 
 def table_of(variable: object) -> ShardedTable | None:
-    """Returns the table of an anchor, or None for a variable that is not an anchor.
-
-    Args:
-        variable: A `keras.Variable` or `tf.Variable` from a list of trainable variables.
-    """
+    """Returns the table of an anchor, or None for a variable that is not an anchor."""
     return getattr(variable, _TABLE, None)
 
 
@@ -161,9 +146,6 @@ def wrap_the_optimizer_in_de_dynamic_embedding_optimizer(value: tf.Tensor) -> tf
 
     tf_keras's legacy optimizers refuse a variable with a constraint. Their error prints the name of
     this function, which says what to do.
-
-    Args:
-        value: The anchor's value.
     """
     raise RuntimeError(
         "An anchor must not be updated. Use de.DynamicEmbeddingOptimizer(optimizer). "
@@ -172,11 +154,7 @@ def wrap_the_optimizer_in_de_dynamic_embedding_optimizer(value: tf.Tensor) -> tf
 
 
 def of_an_imported_table(variable: TrainedVariable) -> RuntimeError:
-    """Returns the error for a gradient of a table that was imported, not created here.
-
-    Args:
-        variable: The anchor from a SavedModel or a MetaGraph.
-    """
+    """Returns the error for a gradient of a table that was imported, not created here."""
     return RuntimeError(
         "A new optimizer must train tables that this process created. "
         f"Received: a gradient for the imported variable {variable.name!r} of "
@@ -268,10 +246,7 @@ def _assign(
 
 def _value_of(table: ShardedTable) -> WeightValue:
     """Returns the value of a tf_keras anchor, which carries the rows."""
-    if call_stack.nearest(_writes_h5) is not None:
+    writer = call_stack.nearest(lambda frame: frame.f_code.co_name == WRITER_OF_H5_FILES)
+    if writer is not None:
         raise without_rows(table.name, "a file without them")
     return WeightValue.of(table)
-
-
-def _writes_h5(frame: FrameType) -> bool:
-    return frame.f_code.co_name == WRITER_OF_H5_FILES

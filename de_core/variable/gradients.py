@@ -135,10 +135,6 @@ def _flat(tensor: tf.Tensor, row: list[int]) -> tf.Tensor:
 
     Creates no op if the tensor has that shape already. An additional op could become ready at the
     same time as other ops. TensorFlow would then run it on another thread, which takes time.
-
-    Args:
-        tensor: Shape [..., *row]. May belong to an outer graph.
-        row: The last dimensions, which are kept.
     """
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     is_here = graph is (tensor.graph if tf.is_symbolic_tensor(tensor) else None)

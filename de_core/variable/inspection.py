@@ -12,7 +12,7 @@ from rich import filesize
 
 from de_core.base.checks import received, require_eager
 from de_core.base.keras import LEGACY
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Id, TensorLike
 from de_core.tables import keys_and_values
 from de_core.tables.sharded import ShardedTable
@@ -66,16 +66,20 @@ class TableParams(int):
 
 
 class Inspection:
-    """Reports a table's content, statistics and memory.
+    """Reports a table's content, statistics and memory. A base class of `Variable`.
 
-    Args:
-        table: The table.
+    Example:
+    >>> import de_core as de
+    >>> users = de.Variable(dim=1, name="users")
+    >>> users.upsert([7], [[0.5]])
+    >>> users[[7]].numpy().tolist(), 7 in users, 8 in users, len(users)
+    ([[0.5]], True, False, 1)
     """
 
-    def __init__(self, table: ShardedTable) -> None:
-        self._table = table
+    _table: ShardedTable
+    lookup: Any
 
-    @plain_python
+    @no_autograph
     def size(self, index: int | None = None, name: str | None = None) -> tf.Tensor:
         """Returns the number of rows, an int64 scalar.
 
@@ -95,7 +99,7 @@ class Inspection:
         with tf.name_scope(name or "size"):
             return self._table.size(index)
 
-    @plain_python
+    @no_autograph
     def contains(self, keys: TensorLike, name: str | None = None) -> tf.Tensor:
         """Returns whether each key has a row. Does not read the rows.
 
@@ -120,13 +124,13 @@ class Inspection:
             keys = keys_and_values.checked_keys(keys, self._table)
             return self._table.contains(keys)
 
-    @plain_python
+    @no_autograph
     def export(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns all keys [n] and their values [n, dim], in no particular order."""
         with tf.name_scope(name or "export"):
             return self._table.export()
 
-    @plain_python
+    @no_autograph
     def export_batches(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
         """Iterates over all rows, a few thousand at a time. Eager mode only.
 
@@ -151,7 +155,7 @@ class Inspection:
         self._table.router.require_whole("`export_batches`", "Use `export`, or a checkpoint.")
         return itertools.chain.from_iterable(table.export_batches() for table in self._table.tables)
 
-    @plain_python
+    @no_autograph
     def reserve(self, rows: int, name: str | None = None) -> tf.Operation | None:
         """Reserves memory for `rows` rows in total, divided among the shards.
 
@@ -186,7 +190,7 @@ class Inspection:
         with tf.name_scope(name or "reserve"):
             return self._table.reserve(int(rows))
 
-    @plain_python
+    @no_autograph
     def shrink_to_fit(self, name: str | None = None) -> tf.Operation | None:
         """Compacts the rows and returns the memory of removed rows to the system.
 
@@ -225,7 +229,7 @@ class Inspection:
         stats = self.stats()
         return TableParams(stats["rows"], self._table.spec.dim, stats["memory"]["total"])
 
-    @plain_python
+    @no_autograph
     def memory_usage(self) -> dict[str, int]:
         """Returns the table's memory in bytes, by use. Eager mode only.
 
@@ -248,7 +252,7 @@ class Inspection:
         require_eager("memory_usage", "Call it outside of the function.")
         return _memory([table.stats() for table in self._table.tables])
 
-    @plain_python
+    @no_autograph
     def stats(self) -> dict[str, Any]:
         """Returns statistics of the table, summed over its shards. Eager mode only.
 
@@ -279,56 +283,17 @@ class Inspection:
         (1, 1, 1, 1)
         """
         require_eager("stats", "Call it outside of the function.")
-        tables = [table.stats() for table in self._table.tables]
-        # Average the shards' load factors, weighted by the number of entries in a shard's index,
-        # which is proportional to the index's bytes.
-        weights = [max(1, table["bytes"]["index"]) for table in tables]
-        load = sum(
-            weight * table["load_factor"] for weight, table in zip(weights, tables, strict=True)
-        )
-        probes = itertools.zip_longest(*(table["probe_lengths"] for table in tables), fillvalue=0)
-        return {
-            **{part: sum(table[part] for table in tables) for part in _COUNTS},
-            "lookup_seconds": 1e-9 * sum(table["lookup_nanoseconds"] for table in tables),
-            "update_seconds": 1e-9 * sum(table["update_nanoseconds"] for table in tables),
-            "gradient_norms": sum(table["gradient_norms"] for table in tables),
-            "load_factor": load / sum(weights),
-            "probe_lengths": [sum(each) for each in probes],
-            "memory": _memory(tables),
-            **_tier(tables),
-        }
+        return stats_of(self._table)
 
-
-def _memory(tables: list[dict[str, Any]]) -> dict[str, int]:
-    parts = {part: sum(table["bytes"][part] for table in tables) for part in _PARTS}
-    return {**parts, "total": sum(parts.values())}
-
-
-def _tier(tables: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    tiers = [table["tier"] for table in tables if "tier" in table]
-    return {"tier": {part: sum(tier[part] for tier in tiers) for part in tiers[0]}} if tiers else {}
-
-
-class Habits:
-    """Lets a `Variable` be indexed, counted and printed.
-
-    Example:
-    >>> import de_core as de
-    >>> users = de.Variable(dim=1, name="users")
-    >>> users.upsert([7], [[0.5]])
-    >>> users[[7]].numpy().tolist(), 7 in users, 8 in users, len(users)
-    ([[0.5]], True, False, 1)
-    """
-
-    def __getitem__(self: Any, keys: TensorLike) -> tf.Tensor:
+    def __getitem__(self, keys: TensorLike) -> tf.Tensor:
         """Looks up keys."""
         return self.lookup(keys)
 
-    def __contains__(self: Any, key: Id) -> bool:
+    def __contains__(self, key: Id) -> bool:
         """Returns whether a key has a row. Eager mode only."""
         return bool(self.contains([key])[0])
 
-    def __len__(self: Any) -> int:
+    def __len__(self) -> int:
         """Returns the number of rows. Eager mode only."""
         return int(self.size())
 
@@ -347,9 +312,40 @@ class Habits:
             f"de.embedding_lookup(table, ids). {received(table=self)}"
         )
 
-    def __str__(self: Any) -> str:
+    def __str__(self) -> str:
         """Returns the `repr`, in eager mode with the number of rows and their bytes."""
         if not tf.executing_eagerly():
             return repr(self)
-        _, rows, size = self.count_params().parts
+        params: Any = self.count_params()
+        _, rows, size = params.parts
         return f"{repr(self)[:-1]}, {rows}, {size}>"
+
+
+def stats_of(table: ShardedTable) -> dict[str, Any]:
+    """Returns the statistics that `Variable.stats` describes."""
+    tables = [each.stats() for each in table.tables]
+    # Average the shards' load factors, weighted by the number of entries in a shard's index,
+    # which is proportional to the index's bytes.
+    weights = [max(1, table["bytes"]["index"]) for table in tables]
+    load = sum(weight * table["load_factor"] for weight, table in zip(weights, tables, strict=True))
+    probes = itertools.zip_longest(*(table["probe_lengths"] for table in tables), fillvalue=0)
+    return {
+        **{part: sum(table[part] for table in tables) for part in _COUNTS},
+        "lookup_seconds": 1e-9 * sum(table["lookup_nanoseconds"] for table in tables),
+        "update_seconds": 1e-9 * sum(table["update_nanoseconds"] for table in tables),
+        "gradient_norms": sum(table["gradient_norms"] for table in tables),
+        "load_factor": load / sum(weights),
+        "probe_lengths": [sum(each) for each in probes],
+        "memory": _memory(tables),
+        **_tier(tables),
+    }
+
+
+def _memory(tables: list[dict[str, Any]]) -> dict[str, int]:
+    parts = {part: sum(table["bytes"][part] for table in tables) for part in _PARTS}
+    return {**parts, "total": sum(parts.values())}
+
+
+def _tier(tables: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    tiers = [table["tier"] for table in tables if "tier" in table]
+    return {"tier": {part: sum(tier[part] for tier in tiers) for part in tiers[0]}} if tiers else {}

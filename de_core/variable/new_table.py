@@ -25,10 +25,6 @@ DEFAULT_NAME = "DynamicEmbedding_Variable"
 def own_name(given: Any, graph: graph_mode.GraphState | None) -> str:
     """Returns the name of a new Variable. Makes a default name, and any in a graph, unique.
 
-    Args:
-        given: The user's argument.
-        graph: The state of the TensorFlow 1 graph that the Variable is made in, or None.
-
     Raises:
         TypeError: `given` is not a string, or it is empty.
     """
@@ -57,15 +53,6 @@ def checked_spec(
 ) -> TableSpec:
     """Makes the table's spec from the user's arguments.
 
-    Args:
-        key_dtype: See `Variable`.
-        value_dtype: See `Variable`.
-        dim: See `Variable`.
-        devices: See `Variable`. None for the devices of the current distribution strategy.
-        tier: See `Variable`.
-        slot_dtype: See `Variable`.
-        kv_creator: See `Variable`. A storage divides the keys itself.
-
     Raises:
         TypeError: An argument has a wrong type, or a dtype is not supported.
         ValueError: An argument is out of range.
@@ -86,15 +73,6 @@ def new_table(
     kv_creator: KVCreator | None,
 ) -> ShardedTable:
     """Creates a table in memory or in a storage, whole or divided among workers.
-
-    Args:
-        name: Name of the Variable.
-        spec: Dtypes, dim and devices.
-        policy: Decides which keys get a row and which rows are evicted.
-        partitioner: See `Variable`, also for the following arguments.
-        initializer: Defines the row that a lookup returns for a key without a row.
-        init_size: Number of rows to reserve memory for.
-        kv_creator: The storage; None for main memory.
 
     Raises:
         TypeError: An argument has a wrong type.

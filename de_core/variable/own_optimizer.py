@@ -14,7 +14,6 @@ from de_core.base.checks import received
 from de_core.base.keras import LEGACY
 from de_core.base.types import Gradient, Optimizer, TrainedVariable
 from de_core.tables.sharded import ShardedTable
-from de_core.tables.table_step import TableStep
 
 _ATTRIBUTE = "_de_optimizer"
 
@@ -44,23 +43,6 @@ class OwnOptimizer(Protocol):
     def step(self, gradient: tf.IndexedSlices) -> None:
         """Does one step by a gradient that has no loss scale any more."""
 
-    def begin(self, gradient: tf.IndexedSlices) -> list[TableStep] | None:
-        """Begins a step. Returns what to do in the table; None if only `step_alone` can do it.
-
-        Args:
-            gradient: The gradient of the table, without a loss scale.
-        """
-
-    def end(self, done: list[tf.Operation]) -> None:
-        """Ends a step: updates averages and the count of steps.
-
-        Args:
-            done: The operations that must run first.
-        """
-
-    def step_alone(self, gradient: tf.IndexedSlices) -> None:
-        """Does a whole step. Not for steps that `begin` began."""
-
     def is_like(self, optimizer: OptimizerLike) -> bool:
         """Returns whether a user's argument has the same class and settings as this optimizer."""
 
@@ -80,11 +62,6 @@ def new(
     optimizer: OptimizerLike | None, table: ShardedTable, in_a_graph: bool
 ) -> OwnOptimizer | None:
     """Makes the optimizer of a new table, or returns None if the user gave none.
-
-    Args:
-        optimizer: The user's argument.
-        table: The table.
-        in_a_graph: Whether the table is made in a graph of TensorFlow 1.
 
     Raises:
         TypeError: `optimizer` is not an optimizer of Keras 3, or the table's values are not

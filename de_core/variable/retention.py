@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.no_autograph import no_autograph
 from de_core.base.ops import library
-from de_core.base.plain_python import plain_python
 from de_core.base.types import TensorLike, WholeNumber
 from de_core.tables import keys_and_values
 from de_core.tables.admission import Admission, check_integer
@@ -20,20 +20,15 @@ from de_core.tables.sharded import ShardedTable
 
 
 class Retention:
-    """Applies the policies that decide which rows a table keeps.
+    """Applies the policies that decide which rows a table keeps. A base class of `Variable`."""
 
-    Args:
-        table: The table, with its `admission` and `eviction` policies.
-        restrict_policy: Chooses the rows that `restrict` keeps; None to keep all rows.
-    """
+    _table: ShardedTable
+    _restriction: RestrictPolicy | None
 
-    def __init__(self, table: ShardedTable, restrict_policy: RestrictPolicy | None) -> None:
-        self._table = table
-        self.restrict_policy = restrict_policy
-        if restrict_policy is not None and restrict_policy.needs_apply_update():
-            # Call the policy after each update. Other policies need no call: they have only
-            # metadata columns, which every write updates.
-            table.on_update = restrict_policy.apply_update
+    @property
+    def restrict_policy(self) -> RestrictPolicy | None:
+        """The policy that chooses the rows that `restrict` keeps, or None."""
+        return self._restriction
 
     @property
     def admission(self) -> Admission | None:
@@ -45,7 +40,7 @@ class Retention:
         """The policies that evict rows; empty for none."""
         return self._table.policy.evictions
 
-    @plain_python
+    @no_autograph
     def restrict(self, num_reserved: WholeNumber, **kwargs: Any) -> tf.Operation | None:
         """Removes all rows except the `num_reserved` best. The `restrict_policy` ranks the rows.
 
@@ -72,7 +67,7 @@ class Retention:
         with tf.name_scope("restrict"):
             return self.restrict_policy.apply_restriction(num_reserved, **kwargs)
 
-    @plain_python
+    @no_autograph
     def evict_expired(self, name: str | None = None) -> tf.Operation | None:
         """Removes the rows that are expired by `de.EvictionTTL`, and frees their memory.
 
@@ -85,7 +80,7 @@ class Retention:
         with tf.name_scope(name or "evict_expired"):
             return self._table.evict_expired()
 
-    @plain_python
+    @no_autograph
     def assign_scores(
         self, keys: TensorLike, scores: TensorLike, name: str | None = None
     ) -> tf.Operation | None:
@@ -119,7 +114,7 @@ class Retention:
             flat = (tf.reshape(keys, [-1]), tf.reshape(scores, [-1]))
             return self._table.write(library.de_table_write_column, flat, column="score")
 
-    @plain_python
+    @no_autograph
     def export_keys_and_scores(
         self, split_size: int = 1, name: str | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -150,26 +145,6 @@ class Retention:
             keys, scores = export_column(self._table, column)
             return keys, tf.squeeze(scores, -1)
 
-    def policies(self) -> dict[str, Any]:
-        """Returns the policies as arguments of `Variable`, by name."""
-        rule = None if self.restrict_policy is None else type(self.restrict_policy)
-        return {
-            "restrict_policy": rule,
-            "admission": self.admission,
-            "eviction": list(self.eviction),
-        }
-
-    def has_policies(
-        self,
-        restrict_policy: type[RestrictPolicy] | None,
-        admission: Admission | None,
-        eviction: Eviction | Sequence[Eviction] | None,
-    ) -> bool:
-        """Returns whether the Variable was created with these policies."""
-        wanted = checked_policy(restrict_policy, admission, eviction)
-        same_rule = self.policies()["restrict_policy"] is restrict_policy
-        return same_rule and wanted == self._table.policy
-
 
 def checked_policy(
     restrict_policy: type[RestrictPolicy] | None,
@@ -177,11 +152,6 @@ def checked_policy(
     eviction: Eviction | Sequence[Eviction] | None,
 ) -> TablePolicy:
     """Combines the policies of a `Variable` after checking them.
-
-    Args:
-        restrict_policy: See `Variable`, also for the following arguments.
-        admission: Decides which keys get a row.
-        eviction: Decides which rows the table removes.
 
     Raises:
         TypeError: An argument is not a policy.

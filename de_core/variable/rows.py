@@ -8,8 +8,8 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.no_autograph import no_autograph
 from de_core.base.ops import library
-from de_core.base.plain_python import plain_python
 from de_core.base.types import TensorLike
 from de_core.distributed import strategy
 from de_core.tables import keys_and_values
@@ -49,7 +49,7 @@ class Rows(tf.Module):
             self._watched = tensor_variable(self._anchor)
         return self._watched
 
-    @plain_python
+    @no_autograph
     def lookup(
         self, keys: TensorLike, return_exists: bool | str = False, name: str | None = None
     ) -> tf.Tensor | tuple[tf.Tensor, tf.Tensor]:
@@ -79,7 +79,9 @@ class Rows(tf.Module):
         with tf.name_scope(name or "lookup"):
             keys = self._checked(keys)
             values, exists = self._table.find(keys)
-            values = self.recorded(keys, values)
+            values = self.anchored(keys, values)
+            if self.regularizer is not None:
+                self.collect_penalty(keys)
         return (values, exists) if return_exists else values
 
     def lookup_scaled(
@@ -112,25 +114,13 @@ class Rows(tf.Module):
             rows = self._table.find(keys)[0]
             dtype = rows.dtype if dtype is None else dtype
             if max_norm is None:
-                return self.recorded(keys, tf.cast(rows, dtype))
-            # The norm of a float16 row may overflow.
-            rows = self.recorded(keys, tf.cast(rows, arithmetic_dtype(rows.dtype)))
-            return tf.cast(tf.clip_by_norm(rows, max_norm, axes=[-1]), dtype)
-
-    def recorded(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-        """Records a lookup on gradient tapes, and its penalty in the current graph's losses.
-
-        Args:
-            keys: The keys that were looked up, any shape.
-            values: The rows of the keys, keys.shape + [dim].
-
-        Returns:
-            The rows, with gradients.
-        """
-        values = self.anchored(keys, values)
-        if self.regularizer is not None:
-            self.collect_penalty(keys)
-        return values
+                rows = self.anchored(keys, tf.cast(rows, dtype))
+            else:  # the norm of a float16 row may overflow
+                rows = self.anchored(keys, tf.cast(rows, arithmetic_dtype(rows.dtype)))
+                rows = tf.cast(tf.clip_by_norm(rows, max_norm, axes=[-1]), dtype)
+            if self.regularizer is not None:
+                self.collect_penalty(keys)
+            return rows
 
     def anchors(self) -> list[tf.Tensor]:
         """Returns a list of the tensor that a lookup op takes as the anchor. May be empty."""
@@ -172,7 +162,7 @@ class Rows(tf.Module):
         loss = self._penalty(self._checked(keys), name)
         return tf.zeros([], self._table.spec.value_dtype) if loss is None else loss
 
-    @plain_python
+    @no_autograph
     def find_or_insert(self, keys: TensorLike, name: str | None = None) -> tf.Tensor:
         """Reads rows like `lookup`, and stores the initial row of every key without a row.
 
@@ -196,7 +186,7 @@ class Rows(tf.Module):
             keys = self._checked(keys)
             return self.anchored(keys, self._table.find_or_insert(keys)[0])
 
-    @plain_python
+    @no_autograph
     def upsert(
         self, keys: TensorLike, values: TensorLike, name: str | None = None
     ) -> tf.Operation | None:
@@ -222,10 +212,10 @@ class Rows(tf.Module):
         [[1.0, 2.0]]
         """
         with tf.name_scope(name or "upsert"):
-            pairs = self._checked_pairs(keys, values)
+            pairs = keys_and_values.checked_pairs(keys, values, self._table)
             return self._table.write(library.de_table_insert_or_assign, pairs)
 
-    @plain_python
+    @no_autograph
     def accum(
         self,
         keys: TensorLike,
@@ -267,11 +257,11 @@ class Rows(tf.Module):
                 "`upsert`. " + received(value_dtype=self._table.spec.value_dtype.name)
             )
         with tf.name_scope(name or "accum"):
-            flat_keys, old_rows = self._checked_pairs(keys, old_values)
-            _, new_rows = self._checked_pairs(keys, new_values)
+            flat_keys, old_rows = keys_and_values.checked_pairs(keys, old_values, self._table)
+            _, new_rows = keys_and_values.checked_pairs(keys, new_values, self._table)
             return self._table.write(library.de_table_accum, (flat_keys, old_rows, new_rows))
 
-    @plain_python
+    @no_autograph
     def remove(self, keys: TensorLike, name: str | None = None) -> tf.Operation | None:
         """Removes rows with their optimizer slots. Ignores keys without a row.
 
@@ -288,7 +278,7 @@ class Rows(tf.Module):
         with tf.name_scope(name or "remove"):
             return self._table.erase(tf.reshape(self._checked(keys), [-1]))
 
-    @plain_python
+    @no_autograph
     def clear(self, name: str | None = None) -> tf.Operation | None:
         """Removes all rows. Returns the operation, or None in eager mode."""
         with tf.name_scope(name or "clear"):
@@ -303,15 +293,7 @@ class Rows(tf.Module):
             return self.regularizer(self.anchored(distinct, self._table.find(distinct)[0]))
 
     def anchored(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-        """Connects rows to the anchor, so that a tape records the lookup.
-
-        Args:
-            keys: The keys that were looked up, any shape.
-            values: The rows of the keys, keys.shape + [dim].
-
-        Returns:
-            The rows, with gradients.
-        """
+        """Connects rows to the anchor, so that a tape records the lookup."""
         if keys.shape.rank is None:
             # The gradient needs the rows' width, which a shape of unknown rank does not have.
             dim = self._table.spec.dim
@@ -329,6 +311,3 @@ class Rows(tf.Module):
         ):
             return keys
         return keys_and_values.checked_keys(keys, table)
-
-    def _checked_pairs(self, keys: TensorLike, values: TensorLike) -> tuple[tf.Tensor, tf.Tensor]:
-        return keys_and_values.checked_pairs(keys, values, self._table)

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import DTypeLike, InitializerLike
 from de_core.storage.creator import KVCreator
 from de_core.tables.admission import Admission
@@ -19,8 +19,9 @@ from de_core.tables.restrict import RestrictPolicy
 from de_core.tables.router import Partitioner, default_partition_fn
 from de_core.tables.spec import TableSpec
 from de_core.tables.tier import DiskTier
-from de_core.variable.graph import graph_mode, scope_defaults
+from de_core.variable.graph import graph_mode
 from de_core.variable.own_optimizer import OptimizerLike
+from de_core.variable.retention import checked_policy
 from de_core.variable.variable import Variable
 
 # In eager mode a Variable is shared while a caller or a traced function holds a reference to it. A
@@ -29,9 +30,12 @@ _eager: weakref.WeakValueDictionary[str, Variable] = weakref.WeakValueDictionary
 # A tuple keeps the collection out of MetaGraphs: TensorFlow writes only collections with string
 # keys into them.
 _HELD_KEY = ("de_core", "held")
+# A scope's partitioner needs a shape. A table has no height, so we use a large number of rows.
+_ROWS = 2**62
+_MOST_SHARDS = 1024
 
 
-@plain_python
+@no_autograph
 def get_variable(
     name: str,
     key_dtype: DTypeLike = tf.int64,
@@ -120,7 +124,7 @@ def get_variable(
     return requested(arguments.pop("name"), arguments)
 
 
-@plain_python
+@no_autograph
 def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Variable:
     """Like `get_variable`, for rows of one process that are not part of the model.
 
@@ -152,7 +156,7 @@ def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Variable:
     return requested(arguments.pop("name"), arguments)
 
 
-@plain_python
+@no_autograph
 def requested(
     name: str,
     arguments: dict[str, Any],
@@ -177,7 +181,7 @@ def requested(
     arguments.pop("caching_device", None)
     custom_getter = arguments.pop("custom_getter", None) or scope.custom_getter
     full_name = f"{scope.name}/{name}" if scope.name else name
-    arguments = scope_defaults.applied(scope, arguments, full_name)
+    arguments = _with_defaults(scope, arguments, full_name)
     reuse = tf.compat.v1.AUTO_REUSE if may_be_new and scope.reuse else scope.reuse
 
     def getter(name: str, *args: Any, **kwargs: Any) -> Variable:
@@ -185,7 +189,7 @@ def requested(
         changed = inspect.signature(get_variable).bind_partial(name, *args).arguments
         request = {**arguments, **changed, **kwargs}
         del request["name"]
-        return _found_and_held(name, reuse, request, kind)
+        return _found_or_created(name, reuse, request, kind)
 
     if custom_getter is None:
         return getter(full_name, **arguments)
@@ -193,15 +197,49 @@ def requested(
     return returned
 
 
-def _found_and_held(
-    name: str, reuse: Any, arguments: dict[str, Any], kind: type[Variable]
-) -> Variable:
-    variable = _found_or_created(name, reuse, arguments, kind)
-    if not tf.executing_eagerly():
-        # Keep a reference in the graph: the next trace of the function must find the Variable,
-        # even if nothing else holds it.
-        tf.compat.v1.get_default_graph().get_collection_ref(_HELD_KEY).append(variable)
-    return variable
+def _with_defaults(scope: Any, arguments: dict[str, Any], name: str) -> dict[str, Any]:
+    """Returns the arguments of `Variable`, with the scope's defaults for missing arguments.
+
+    Raises:
+        NotImplementedError: The scope has a constraint.
+        ValueError: The scope's partitioner does not divide the rows into 1 to 1024 shards, or into
+            another number than there are `devices`.
+    """
+    if scope.constraint is not None:
+        raise NotImplementedError(
+            f"A variable_scope with a `constraint` cannot hold the dynamic Variable {name}: no "
+            f"optimizer would apply it to rows. {received(constraint=scope.constraint)}"
+        )
+    arguments = dict(arguments)
+    for argument in ("initializer", "regularizer"):
+        if arguments.get(argument) is None:
+            arguments[argument] = getattr(scope, argument)
+    if scope.partitioner is not None:
+        arguments["devices"] = _divided(scope.partitioner, arguments, name)
+    return arguments
+
+
+def _divided(partitioner: Any, arguments: dict[str, Any], name: str) -> Sequence[str]:
+    """Returns one device per shard. The partitioner of the scope defines the number of shards."""
+    shape = tf.TensorShape([_ROWS, arguments["dim"]])
+    parts = list(partitioner(shape=shape, dtype=tf.as_dtype(arguments["value_dtype"])))
+    if len(parts) != 2 or parts[1] != 1 or not 1 <= parts[0] <= _MOST_SHARDS:
+        raise ValueError(
+            f"The partitioner of a variable_scope must divide the rows of the dynamic Variable "
+            f"{name} among 1 to {_MOST_SHARDS} shards and keep each row whole. "
+            f"Received: {parts} parts of a variable of shape [rows, {arguments['dim']}]. A table "
+            "has no height: if the partitioner divides by size, pass it a maximum number of shards."
+        )
+    count, devices = int(parts[0]), arguments["devices"]
+    if devices is None:
+        return ["/CPU:0"] * count
+    named = [devices] if isinstance(devices, str) else list(devices)
+    if len(named) != count:
+        raise ValueError(
+            f"`devices` of Variable {name} must have one device for each of the {count} shards "
+            f"that the partitioner of its variable_scope makes. {received(devices=devices)}"
+        )
+    return named
 
 
 def _found_or_created(
@@ -210,8 +248,8 @@ def _found_or_created(
     with tf.init_scope():
         graph = graph_mode.current()
         shared: MutableMapping[str, Variable] = _eager if graph is None else graph.shared
-        existing = shared.get(name)
-        if existing is not None:
+        variable = shared.get(name)
+        if variable is not None:
             # TensorFlow may trace a function several times. So eager mode always shares.
             if graph is not None and not reuse:
                 raise ValueError(
@@ -219,16 +257,20 @@ def _found_or_created(
                     f"{received(name=name)} Set reuse=True or reuse=tf.compat.v1.AUTO_REUSE in the "
                     "variable_scope."
                 )
-            _check_same(existing, name, arguments)
-            return existing
-        if reuse is True:
+            _check_same(variable, name, arguments)
+        elif reuse is True:
             raise ValueError(
                 f"Variable {name} does not exist, and with reuse=True it must exist. "
                 f"{received(name=name)} Create it first with de.get_variable, or set "
                 "reuse=tf.compat.v1.AUTO_REUSE in the variable_scope."
             )
-        shared[name] = created = kind(name=name, **arguments)
-        return created
+        else:
+            shared[name] = variable = kind(name=name, **arguments)
+    if not tf.executing_eagerly():
+        # Keep a reference in the graph: the next trace of the function must find the Variable,
+        # even if nothing else holds it.
+        tf.compat.v1.get_default_graph().get_collection_ref(_HELD_KEY).append(variable)
+    return variable
 
 
 def _check_same(existing: Variable, name: str, arguments: dict[str, Any]) -> None:
@@ -241,14 +283,19 @@ def _check_same(existing: Variable, name: str, arguments: dict[str, Any]) -> Non
             f"Variable {name} exists and must be requested with the same properties, or under "
             f"another name. Received: {difference}."
         )
-    policies = {
+    policies: dict[str, Any] = {
         field: arguments.get(field) for field in ("restrict_policy", "admission", "eviction")
     }
-    if any(policies.values()) and not existing._retention.has_policies(**policies):
+    rule = None if existing.restrict_policy is None else type(existing.restrict_policy)
+    same = rule is policies["restrict_policy"] and existing._table.policy == checked_policy(
+        **policies
+    )
+    if any(policies.values()) and not same:
+        has: dict[str, Any] = {"restrict_policy": rule, "admission": existing.admission}
+        has["eviction"] = list(existing.eviction)
         raise ValueError(
             f"Variable {name} exists and must be requested with the same policies, without "
-            f"policies, or under another name; it has {existing._retention.policies()}. "
-            f"{received(**policies)}"
+            f"policies, or under another name; it has {has}. {received(**policies)}"
         )
     optimizer, own = arguments.get("optimizer"), existing.optimizer
     if optimizer is None:

@@ -7,7 +7,7 @@ from typing import cast
 import tensorflow as tf
 
 from de_core.base.checks import received, require_eager
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Optimizer, TensorLike
 from de_core.tables import keys_and_values
 from de_core.tables.policy import RESERVED_OWNER
@@ -47,7 +47,7 @@ class SlotVariable:
         """Dtype of the slot: float64 if the table's values are float64, otherwise float32."""
         return tf.float64 if self._table.spec.value_dtype == tf.float64 else tf.float32
 
-    @plain_python
+    @no_autograph
     def lookup(self, keys: TensorLike, name: str | None = None) -> tf.Tensor:
         """Returns the slot of each key, keys.shape + [dim]. Writes nothing.
 
@@ -63,14 +63,14 @@ class SlotVariable:
         with tf.name_scope(name or "lookup_slot"):
             return self._read(keys_and_values.checked_keys(keys, self._table))
 
-    @plain_python
+    @no_autograph
     def export(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns all keys [n] and their slots [n, dim], in no particular order."""
         with tf.name_scope(name or "export_slot"):
             keys, _ = self._table.export()
             return keys, self._read(keys)
 
-    @plain_python
+    @no_autograph
     def size(self, name: str | None = None) -> tf.Tensor:
         """Returns the number of rows, an int64 scalar."""
         with tf.name_scope(name or "size"):
@@ -112,12 +112,7 @@ def get_slot_variables(optimizer: Optimizer) -> list[SlotVariable]:
 
 
 def slots_of(table: ShardedTable, optimizer: Optimizer) -> list[SlotVariable]:
-    """Returns views of the slots that an optimizer keeps in one table.
-
-    Args:
-        table: The table.
-        optimizer: The result of `DynamicEmbeddingOptimizer`.
-    """
+    """Returns views of the slots that an optimizer keeps in one table."""
     with tf.init_scope():  # leaves the graph of a tf.function, but not a TensorFlow 1 graph
         if tf.executing_eagerly():
             prefix = f"{optimizer.slots_owner.numpy().decode()}/"
@@ -133,16 +128,11 @@ def slots_of(table: ShardedTable, optimizer: Optimizer) -> list[SlotVariable]:
 
 
 class Slots:
-    """The slots that optimizers keep in the rows of one table.
+    """The slots that optimizers keep in the rows of one table. A base class of `Variable`."""
 
-    Args:
-        table: The table.
-    """
+    _table: ShardedTable
 
-    def __init__(self, table: ShardedTable) -> None:
-        self._table = table
-
-    @plain_python
+    @no_autograph
     def get_slot_variables(self, optimizer: Optimizer) -> list[SlotVariable]:
         """Returns views of the slots that an optimizer keeps in the rows.
 
@@ -158,14 +148,14 @@ class Slots:
         _check_optimizer(optimizer)
         return slots_of(self._table, optimizer)
 
-    @plain_python
+    @no_autograph
     def slot_owners(self) -> list[str]:
         """Returns the names of the optimizers that keep slots in the rows. Eager mode only."""
         require_eager("slot_owners", "Call it outside of the function.")
         owners = (name.rpartition("/")[0] for name in self._table.slots())
         return [each for each in dict.fromkeys(owners) if each != RESERVED_OWNER]
 
-    @plain_python
+    @no_autograph
     def drop_slots(self, optimizer: Optimizer | str) -> tf.Operation | None:
         """Removes an optimizer's slots from all rows.
 

@@ -50,7 +50,11 @@ class TrainableWrapper:
         self.max_norm = max_norm
         anchor = next(iter(params.trainable_variables), None)
         self.trainable = anchor is not None
-        self._anchor: Any = _unconnected() if anchor is None else tensor_variable(anchor)
+        if anchor is not None:
+            self._anchor: Any = tensor_variable(anchor)
+        else:
+            with tf.init_scope():
+                self._anchor = tf.Variable(tf.zeros([0]), trainable=False, name="not_trainable")
 
     @property
     def name(self) -> str:
@@ -105,8 +109,3 @@ class TrainableWrapper:
 
     def __repr__(self) -> str:
         return f"<de.TrainableWrapper of {self.params!r}>"
-
-
-def _unconnected() -> tf.Variable:
-    with tf.init_scope():
-        return tf.Variable(tf.zeros([0]), trainable=False, name="not_trainable")

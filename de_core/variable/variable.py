@@ -27,7 +27,7 @@ from de_core.tables.tier import DiskTier
 from de_core.variable import own_optimizer
 from de_core.variable.anchor import new_anchor
 from de_core.variable.graph import graph_mode, graph_saver, savers
-from de_core.variable.inspection import Habits, Inspection
+from de_core.variable.inspection import Inspection
 from de_core.variable.new_table import DEFAULT_NAME, checked_spec, new_table, own_name
 from de_core.variable.own_optimizer import OptimizerLike, OwnOptimizer
 from de_core.variable.retention import Retention, checked_policy
@@ -38,7 +38,7 @@ _FORBIDDEN = re.compile(r"[^A-Za-z0-9_.\-]")  # in the name of a layer
 _USE_CHECKPOINTS = "Use tf.train.Checkpoint or de.checkpoint.save."
 
 
-class Variable(Habits, keras.layers.Layer, tf.Module):
+class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
     """An embedding table: maps each key to a row [dim]. It grows as training writes new keys.
 
     A lookup of a key without a row returns the key's initial row, which depends only on the
@@ -134,7 +134,9 @@ class Variable(Habits, keras.layers.Layer, tf.Module):
     ) -> None:
         spec = checked_spec(key_dtype, value_dtype, dim, devices, tier, slot_dtype, kv_creator)
         policy = checked_policy(restrict_policy, admission, eviction)
-        _check_regularizer(regularizer)
+        if regularizer is not None and not callable(regularizer):
+            needed = "`regularizer` must be a function of rows [n, dim], or None. "
+            raise TypeError(needed + received(regularizer=regularizer))
         graph = graph_mode.current()
         name = own_name(name, graph)
         table = new_table(
@@ -166,13 +168,14 @@ class Variable(Habits, keras.layers.Layer, tf.Module):
         else:
             anchor = self._graph_anchor = graph.add(name, table, trained, collections, checkpoint)
         self._rows = Rows(table, anchor if trained else None, regularizer)
-        self._inspection = Inspection(table)
-        self._slots = Slots(table)
         self._files = FileSystem(table)
         self._arrow = ArrowRows(table)
         # Create the policy last: its constructor may use this Variable.
-        restriction = None if restrict_policy is None else restrict_policy(self)
-        self._retention = Retention(table, restriction)
+        self._restriction = None if restrict_policy is None else restrict_policy(self)
+        if self._restriction is not None and self._restriction.needs_apply_update():
+            # Call the policy after each update. Other policies need no call: they have only
+            # metadata columns, which every write updates.
+            table.on_update = self._restriction.apply_update
         self.built = True
         # Keras stores wrappers of these methods, which refer to the object. This cycle would keep
         # the table's memory until the garbage collector runs.
@@ -189,28 +192,6 @@ class Variable(Habits, keras.layers.Layer, tf.Module):
     clear = method_of("_rows", Rows.clear)
     regularization_loss = method_of("_rows", Rows.regularization_loss)
 
-    # Inspects the table.
-    size = method_of("_inspection", Inspection.size)
-    contains = method_of("_inspection", Inspection.contains)
-    export = method_of("_inspection", Inspection.export)
-    export_batches = method_of("_inspection", Inspection.export_batches)
-    stats = method_of("_inspection", Inspection.stats)
-    count_params = method_of("_inspection", Inspection.count_params)
-    memory_usage = method_of("_inspection", Inspection.memory_usage)
-    reserve = method_of("_inspection", Inspection.reserve)
-    shrink_to_fit = method_of("_inspection", Inspection.shrink_to_fit)
-
-    # Removes rows by policy.
-    restrict = method_of("_retention", Retention.restrict)  # type: ignore[arg-type]
-    evict_expired = method_of("_retention", Retention.evict_expired)
-    assign_scores = method_of("_retention", Retention.assign_scores)
-    export_keys_and_scores = method_of("_retention", Retention.export_keys_and_scores)
-
-    # Shows and removes optimizer slots.
-    get_slot_variables = method_of("_slots", Slots.get_slot_variables)
-    slot_owners = method_of("_slots", Slots.slot_owners)
-    drop_slots = method_of("_slots", Slots.drop_slots)
-
     # Exchanges rows with Apache Arrow.
     to_arrow = method_of("_arrow", ArrowRows.to_arrow)
     from_arrow = method_of("_arrow", ArrowRows.from_arrow)
@@ -222,21 +203,6 @@ class Variable(Habits, keras.layers.Layer, tf.Module):
     def call(self, keys: TensorLike) -> tf.Tensor:
         """Looks up keys. So a Variable can be the first layer of a Keras model."""
         return self.lookup(keys)
-
-    @property
-    def restrict_policy(self) -> RestrictPolicy | None:
-        """The policy that chooses the rows that `restrict` keeps, or None."""
-        return self._retention.restrict_policy
-
-    @property
-    def admission(self) -> Admission | None:
-        """The policy that decides which keys get a row; None for all keys."""
-        return self._retention.admission
-
-    @property
-    def eviction(self) -> tuple[Eviction, ...]:
-        """The policies that evict rows; empty for none."""
-        return self._retention.eviction
 
     @property
     def optimizer(self) -> OwnOptimizer | None:
@@ -383,9 +349,3 @@ class Variable(Habits, keras.layers.Layer, tf.Module):
             f"<de.Variable {self.name!r} {self.key_dtype.name} -> {self.value_dtype.name}"
             f"[{self.dim}] on {', '.join(self.devices)}>"
         )
-
-
-def _check_regularizer(regularizer: object) -> None:
-    if regularizer is not None and not callable(regularizer):
-        needed = "`regularizer` must be a function of rows [n, dim], or None. "
-        raise TypeError(needed + received(regularizer=regularizer))

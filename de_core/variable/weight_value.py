@@ -31,36 +31,11 @@ class Snapshot:
         source: Returns the table that the rows are from, or None if the table was deleted.
     """
 
-    def __init__(self, paths: list[str], folder: str, source: ShardedTable | None = None) -> None:
-        self.paths = paths
+    def __init__(self, shards: int, source: ShardedTable | None = None) -> None:
+        folder = tempfile.mkdtemp(prefix="de_core_weights_")
+        self.paths = [str(pathlib.Path(folder) / f"{index}.de") for index in range(shards)]
         self.source = (lambda: None) if source is None else weakref.ref(source)
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-
-    @classmethod
-    def of(cls, table: ShardedTable) -> Snapshot:
-        """Writes the rows and slots of a table into files.
-
-        Raises:
-            NotImplementedError: This process holds only some of the rows.
-            tf.errors.OpError: The files cannot be written.
-        """
-        table.router.require_whole("The value of a weight", "Use tf.train.Checkpoint.")
-        folder = tempfile.mkdtemp(prefix="de_core_weights_")
-        paths = [str(pathlib.Path(folder) / f"{index}.de") for index in range(len(table.tables))]
-        snapshot = cls(paths, folder, table)
-        table_files.write(table, paths)
-        return snapshot
-
-    @classmethod
-    def of_contents(cls, contents: list[bytes]) -> Snapshot:
-        """Makes a snapshot from the contents of another snapshot's files."""
-        folder = tempfile.mkdtemp(prefix="de_core_weights_")
-        paths = []
-        for index, content in enumerate(contents):
-            file = pathlib.Path(folder) / f"{index}.de"
-            file.write_bytes(content)
-            paths.append(str(file))
-        return cls(paths, folder)
 
     def restore(self, table: ShardedTable) -> None:
         """Replaces the rows of `table` by the rows in this snapshot's files.
@@ -91,9 +66,11 @@ class WeightValue(np.ndarray[Any, Any]):
             NotImplementedError: This process holds only some of the rows.
             tf.errors.OpError: The rows cannot be written.
         """
-        return cls.carrying(
-            Snapshot.of(table), table.spec.dim, np.dtype(table.spec.value_dtype.as_numpy_dtype)
-        )
+        table.router.require_whole("The value of a weight", "Use tf.train.Checkpoint.")
+        snapshot = Snapshot(len(table.tables), table)
+        table_files.write(table, snapshot.paths)
+        dtype = np.dtype(table.spec.value_dtype.as_numpy_dtype)
+        return cls.carrying(snapshot, table.spec.dim, dtype)
 
     @classmethod
     def carrying(cls, snapshot: Snapshot, dim: int, dtype: np.dtype[Any]) -> WeightValue:
@@ -134,11 +111,7 @@ class WeightValue(np.ndarray[Any, Any]):
 
 
 def carried_by(value: Any) -> Snapshot | None:
-    """Returns the snapshot that a value carries, or None.
-
-    Args:
-        value: A `WeightValue`, a view of one, or anything else.
-    """
+    """Returns the snapshot that a value carries, or None."""
     for each in (value, getattr(value, "base", None)):
         if isinstance(each, WeightValue) and each.snapshot is not None:
             return each.snapshot
@@ -146,12 +119,7 @@ def carried_by(value: Any) -> Snapshot | None:
 
 
 def without_rows(table_name: str, where: str) -> ValueError:
-    """Returns the error for a value or a file that would lose a table's rows.
-
-    Args:
-        table_name: The table's name.
-        where: The value or file that would lose the rows.
-    """
+    """Returns the error for a value or a file that would lose a table's rows."""
     return ValueError(
         "The value of a table's weight must carry the table's rows, as the arrays of `get_weights` "
         "do. Arithmetic, tensors, np.save and older .h5 files lose the rows. "
@@ -160,4 +128,7 @@ def without_rows(table_name: str, where: str) -> ValueError:
 
 
 def _unpickled(contents: list[bytes], dim: int, dtype: np.dtype[Any]) -> WeightValue:
-    return WeightValue.carrying(Snapshot.of_contents(contents), dim, dtype)
+    snapshot = Snapshot(len(contents))
+    for path, content in zip(snapshot.paths, contents, strict=True):
+        pathlib.Path(path).write_bytes(content)
+    return WeightValue.carrying(snapshot, dim, dtype)

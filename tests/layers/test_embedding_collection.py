@@ -319,17 +319,25 @@ def test_a_model_with_a_collection_is_saved_and_loaded(tmp_path, concatenate):
     assert int(again.tables["words"].size()) == 10
 
 
-def test_a_checkpoint_of_a_model_has_the_rows_of_a_collection(tmp_path):
-    first, second = (collection(click_features()) for _ in range(2))
-    wanted = first.tables["items"].lookup(int64([1, 2]))
-    first.tables["items"].upsert([1], wanted[:1] + 1.0)
+def test_a_checkpoint_has_the_rows_of_all_tables(tmp_path):
+    def make():
+        tables = [table(name) for name in ("x/y", "x_y")]  # one attribute of a layer
+        return collection({each.name: de.FeatureConfig(each.name, each) for each in tables})
+
+    first, second, third, fourth = (make() for _ in range(4))
+    wanted = VALUES[:2] + np.arange(1.0, 3.0, dtype=np.float32)[:, None]
+    for number, each in enumerate(first.tables.values()):
+        each.upsert([1], wanted[number : number + 1])
     path = tf.train.Checkpoint(layer=first).write(str(tmp_path / "checkpoint"))
     tf.train.Checkpoint(layer=second).read(path).assert_consumed()
-    np.testing.assert_array_equal(second.tables["items"].lookup([1]), wanted[:1] + 1.0)
-    third = collection(click_features())
     de.checkpoint.save(first, tmp_path / "tables")
     de.checkpoint.restore(third, tmp_path / "tables")
-    assert int(third.tables["items"].size()) == int(first.tables["items"].size())
+    de.checkpoint.Manager(first, tmp_path / "managed").save()
+    de.checkpoint.Manager(fourth, tmp_path / "managed").restore()
+    for other in (second, third, fourth):
+        for number, each in enumerate(other.tables.values()):
+            np.testing.assert_array_equal(each.lookup([1]), wanted[number : number + 1])
+            assert int(each.size()) == 10
 
 
 @applies_if(not LEGACY, "Keras 3, for symbolic shapes")

@@ -44,12 +44,10 @@ def trained(table):
 
 #: A guess, and the remedy that the sentence names.
 REFUSED = {
-    "rows and dim": (lambda _: Embedding(1000, 16), r"write Embedding\(16\)"),
     "plain optimizer": (lambda _: compiled(), 'optimizer="adam"'),
     "plain optimizer in a loop": (trained, "DynamicEmbeddingOptimizer"),
     "input_length": (lambda _: Embedding(4, input_length=9), "leave out `input_length`"),
     "set_weights": (lambda _: built().set_weights([MATRIX]), "upsert"),
-    "pretrained weights": (lambda _: Embedding(4, weights=[MATRIX]), "upsert"),
     "pretrained initializer": (
         lambda _: Embedding(4, embeddings_initializer=keras.initializers.Constant(MATRIX)),
         "upsert",

@@ -139,15 +139,6 @@ def test_a_frozen_layer_does_not_train(ratings):
     assert int(model.get_layer("items").table.size()) == 30
 
 
-def test_several_steps_in_one_execution(ratings):
-    users, items, pleases = ratings
-    model = functional()
-    model.compile(optimizer(), "binary_crossentropy", steps_per_execution=4)
-    model.fit((users, items), pleases, epochs=1, batch_size=64, verbose=0)
-    assert int(model.optimizer.iterations) == 8
-    assert int(model.get_layer("items").table.size()) == 30
-
-
 def test_one_layer_on_several_inputs_shares_its_rows():
     layer = de.layers.Embedding(2, initializer="normal")
     first, second = keras.Input([3], dtype="int64"), keras.Input([], dtype="int64")
@@ -158,37 +149,6 @@ def test_one_layer_on_several_inputs_shares_its_rows():
     history, target = np.array([[5, 5, 6]]), np.array([5])
     model.train_on_batch((history, target), np.zeros([1, 2]))
     np.testing.assert_allclose(layer.table.lookup([5, 6]), before - [[3], [1]], rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("combiner", "expected"), [("sum", [6, 6]), ("mean", [3, 3]), ("sqrtn", [6 / 2**0.5] * 2)]
-)
-def test_combiners_leave_masked_ids_out(combiner, expected):
-    layer = de.layers.Embedding(2, combiner=combiner, mask_key=0)
-    layer.table.upsert([0, 1, 2], [[9.0, 9.0], [2.0, 2.0], [4.0, 4.0]])
-    ids = tf.constant([[1, 2, 0], [0, 0, 0]], tf.int64)
-    np.testing.assert_allclose(layer(ids), [expected, [0, 0]], rtol=1e-6)
-    plain = de.layers.Embedding(2, combiner=combiner)
-    plain.table.upsert([1, 2], [[2.0, 2.0], [4.0, 4.0]])
-    np.testing.assert_allclose(
-        plain(tf.ragged.constant([[1, 2], []], dtype=tf.int64)), [expected, [0, 0]], rtol=1e-6
-    )
-
-
-def test_a_mask_of_ragged_ids():
-    layer = de.layers.Embedding(2, combiner="mean", mask_key=0, initializer=1.0)
-    layer.table.upsert([0, 5], [[9.0, 9.0], [3.0, 3.0]])
-    ids = tf.ragged.constant([[5, 0, 1], [0], []], dtype=tf.int64)
-    np.testing.assert_allclose(layer(ids), [[2, 2], [0, 0], [0, 0]])
-
-
-def test_the_mask_reaches_the_layers_that_follow():
-    ids = keras.Input([4], dtype="int64")
-    rows = de.layers.Embedding(1, mask_key=0)(ids)
-    model = keras.Model(ids, keras.layers.GlobalAveragePooling1D()(rows))
-    assert rows.shape == (None, 4, 1)
-    model.layers[1].table.upsert([0, 1, 2], [[9.0], [1.0], [3.0]])
-    assert float(model(tf.constant([[1, 2, 0, 0]], tf.int64))[0, 0]) == 2.0
 
 
 class MasksSevens(keras.layers.Layer):
@@ -223,57 +183,10 @@ def test_a_mask_of_string_ids():
     assert np.any(model(padded) != model(short))
 
 
-def test_layers_without_a_name_have_tables_of_their_own():
-    first, second = de.layers.Embedding(2), de.layers.Embedding(2)
-    assert first.name != second.name
-    first.table.upsert([1], [[1.0, 1.0]])
-    assert int(second.table.size()) == 0
-
-
-def test_int32_ids_widen():
-    layer = de.layers.Embedding(2, initializer=1.0)
-    assert layer(tf.constant([[1, 2]])).shape == [1, 2, 2]
-
-
-def test_half_precision_trains_with_a_loss_scale_of_the_wrapped_optimizer(ratings):
-    users, _, pleases = ratings
-    model = keras.Sequential(
-        [
-            keras.Input([], dtype="int64"),
-            de.layers.Embedding(4, initializer="normal", dtype="mixed_float16"),
-            keras.layers.Dense(1, dtype="mixed_float16"),
-        ]
-    )
-    inner = keras.optimizers.Adam(0.05, loss_scale_factor=128.0)
-    model.compile(optimizer(inner), "mse", auto_scale_loss=False)
-    losses = model.fit(users, pleases, epochs=8, verbose=0).history["loss"]
-    assert losses[-1] < 0.9 * losses[0]
-
-
 def test_mixed_precision_casts_the_rows_and_not_the_table():
     layer = de.layers.Embedding(2, dtype="mixed_bfloat16")
     assert layer(tf.constant([1], tf.int64)).dtype == tf.bfloat16
     assert layer.table.value_dtype == tf.float32
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {},
-        {"key_dtype": tf.string, "mask_key": "", "combiner": "mean", "name": "words"},
-        {"initializer": keras.initializers.RandomNormal(seed=3), "devices": ["/CPU:0"] * 2},
-        {"initializer": np.array([1.0, 2.0]), "init_size": 10, "trainable": False},
-        {"initializer": 0.5, "value_dtype": "bfloat16", "dtype": "float32"},
-    ],
-)
-def test_layers_come_back_from_their_config(arguments):
-    layer = de.layers.Embedding(2, **arguments)
-    config = layer.get_config()
-    json.dumps(config)
-    copy = de.layers.Embedding.from_config(config)
-    assert copy.get_config() == config
-    ids = tf.constant(["a"]) if layer.table.key_dtype == tf.string else tf.constant([5], tf.int64)
-    np.testing.assert_array_equal(copy.table.lookup(ids), layer.table.lookup(ids))
 
 
 def test_optimizers_come_back_from_their_config():
@@ -286,17 +199,6 @@ def test_optimizers_come_back_from_their_config():
         assert type(copy) is type(wrapped)
         assert copy.get_config() == wrapped.get_config()
         assert copy.inner_optimizer.get_config() == wrapped.inner_optimizer.get_config()
-
-
-def test_clone_model_makes_tables_of_its_own(ratings):
-    users, items, pleases = ratings
-    model = functional()
-    model.compile(optimizer(), "binary_crossentropy")
-    model.fit((users, items), pleases, verbose=0)
-    clone = keras.models.clone_model(model)
-    assert int(clone.get_layer("users").table.size()) == 0
-    clone.set_weights(model.get_weights())
-    assert int(model.get_layer("users").table.size()) == 40
 
 
 # Keras converts its variables through an `__array__` that numpy 2 deprecates.

@@ -90,25 +90,3 @@ def test_a_table_that_is_not_trainable_has_no_gradient():
         found = layer({"a": tf.constant([3, 5], tf.int64)})["a"]
     assert layer.trainable_variables == []
     assert tape.gradient(found, layer.variables) == [None]
-
-
-def test_a_checkpoint_holds_all_tables(tmp_path):
-    def make():
-        tables = [de.TableConfig(name, 2, initializer="ones") for name in ("x/y", "x_y")]
-        return de.layers.EmbeddingCollection(
-            {each.name: de.FeatureConfig(each.name, each) for each in tables}
-        )
-
-    first, second = make(), make()
-    for number, table in enumerate(first.tables.values()):
-        table.upsert([7, 8], np.full([2, 2], 5 + number, np.float32))
-    path = tf.train.Checkpoint(layer=first).save(str(tmp_path / "tf"))
-    tf.train.Checkpoint(layer=second).restore(path).expect_partial()
-    ids = {name: tf.constant([7, 9], tf.int64) for name in first.tables}
-    for name, rows in second(ids).items():
-        np.testing.assert_array_equal(rows, first(ids)[name])
-    assert int(second.tables["x_y"].size()) == 2
-    third = make()
-    de.checkpoint.Manager(first, str(tmp_path / "own")).save()
-    de.checkpoint.Manager(third, str(tmp_path / "own")).restore()
-    assert int(third.tables["x/y"].size()) == 2

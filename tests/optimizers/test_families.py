@@ -31,13 +31,15 @@ def slices(ids, values, dim=2):
 
 
 def new_table(name="t", **arguments):
-    return de.Variable(dim=2, name=name, **arguments)
+    return de.Variable(**{"dim": 2, "name": name, **arguments})
 
 
 def test_a_table_that_is_not_trainable_is_skipped(wrapped):
     fixed, other = new_table("fixed", trainable=False), new_table("other")
     wrapped().apply_gradients([(slices([1], [1.0]), fixed), (slices([1], [1.0]), other)])
     assert (int(fixed.size()), int(other.size())) == (0, 1)
+    with pytest.raises(ValueError, match="At least one variable must have a gradient"):
+        wrapped().apply_gradients([(slices([1], [1.0]), fixed)])
 
 
 WAYS_TO_NAME = {
@@ -136,6 +138,7 @@ def test_a_step_on_integers_alone_names_them(wrapped):
     [
         ({"value_dtype": tf.int32}, TypeError, "must hold floating-point"),
         ({"key_dtype": tf.string}, TypeError, "must be of its key dtype"),
+        ({"dim": 3}, ValueError, r"shape \[ids, dim\]"),
     ],
 )
 def test_rejected_input_leaves_the_table_unchanged(wrapped, arguments, error, message):
@@ -167,6 +170,7 @@ def test_a_refused_gradient_changes_nothing_and_is_counted(wrapped, in_function)
     for old, new in zip(before, after, strict=True):
         np.testing.assert_array_equal(old, new)
     assert int(optimizer.rejected_steps) == 2
+    assert int(getattr(optimizer, "iterations", 1)) == 1
 
 
 def test_a_session_counts_the_steps_that_it_refuses():
@@ -235,21 +239,6 @@ def test_tables_are_left_out_of_the_weight_decay(family):
     assert rows == [0.25, 0.5, 0.5]
 
 
-def test_steps_without_a_table_count_in_tensorflow_1():
-    table, dense = new_table(), tf.Variable([0.0])
-    peer, variable = v1.AdamOptimizer(0.1), tf.Variable([[0.0, 0.0]])
-    optimizer = de.DynamicEmbeddingOptimizer(v1.AdamOptimizer(0.1))
-    for with_table in (True, False, True):
-        pairs = [(tf.ones([1]), dense)]
-        peer_pairs = [(tf.ones([1]), tf.Variable([0.0]))]
-        if with_table:
-            pairs.append((slices([7], [2.0]), table))
-            peer_pairs.append((tf.constant([[2.0, 2.0]]), variable))
-        optimizer.apply_gradients(pairs)
-        peer.apply_gradients(peer_pairs)
-    np.testing.assert_allclose(table.lookup([7]), variable, rtol=1e-5)
-
-
 @pytest.mark.parametrize("kind", ["tensor", "callable", "schedule"])
 def test_learning_rates_of_tensorflow_1_may_change(kind):
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
@@ -268,3 +257,26 @@ def test_learning_rates_of_tensorflow_1_may_change(kind):
         for value in (1.0, 0.25):
             session.run(train, {fed: value})
         assert session.run(rows).tolist() == [[-1.25]]
+
+
+@pytest.mark.parametrize("kind", [keras.optimizers, tf_keras.optimizers])
+def test_a_step_outside_of_strategy_run_says_what_to_call(kind):
+    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+    with strategy.scope():
+        table, kernel = new_table("users"), tf.Variable([[1.0], [1.0]])
+        optimizer = de.DynamicEmbeddingOptimizer(kind.SGD(1.0))
+        variables = [*table.trainable_variables, kernel]
+        optimizer.build(variables)
+
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.matmul(de.embedding_lookup(table, [1, 2]), kernel))
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+
+    message = "must run inside of `strategy.run`. Received: a step outside of it, under OneD"
+    for run in (step, tf.function(step)):
+        with strategy.scope(), pytest.raises(RuntimeError, match=message):
+            run()
+    assert int(table.size()) == 0  # nothing was changed
+    strategy.run(step)
+    assert int(table.size()) == 2

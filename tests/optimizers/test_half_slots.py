@@ -151,26 +151,3 @@ def test_an_optimizer_without_a_rule_refuses_half_slots():
         optimizer = de.DynamicEmbeddingOptimizer(OwnStep())
     with pytest.raises(NotImplementedError, match="make the table without `slot_dtype`"):
         train(new_table(tf.bfloat16), optimizer, 1)
-
-
-def test_row_wise_adam_keeps_one_second_moment_per_row():
-    table = de.Variable(dim=4, name="rowwise")
-    dense = tf.Variable(tf.zeros([3, 4]))
-    values = np.random.default_rng(0).normal(size=[3, 4])
-    ids = tf.constant([0, 1, 2], tf.int64)
-    optimizer = de.DynamicEmbeddingOptimizer(de.optimizers.RowwiseAdam(0.1))
-    rows, m, v = np.zeros([3, 4]), np.zeros([3, 4]), np.zeros([3, 1])
-    for step, scale in enumerate((1.0, 2.0, -0.5), 1):
-        gradient = values * scale
-        given = tf.constant(gradient, tf.float32)
-        optimizer.apply([tf.IndexedSlices(given, ids), given], [table, dense])
-        m = 0.9 * m + 0.1 * gradient
-        v = 0.999 * v + 0.001 * (gradient**2).mean(1, keepdims=True)
-        rows -= 0.1 * m / (1 - 0.9**step) / (np.sqrt(v / (1 - 0.999**step)) + 1e-7)
-    np.testing.assert_allclose(table.lookup(ids), rows, rtol=2e-5)
-    np.testing.assert_allclose(dense, rows, rtol=2e-5)
-    slots = {each.slot_name: each for each in table.get_slot_variables(optimizer)}
-    assert {name: slot.dim for name, slot in slots.items()} == {"m": 4, "v": 1}
-    np.testing.assert_allclose(slots["v"].lookup(ids), v, rtol=1e-5)
-    copy = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
-    assert copy.get_config() == optimizer.get_config()

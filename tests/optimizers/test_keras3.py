@@ -35,33 +35,42 @@ IDS = np.arange(64, dtype=np.int64) % 16
 LABELS = (IDS % 3).astype(np.float32)[:, None]
 
 
-@pytest.mark.each_choice
-@pytest.mark.usefixtures("mixed_float16")
-@pytest.mark.parametrize("inside", [True, False], ids=["given", "by the policy"])
-@pytest.mark.parametrize("value_dtype", [tf.float32, tf.bfloat16])
-def test_mixed_float16_fits_with_a_dynamic_loss_scale(inside, value_dtype):
-    table, model = small_model(value_dtype)
-    adam = keras.optimizers.Adam(0.1)
-    given = keras.optimizers.LossScaleOptimizer(adam, dynamic_growth_steps=3) if inside else adam
-    optimizer = de.DynamicEmbeddingOptimizer(given)
-    model.compile(optimizer, "mse")
-    assert model.optimizer is optimizer
-    losses = model.fit(IDS, LABELS, batch_size=16, epochs=8, verbose=0).history["loss"]
-    assert losses[-1] < losses[0] / 4
-    assert int(table.size()) == 16
-    grown = 2.0 ** (32 // 3) if inside else 1.0
-    assert float(optimizer.dynamic_scale) <= 2.0**15 * grown
-    config = json.dumps(keras.optimizers.serialize(optimizer))
-    copy = keras.optimizers.deserialize(json.loads(config))
-    assert json.dumps(keras.optimizers.serialize(copy)) == config
-
-
 def scaled_inside(optimizer, **settings):
     return de.DynamicEmbeddingOptimizer(keras.optimizers.LossScaleOptimizer(optimizer, **settings))
 
 
 def scaled_around(optimizer, **settings):
     return de.LossScaleOptimizer(de.DynamicEmbeddingOptimizer(optimizer), **settings)
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize(
+    ("policy", "given"),
+    [
+        ("mixed_float16", "inside"),
+        ("mixed_float16", "by the policy"),
+        ("float32", "around"),
+        ("float32", "inside"),
+    ],
+)
+@pytest.mark.parametrize("value_dtype", [tf.float32, tf.bfloat16])
+def test_a_dynamic_loss_scale_fits_and_is_saved(policy, given, value_dtype, request):
+    if policy == "mixed_float16":
+        request.getfixturevalue("mixed_float16")
+    table, model = small_model(value_dtype)
+    adam = keras.optimizers.Adam(0.1)
+    make = {"around": scaled_around, "inside": scaled_inside}.get(given)
+    optimizer = make(adam, dynamic_growth_steps=3) if make else de.DynamicEmbeddingOptimizer(adam)
+    model.compile(optimizer, "mse")
+    assert model.optimizer is optimizer
+    losses = model.fit(IDS, LABELS, batch_size=16, epochs=8, verbose=0).history["loss"]
+    assert losses[-1] < losses[0] / 4
+    assert int(table.size()) == 16
+    grown = 2.0 ** (32 // 3) if make else 1.0
+    assert float(optimizer.dynamic_scale) <= 2.0**15 * grown
+    config = json.dumps(keras.optimizers.serialize(optimizer))
+    copy = keras.optimizers.deserialize(json.loads(config))
+    assert json.dumps(keras.optimizers.serialize(copy)) == config
 
 
 @pytest.mark.parametrize("scaled", [scaled_inside, scaled_around])
@@ -82,17 +91,6 @@ def test_a_step_with_a_nonfinite_gradient_is_skipped(scaled):
     np.testing.assert_array_equal(dense, [0.25])
     assert float(optimizer.dynamic_scale) == 2.0
     assert int(optimizer.iterations) == 2
-
-
-def test_a_loss_scale_around_it_fits_and_is_saved():
-    table, model = small_model(tf.float32)
-    model.compile(scaled_around(keras.optimizers.Adam(0.1), dynamic_growth_steps=3), "mse")
-    losses = model.fit(IDS, LABELS, batch_size=16, epochs=8, verbose=0).history["loss"]
-    assert losses[-1] < losses[0] / 4
-    assert int(table.size()) == 16
-    config = json.dumps(keras.optimizers.serialize(model.optimizer))
-    copy = keras.optimizers.deserialize(json.loads(config))
-    assert json.dumps(keras.optimizers.serialize(copy)) == config
 
 
 def test_a_loss_scale_of_keras_is_refused():

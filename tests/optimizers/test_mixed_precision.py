@@ -12,7 +12,6 @@ EPSILON = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 OPTIMIZERS = {
     "momentum": lambda: keras.optimizers.SGD(0.05, momentum=0.9),
     "adam": lambda: keras.optimizers.Adam(0.02, epsilon=1e-3),
-    "adagrad": lambda: keras.optimizers.Adagrad(0.1),
 }
 
 
@@ -90,35 +89,3 @@ def test_fit_under_a_mixed_policy(dtype, name, own, run_eagerly):
     moved = np.abs(dense.rows.numpy() - rows_at_first()).max()
     for mine, wanted in zip([rows, *ours], [dense.rows.numpy(), *theirs], strict=True):
         np.testing.assert_allclose(mine, wanted, atol=4 * EPSILON[dtype] * moved)
-
-
-@pytest.mark.each_choice
-@pytest.mark.parametrize("name", OPTIMIZERS)
-@pytest.mark.parametrize("in_function", [False, True])
-def test_rows_of_low_precision_are_the_rounded_dense_ones(dtype, name, in_function):
-    """Rows and slots are computed in float32; the stored row is rounded."""
-    rounded = lambda rows: tf.cast(tf.cast(rows, dtype), tf.float32)  # noqa: E731
-    table = de.Variable(value_dtype=dtype, dim=DIM, devices=["/CPU:0"] * 2)
-    table.upsert(np.arange(IDS), tf.cast(rows_at_first(), dtype))
-    dense = tf.Variable(rounded(rows_at_first()))
-
-    def stepper(optimizer, variables, rows_of):
-        def step(ids, labels):
-            with tf.GradientTape() as tape:
-                rows = tf.cast(rows_of(ids), tf.float32)
-                loss = tf.reduce_mean((tf.reduce_sum(rows, 1, keepdims=True) - labels) ** 2)
-            gradients = tape.gradient(loss, variables)
-            optimizer.apply_gradients(zip(gradients, variables, strict=True))
-
-        return tf.function(step) if in_function else step
-
-    optimizer = de.DynamicEmbeddingOptimizer(OPTIMIZERS[name]())
-    ours = stepper(optimizer, table.trainable_variables, table.lookup)
-    theirs = stepper(OPTIMIZERS[name](), [dense], lambda ids: tf.cast(gathered(dense, ids), dtype))
-    for ids, labels in zip(*map(tf.constant, batches()), strict=True):
-        ours(ids, labels)
-        theirs(ids, labels)
-        dense.assign(rounded(dense))
-    np.testing.assert_allclose(
-        tf.cast(table.lookup(np.arange(IDS)), tf.float32), dense, rtol=2 * EPSILON[dtype], atol=1e-4
-    )

@@ -254,36 +254,40 @@ def test_a_step_without_a_gradient_of_the_table_is_not_counted():
     assert (int(first.optimizer.iterations), int(second.optimizer.iterations)) == (1, 0)
 
 
+sgd = keras.optimizers.SGD
 BAD = {
-    "built": (ValueError, r"must be new.*Make one optimizer per table"),
-    "factor": (ValueError, r"no `loss_scale_factor`.*Received: loss_scale_factor=2\.0"),
-    "average": (ValueError, r"must have an `ema_overwrite_frequency`"),
-    "wrapped": (TypeError, r"not wrapped.*keras\.optimizers\.Adagrad"),
-    "scaled": (TypeError, r"not wrapped"),
-    "number": (TypeError, r"Received: optimizer=0\.1"),
-    "tensorflow 1": (TypeError, r"de\.DynamicEmbeddingOptimizer\(optimizer\)"),
+    "built": (
+        lambda: de.Variable(dim=2, optimizer=sgd()).optimizer.inner_optimizer,
+        ValueError,
+        r"must be new.*Make one optimizer per table",
+    ),
+    "factor": (
+        lambda: sgd(loss_scale_factor=2.0),
+        ValueError,
+        r"no `loss_scale_factor`.*Received: loss_scale_factor=2\.0",
+    ),
+    "average": (lambda: sgd(use_ema=True), ValueError, r"must have an `ema_overwrite_frequency`"),
+    "wrapped": (
+        lambda: de.DynamicEmbeddingOptimizer(sgd()),
+        TypeError,
+        r"not wrapped.*keras\.optimizers\.Adagrad",
+    ),
+    "scaled": (lambda: keras.optimizers.LossScaleOptimizer(sgd()), TypeError, r"not wrapped"),
+    "number": (lambda: 0.1, TypeError, r"Received: optimizer=0\.1"),
+    "tensorflow 1": (
+        tf.compat.v1.train.AdamOptimizer,
+        TypeError,
+        r"de\.DynamicEmbeddingOptimizer\(optimizer\)",
+    ),
 }
-
-
-def bad_optimizer(name):
-    sgd = keras.optimizers.SGD
-    if name == "built":
-        return de.Variable(dim=2, optimizer=sgd()).optimizer.inner_optimizer
-    return {
-        "factor": lambda: sgd(loss_scale_factor=2.0),
-        "average": lambda: sgd(use_ema=True),
-        "wrapped": lambda: de.DynamicEmbeddingOptimizer(sgd()),
-        "scaled": lambda: keras.optimizers.LossScaleOptimizer(sgd()),
-        "number": lambda: 0.1,
-        "tensorflow 1": lambda: tf.compat.v1.train.AdamOptimizer(),
-    }[name]()
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_an_optimizer_that_cannot_train_one_table_is_refused(name):
-    error, message = BAD[name]
+    make, error, message = BAD[name]
+    optimizer = make()
     with pytest.raises(error, match=message):
-        de.Variable(dim=2, optimizer=bad_optimizer(name))
+        de.Variable(dim=2, optimizer=optimizer)
 
 
 def test_integer_rows_and_graphs_have_no_own_optimizer():

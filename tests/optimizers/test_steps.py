@@ -27,32 +27,6 @@ def adam(**settings):
     return de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1), **settings)
 
 
-@pytest.mark.parametrize("mode", ["eager", "function"])
-def test_a_refused_gradient_changes_nothing_and_is_counted(mode):
-    first, second = new_table("first"), new_table("second")
-    dense = tf.Variable([1.0, 1.0])
-    optimizer = adam(reject_nonfinite=True)
-    variables = [*first.trainable_variables, *second.trainable_variables, dense]
-    optimizer.build(variables)
-
-    def step(bad):
-        gradients = [slices([1], [1.0]), slices([2], [1.0]), tf.ones([2])]
-        gradients[1] = tf.IndexedSlices(gradients[1].values * bad, gradients[1].indices)
-        optimizer.apply(gradients, variables)
-
-    step = tf.function(step) if mode == "function" else step
-    step(tf.constant(1.0))
-    before = [first.export()[1].numpy(), second.export()[1].numpy(), dense.numpy()]
-    for bad in (np.nan, np.inf):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="must be finite"):
-            step(tf.constant(bad, tf.float32))
-    after = [first.export()[1].numpy(), second.export()[1].numpy(), dense.numpy()]
-    for old, new in zip(before, after, strict=True):
-        np.testing.assert_array_equal(old, new)
-    assert int(optimizer.iterations) == 1
-    assert int(optimizer.rejected_steps) == 2
-
-
 def test_by_default_a_nan_is_trained_as_a_dense_variable_would():
     table = new_table()
     adam().apply([slices([1], [np.nan])], [table])
@@ -74,32 +48,6 @@ def test_a_learning_rate_that_is_no_number_changes_nothing():
     assert int(table.size()) == 0
     assert dense.numpy() == [1.0]
     assert int(optimizer.iterations) == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "gradient", "error", "message"),
-    [
-        ({"value_dtype": tf.int32}, slices([1], [1.0]), TypeError, "must hold floating-point"),
-        ({"key_dtype": tf.string}, slices([1], [1.0]), TypeError, "must be of its key dtype"),
-        ({"dim": 3}, slices([1], [1.0]), ValueError, r"shape \[ids, dim\]"),
-    ],
-)
-def test_rejected_input_is_named_in_the_error(arguments, gradient, error, message):
-    table, other = new_table(**arguments), new_table("other")
-    with pytest.raises(error, match=message):
-        adam().apply([slices([1], [1.0]), gradient], [other, table])
-    assert int(other.size()) == int(table.size()) == 0
-
-
-def test_a_table_that_is_not_trainable_is_skipped():
-    fixed, other = new_table("fixed", trainable=False), new_table("other")
-    optimizer = adam()
-    optimizer.apply([slices([1], [1.0]), slices([1], [1.0])], [fixed, other])
-    assert (int(fixed.size()), int(other.size())) == (0, 1)
-    other.trainable = False
-    with pytest.raises(ValueError, match="At least one variable must have a gradient"):
-        optimizer.apply([slices([2], [1.0])], [other])
-    assert int(other.size()) == 1
 
 
 def test_the_wrapper_of_a_table_that_cannot_be_trained_means_the_table():
@@ -277,23 +225,45 @@ def test_updates_of_several_threads_add_up(native):
     np.testing.assert_array_equal(table.lookup(IDS)[:, 0], [-84.0] + [-80.0] * 63)
 
 
-def test_row_wise_adagrad_keeps_one_number_a_row():
-    table = new_table(dim=4)
-    dense = tf.Variable(tf.zeros([3, 4]))
-    values = tf.constant(np.random.default_rng(0).normal(size=[3, 4]), tf.float32)
+@pytest.mark.parametrize("key_dtype", [tf.int32, tf.string])
+def test_other_key_dtypes_train_the_same(key_dtype):
+    tables, dense = oracle.check(
+        lambda: keras.optimizers.Adam(0.01), steps=4, key_dtype=key_dtype, shards=2
+    )
+    assert tables.tables["users"].key_dtype == key_dtype
+    assert int(dense.optimizer.iterations) == 4
+
+
+@pytest.mark.parametrize(
+    ("make", "widths"),
+    [
+        (de.optimizers.RowwiseAdagrad, {"accumulator": 1}),
+        (de.optimizers.RowwiseAdam, {"m": 4, "v": 1}),
+    ],
+)
+def test_row_wise_optimizers_keep_one_number_a_row(make, widths):
+    """In a table and in an ordinary variable."""
+    table, dense = new_table(dim=4), tf.Variable(tf.zeros([3, 4]))
+    values = np.random.default_rng(0).normal(size=[3, 4])
     ids = tf.constant([0, 1, 2], tf.int64)
-    optimizer = de.DynamicEmbeddingOptimizer(de.optimizers.RowwiseAdagrad(0.1))
-    accumulator = np.full([3, 1], 0.1)
-    rows = np.zeros([3, 4])
-    for scale in (1.0, 2.0):
-        optimizer.apply([tf.IndexedSlices(values * scale, ids), values * scale], [table, dense])
-        gradient = values.numpy().astype(np.float64) * scale
-        accumulator += (gradient**2).mean(1, keepdims=True)
-        rows -= 0.1 * gradient / (np.sqrt(accumulator) + 1e-7)
-    np.testing.assert_allclose(table.lookup(ids), rows, rtol=1e-5)
-    np.testing.assert_allclose(dense, rows, rtol=1e-5)
-    [slot] = table.get_slot_variables(optimizer)
-    assert slot.dim == 1
-    np.testing.assert_allclose(slot.lookup(ids), accumulator, rtol=1e-5)
+    optimizer = de.DynamicEmbeddingOptimizer(make(0.1))
+    rows, m, v, total = np.zeros([3, 4]), np.zeros([3, 4]), np.zeros([3, 1]), np.full([3, 1], 0.1)
+    for step, scale in enumerate((1.0, 2.0, -0.5), 1):
+        gradient = values * scale
+        given = tf.constant(gradient, tf.float32)
+        optimizer.apply([tf.IndexedSlices(given, ids), given], [table, dense])
+        square = (gradient**2).mean(1, keepdims=True)
+        m, v, total = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * square, total + square
+        if "v" in widths:
+            rows -= 0.1 * m / (1 - 0.9**step) / (np.sqrt(v / (1 - 0.999**step)) + 1e-7)
+        else:
+            rows -= 0.1 * gradient / (np.sqrt(total) + 1e-7)
+    np.testing.assert_allclose(table.lookup(ids), rows, rtol=2e-5)
+    np.testing.assert_allclose(dense, rows, rtol=2e-5)
+    slots = {each.slot_name: each for each in table.get_slot_variables(optimizer)}
+    assert {name: slot.dim for name, slot in slots.items()} == widths
+    [of_row] = [name for name, width in widths.items() if width == 1]
+    wanted = v if "v" in widths else total
+    np.testing.assert_allclose(slots[of_row].lookup(ids), wanted, rtol=1e-5)
     copy = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
     assert copy.get_config() == optimizer.get_config()

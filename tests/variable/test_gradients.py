@@ -72,18 +72,6 @@ def test_gradients_of_lookups_in_inner_functions(key_dtype):
     assert summed(gradient) == {1: [1, 1], 2: [2, 2], 3: [1, 1]}
 
 
-def test_gradients_of_a_python_loop():
-    table = table_of()
-
-    @tf.function
-    def gradient(ids):
-        with tf.GradientTape() as tape:
-            loss = tf.add_n([tf.reduce_sum(table.lookup(ids)) for _ in range(3)])
-        return tape.gradient(loss, table.trainable_variables)[0]
-
-    assert summed(gradient(tf.constant([4], tf.int64))) == {4: [3, 3]}
-
-
 def test_global_norm_and_unconnected_gradients_work():
     table = table_of()
     with tf.GradientTape(persistent=True) as tape:
@@ -104,26 +92,9 @@ def test_making_the_gradient_dense_fails_instead_of_filling_the_memory():
         tf.convert_to_tensor(plain)
 
 
-def test_a_table_that_is_not_trainable_has_no_gradient():
-    table = table_of(trainable=False)
-    assert list(table.trainable_variables) == []
-    with tf.GradientTape() as tape:
-        rows = de.embedding_lookup(table, [1])
-    assert tape.gradient(rows, table.trainable_variables) == []
-
-
 @pytest.mark.parametrize("dtype", [tf.int32, tf.string])
 def test_values_that_are_no_floats_have_no_gradient(dtype):
     assert list(de.Variable(value_dtype=dtype, dim=2).trainable_variables) == []
-
-
-@pytest.mark.parametrize("dtype", [tf.float64, tf.float32, tf.float16, tf.bfloat16])
-def test_gradients_have_the_dtype_in_which_a_table_computes(dtype):
-    table = de.Variable(value_dtype=dtype, dim=2)
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(de.embedding_lookup(table, [1]))
-    wanted = tf.float64 if dtype == tf.float64 else tf.float32
-    assert tape.gradient(loss, table.trainable_variables)[0].values.dtype == wanted
 
 
 def test_modules_layers_and_models_that_hold_a_table_train_it():
@@ -148,25 +119,6 @@ def test_modules_layers_and_models_that_hold_a_table_train_it():
     layer = Layer()
     layer.trainable = False
     assert layer.trainable_variables == []
-
-
-def test_ragged_ids():
-    table = table_of()
-    ids = tf.ragged.constant([[1, 2], [], [2]], dtype=tf.int64)
-    with tf.GradientTape() as tape:
-        rows = de.embedding_lookup(table, ids)
-        loss = tf.reduce_sum(rows.flat_values)
-    assert rows.shape.as_list() == [3, None, 2]
-    (gradient,) = tape.gradient(loss, table.trainable_variables)
-    assert summed(gradient) == {1: [1, 1], 2: [2, 2]}
-
-
-def test_max_norm_scales_the_result_and_not_the_table():
-    table = de.Variable(dim=2)
-    table.upsert([1, 2], [[3.0, 4.0], [0.3, 0.4]])
-    rows = de.embedding_lookup(table, [1, 2], max_norm=1.0)
-    np.testing.assert_allclose(rows, [[0.6, 0.8], [0.3, 0.4]], rtol=1e-6)
-    np.testing.assert_array_equal(table.lookup([1]), [[3, 4]])
 
 
 @pytest.mark.parametrize("trainable", [True, False])

@@ -188,35 +188,6 @@ class TestGradients:
                 summed = {int(i): values[indices == i].sum(0).tolist() for i in indices}
                 assert summed == {4: [2, 2], 5: [4, 4], 6: [3, 3]}
 
-    def test_training_by_hand_gives_the_numbers_of_a_dense_variable(self):
-        generator = np.random.default_rng(1)
-        start = generator.normal(size=(10, 3)).astype(np.float32)
-        users = de.get_variable("users", dim=3, devices=["/CPU:0"] * 2)
-        dense = v1.get_variable("dense", initializer=start, use_resource=True)
-        fill = users.upsert(tf.range(10, dtype=tf.int64), start)
-        ids = v1.placeholder(tf.int64, [None])
-
-        def loss(rows):
-            return tf.reduce_mean(tf.square(tf.reduce_sum(rows, -1) - tf.cast(ids, tf.float32)))
-
-        train_dense = v1.train.GradientDescentOptimizer(0.1).minimize(
-            loss(tf.nn.embedding_lookup(dense, ids)), var_list=[dense]
-        )
-        (gradient,) = tf.gradients(loss(de.embedding_lookup(users, ids)), users.trainable_variables)
-        distinct, places = tf.unique(gradient.indices)
-        step = 0.1 * tf.math.unsorted_segment_sum(gradient.values, places, tf.size(distinct))
-        old = users.lookup(distinct)
-        train = users.upsert(distinct, old - step)
-        rows = users.lookup(tf.range(10, dtype=tf.int64))
-        with v1.Session() as session:
-            session.run(v1.global_variables_initializer())
-            session.run(fill)
-            for _ in range(5):
-                batch = generator.integers(0, 10, 16)
-                session.run([train_dense], {ids: batch})
-                session.run([train], {ids: batch})
-            np.testing.assert_allclose(session.run(rows), session.run(dense), atol=1e-6)
-
 
 @pytest.mark.usefixtures("graph")
 class TestRegularizers:
@@ -367,25 +338,6 @@ class TestSavers:
             table = self.build(1)
             v1.train.Saver().restore(session, f"{path}_again")
             assert session.run(table.size()) == 2
-
-    def test_a_monitored_session_goes_on_where_the_last_ended(self, tmp_path):
-        for run in range(2):
-            with tf.Graph().as_default():
-                table = self.build(2)
-                step = v1.train.get_or_create_global_step()
-                key = tf.reshape(tf.cast(step, tf.int64), [1])
-                with tf.control_dependencies([table.upsert(key, [[1.0, 1.0]])]):
-                    train = v1.assign_add(step, 1)
-                size = table.size()
-                with v1.train.MonitoredTrainingSession(
-                    checkpoint_dir=str(tmp_path),
-                    save_summaries_steps=None,
-                    log_step_count_steps=None,
-                ) as session:
-                    assert session.run(size) == 3 * run
-                    for _ in range(3):
-                        session.run(train)
-        assert tf.train.latest_checkpoint(str(tmp_path)).endswith("-6")
 
 
 def test_a_process_without_version_2_behavior(run_python):

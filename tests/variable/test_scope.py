@@ -175,24 +175,3 @@ class TestGraphs:
             first = de.get_variable("t", dim=1)
         with tf.Graph().as_default():
             assert de.get_variable("t", dim=2) is not first
-
-    def test_a_session_looks_up_and_writes(self):
-        with tf.Graph().as_default(), v1.Session() as session:
-            table = de.get_variable("t", dim=2, initializer=0.5)
-            keys = tf.constant([1, 2], tf.int64)
-            write = table.upsert(keys[:1], [[1.0, 2.0]])
-            read = table.lookup(keys)
-            session.run(v1.global_variables_initializer())
-            session.run(write)
-            assert session.run(read).tolist() == [[1, 2], [0.5, 0.5]]
-            assert session.run(table.size()) == 1
-            session.run(table.remove(keys))
-            assert session.run(table.size()) == 0
-
-    def test_a_graphs_gradient_is_of_the_ids(self):
-        with tf.Graph().as_default(), v1.Session() as session:
-            table = de.get_variable("t", dim=2)
-            loss = tf.reduce_sum(de.embedding_lookup(table, tf.constant([4, 4, 5], tf.int64)))
-            (gradient,) = tf.gradients(loss, v1.trainable_variables())
-            session.run(v1.global_variables_initializer())
-            assert session.run(gradient).indices.tolist() == [4, 4, 5]

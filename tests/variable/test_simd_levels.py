@@ -21,7 +21,6 @@ LEVELS = [
 # These tests compare tables with Python dicts.
 ORACLES = [
     "tests/variable/test_state_machine.py",
-    "tests/variable/test_against_a_dict.py",
     "tests/tables/test_policies_against_dicts.py",
 ]
 MAKE = "import de_core as de; print(int(de.Variable(dim=1).size()))"

@@ -35,6 +35,7 @@ def keys_of(dtype):
     bits = dtype.size * 8 - 1
     return st.one_of(
         st.integers(-3, FEW),
+        st.integers(0, 2**20).map(lambda n: n << (bits - 23)),
         st.sampled_from([-(2**bits), 2**bits - 1, 2 ** (bits - 1)]),
         st.integers(-(2**bits), 2**bits - 1),
     )

@@ -1,7 +1,3 @@
-import gc
-import weakref
-
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -45,19 +41,6 @@ def test_every_byte_string_is_a_legal_key():
     assert int(table.size()) == len(keys)
 
 
-def test_looking_up_writes_nothing():
-    table = new(initializer=keras.initializers.RandomNormal())
-    first = table.lookup([1, 2, 3])
-    np.testing.assert_array_equal(table.lookup([1, 2, 3]), first)
-    assert int(table.size()) == 0
-
-
-def test_the_last_of_several_rows_for_one_key_wins():
-    table = new()
-    table.upsert([7, 8, 7], [[1, 1], [2, 2], [3, 3]])
-    np.testing.assert_array_equal(table.lookup([7, 8]), [[3, 3], [2, 2]])
-
-
 def test_upsert_takes_keys_of_any_shape():
     table = new()
     table.upsert([[1, 2], [3, 4]], tf.reshape(tf.range(8.0), [2, 2, 2]))
@@ -74,13 +57,6 @@ def test_remove_forgets_rows_and_ignores_unknown_keys():
     assert int(table.size()) == 1
 
 
-def test_clear_removes_all_rows_of_all_tables():
-    table = new(devices=["/CPU:0"] * 3)
-    table.upsert(list(range(50)), tf.ones([50, 2]))
-    table.clear()
-    assert int(table.size()) == 0
-
-
 def test_size_of_one_table_and_of_all():
     table = new(devices=["/CPU:0"] * 3)
     table.upsert(list(range(1000)), tf.ones([1000, 2]))
@@ -93,17 +69,6 @@ def test_size_of_one_table_and_of_all():
 def test_size_of_a_table_that_is_not_there(index):
     with pytest.raises(ValueError, match=f"from 0 to 2. Received: index={index}"):
         new(devices=["/CPU:0"] * 3).size(index)
-
-
-@pytest.mark.parametrize("shards", [1, 3])
-def test_export_returns_each_row_once(shards):
-    table = new(devices=["/CPU:0"] * shards)
-    rows = np.random.default_rng(0).normal(size=(5000, 2)).astype(np.float32)
-    table.upsert(tf.range(5000, dtype=tf.int64), rows)
-    keys, values = table.export()
-    order = np.argsort(keys)
-    np.testing.assert_array_equal(keys.numpy()[order], np.arange(5000))
-    np.testing.assert_array_equal(values.numpy()[order], rows)
 
 
 def test_export_of_an_empty_table():
@@ -186,26 +151,6 @@ def test_restrict_without_a_policy_does_nothing():
 def test_names_given_by_default_are_unique():
     names = {new().name for _ in range(3)}
     assert len(names) == 3
-
-
-def test_equal_names_share_nothing():
-    first, second = new(name="same"), new(name="same")
-    first.upsert([1], [[1, 1]])
-    assert int(second.size()) == 0
-
-
-def test_the_last_reference_frees_the_table():
-    gc.collect()
-    gc.disable()
-    try:
-        table = new(devices=["/CPU:0"] * 2)
-        table.upsert([1], [[1, 1]])
-        table.lookup([1])
-        inner = weakref.ref(table.tables[0])
-        del table
-        assert inner() is None
-    finally:
-        gc.enable()
 
 
 @pytest.mark.parametrize("shards", [1, 2])

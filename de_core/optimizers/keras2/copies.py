@@ -12,21 +12,42 @@ from de_core.tables.sharded import ShardedTable
 
 
 class Keras2Copies(Copies):
-    """Copies of a new tf_keras optimizer."""
+    """Copies of a tf_keras optimizer, new or legacy."""
+
+    def __init__(self, optimizer: Any) -> None:
+        super().__init__(optimizer)
+        self._is_legacy = isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer)
+        # An attribute that is None now may be set to a variable at a legacy optimizer's first step.
+        # The copies must not use that variable: each makes its own.
+        self._unmade = [name for name, value in vars(optimizer).items() if value is None]
 
     def _new_copy(self, table: ShardedTable) -> Any:
-        changed = {"gathered": GatheredRows(table), "shared_variables": []}
-        copy: Any = changed_copy(self._optimizer, _OverRows, **changed, use_ema=False, _built=False)
-        copy.build([copy.gathered.template()])
+        changed: dict[str, Any] = {"gathered": GatheredRows(table), "slots_by_name": {}}
+        changed["shared_variables"] = []
+        if not self._is_legacy:
+            changed |= {"use_ema": False, "_built": False}
+            copy: Any = changed_copy(self._optimizer, _OverRows, **changed)
+            copy.build([copy.gathered.template()])
+            return copy
+        changed = {**dict.fromkeys(self._unmade), **changed, "_weights": []}
+        copy = changed_copy(self._optimizer, _OverRows, **changed)
+        self._optimizer._create_hypers()
+        copy._create_slots([copy.gathered.template()])
         return copy
 
     def begin(self) -> None:
-        """Computes the learning rate of this step from the schedule, if there is one."""
-        self._optimizer._compute_current_learning_rate()
+        """Computes the learning rate of this step. A legacy optimizer's update reads it itself."""
+        if not self._is_legacy:
+            self._optimizer._compute_current_learning_rate()
 
     def update(self, table: ShardedTable, gradient: tf.Tensor) -> Any:
         """Changes the gathered rows and slots of a table by their gradient, [n, dim]."""
-        return self._copy_for(table).update_step(gradient, self.rows_of(table).rows)
+        copy, rows = self._copy_for(table), self.rows_of(table).rows
+        if not self._is_legacy:
+            return copy.update_step(gradient, rows)
+        state = {"apply_state": copy._prepare([rows])}
+        takes_state = "apply_state" in copy._dense_apply_args
+        return copy._resource_apply_dense(gradient, rows, **(state if takes_state else {}))
 
     def shared_variables(self, table: ShardedTable) -> list[Any]:
         """Returns the variables of a table's copy that are not kept per row."""
@@ -36,71 +57,11 @@ class Keras2Copies(Copies):
         return list(known.values())
 
 
-class LegacyCopies(Keras2Copies):
-    """Copies of a legacy tf_keras optimizer.
-
-    Args:
-        optimizer: The original.
-    """
-
-    def __init__(self, optimizer: Any) -> None:
-        super().__init__(optimizer)
-        # An attribute that is None now may be set to a variable at the optimizer's first step. The
-        # copies must not use that variable: each makes its own.
-        self._unmade = [name for name, value in vars(optimizer).items() if value is None]
-
-    def _new_copy(self, table: ShardedTable) -> Any:
-        changed = {"gathered": GatheredRows(table), "shared_variables": [], "slots_by_name": {}}
-        changed = {**dict.fromkeys(self._unmade), **changed, "_weights": []}
-        copy: Any = changed_copy(self._optimizer, _OverRowsLegacy, **changed)
-        self._optimizer._create_hypers()
-        copy._create_slots([copy.gathered.template()])
-        return copy
-
-    def begin(self) -> None:
-        """Does nothing, because the update reads the learning rate."""
-
-    def update(self, table: ShardedTable, gradient: tf.Tensor) -> Any:
-        """Changes the gathered rows and slots of a table by their gradient, [n, dim]."""
-        copy, rows = self._copy_for(table), self.rows_of(table).rows
-        state = copy._prepare([rows])
-        takes_state = "apply_state" in copy._dense_apply_args
-        return copy._resource_apply_dense(
-            gradient, rows, **({"apply_state": state} if takes_state else {})
-        )
-
-
 class _OverRows(ChangedCopy):
-    """A mixin for the copy of a tf_keras optimizer that is not legacy. It makes slots per row."""
+    """A mixin that lets a copy of a tf_keras optimizer make slots per row.
 
-    gathered: GatheredRows
-    shared_variables: list[Any]
-
-    def _var_key(self, variable: Any) -> str:
-        """Returns one key for every variable, so that the rows have the template's slots."""
-        del variable
-        return "rows"
-
-    def add_variable_from_reference(
-        self, model_variable: Any, variable_name: str, shape: Any = None, initial_value: Any = None
-    ) -> Any:
-        """Makes one slot per row. If the shape has no axis for rows, all rows share a variable."""
-        if initial_value is None:
-            shape = model_variable.shape if shape is None else shape
-            initial_value = tf.zeros(shape, model_variable.dtype)
-        return _made(self, variable_name, tf.convert_to_tensor(initial_value))
-
-    def add_variable(
-        self, shape: Any, dtype: Any = None, initializer: Any = "zeros", name: str | None = None
-    ) -> Any:
-        """Makes one slot per row. If the shape has no axis for rows, all rows share a variable."""
-        dtype = tf_keras.backend.floatx() if dtype is None else dtype
-        value = tf_keras.initializers.get(initializer)([] if shape is None else shape, dtype)
-        return _made(self, name or "variable", value)
-
-
-class _OverRowsLegacy(ChangedCopy):
-    """A mixin that lets a copy of a legacy tf_keras optimizer make slots per row."""
+    A slot whose shape has no axis for rows becomes one variable for all rows.
+    """
 
     gathered: GatheredRows
     shared_variables: list[Any]
@@ -111,10 +72,40 @@ class _OverRowsLegacy(ChangedCopy):
         """The number of steps that the original has done."""
         return self.original.iterations
 
+    def made(self, name: str, value: tf.Tensor) -> tf.Variable:
+        """Makes a slot, given its initial value."""
+        if self.gathered.is_of_rows(value.shape):
+            return self.gathered.add(name.partition("/")[0], value)
+        variable = tf.Variable(value, trainable=False, name=name)
+        self.shared_variables.append(variable)
+        return variable
+
+    def _var_key(self, variable: Any) -> str:
+        """Returns one key for every variable, so that the rows have the template's slots."""
+        del variable
+        return "rows"
+
+    def add_variable_from_reference(
+        self, model_variable: Any, variable_name: str, shape: Any = None, initial_value: Any = None
+    ) -> Any:
+        """Makes a slot of a new optimizer with the shape of a variable."""
+        if initial_value is None:
+            shape = model_variable.shape if shape is None else shape
+            initial_value = tf.zeros(shape, model_variable.dtype)
+        return self.made(variable_name, tf.convert_to_tensor(initial_value))
+
+    def add_variable(
+        self, shape: Any, dtype: Any = None, initializer: Any = "zeros", name: str | None = None
+    ) -> Any:
+        """Makes a slot of a new optimizer."""
+        dtype = tf_keras.backend.floatx() if dtype is None else dtype
+        value = tf_keras.initializers.get(initializer)([] if shape is None else shape, dtype)
+        return self.made(name or "variable", value)
+
     def add_slot(
         self, var: Any, slot_name: str, initializer: Any = "zeros", shape: Any = None
     ) -> Any:
-        """Makes one slot per row. If the shape has no axis for rows, all rows share a variable."""
+        """Makes a slot of a legacy optimizer."""
         if slot_name in self.slots_by_name:
             return self.slots_by_name[slot_name]
         if isinstance(initializer, str) or callable(initializer):
@@ -122,7 +113,7 @@ class _OverRowsLegacy(ChangedCopy):
             value = tf_keras.initializers.get(initializer)(shape, dtype=var.dtype)
         else:
             value = initializer
-        self.slots_by_name[slot_name] = slot = _made(self, slot_name, tf.convert_to_tensor(value))
+        self.slots_by_name[slot_name] = slot = self.made(slot_name, tf.convert_to_tensor(value))
         return slot
 
     def get_slot(self, var: Any, slot_name: str) -> Any:
@@ -135,13 +126,4 @@ class _OverRowsLegacy(ChangedCopy):
     ) -> Any:
         """Makes one variable for all rows."""
         dtype = tf.float32 if dtype is None else dtype
-        return _made(self, name, tf_keras.initializers.get(initializer)(shape, dtype))
-
-
-def _made(copy: _OverRows | _OverRowsLegacy, name: str, value: tf.Tensor) -> tf.Variable:
-    """Makes one slot per row. If the shape has no axis for rows, all rows share a variable."""
-    if copy.gathered.is_of_rows(value.shape):
-        return copy.gathered.add(name.partition("/")[0], value)
-    variable = tf.Variable(value, trainable=False, name=name)
-    copy.shared_variables.append(variable)
-    return variable
+        return self.made(name, tf_keras.initializers.get(initializer)(shape, dtype))

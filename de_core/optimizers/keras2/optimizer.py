@@ -10,14 +10,13 @@ import tensorflow as tf
 import tf_keras
 
 from de_core.base.checks import received
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import GradientPair
 from de_core.optimizers import clipping, rules
-from de_core.optimizers.keras2.copies import Keras2Copies, LegacyCopies
+from de_core.optimizers.keras2.copies import Keras2Copies
 from de_core.optimizers.rules import Rule
+from de_core.optimizers.steps import Decaying, Wrapping, is_eager_outside
 from de_core.optimizers.targets import Targets, filled_by_loss
-from de_core.optimizers.wrapping import Decaying, Wrapping, is_eager_outside
-from de_core.tables.sharded import ShardedTable
 
 
 class TablesAndOthers(Wrapping):
@@ -25,18 +24,10 @@ class TablesAndOthers(Wrapping):
 
     It applies gradients of tables, and passes the other gradients to the wrapped optimizer.
 
-    Args:
-        optimizer: The optimizer to wrap.
-        bp_v2: See `DynamicEmbeddingOptimizer`.
-        reject_nonfinite: See `DynamicEmbeddingOptimizer`.
-        name: Name of the optimizer.
-
     Raises:
         NotImplementedError: `optimizer` has no rule inside the tables, and no formula for dense
             gradients.
     """
-
-    copies_of: type[Keras2Copies]
 
     def __init__(
         self,
@@ -55,7 +46,7 @@ class TablesAndOthers(Wrapping):
         self.inner_optimizer = optimizer
         self.bp_v2 = bool(bp_v2)
         self.reject_nonfinite = bool(reject_nonfinite)
-        self._start(optimizer, rule, self.copies_of, self.bp_v2)
+        self._start(optimizer, rule, Keras2Copies, self.bp_v2)
         self._of_no_row: list[tf.Variable] = []
         self._make_state()
 
@@ -80,7 +71,7 @@ class TablesAndOthers(Wrapping):
         loss, var_list = filled_by_loss(loss, var_list)
         return minimize(loss, var_list, *args, **options)
 
-    @plain_python
+    @no_autograph
     def apply_gradients(
         self,
         grads_and_vars: Iterable[GradientPair],
@@ -115,7 +106,9 @@ class TablesAndOthers(Wrapping):
             trained, scale = clipping.clip_tables(self.inner_optimizer, targets.trained, others)
             overwrite = self._overwrite_is_due() if trained else None
             done = self._apply_to_tables(trained)
-            self._take_averages_after(done, overwrite)
+            if overwrite is not None:
+                with tf.control_dependencies(done):
+                    tf.cond(overwrite, self._take_averages, lambda: None)
         # If a table refuses its gradient, the step stops before it changes other variables.
         with tf.control_dependencies(done):
             if not dense:
@@ -133,12 +126,8 @@ class TablesAndOthers(Wrapping):
     def _product(self) -> tf.Variable:
         return self.u_product
 
-    def _add_table(self, table: ShardedTable) -> None:
-        is_new = table not in self._tables
-        super()._add_table(table)
-        if self._copies is not None and is_new:
-            shared = self._copies.shared_variables(table)
-            self._of_no_row = [*self._of_no_row, *shared]
+    def _keep(self, variable: tf.Variable) -> None:
+        self._of_no_row = [*self._of_no_row, variable]
 
     @property
     def _slots_number(self) -> tf.Tensor:
@@ -196,8 +185,6 @@ class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
     Takes the arguments of `TablesAndOthers`.
     """
 
-    copies_of = Keras2Copies
-
     @staticmethod
     def rule_of(optimizer: Any) -> Rule | None:
         """Returns the engine's rule for a new tf_keras optimizer, or None if the engine has none.
@@ -206,10 +193,7 @@ class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
             NotImplementedError: The optimizer has no formula.
         """
         of = tf_keras.optimizers
-        rule = rules.rule_of(optimizer, rules.KERAS, [of], ["update_step"])
-        if rule is None:
-            rules.require_formula(optimizer, of.Optimizer, "update_step")
-        return rule
+        return rules.rule_of(optimizer, rules.KERAS, [of], ["update_step"], of.Optimizer)
 
     def _rate_and_average(self, inner: Any) -> tuple[Any, Any]:
         rate = inner._learning_rate
@@ -217,18 +201,13 @@ class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
             rate = rate(inner.iterations)  # `learning_rate` is stale until `apply_gradients`.
         return rate, inner.ema_momentum if inner.use_ema else None
 
-    def _add_table(self, table: ShardedTable) -> None:
-        known = len(self._of_no_row)
-        super()._add_table(table)
+    def _keep(self, variable: tf.Variable) -> None:
+        super()._keep(variable)
         # tf_keras's checkpoints contain later additions to `_variables`, but to no other list.
-        self._variables.extend(self._of_no_row[known:])
+        self._variables.append(variable)
 
     def build(self, var_list: Sequence[Any]) -> None:
-        """Makes the wrapped optimizer's slots for ordinary variables.
-
-        Args:
-            var_list: All trainable variables, anchors included.
-        """
+        """Makes the wrapped optimizer's slots for ordinary variables."""
         self._build_others(var_list)
         self._built = True
 
@@ -251,14 +230,7 @@ class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
 
 @tf_keras.saving.register_keras_serializable(package="de_core")
 class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimizer):
-    """A legacy tf_keras optimizer that also trains dynamic tables.
-
-    Args:
-        *args: Arguments of `TablesAndOthers`.
-        **kwargs: Keyword arguments of `TablesAndOthers`.
-    """
-
-    copies_of = LegacyCopies
+    """A legacy tf_keras optimizer that also trains dynamic tables."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -278,12 +250,9 @@ class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimize
                 + received(gradient_transformers=optimizer.gradient_transformers)
                 + " Transform the gradients before you call `apply_gradients`."
             )
-        of, formula = tf_keras.optimizers.legacy, "_resource_apply_dense"
-        methods = [formula, "_prepare", "_prepare_local"]
-        rule = rules.rule_of(optimizer, rules.LEGACY, [of], methods)
-        if rule is None:
-            rules.require_formula(optimizer, of.Optimizer, formula)
-        return rule
+        of = tf_keras.optimizers.legacy
+        methods = ["_resource_apply_dense", "_prepare", "_prepare_local"]
+        return rules.rule_of(optimizer, rules.LEGACY, [of], methods, of.Optimizer)
 
     def _rate_and_average(self, inner: Any) -> tuple[Any, Any]:
         # `_decayed_lr` applies the schedule or `decay`. Nadam uses `decay` for its momentum.
@@ -305,11 +274,9 @@ class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimize
             self._make_state()  # The wrapped optimizer makes its variables at the first step.
         super()._require_own_mode()
 
-    def _add_table(self, table: ShardedTable) -> None:
-        known = len(self._of_no_row)
-        super()._add_table(table)
-        for number, variable in enumerate(self._of_no_row[known:], known):
-            self._track_trackable(variable, f"of_no_row_{number}")
+    def _keep(self, variable: tf.Variable) -> None:
+        self._track_trackable(variable, f"of_no_row_{len(self._of_no_row)}")
+        super()._keep(variable)
 
     @property
     def name(self) -> str:

@@ -45,12 +45,7 @@ class _OverRows:
     """
 
     def start(self, original: Any, table: ShardedTable) -> None:
-        """Makes the slots.
-
-        Args:
-            original: The copied optimizer, which counts the steps.
-            table: The table whose rows the copy updates.
-        """
+        """Makes the slots."""
         self.original = original
         self.gathered = GatheredRows(table)
         # Keras's Muon looks for "embedding" in a variable's path, to update it by AdamW.

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Gradient, TrainedVariable
 from de_core.optimizers import clipping
 from de_core.optimizers.keras3.optimizer import KerasOptimizer
@@ -70,7 +70,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         anchors = map(anchor_of, var_list)
         super().build([each for each in anchors if each is not None])
 
-    @plain_python
+    @no_autograph
     def apply(
         self,
         grads: Iterable[Gradient | None],
@@ -84,9 +84,9 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         """
         if trainable_variables is None:
             trainable_variables = self._trainable_variables
-        pairs = once_per_table(grads, trainable_variables)
-        gradients = [gradient for gradient, _ in pairs]
-        variables = [variable for _, variable in pairs]
+        given = once_per_table(grads, trainable_variables)
+        gradients = [gradient for gradient, _, _ in given]
+        variables = [variable for _, variable, _ in given]
         if not self.built:
             self.build(variables)
 

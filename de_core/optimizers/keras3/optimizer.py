@@ -12,16 +12,23 @@ import tensorflow as tf
 
 from de_core.base import call_stack
 from de_core.base.checks import received
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.private_names import SWAPPER_OF_AVERAGES
 from de_core.base.types import GradientPair
-from de_core.optimizers import clipping, plan, replicas, rules
+from de_core.optimizers import clipping, rules
 from de_core.optimizers.accumulation import Accumulation
 from de_core.optimizers.clipping import Trained
 from de_core.optimizers.keras3 import rowwise
 from de_core.optimizers.keras3.copies import KerasCopies
+from de_core.optimizers.steps import (
+    Decaying,
+    Wrapping,
+    is_eager_outside,
+    run_owned,
+    several_replicas,
+    update_once,
+)
 from de_core.optimizers.targets import Targets, anchor_of
-from de_core.optimizers.wrapping import Decaying, Wrapping, is_eager_outside
 from de_core.tables.sharded import ShardedTable
 
 
@@ -32,13 +39,6 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     The wrapped optimizer updates ordinary variables. A table applies its own gradient. Learning
     rate and schedules, clipping, weight decay, moving averages, gradient accumulation and the loss
     scale of the wrapped optimizer apply to variables and tables.
-
-    Args:
-        optimizer: The optimizer to wrap, built or not.
-        bp_v2: See `DynamicEmbeddingOptimizer`.
-        synchronous: Must be False, as in `DynamicEmbeddingOptimizer`.
-        reject_nonfinite: See `DynamicEmbeddingOptimizer`.
-        name: Name of the optimizer.
     """
 
     def __init__(
@@ -68,9 +68,6 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     def build(self, variables: Sequence[Any]) -> None:
         """Makes the wrapped optimizer's slots for ordinary variables.
 
-        Args:
-            variables: All trainable variables, anchors included.
-
         Raises:
             RuntimeError: The optimizer was made eagerly, and is used in a TensorFlow 1 graph.
         """
@@ -89,13 +86,12 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
                 "An optimizer that accumulates gradients must be built with all tables. Received: "
                 f"{table.name!r} in a later step. Pass all tables to `build` or to the first step."
             )
-        is_new = table not in self._tables
         super()._add_table(table)
-        if self._copies is not None and is_new:
-            for variable in self._copies.shared_variables(table):
-                self._track_variable(variable)
 
-    @plain_python
+    def _keep(self, variable: Any) -> None:
+        self._track_variable(variable)
+
+    @no_autograph
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> None:
         """Does one step.
 
@@ -121,9 +117,10 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
 
     def _step(self, targets: Targets) -> None:
         # Check.
-        inner = self._wrapped()
+        inner = vars(self)["inner_optimizer"]  # without the check of the public property
+        several = several_replicas()
         for _, table in targets.trained:
-            self._admit(inner, table)
+            self._admit(inner, table, several)
         checks = targets.require_finite(self._rejected.value) if self.reject_nonfinite else []
         with tf.control_dependencies(checks):
             # Scale, and train the tables that have optimizers of their own.
@@ -131,9 +128,9 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
                 targets = targets.scaled(1.0 / inner.loss_scale_factor)
             trained, dense = targets.trained, targets.dense
             if targets.owned:
-                plan.run_owned(targets.owned)
-            if tf.distribute.has_strategy() and replicas.several_here():
-                replicas.update_once(trained, self._apply_to_tables)
+                run_owned(targets.owned)
+            if several:
+                update_once(trained, self._apply_to_tables)
                 self._apply_to_others(inner, dense)
                 return
             # Clip and update the tables: now, or once enough gradients are accumulated.
@@ -151,29 +148,23 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
                 done, scale = update(trained, [gradient for gradient, _ in dense])
                 if scale is not None:
                     dense = [(clipping.scaled(each, scale), v) for each, v in targets.others]
-            self._take_averages_after(done, overwrite)
+            if overwrite is not None:
+                with tf.control_dependencies(done):
+                    tf.cond(overwrite, self._take_averages, lambda: None)
             # Update ordinary variables, and count. If a table refuses its gradient, the step stops
             # before it changes them.
             with tf.control_dependencies(done):
                 self._apply_to_others(inner, dense)
 
-    @plain_python
+    @no_autograph
     def apply_gradients(self, grads_and_vars: Iterable[GradientPair]) -> Any:
-        """Does one step and returns the number of steps.
-
-        Args:
-            grads_and_vars: Pairs of a gradient and its variable.
-        """
+        """Does one step and returns the number of steps."""
         pairs = list(grads_and_vars)
         gradients, variables = zip(*pairs, strict=True) if pairs else ((), ())
         self.apply(gradients, variables)
-        return self._wrapped().iterations
+        return vars(self)["inner_optimizer"].iterations
 
-    def _wrapped(self) -> Any:
-        """Returns the wrapped optimizer, without the check of the public property."""
-        return self.__dict__["inner_optimizer"]
-
-    def _admit(self, inner: Any, table: ShardedTable) -> None:
+    def _admit(self, inner: Any, table: ShardedTable, several: bool) -> None:
         """Adds a table at its first step.
 
         Raises:
@@ -182,7 +173,6 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         """
         if table not in self._tables:
             self._add_table(table)
-        several = tf.distribute.has_strategy() and replicas.several_here()
         if not (several or table.router.is_spread):
             return
         own: dict[str, Any] = {
@@ -332,12 +322,7 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     def from_config(
         cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
     ) -> KerasOptimizer:
-        """Makes an optimizer from the result of `get_config`.
-
-        Args:
-            config: The configuration. This method does not change it.
-            custom_objects: The wrapped optimizer's unregistered classes, by name.
-        """
+        """Makes an optimizer from the result of `get_config`."""
         inner = keras.saving.deserialize_keras_object(
             config["optimizer"], custom_objects=custom_objects
         )
@@ -348,9 +333,6 @@ def caller_of(called: Any) -> Any:
     """Returns the innermost other Keras optimizer whose method is running, or None.
 
     Keras does not pass it as an argument.
-
-    Args:
-        called: The optimizer that asks.
     """
 
     def is_sought(frame: FrameType) -> bool:

@@ -178,14 +178,7 @@ class RowwiseAdam(keras.optimizers.Optimizer):
 def _row_state(
     optimizer: keras.optimizers.Optimizer, variable: Any, name: str, value: float
 ) -> Any:
-    """Makes a variable with one number per row of an ordinary variable.
-
-    Args:
-        optimizer: The optimizer that owns the state.
-        variable: The variable to train. Its last axis spans a row.
-        name: The name of the state.
-        value: The initial value of each number.
-    """
+    """Makes a variable with one number per row of an ordinary variable."""
     return optimizer.add_variable(
         (*variable.shape[:-1], 1) if len(variable.shape) else (),
         initializer=keras.initializers.Constant(value),
@@ -195,10 +188,6 @@ def _row_state(
 
 
 def _mean_square(gradient: Any) -> Any:
-    """Returns the mean square of each row of a gradient, in the shape of `_row_state`.
-
-    Args:
-        gradient: The gradient of an ordinary variable.
-    """
+    """Returns the mean square of each row of a gradient, in the shape of `_row_state`."""
     axis = -1 if len(gradient.shape) else None
     return keras.ops.mean(keras.ops.square(gradient), axis=axis, keepdims=True)

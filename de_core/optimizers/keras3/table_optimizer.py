@@ -9,14 +9,15 @@ import keras
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Gradient
-from de_core.optimizers import clipping, plan, replicas, targets
+from de_core.optimizers import clipping, targets
 from de_core.optimizers.keras3.optimizer import (
     KerasOptimizer,
     caller_of,
     check_not_scaled_by_keras,
 )
+from de_core.optimizers.steps import run_owned, several_replicas
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table_step import TableStep
 from de_core.variable.own_optimizer import OptimizerLike
@@ -67,10 +68,6 @@ class TableOptimizer(KerasOptimizer):
     def of(cls, optimizer: OptimizerLike, table: ShardedTable) -> TableOptimizer:
         """Makes the optimizer of a table from the user's argument.
 
-        Args:
-            optimizer: An optimizer of Keras 3, its name or its configuration.
-            table: The table.
-
         Raises:
             TypeError: `optimizer` is none of these, or it trains several variables differently.
             ValueError: `optimizer` is built, or one of its settings needs the whole model.
@@ -78,7 +75,7 @@ class TableOptimizer(KerasOptimizer):
         if isinstance(optimizer, (str, dict)):
             optimizer = keras.optimizers.get(optimizer)
         several = getattr(keras.optimizers, "MultiOptimizer", ())
-        refused = (keras.optimizers.LossScaleOptimizer, KerasOptimizer, *_tuple(several))
+        refused = (keras.optimizers.LossScaleOptimizer, KerasOptimizer, several)
         if not isinstance(optimizer, keras.optimizers.Optimizer) or isinstance(optimizer, refused):
             raise TypeError(
                 "`optimizer` of a table must be an optimizer of Keras 3 that is not wrapped, its "
@@ -92,13 +89,10 @@ class TableOptimizer(KerasOptimizer):
         """Returns whether a user's argument has the same class and settings as this optimizer.
 
         Names and learning rates may differ, because a rate changes while a model trains.
-
-        Args:
-            optimizer: An optimizer of Keras 3, its name or its configuration.
         """
         if isinstance(optimizer, (str, dict)):
             optimizer = keras.optimizers.get(optimizer)
-        inner = self._wrapped()
+        inner = vars(self)["inner_optimizer"]
         if optimizer is inner:
             return True
         return type(optimizer) is type(inner) and _settings(optimizer) == _settings(inner)
@@ -106,7 +100,8 @@ class TableOptimizer(KerasOptimizer):
     @property
     def slots_owner(self) -> tf.Tensor:
         """The name of the slots in the table. No other optimizer of the table has this name."""
-        return tf.constant(f"own_{type(self._wrapped()).__name__.lower()}")
+        kind = type(vars(self)["inner_optimizer"])
+        return tf.constant(f"own_{kind.__name__.lower()}")
 
     def check_caller(self) -> None:
         """Raises if the optimizer that is about to hand over the gradient would spoil it.
@@ -146,25 +141,17 @@ class TableOptimizer(KerasOptimizer):
             gradient = clipping.scaled(gradient, 1.0 / factor)
         self.step(gradient)
 
-    @plain_python
+    @no_autograph
     def step(self, gradient: tf.IndexedSlices) -> None:
-        """Does one step.
-
-        Args:
-            gradient: Values [n, dim] and ids [n] of the table, without a loss scale.
-        """
-        plan.run_owned([(gradient, self)])
+        """Does one step."""
+        run_owned([(gradient, self)])
 
     def begin(self, gradient: tf.IndexedSlices) -> list[TableStep] | None:
-        """Begins a step. Returns what to do in the table; None if only `step_alone` can do it.
-
-        Args:
-            gradient: The gradient of the table, without a loss scale.
-        """
-        if self._generic is not None or self._accumulation is not None or replicas.several_here():
+        """Begins a step. Returns what to do in the table; None if only `step_alone` can do it."""
+        if self._generic is not None or self._accumulation is not None or several_replicas():
             return None
-        inner, [table] = self._wrapped(), self._tables
-        self._admit(inner, table)
+        inner, [table] = vars(self)["inner_optimizer"], self._tables
+        self._admit(inner, table, several=False)
         trained, _ = clipping.clip_tables(inner, [(gradient, table)], [])
         return self._steps_of(trained)
 
@@ -174,26 +161,20 @@ class TableOptimizer(KerasOptimizer):
         Args:
             done: The operations that must run first.
         """
-        self._take_averages_after(done, self._overwrite_is_due())
+        overwrite = self._overwrite_is_due()
         with tf.control_dependencies(done):
-            self._apply_to_others(self._wrapped(), [])
+            if overwrite is not None:
+                tf.cond(overwrite, self._take_averages, lambda: None)
+            self._apply_to_others(vars(self)["inner_optimizer"], [])
 
     def step_alone(self, gradient: tf.IndexedSlices) -> None:
-        """Does a whole step. Not for steps that `begin` began.
-
-        Args:
-            gradient: The gradient of the table, without a loss scale.
-        """
+        """Does a whole step. Not for steps that `begin` began."""
         self._step(targets.Targets([(gradient, self._tables[0])], [], []))
 
 
 def _settings(optimizer: Any) -> dict[str, Any]:
     config: dict[str, Any] = optimizer.get_config()
     return {name: each for name, each in config.items() if name not in ("name", "learning_rate")}
-
-
-def _tuple(kinds: Any) -> tuple[type, ...]:
-    return kinds if isinstance(kinds, tuple) else (kinds,)
 
 
 def _check(optimizer: Any) -> None:

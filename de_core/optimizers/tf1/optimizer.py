@@ -8,12 +8,13 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import GradientPair, TrainedVariable
-from de_core.optimizers import plan, rules
+from de_core.optimizers import rules
+from de_core.optimizers.gathered_rows import ChangedCopy, Copies, GatheredRows, changed_copy
+from de_core.optimizers.rules import Plan
+from de_core.optimizers.steps import TrainsTables
 from de_core.optimizers.targets import Targets, filled_by_loss
-from de_core.optimizers.tf1.copies import Tf1Copies
-from de_core.optimizers.wrapping import TrainsTables
 from de_core.tables.sharded import ShardedTable
 from de_core.variable.trainable_wrapper import TrainableWrapper
 
@@ -39,12 +40,6 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
     `DynamicEmbeddingOptimizer` makes it. `compute_gradients`, `apply_gradients` and `minimize` take
     the arguments of the wrapped optimizer. The wrapped optimizer updates ordinary variables.
 
-    Args:
-        optimizer: The optimizer to wrap.
-        bp_v2: See `DynamicEmbeddingOptimizer`.
-        reject_nonfinite: See `DynamicEmbeddingOptimizer`.
-        name: Name of the optimizer, under which the tables keep its slots.
-
     Raises:
         NotImplementedError: `optimizer` has no rule inside the tables, and no formula for dense
             gradients.
@@ -61,10 +56,9 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
         self.inner_optimizer = optimizer
         self.bp_v2 = bool(bp_v2)
         self.reject_nonfinite = bool(reject_nonfinite)
-        rule = rules.rule_of(optimizer, rules.TF1, [tf.compat.v1.train], _FORMULA)
-        if rule is None:
-            base = tf.compat.v1.train.Optimizer
-            rules.require_formula(optimizer, base, "_resource_apply_dense", "_apply_dense")
+        train = tf.compat.v1.train
+        base, other = train.Optimizer, "_apply_dense"
+        rule = rules.rule_of(optimizer, rules.TF1, [train], _FORMULA, base, other)
         self._start(optimizer, rule, Tf1Copies, self.bp_v2)
         self._count: tf.Variable | None = None
         self._rejected: tf.Variable | None = None
@@ -90,7 +84,7 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
             loss, var_list = filled_by_loss(loss, var_list)
         return super().compute_gradients(loss, var_list, **options)
 
-    @plain_python
+    @no_autograph
     def apply_gradients(
         self,
         grads_and_vars: Iterable[GradientPair],
@@ -131,18 +125,16 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
                 done = [*done, counted.op] if not tf.executing_eagerly() else done
         return None if tf.executing_eagerly() else tf.group(*done, name=name)
 
-    def _plan(self) -> plan.Plan:
+    def _plan(self) -> Plan:
         inner, rule = self.inner_optimizer, self._rule
         if rule is None:
-            return plan.Plan()
+            return Plan(inner)
         name = rule.name(inner)
         step = self._next_step() if self._counts() else None
         if name == "adagrad_da":
             # AdagradDA counts steps by its global step, which is incremented after the update.
             step = tf.cast(inner._global_step, tf.int64) + 1
-        moment = rules.Moment(step=step)
-        settings = lambda dtype: rule.settings(name, inner, moment, dtype)  # noqa: E731
-        return plan.Plan(rule=name, settings=settings)
+        return Plan(inner, rule=rule, name=name, step=step)
 
     def _counts(self) -> bool:
         return self._rule is not None and self._rule.name(self.inner_optimizer) == "adam"
@@ -253,3 +245,96 @@ def _unique(name: str) -> str:
         unique = f"{name}_{number}"
     found.append(unique)
     return unique
+
+
+class Tf1Copies(Copies):
+    """One copy of an optimizer for all tables. Tables share the state that is not kept per row."""
+
+    def __init__(self, optimizer: Any) -> None:
+        super().__init__(optimizer)
+        self._copy = changed_copy(optimizer, _OverRows, rows={}, places={}, state={})
+        self._name = optimizer.get_name()
+
+    def rows_of(self, table: ShardedTable) -> GatheredRows:
+        """Returns the gathered rows and slots of one table. Creates them at the first call."""
+        known: dict[int, GatheredRows] = self._copy.rows
+        if id(table) not in known:
+            with tf.init_scope(), tf.name_scope(f"{self._name}_rows/"):
+                known[id(table)] = gathered = GatheredRows(table)
+                template = gathered.template()
+                for variable in (template, gathered.rows):
+                    self._copy.places[id(variable)] = gathered
+                self._copy.templates = [*getattr(self._copy, "templates", []), template]
+                self._copy._create_slots([template])
+        return known[id(table)]
+
+    def begin(self) -> None:
+        """Runs the optimizer's `_prepare`, which for example makes tensors of its settings."""
+        self._copy._prepare()
+
+    def update(self, table: ShardedTable, gradient: tf.Tensor) -> Any:
+        """Changes the gathered rows and slots of a table by their gradient, [n, dim]."""
+        copy, rows = self._copy, self.rows_of(table).rows
+        if type(copy)._resource_apply_dense is tf.compat.v1.train.Optimizer._resource_apply_dense:
+            return copy._apply_dense(gradient, rows)
+        return copy._resource_apply_dense(gradient, rows)
+
+    def end(self, done: list[Any]) -> Any:
+        """Runs the optimizer's `_finish`, which for example counts steps, after all updates."""
+        return self._copy._finish(done, f"{self._name}_finish")
+
+    @property
+    def variables(self) -> list[Any]:
+        """The copy's variables that are not kept per row."""
+        return list(self._copy.state.values())
+
+
+class _OverRows(ChangedCopy):
+    """A mixin that lets a copy of an optimizer make slots per row."""
+
+    rows: dict[int, GatheredRows]
+    places: dict[int, GatheredRows]
+    state: dict[str, Any]
+    templates: list[tf.Variable]  # referenced here, because `places` has their `id()`s as keys
+
+    def get_slot(self, var: Any, name: str) -> Any:
+        """Returns the slot of some rows, or None."""
+        slots = self.places[id(var)].slots
+        return next((slot.variable for slot in slots if slot.name == _cleaned(name)), None)
+
+    def _get_or_make_slot(self, var: Any, val: Any, slot_name: str, op_name: str) -> Any:
+        del op_name
+        slot = self.get_slot(var, slot_name)
+        return self.places[id(var)].add(_cleaned(slot_name), val) if slot is None else slot
+
+    def _get_or_make_slot_with_initializer(
+        self, var: Any, initializer: Any, shape: Any, dtype: Any, slot_name: str, op_name: str
+    ) -> Any:
+        try:
+            value = initializer(shape, dtype=dtype)
+        except TypeError:
+            value = initializer()
+        return self._get_or_make_slot(var, value, slot_name, op_name)
+
+    def _zeros_slot(self, var: Any, slot_name: str, op_name: str) -> Any:
+        zeros = tf.zeros(var.shape, var.dtype.base_dtype)
+        return self._get_or_make_slot(var, zeros, slot_name, op_name)
+
+    def _create_non_slot_variable(self, initial_value: Any, name: str, colocate_with: Any) -> Any:
+        del colocate_with
+        if name not in self.state:
+            self.state[name] = tf.compat.v1.Variable(
+                initial_value, name=name, trainable=False, use_resource=True
+            )
+        return self.state[name]
+
+    def _get_non_slot_variable(self, name: str, graph: Any = None) -> Any:
+        del graph
+        return self.state.get(name)
+
+    def _non_slot_variables(self) -> Any:
+        return self.state.values()
+
+
+def _cleaned(name: str) -> str:
+    return name.replace("/", "_")

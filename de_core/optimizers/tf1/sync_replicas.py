@@ -108,7 +108,8 @@ class SyncReplicasOptimizer(tf.compat.v1.train.SyncReplicasOptimizer):
             ValueError: No variable has a gradient, or `global_step` is None.
         """
         pairs = list(grads_and_vars)
-        pairs = once_per_table((each for each, _ in pairs), (each for _, each in pairs))
+        given = once_per_table((each for each, _ in pairs), (each for _, each in pairs))
+        pairs = [(gradient, variable) for gradient, variable, _ in given]
         targets = Targets.of_pairs(pairs)
         own = {id(gradient) for gradient, _ in targets.trained}
         for gradient, table in targets.trained:

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.base.plain_python import plain_python
+from de_core.base.no_autograph import no_autograph
 from de_core.base.types import TensorLike
 from de_core.lookup import lookup, sparse_lookup
 from de_core.tables import keys_and_values
@@ -19,7 +19,7 @@ from de_core.tfra.api.variable import Variable
 from de_core.tfra.api.wrappers import TrainableWrapper
 
 
-@plain_python
+@no_autograph
 def embedding_lookup(
     params: Any,
     ids: TensorLike | tf.RaggedTensor,
@@ -40,7 +40,7 @@ def embedding_lookup(
     return rows if wrapper is None else (rows, wrapper)
 
 
-@plain_python
+@no_autograph
 def embedding_lookup_unique(
     params: Any,
     ids: TensorLike | tf.RaggedTensor,
@@ -61,7 +61,7 @@ def embedding_lookup_unique(
     return _returned(rows, variable, flat, max_norm, name, return_trainable)
 
 
-@plain_python
+@no_autograph
 def embedding_lookup_sparse(
     params: Any,
     sp_ids: tf.SparseTensor | tf.RaggedTensor,
@@ -81,7 +81,7 @@ def embedding_lookup_sparse(
     return _returned(rows, variable, sp_ids.values, max_norm, name, return_trainable)
 
 
-@plain_python
+@no_autograph
 def safe_embedding_lookup_sparse(
     embedding_weights: Any,
     sparse_ids: tf.SparseTensor | tf.RaggedTensor,

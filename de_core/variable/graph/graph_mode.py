@@ -54,37 +54,16 @@ class GraphState:
         collections: Sequence[str] | None,
         checkpoint: bool,
     ) -> tf.Variable:
-        """Adds a Variable's table to the graph: reserves its name, creates its anchor.
-
-        Args:
-            name: The Variable's name, which becomes unique in the graph.
-            table: The Variable's table.
-            trainable: Whether lookups record gradients.
-            collections: See `make_anchor`.
-            checkpoint: Whether the graph's Savers save the rows.
-
-        Returns:
-            The anchor.
-        """
+        """Adds a Variable's table to the graph: reserves its name, creates its anchor."""
         self._names.add(name)
         anchor = make_anchor(table, trainable, collections)
-        if checkpoint:
-            self.register_for_savers(table, anchor)
-        return anchor
-
-    def register_for_savers(self, table: ShardedTable, anchor: Any = None) -> None:
-        """Makes the graph's Savers save and restore a table's rows.
-
-        Args:
-            table: The table.
-            anchor: The table's anchor. If given, a Saver refuses to save it without the rows.
-        """
-        if self._saver is None:
-            self._saver = GraphSaver()
-            tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS, self._saver)
-        self._saver.add(table)
-        if anchor is not None:
+        if checkpoint:  # the graph's Savers save the rows, and refuse the anchor without them
+            if self._saver is None:
+                self._saver = GraphSaver()
+                tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS, self._saver)
+            self._saver.add(table)
             savers.check_when_saved(anchor, self._saver.check_var_list)
+        return anchor
 
 
 def current() -> GraphState | None:

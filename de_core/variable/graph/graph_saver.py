@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from de_core.base.private_names import GIVEN_TO_SAVER
 from de_core.checkpoint.table_state import TableState, WhenUsed
 from de_core.tables.sharded import ShardedTable
 from de_core.variable.graph import savers
@@ -91,7 +92,7 @@ def saveables() -> dict[str, Any]:
     tables = [getattr(each, "_whole_table", each._table) for each in with_tables]
     if not tables:
         return {}
-    if savers.is_named(saver):
+    if isinstance(getattr(saver, GIVEN_TO_SAVER), dict):
         raise ValueError(
             "A Saver's `var_list` with tables must be a list, because the checkpoint has the "
             f"tables' own names. Received: a dict with {[each.name for each in tables]}. Pass a "

@@ -28,10 +28,6 @@ _CONTROL_FLOW = ("CondBranchFuncGraph", "WhileBodyFuncGraph", "WhileCondFuncGrap
 def anchor_tensor(anchor: tf.Variable, table: ShardedTable) -> tf.Tensor:
     """Returns the tensor that a lookup op in the current graph takes as the anchor.
 
-    Args:
-        anchor: The table's anchor.
-        table: The table.
-
     Returns:
         The anchor's resource handle. If the anchor is on another task, its value [0, dim]. In a
         branch or a loop, a token.
@@ -54,7 +50,9 @@ def anchor_tensor(anchor: tf.Variable, table: ShardedTable) -> tf.Tensor:
 def _watched(anchor: tf.Variable, table: ShardedTable) -> tf.Tensor:
     """Makes tapes watch the anchor, and returns its handle or its value."""
     handle = anchor.handle
-    if not _is_on_another_task(handle.device) or table.router.is_spread:
+    device = handle.device or ""
+    is_here = not is_remote(device) or "/job:localhost/" in device
+    if is_here or table.router.is_spread:
         # To a tape this is a read, but it creates no op, unless the anchor has several replicas. A
         # read takes 2 us of each lookup, and if it becomes ready together with the lookup, another
         # thread runs the lookup.
@@ -63,10 +61,6 @@ def _watched(anchor: tf.Variable, table: ShardedTable) -> tf.Tensor:
     if tf.is_symbolic_tensor(handle) and handle.graph is tf.compat.v1.get_default_graph():
         return handle.graph.as_graph_element(anchor)  # all lookups share one read
     return anchor.read_value()
-
-
-def _is_on_another_task(device: str | None) -> bool:
-    return is_remote(device or "") and "/job:localhost/" not in str(device)
 
 
 def _is_control_flow(graph: Any) -> bool:

@@ -57,11 +57,6 @@ def current_saver() -> Any:
     return None if frame is None else frame.f_locals["self"]
 
 
-def is_named(saver: Any) -> bool:
-    """Returns True if a Saver's `var_list` is a dict from names to variables."""
-    return isinstance(getattr(saver, GIVEN_TO_SAVER), dict)
-
-
 def var_list_of(saver: Any) -> list[Any]:
     """Returns the objects in a Saver's `var_list`, without the names of a dict."""
     given = getattr(saver, GIVEN_TO_SAVER)
@@ -69,11 +64,7 @@ def var_list_of(saver: Any) -> list[Any]:
 
 
 def refuse_in_eager_mode(table_name: str) -> None:
-    """Raises ValueError if a Saver is saving a table or its anchor in eager mode.
-
-    Args:
-        table_name: The table's name, for the message.
-    """
+    """Raises ValueError if a Saver is saving a table or its anchor in eager mode."""
     if current_saver() is None:
         return
     raise ValueError(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import FrameType
-
 from de_core.base import call_stack
 from de_core.base.keras import LEGACY
 
@@ -18,9 +16,6 @@ def leave_to_saved_functions() -> None:
         KeyError: tf_keras's loader is on the call stack. It catches the error, and then uses the
             saved functions.
     """
-    if LEGACY and call_stack.nearest(_is_loader) is not None:
+    loader = "_revive_layer_or_model_from_config"
+    if LEGACY and call_stack.nearest(lambda frame: frame.f_code.co_name == loader) is not None:
         raise KeyError("The rows are in the read-only tables of the SavedModel.")
-
-
-def _is_loader(frame: FrameType) -> bool:
-    return frame.f_code.co_name == "_revive_layer_or_model_from_config"

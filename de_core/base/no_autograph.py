@@ -12,7 +12,7 @@ import tensorflow as tf
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def plain_python(function: _Function) -> _Function:
+def no_autograph(function: _Function) -> _Function:
     """Decorates `function` so that AutoGraph does not rewrite it or any function that it calls.
 
     Otherwise AutoGraph would rewrite all these functions at every trace.
