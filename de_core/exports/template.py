@@ -81,7 +81,7 @@ class Template:
         return copies
 
 
-def lookup_of(table: ShardedTable) -> Callable[..., Any]:
+def lookup_of(table: ShardedTable) -> Any:
     """Returns the signature that looks up ids in one table."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], table.spec.key_dtype, name="ids")])
