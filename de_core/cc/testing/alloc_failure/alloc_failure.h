@@ -14,19 +14,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
-#include <mutex>
 #include <new>
 #include <string>
-#include <thread>
-#include <vector>
 
-#include "de_core/cc/engine/base/executor.h"
 #include "de_core/cc/engine/base/status.h"
 #include "de_core/cc/testing/sanitized.h"
+#include "de_core/cc/testing/test_executor.h"
 
 namespace de::engine::testing {
 
@@ -72,56 +67,6 @@ struct Faults {
     fired = true;
     return true;
   }
-};
-
-/// Threads that wait for tasks. Run allocates nothing, and the caller runs no task. An exception
-/// that leaves a task ends the process, as in TensorFlow's pool.
-class PoolThreads final : public Executor {
- public:
-  explicit PoolThreads(size_t count) {
-    for (size_t i = 0; i < count; ++i) threads_.emplace_back([this] { Work(); });
-  }
-  ~PoolThreads() override {
-    {
-      const std::lock_guard<std::mutex> guard(mutex_);
-      stop_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
-
-  size_t threads() const override { return threads_.size(); }
-
-  void Run(size_t count, const std::function<void(size_t)>& task) override {
-    std::unique_lock<std::mutex> lock(mutex_);
-    task_ = &task;
-    next_ = done_ = 0;
-    count_ = count;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return done_ == count_; });
-    count_ = next_ = done_ = 0;
-  }
-
- private:
-  void Work() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [this] { return stop_ || next_ < count_; });
-      if (stop_) return;
-      const size_t at = next_++;
-      lock.unlock();
-      (*task_)(at);
-      lock.lock();
-      if (++done_ == count_) changed_.notify_all();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  const std::function<void(size_t)>* task_ = nullptr;
-  size_t next_ = 0, count_ = 0, done_ = 0;
-  bool stop_ = false;
-  std::vector<std::thread> threads_;
 };
 
 /// The result of one child process, in memory shared with its parent.
