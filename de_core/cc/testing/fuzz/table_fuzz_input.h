@@ -38,7 +38,7 @@ class Strings final : public ValueSink {
 inline constexpr DType kDtypes[] = {DType::kFloat32,  DType::kInt32,   DType::kString,
                                     DType::kInt8,     DType::kFloat64, DType::kHalf,
                                     DType::kBFloat16, DType::kInt64,   DType::kBool};
-inline constexpr size_t kDims[] = {1, 8, 3, 16, 2, 32, 65};
+inline constexpr size_t kDims[] = {1, 8, 3, 16, 2, 32, 64, 65};
 
 inline TableOptions OptionsFrom(Input* input) {
   TableOptions options;
