@@ -113,22 +113,23 @@ void RunChild(const Body& body, Fault fault, int64_t nth, ChildReport* report) {
                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-/// Runs `body` for n = 1, 2 … until no allocation fails. Skips most n: tries every n up to a fourth
-/// of `dense`, and then n at growing distances. With DE_ALLOC_SWEEP=dense it tries every n up to
-/// `dense`, and with DE_ALLOC_SWEEP=full every n. Under a sanitizer a child process takes ten times
-/// as long, so n doubles from the first number on.
+/// Runs `body` for n = 1, 2 … until no allocation fails. Skips most n: tries every n up to a
+/// sixteenth of `dense`, and then n at growing distances. With DE_ALLOC_SWEEP=dense it tries every n
+/// up to `dense`, and with DE_ALLOC_SWEEP=full every n. Under a sanitizer a child process takes ten
+/// times as long, so n triples from the first number on.
 template <typename Body>
 SweepResult Sweep(const std::string& verb, int64_t dense, const Body& body) {
   const char* const set = std::getenv("DE_ALLOC_SWEEP");
   const std::string wish = set == nullptr ? "" : set;
   const bool full = wish == "full";
-  if (wish.empty()) dense = std::max<int64_t>(dense / 4, 1);
+  if (wish.empty()) dense = std::max<int64_t>(dense / 16, 1);
   if (kSanitized) dense = 1;
+  const int64_t growth = wish.empty() ? 2 : 1;
   SweepResult result{verb, 0, 0, ""};
   auto* const report = static_cast<ChildReport*>(mmap(
       nullptr, sizeof(ChildReport), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   for (const Fault fault : {Fault::kOnce, Fault::kForGood}) {
-    for (int64_t nth = 1;; nth += full ? 1 : 1 + nth / dense) {
+    for (int64_t nth = 1;; nth += full ? 1 : 1 + growth * (nth / dense)) {
       RunChild(body, fault, nth, report);
       const bool bad = report->complaint[0] != '\0';
       if (report->reached) ++result.injected;
