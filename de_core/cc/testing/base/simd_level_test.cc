@@ -68,15 +68,5 @@ TEST(SimdLevel, OfTestsIsNeverAboveTheOneInUse) {
   }
 }
 
-class EachLevel : public ::testing::TestWithParam<int> {};
-
-TEST_P(EachLevel, IsTestedHere) {
-  if (static_cast<SimdLevel>(GetParam()) > BestSimdLevel()) {
-    GTEST_SKIP() << "this processor lacks " << kNames[GetParam()] << ": nothing here tests it";
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Levels, EachLevel, ::testing::Range(0, 3));
-
 }  // namespace
 }  // namespace de::engine

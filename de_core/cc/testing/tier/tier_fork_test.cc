@@ -107,16 +107,6 @@ TEST_F(TierForkTest, AChildGetsAnErrorAtFirstUse) {
   ExpectRows(0.25F);
 }
 
-TEST_F(TierForkTest, AChildThatEndsLeavesTheFiles) {
-  Fork([&] {
-    table_.reset();
-    return true;
-  });
-  ExpectRows(0);
-  EXPECT_TRUE(Put(0.5F).ok());
-  ExpectRows(0.5F);
-}
-
 TEST_F(TierForkTest, AParentReadsAndWritesBesideAChild) {
   Fork(
       [&] {
