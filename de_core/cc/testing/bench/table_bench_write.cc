@@ -69,31 +69,24 @@ void FillSection(const Options& options) {
   // Before each fill, an unmeasured fill uses as much memory. Memory that the operating system
   // hands out for the first time may cost twice as much on one day as on another.
   Rounds rounds;
-  const auto fill_ours = [&](const std::string& name, uint64_t init_size) {
-    const auto fill = [&, init_size] {
+  const auto add = [&](const std::string& name, const std::function<void()>& fill) {
+    rounds.Add(name, n, fill, [fill] {
+      LetTheHostFinish();
+      fill();
+    });
+  };
+  for (const uint64_t init_size : {uint64_t{0}, rows}) {
+    const std::string how = init_size == 0 ? "growing" : "with init_size";
+    add(how, [&, init_size] {
       Ours table(kDim, init_size);
       table.Upsert(keys, kBatch, values.data());
-    };
-    rounds.Add(name, n, fill, [=] {
-      LetTheHostFinish();
-      fill();
     });
-  };
-  const auto fill_cuckoo = [&](const std::string& name, uint64_t init_size) {
-    if (!Cuckoo<kDim>::kThere) return;
-    const auto fill = [&, init_size] {
+    if (!Cuckoo<kDim>::kThere) continue;
+    add("libcuckoo " + how, [&, init_size] {
       Cuckoo<kDim> map(init_size);
       map.Upsert(keys, values.data());
-    };
-    rounds.Add(name, n, fill, [=] {
-      LetTheHostFinish();
-      fill();
     });
-  };
-  fill_ours("growing", 0);
-  fill_ours("with init_size", rows);
-  fill_cuckoo("libcuckoo growing", 0);
-  fill_cuckoo("libcuckoo with init_size", rows);
+  }
   rounds.Run(options.fill_rounds);
   PrintSection("Fill from empty, dim 32, " + std::to_string(rows) + " rows (million/s of CPU)",
                {"growing", "with init_size", "libcuckoo growing", "libcuckoo with init_size",
