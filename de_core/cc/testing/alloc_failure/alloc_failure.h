@@ -114,9 +114,9 @@ void RunChild(const Body& body, Fault fault, int64_t nth, ChildReport* report) {
 }
 
 /// Runs `body` for n = 1, 2 … until no allocation fails. Skips most n: tries every n up to a
-/// sixteenth of `dense`, and then n at growing distances. With DE_ALLOC_SWEEP=dense it tries every n
-/// up to `dense`, and with DE_ALLOC_SWEEP=full every n. Under a sanitizer a child process takes ten
-/// times as long, so n triples from the first number on.
+/// sixteenth of `dense`, and then n at growing distances. With DE_ALLOC_SWEEP=dense it tries every
+/// n up to `dense`, and with DE_ALLOC_SWEEP=full every n. Under a sanitizer a child process takes
+/// ten times as long, so n triples from the first number on.
 template <typename Body>
 SweepResult Sweep(const std::string& verb, int64_t dense, const Body& body) {
   const char* const set = std::getenv("DE_ALLOC_SWEEP");
