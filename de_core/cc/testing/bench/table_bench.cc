@@ -32,7 +32,6 @@ noted; each ratio is the median of the rounds' ratios. Before a measure that all
 memory is touched and freed. Quote numbers only from a quiet machine.
 
 Sections (all by default):
-  w1       sequential keys; half of the queries miss
   w2       80 % of the queries to 20 % of the keys; one and two threads
   w3       uniform hits, by dim and batch; a large table and a small one
   w4       Zipf queries, hit rates, and misses with a random initializer (W4, W5)
@@ -44,7 +43,7 @@ Sections (all by default):
   evict    the longest write to a full table
 
 Options:
-  --rows N          rows of w1, w3, w4, memory      (10000000)
+  --rows N          rows of w3, w4, memory          (10000000)
   --small_rows N    rows of w3's small table        (200000)
   --skewed_rows N   rows of w2                      (5000000)
   --fill_rows N     rows of fill                    (5000000)
@@ -131,8 +130,8 @@ Options Parse(int argc, char** argv) {
       if (number == 0) Refuse("A number above 0 is needed. Received: " + name + " " + value);
     }
   }
-  const std::set<std::string> sections = {"w1",   "w2",     "w3",    "w4",      "small",
-                                          "fill", "memory", "stall", "hostile", "evict"};
+  const std::set<std::string> sections = {"w2",     "w3",    "w4",      "small", "fill",
+                                          "memory", "stall", "hostile", "evict"};
   for (const std::string& section : options.only) {
     if (sections.count(section) == 0) Refuse("There is no such section. Received: " + section);
   }

@@ -1,4 +1,4 @@
-// Measures lookups (workloads W1 to W5) and upserts of present keys, also with two threads.
+// Measures lookups (workloads W2 to W5) and upserts of present keys, also with two threads.
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -207,17 +207,6 @@ bool Fits(uint64_t bytes, const std::string& what) {
   return false;
 }
 
-void W1(const Options& options) {
-  PrintSection("W1: sequential keys, uniform queries over twice their range (million/s)", kColumns);
-  const uint64_t rows = options.RowsOf(options.rows, 32);
-  if (!Fits(rows * 128, "W1")) return;
-  std::vector<int64_t> keys(rows);
-  for (uint64_t i = 0; i < rows; ++i) keys[i] = static_cast<int64_t>(i);
-  LookupBench<32> bench(options, std::move(keys), true);
-  Queries queries = bench.Ask([&](std::mt19937_64* random) { return (*random)() % (2 * rows); });
-  bench.Run(queries, 131072, false, "half miss");
-}
-
 void W2(const Options& options) {
   PrintSection("W2: 80 % of queries to 20 % of keys (million/s)", kColumns);
   const uint64_t rows = options.RowsOf(options.skewed_rows, 32);
@@ -330,7 +319,6 @@ void SmallBatchSection(const Options& options) {
 }
 
 void LookupSections(const Options& options) {
-  if (options.Wants("w1")) W1(options);
   if (options.Wants("w2")) W2(options);
   if (!options.Wants("w3") && !options.Wants("w4")) return;
   for (const size_t dim : options.dims) {
