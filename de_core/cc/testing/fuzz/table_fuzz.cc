@@ -13,7 +13,6 @@
 #include "de_core/cc/testing/fuzz/fuzz_main.h"
 #include "de_core/cc/testing/fuzz/table_fuzz_chain.h"
 #include "de_core/cc/testing/fuzz/table_fuzz_input.h"
-#include "de_core/cc/testing/fuzz/table_fuzz_rows.h"
 #include "de_core/cc/testing/table_oracle.h"
 #include "de_core/cc/testing/tier/equal_hashes.h"
 
