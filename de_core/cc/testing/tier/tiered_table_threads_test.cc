@@ -115,17 +115,6 @@ TEST_F(SimulatedDiskTest, VerbsThatReadMoveNoRow) {
   EXPECT_EQ(disk_->writes, written);
 }
 
-TEST_F(SimulatedDiskTest, ACachedRowIsNeverOlderThanTheTable) {
-  const std::vector<int64_t> keys = Range(0, 5);
-  for (int step = 1; step < 10; ++step) {
-    EXPECT_EQ(Lookup(*table_, keys), std::vector<float>(5 * kDim, static_cast<float>(step)));
-    ASSERT_TRUE(AddOne(table_.get(), keys).ok());
-    for (int64_t i = 10; i < 100; ++i) {  // the rows become cold again; no lookup fills the cache
-      ASSERT_TRUE(AddOne(table_.get(), Range(i * 50, i * 50 + 50)).ok());
-    }
-  }
-}
-
 TEST(TieredTableThreadsTest, NoUpdateIsLost) {
   std::string directory = ::testing::TempDir() + "/tiered_threads_XXXXXX";
   ASSERT_NE(mkdtemp(directory.data()), nullptr);
