@@ -14,25 +14,6 @@ using engine::Mix64;
 
 constexpr size_t kFillBatch = 16384;
 
-/// Distinct random keys below `space`, or of all 64 bits if `space` is 0.
-std::vector<int64_t> RandomKeys(uint64_t count, uint64_t space) {
-  std::vector<int64_t> keys(count);
-  if (space == 0) {
-    for (uint64_t i = 0; i < count; ++i) keys[i] = static_cast<int64_t>(Mix64(i + 1));
-    return keys;
-  }
-  std::vector<bool> taken(space);
-  std::mt19937_64 random(2);
-  for (int64_t& key : keys) {
-    uint64_t drawn;
-    do drawn = random() % space;
-    while (taken[drawn]);
-    taken[drawn] = true;
-    key = static_cast<int64_t>(drawn);
-  }
-  return keys;
-}
-
 /// Draws row numbers 0 … n - 1 from a Zipf distribution with exponent s > 1 by rejection-inversion
 /// (W. Hörmann, G. Derflinger, "Rejection-inversion to generate variates from monotone discrete
 /// distributions", 1996).
@@ -211,7 +192,7 @@ void W2(const Options& options) {
   PrintSection("W2: 80 % of queries to 20 % of keys (million/s)", kColumns);
   const uint64_t rows = options.RowsOf(options.skewed_rows, 32);
   if (!Fits(rows * 128, "W2")) return;
-  LookupBench<32> bench(options, RandomKeys(rows, 20 * rows), true);
+  LookupBench<32> bench(options, KeysFrom(0, rows), true);
   const Queries queries = bench.Ask([&](std::mt19937_64* random) {
     const bool hot = (*random)() % 5 != 0;
     return (*random)() % (hot ? rows / 5 : rows);
@@ -262,7 +243,7 @@ template <size_t kDim>
 void W3(const Options& options, uint64_t wanted, bool large) {
   const uint64_t rows = options.RowsOf(wanted, kDim);
   if (!Fits(rows * kDim * 4, "W3 at dim " + std::to_string(kDim))) return;
-  LookupBench<kDim> bench(options, RandomKeys(rows, 0), true);
+  LookupBench<kDim> bench(options, KeysFrom(0, rows), true);
   const Queries queries = bench.Uniform();
   for (const size_t batch : options.batches) {
     bench.Run(queries, batch, true, "uniform");
