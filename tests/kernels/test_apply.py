@@ -10,21 +10,6 @@ ONE = tf.constant([1], tf.int64)
 RNG = np.random.default_rng(3)
 
 
-def sgd(row, gradient, slots, lr):
-    return row - lr * gradient, slots
-
-
-def momentum(row, gradient, slots, lr, decay, nesterov):
-    (m,) = slots
-    m = m * decay - gradient * lr
-    return row + (m * decay - gradient * lr if nesterov else m), [m]
-
-
-def adagrad(row, gradient, slots, lr, epsilon, _):
-    accumulator = slots[0] + gradient**2
-    return row - lr * gradient / np.sqrt(accumulator + epsilon), [accumulator]
-
-
 def adam(row, gradient, slots, lr, beta_1, beta_2, epsilon, power_1, power_2, amsgrad):
     m, v, *rest = slots
     m = m + (gradient - m) * (1 - beta_1)
@@ -32,17 +17,6 @@ def adam(row, gradient, slots, lr, beta_1, beta_2, epsilon, power_1, power_2, am
     highest = np.maximum(rest[0], v) if amsgrad else v
     alpha = lr * np.sqrt(1 - power_2) / (1 - power_1)
     return row - alpha * m / (np.sqrt(highest) + epsilon), [m, v, *([highest] if amsgrad else [])]
-
-
-RULES = [
-    ("sgd", sgd, [0.1], {}),
-    ("momentum", momentum, [0.1, 0.9, 0], {"momentum": 0}),
-    ("momentum", momentum, [0.1, 0.9, 1], {"momentum": 0}),
-    ("adagrad", adagrad, [0.1, 1e-7, 0.25], {"accumulator": 0.25}),
-    ("adam", adam, [0.1, 0.9, 0.99, 1e-7, 0.9, 0.99, 0], {"m": 0, "v": 0}),
-    ("adam", adam, [0.1, 0.9, 0.99, 1e-7, 0.9, 0.99, 1], {"m": 0, "v": 0, "vhat": 0}),
-]
-IDS = ["sgd", "momentum", "nesterov", "adagrad", "adam", "amsgrad"]
 
 
 def apply(table, keys, gradients, hyper, rule, owner="o"):
@@ -54,17 +28,19 @@ def powers_of_step(hyper, step):
 
 
 @pytest.mark.each_choice
-@pytest.mark.parametrize(("rule", "formula", "hyper", "slots"), RULES, ids=IDS)
+@pytest.mark.parametrize("amsgrad", [0, 1])
 @pytest.mark.parametrize("dim", [1, 3, 16, 33])
-def test_touched_rows_follow_the_formula(run, make_table, rule, formula, hyper, slots, dim):
+def test_touched_rows_follow_the_formula(run, make_table, amsgrad, dim):
+    """Adam for all: the engine's tests compare the other rules with their formulas."""
     table = make_table(dim=dim, initializer="constant", init_args=[0.5])
+    slots = ["m", "v", "vhat"][: 2 + amsgrad]
     expected, state = {}, {}
     for step in range(1, 6):
         keys = RNG.integers(0, 6, size=8)
         gradients = RNG.normal(size=(8, dim)).astype(np.float32)
-        settings = powers_of_step(hyper, step)
+        settings = [0.1, 0.9, 0.99, 1e-7, 0.9**step, 0.99**step, amsgrad]
         run(
-            lambda k, g, h: apply(table, k, g, h, rule),
+            lambda k, g, h: apply(table, k, g, h, "adam"),
             keys,
             gradients,
             tf.constant(settings, tf.float64),
@@ -72,8 +48,8 @@ def test_touched_rows_follow_the_formula(run, make_table, rule, formula, hyper, 
         for key in np.unique(keys):
             total = gradients[keys == key].astype(np.float64).sum(0)
             row = expected.get(key, np.full(dim, 0.5))
-            old = state.get(key, [np.full(dim, float(each)) for each in slots.values()])
-            expected[key], state[key] = formula(row, total, old, *settings)
+            old = state.get(key, [np.zeros(dim)] * len(slots))
+            expected[key], state[key] = adam(row, total, old, *settings)
     keys, values = library.de_table_export(table, Tkeys=tf.int64, Tvalues=tf.float32)
     assert set(keys.numpy()) == set(expected)
     for key, row in zip(keys.numpy(), values.numpy(), strict=True):

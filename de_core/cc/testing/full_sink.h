@@ -3,23 +3,26 @@
 #define DE_CORE_TESTING_FULL_SINK_H_
 
 #include <cstddef>
+#include <string>
 
 #include "de_core/cc/engine/base/byte_stream.h"
 
 namespace de::engine::testing {
 
-/// Accepts a limited number of bytes, then fails.
+/// Stores `room` bytes, then fails.
 class FullSink final : public ByteSink {
  public:
   explicit FullSink(size_t room) : room_(room) {}
-  Status Append(const void*, size_t size) override {
-    if (size > room_) return Status::ResourceExhausted("no room");
-    room_ -= size;
+  Status Append(const void* data, size_t size) override {
+    if (size > room_ - bytes.size()) return Status::ResourceExhausted("no room");
+    bytes.append(static_cast<const char*>(data), size);
     return Status::Ok();
   }
 
+  std::string bytes;
+
  private:
-  size_t room_;
+  const size_t room_;
 };
 
 }  // namespace de::engine::testing

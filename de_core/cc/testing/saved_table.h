@@ -15,6 +15,7 @@
 #include "de_core/cc/engine/save/table_restore.h"
 #include "de_core/cc/engine/save/table_save.h"
 #include "de_core/cc/engine/table/table.h"
+#include "de_core/cc/testing/batches.h"
 #include "de_core/cc/testing/test_executor.h"
 
 namespace de::engine::testing {
@@ -41,10 +42,7 @@ inline std::unique_ptr<Table> MakeStrings(size_t dim) {
 inline void Put(Table* table, const std::vector<int64_t>& keys, float value,
                 Executor* executor = nullptr) {
   const std::vector<float> rows(keys.size() * table->options().dim, value);
-  ASSERT_TRUE(table
-                  ->InsertOrAssign({keys.data(), nullptr, keys.size()},
-                                   {reinterpret_cast<const char*>(rows.data()), nullptr}, executor)
-                  .ok());
+  ASSERT_TRUE(table->InsertOrAssign(KeysOf(keys), RowsIn(rows), executor).ok());
 }
 
 inline std::map<int64_t, std::vector<float>> Contents(const Table& table) {

@@ -156,9 +156,16 @@ class TableBackend {
   /// Reads or writes a metadata column of the rows of `keys`: a count, a score or a time that the
   /// policy keeps for each row. Keys without a row read as 0 and are not written. `values` and
   /// `found` are (keys.size); `found` may be nullptr.
-  virtual Status ReadColumn(RowColumn column, const Keys& keys, int64_t* values,
-                            bool* found) const = 0;
-  virtual Status WriteColumn(RowColumn column, const Keys& keys, const int64_t* values) = 0;
+  Status ReadColumn(RowColumn column, const Keys& keys, int64_t* values, bool* found) const {
+    return NoColumn(
+        column, FindSlot(std::string(kMetadataOwner), std::string(NameOf(column)), sizeof(*values),
+                         keys, reinterpret_cast<char*>(values), found));
+  }
+  Status WriteColumn(RowColumn column, const Keys& keys, const int64_t* values) {
+    return NoColumn(column,
+                    AssignSlot(std::string(kMetadataOwner), std::string(NameOf(column)),
+                               sizeof(*values), keys, reinterpret_cast<const char*>(values)));
+  }
 
   /// Updates the metadata of the rows of `keys`, such as the time of the last use, as if the rows
   /// were written now. Ignores keys without a row.
@@ -226,6 +233,16 @@ class TableBackend {
   virtual void SaveState(std::map<std::string, std::string>* metadata) const = 0;
   virtual Status LoadState(const std::map<std::string, std::string>& metadata, uint32_t shard_index,
                            uint32_t shard_count) = 0;
+
+ protected:
+  /// Returns `status`, or if it is NotFound, the error of a column that the table does not have.
+  static Status NoColumn(RowColumn column, Status status) {
+    if (status.code != Code::kNotFound) return status;
+    return Status::FailedPrecondition(
+        "the table must have the column: create it with a policy that keeps the column. Received: "
+        "column='" +
+        std::string(NameOf(column)) + "'");
+  }
 };
 
 }  // namespace de::engine

@@ -11,11 +11,8 @@
 #define DE_AVX512_TARGET "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi,bmi2,prfchw"
 /// Compiles a function for AVX2. All functions that it calls are inlined, so they are too.
 #define DE_AVX2_FUNCTION [[gnu::target(DE_AVX2_TARGET), gnu::flatten]]
-/// Like DE_AVX2_FUNCTION, for AVX-512.
-#define DE_AVX512_FUNCTION [[gnu::target(DE_AVX512_TARGET), gnu::flatten]]
 #else
 #define DE_AVX2_FUNCTION
-#define DE_AVX512_FUNCTION
 #endif
 
 namespace de::engine {
@@ -23,7 +20,7 @@ namespace de::engine {
 /// True if functions marked DE_AVX2_FUNCTION may be called.
 inline bool HasAvx2() noexcept { return ActiveSimdLevel() >= SimdLevel::kAvx2; }
 
-/// True if functions marked DE_AVX512_FUNCTION may be called.
+/// True if functions for AVX-512 may be called.
 inline bool HasAvx512() noexcept { return ActiveSimdLevel() >= SimdLevel::kAvx512; }
 
 }  // namespace de::engine

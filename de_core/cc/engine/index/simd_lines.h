@@ -5,8 +5,18 @@
 
 #include <cstdint>
 
-#include "de_core/cc/engine/base/simd_lanes.h"
+#include "de_core/cc/engine/base/simd_targets.h"
 #include "de_core/cc/engine/index/line_index.h"
+
+#if defined(__x86_64__)
+// GCC 12 wrongly warns about undefined registers inside its own AVX-512 functions.
+#pragma GCC diagnostic push
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+#endif
 
 namespace de::engine {
 
@@ -18,7 +28,7 @@ struct BaselineLines {
   }
 };
 
-#if defined(DE_SIMD_DRAWS)
+#if defined(__x86_64__)
 
 /// AVX-512: one comparison per line.
 struct Avx512Lines {
@@ -35,17 +45,17 @@ struct Avx512Lines {
 /// Calls pass(Avx512Lines{}), compiled for AVX-512 with all functions that it calls. Takes `pass`
 /// by value, so that its members can stay in registers.
 template <typename Pass>
-DE_SIXTEEN_CALL auto RunWithAvx512(Pass pass) {
+[[gnu::target(DE_AVX512_TARGET), gnu::flatten, gnu::noinline]] auto RunWithAvx512(Pass pass) {
   return pass(Avx512Lines{});
 }
 
-#endif  // defined(DE_SIMD_DRAWS)
+#endif  // defined(__x86_64__)
 
 /// Calls pass(lines) and returns its result, where lines.Match compares with the best instructions
 /// that DE_SIMD allows. `pass` should capture by value.
 template <typename Pass>
 auto AtSimdLevel(const Pass& pass) {
-#if defined(DE_SIMD_DRAWS)
+#if defined(__x86_64__)
   if (HasAvx512()) return RunWithAvx512(pass);
 #endif
   return pass(BaselineLines{});

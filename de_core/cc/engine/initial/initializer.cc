@@ -122,28 +122,18 @@ struct InitializerFillers {
     }
   }
 
-#if defined(DE_SIMD_DRAWS)
-  static DrawParameters ParametersOf(const Initializer& self) noexcept {
-    return {static_cast<float>(self.shift_), static_cast<float>(self.scale_),
-            static_cast<float>(self.low_), static_cast<float>(self.high_)};
-  }
-
+#if defined(__x86_64__)
   template <typename T, template <typename> class Draw>
   DE_AVX2_FUNCTION static void Avx2Draws(const Initializer& self, const uint64_t* key_words,
                                          void* const* rows, size_t count) noexcept {
     if constexpr (std::is_same_v<typename Scalar<T>::Real, float>) {
-      eight_lanes::DrawRows<T, Draw>(ParametersOf(self), self.seed_, self.dim_, key_words, rows,
-                                     count);
+      const DrawParameters parameters{
+          static_cast<float>(self.shift_), static_cast<float>(self.scale_),
+          static_cast<float>(self.low_), static_cast<float>(self.high_)};
+      DrawRows<T, Draw>(parameters, self.seed_, self.dim_, key_words, rows, count);
     } else {
       Draws<T, Draw>(self, key_words, rows, count);
     }
-  }
-
-  template <typename T, template <typename> class Draw>
-  DE_AVX512_FUNCTION static void Avx512Draws(const Initializer& self, const uint64_t* key_words,
-                                             void* const* rows, size_t count) noexcept {
-    sixteen_lanes::DrawRows<T, Draw>(ParametersOf(self), self.seed_, self.dim_, key_words, rows,
-                                     count);
   }
 #endif
 
@@ -175,10 +165,7 @@ struct InitializerFillers {
   static Filler DrawsOf(DType dtype) noexcept {
     return VisitFloating(dtype, Filler{}, [](auto tag) -> Filler {
       using T = typename decltype(tag)::type;
-#if defined(DE_SIMD_DRAWS)
-      if constexpr (std::is_same_v<typename Scalar<T>::Real, float>) {
-        if (HasAvx512()) return &Avx512Draws<T, Draw>;
-      }
+#if defined(__x86_64__)
       if (HasAvx2()) return &Avx2Draws<T, Draw>;
 #endif
       return &Draws<T, Draw>;

@@ -117,6 +117,14 @@ class RowPolicy {
     CopyBytes(to + end_, row + end_, bytes - end_);
   }
 
+  /// Copies a slot of a row while readers may record uses.
+  void CopySlot(char* to, const char* row, size_t offset, size_t bytes) const noexcept {
+    if (!count_reads() || offset < begin_ || offset >= end_) {
+      return CopyBytes(to, row + offset, bytes);
+    }
+    StoreAt(to, LoadShared(row + offset));
+  }
+
   /// True if the row was written or used at `micros` or later. Call it only if reads count as uses.
   bool UsedSince(const char* row, int64_t micros) const noexcept {
     return ReadShared(row, RowColumn::kTime) >= micros;
@@ -137,9 +145,6 @@ class RowPolicy {
   /// Like Read, while readers may record uses.
   int64_t ReadShared(const char* row, RowColumn column) const noexcept {
     return LoadShared(row + offset(column));
-  }
-  void Write(char* row, RowColumn column, int64_t value) const noexcept {
-    StoreAt(row + offset(column), value);
   }
 
   /// The filter of a shard. Requires its lock.

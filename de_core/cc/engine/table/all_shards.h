@@ -30,7 +30,6 @@ class AllShards {
       held_[taken] = true;
       if (TryRest() != end_) Release();
     }
-    if (!held()) ++LockWaitsOfThisThread().divided;
   }
   ~AllShards() { Release(); }
   AllShards(const AllShards&) = delete;

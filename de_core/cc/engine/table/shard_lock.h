@@ -11,19 +11,6 @@
 
 namespace de::engine {
 
-/// Counts of one thread's waits for locks. Only slow paths count, so uncontended locks cost nothing
-/// more.
-struct LockWaits {
-  uint64_t waited = 0;   ///< acquisitions that did not get the lock at once
-  uint64_t spins = 0;    ///< times that a waiting thread looked at a lock again
-  uint64_t divided = 0;  ///< parts of a batch that took the shards one by one: see AllShards
-};
-
-inline LockWaits& LockWaitsOfThisThread() noexcept {
-  static thread_local LockWaits waits;
-  return waits;
-}
-
 class alignas(64) ShardLock {
  public:
   bool try_lock_shared() noexcept {
@@ -36,7 +23,6 @@ class alignas(64) ShardLock {
 
   void lock_shared() noexcept {
     if (try_lock_shared()) return;
-    ++LockWaitsOfThisThread().waited;
     waiting_.fetch_add(1, std::memory_order_relaxed);
     for (uint32_t tries = 0; !try_lock_shared(); ++tries) {
       while (state_.load(std::memory_order_relaxed) & kWriter) Wait(tries++);
@@ -59,7 +45,6 @@ class alignas(64) ShardLock {
     // Once the flag is set, new readers wait. Then wait until the readers inside have left.
     const uint32_t before = state_.fetch_or(kWriter, std::memory_order_acquire);
     if (before == 0) return;
-    ++LockWaitsOfThisThread().waited;
     if (before & kWriter) {
       uint32_t tries = 0;
       do {
@@ -84,7 +69,6 @@ class alignas(64) ShardLock {
   static constexpr uint32_t kPatience = 256;
 
   static void Wait(uint32_t tries) noexcept {
-    ++LockWaitsOfThisThread().spins;
     if (tries < 64) {
 #if defined(__x86_64__)
       __builtin_ia32_pause();

@@ -182,6 +182,11 @@ uint64_t Table::EraseRanked(const std::vector<RowRank>& ranked, const Which& whi
   return erased;
 }
 
+Status Table::CheckColumn(RowColumn column) const {
+  if (column != RowColumn::kNone && policy_.offset(column) != 0) return Status::Ok();
+  return NoColumn(column, Status::NotFound(""));
+}
+
 Status Table::RankCandidates(RowColumn by, const Candidates& wanted,
                              std::vector<RowRank>* rows) const {
   return Guarded([&]() -> Status {

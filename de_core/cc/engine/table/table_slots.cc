@@ -1,10 +1,13 @@
-// Verbs on slots. Optimizers keep their state for each row in slots.
+// Verbs on slots. Optimizers and the policy keep their state for each row in slots.
+#include <algorithm>
 #include <mutex>
 #include <shared_mutex>
 
 #include "de_core/cc/engine/base/guard.h"
+#include "de_core/cc/engine/base/prefetch.h"
 #include "de_core/cc/engine/optimizer/row_average.h"
-#include "de_core/cc/engine/table/table.h"
+#include "de_core/cc/engine/table/shard_update.h"
+#include "de_core/cc/engine/table/table_scratch.h"
 
 namespace de::engine {
 namespace {
@@ -30,6 +33,56 @@ Status CheckSlot(const RowSlot* slot, const std::string& owner, const std::strin
 
 }  // namespace
 
+// Calls on_row(row, position) for every key that has a row, with the key's position in the batch.
+// Holds the lock of the shard: the writer lock with `write`, otherwise the reader lock.
+template <typename OnRow>
+Status Table::ForEachFound(const Keys& keys, bool write, const OnRow& on_row) const {
+  DE_RETURN_IF_ERROR(Prepare(keys));
+  return Guarded([&] {
+    ScratchLease scratch(*this);
+    scratch->partition.Build(keys, nullptr);
+    for (uint32_t at = 0; at < kShards; ++at) {
+      Shard& shard = *shards_[at];
+      const ShardKeys group = scratch->partition.Of(at);
+      for (size_t begin = 0; begin < group.count; begin += kKeysPerLock) {
+        const size_t end = std::min(group.count, begin + kKeysPerLock);
+        const auto body = [&] {
+          for (size_t j = begin; j < end; ++j) {
+            const size_t ahead = j + kPrefetchAhead;
+            if (ahead < end) shard.PrefetchLine(Mix64(group.words[ahead]));
+            const uint64_t word = group.words[j];
+            const uint64_t hash = Mix64(word);
+            const uint32_t position = group.positions[j];
+            const auto* string = keys.strings == nullptr ? nullptr : keys.strings + position;
+            const uint32_t row = shard.Find({word, hash, string});
+            if (row == kNoRow) continue;
+            if (write && shard.watch != nullptr) {
+              shard.watch->BeforeWrite(word, hash, row, shard.Row(row), /*inserted=*/false);
+            }
+            on_row(shard.Row(row), position);
+          }
+        };
+        if (write) {
+          const std::lock_guard<ShardLock> guard(shard.lock);
+          body();
+        } else {
+          const std::shared_lock<ShardLock> guard(shard.lock);
+          body();
+        }
+      }
+    }
+    return Status::Ok();
+  });
+}
+
+Status Table::Touch(const Keys& keys) {
+  const std::shared_lock<ShardLock> hold(layout_lock_);
+  const Stamp stamp = policy_.BeginWrite();
+  return ForEachFound(keys, /*write=*/true, [&](char* row, uint32_t) {
+    if (!policy_.Expired(row, stamp)) policy_.Touch(row, stamp);
+  });
+}
+
 Status Table::FindSlot(const std::string& owner, const std::string& name, size_t bytes,
                        const Keys& keys, char* out, bool* found) const {
   DE_RETURN_IF_ERROR(Prepare(keys));
@@ -39,20 +92,16 @@ Status Table::FindSlot(const std::string& owner, const std::string& name, size_t
     DE_RETURN_IF_ERROR(CheckSlot(slot, owner, name, bytes));
     std::vector<char> fresh(layout_.stride());
     layout_.FillSlots(fresh.data(), 0);
-    const Stamp now = policy_.Now();
     for (size_t i = 0; i < keys.size; ++i) {
-      const uint64_t word = WordOf(keys, i);
-      const uint64_t hash = Mix64(word);
-      const Shard& shard = *shards_[ShardOfHash(hash)];
-      const std::shared_lock<ShardLock> guard(shard.lock);
-      const uint32_t row =
-          shard.Find({word, hash, keys.strings == nullptr ? nullptr : keys.strings + i});
-      const bool exists = row != kNoRow && !policy_.Expired(shard.Row(row), now);
-      const char* from = exists ? shard.Row(row) : fresh.data();
-      CopyBytes(out + i * bytes, from + slot->offset, bytes);
-      if (found != nullptr) found[i] = exists;
+      CopyBytes(out + i * bytes, fresh.data() + slot->offset, bytes);
     }
-    return Status::Ok();
+    if (found != nullptr) std::fill_n(found, keys.size, false);
+    const Stamp now = policy_.Now();
+    return ForEachFound(keys, /*write=*/false, [&](const char* row, uint32_t position) {
+      if (policy_.Expired(row, now)) return;
+      policy_.CopySlot(out + position * bytes, row, slot->offset, bytes);
+      if (found != nullptr) found[position] = true;
+    });
   });
 }
 
@@ -63,19 +112,9 @@ Status Table::AssignSlot(const std::string& owner, const std::string& name, size
     const std::shared_lock<ShardLock> hold(layout_lock_);
     const RowSlot* slot = layout_.FindSlot(owner, name);
     DE_RETURN_IF_ERROR(CheckSlot(slot, owner, name, bytes));
-    for (size_t i = 0; i < keys.size; ++i) {
-      const uint64_t word = WordOf(keys, i);
-      const uint64_t hash = Mix64(word);
-      Shard& shard = *shards_[ShardOfHash(hash)];
-      const std::lock_guard<ShardLock> guard(shard.lock);
-      const uint32_t number =
-          shard.Find({word, hash, keys.strings == nullptr ? nullptr : keys.strings + i});
-      if (number == kNoRow) continue;
-      char* const row = shard.Row(number);
-      if (shard.watch != nullptr) shard.watch->BeforeWrite(word, hash, number, row, false);
-      CopyBytes(row + slot->offset, values + i * bytes, bytes);
-    }
-    return Status::Ok();
+    return ForEachFound(keys, /*write=*/true, [&](char* row, uint32_t position) {
+      CopyBytes(row + slot->offset, values + position * bytes, bytes);
+    });
   });
 }
 

@@ -139,14 +139,4 @@ Status TieredTable::FindSlot(const std::string& owner, const std::string& name, 
   });
 }
 
-Status TieredTable::ReadColumn(RowColumn column, const Keys& keys, int64_t* values,
-                               bool* found) const {
-  return Run([&]() -> Status {
-    DE_RETURN_IF_ERROR(CheckBatch(keys.size));
-    DE_RETURN_IF_ERROR(hot_->ReadColumn(column, Keys(), nullptr, nullptr));  // checks the column
-    return FindSlot(std::string(kMetadataOwner), std::string(NameOf(column)), sizeof(int64_t), keys,
-                    reinterpret_cast<char*>(values), found);
-  });
-}
-
 }  // namespace de::engine

@@ -228,10 +228,6 @@ Status TieredTable::AssignSlot(const std::string& owner, const std::string& name
   return Write(keys, nullptr, [&] { return hot_->AssignSlot(owner, name, bytes, keys, values); });
 }
 
-Status TieredTable::WriteColumn(RowColumn column, const Keys& keys, const int64_t* values) {
-  return Write(keys, nullptr, [&] { return hot_->WriteColumn(column, keys, values); });
-}
-
 Status TieredTable::Touch(const Keys& keys) {
   return Write(keys, nullptr, [&] { return hot_->Touch(keys); });
 }

@@ -64,9 +64,6 @@ class TieredTable final : public TableBackend {
                   char* out, bool* found) const override;
   Status AssignSlot(const std::string& owner, const std::string& name, size_t bytes,
                     const Keys& keys, const char* values) override;
-  Status ReadColumn(RowColumn column, const Keys& keys, int64_t* values,
-                    bool* found) const override;
-  Status WriteColumn(RowColumn column, const Keys& keys, const int64_t* values) override;
   Status Touch(const Keys& keys) override;
 
   /// Merges hot and cold rows.

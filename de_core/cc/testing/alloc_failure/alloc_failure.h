@@ -14,19 +14,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
-#include <mutex>
 #include <new>
 #include <string>
-#include <thread>
-#include <vector>
 
-#include "de_core/cc/engine/base/executor.h"
 #include "de_core/cc/engine/base/status.h"
 #include "de_core/cc/testing/sanitized.h"
+#include "de_core/cc/testing/test_executor.h"
 
 namespace de::engine::testing {
 
@@ -74,56 +69,6 @@ struct Faults {
   }
 };
 
-/// Threads that wait for tasks. Run allocates nothing, and the caller runs no task. An exception
-/// that leaves a task ends the process, as in TensorFlow's pool.
-class PoolThreads final : public Executor {
- public:
-  explicit PoolThreads(size_t count) {
-    for (size_t i = 0; i < count; ++i) threads_.emplace_back([this] { Work(); });
-  }
-  ~PoolThreads() override {
-    {
-      const std::lock_guard<std::mutex> guard(mutex_);
-      stop_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
-
-  size_t threads() const override { return threads_.size(); }
-
-  void Run(size_t count, const std::function<void(size_t)>& task) override {
-    std::unique_lock<std::mutex> lock(mutex_);
-    task_ = &task;
-    next_ = done_ = 0;
-    count_ = count;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return done_ == count_; });
-    count_ = next_ = done_ = 0;
-  }
-
- private:
-  void Work() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [this] { return stop_ || next_ < count_; });
-      if (stop_) return;
-      const size_t at = next_++;
-      lock.unlock();
-      (*task_)(at);
-      lock.lock();
-      if (++done_ == count_) changed_.notify_all();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  const std::function<void(size_t)>* task_ = nullptr;
-  size_t next_ = 0, count_ = 0, done_ = 0;
-  bool stop_ = false;
-  std::vector<std::thread> threads_;
-};
-
 /// The result of one child process, in memory shared with its parent.
 struct ChildReport {
   bool reached;         ///< an allocation failed
@@ -168,22 +113,23 @@ void RunChild(const Body& body, Fault fault, int64_t nth, ChildReport* report) {
                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-/// Runs `body` for n = 1, 2 … until no allocation fails. Skips most n: tries every n up to a fourth
-/// of `dense`, and then n at growing distances. With DE_ALLOC_SWEEP=dense it tries every n up to
-/// `dense`, and with DE_ALLOC_SWEEP=full every n. Under a sanitizer a child process takes ten times
-/// as long, so n doubles from the first number on.
+/// Runs `body` for n = 1, 2 … until no allocation fails. Skips most n: tries every n up to a
+/// sixteenth of `dense`, and then n at growing distances. With DE_ALLOC_SWEEP=dense it tries every
+/// n up to `dense`, and with DE_ALLOC_SWEEP=full every n. Under a sanitizer a child process takes
+/// ten times as long, so n triples from the first number on.
 template <typename Body>
 SweepResult Sweep(const std::string& verb, int64_t dense, const Body& body) {
   const char* const set = std::getenv("DE_ALLOC_SWEEP");
   const std::string wish = set == nullptr ? "" : set;
   const bool full = wish == "full";
-  if (wish.empty()) dense = std::max<int64_t>(dense / 4, 1);
+  if (wish.empty()) dense = std::max<int64_t>(dense / 16, 1);
   if (kSanitized) dense = 1;
+  const int64_t growth = wish.empty() ? 2 : 1;
   SweepResult result{verb, 0, 0, ""};
   auto* const report = static_cast<ChildReport*>(mmap(
       nullptr, sizeof(ChildReport), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   for (const Fault fault : {Fault::kOnce, Fault::kForGood}) {
-    for (int64_t nth = 1;; nth += full ? 1 : 1 + nth / dense) {
+    for (int64_t nth = 1;; nth += full ? 1 : 1 + growth * (nth / dense)) {
       RunChild(body, fault, nth, report);
       const bool bad = report->complaint[0] != '\0';
       if (report->reached) ++result.injected;

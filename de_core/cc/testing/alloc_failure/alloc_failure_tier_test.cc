@@ -46,13 +46,11 @@ struct TieredWorld {
   }
   Status Assign(const Keys& some, float value) {
     const auto rows = Faults::Quietly([&] { return std::vector<float>(some.size * kDim, value); });
-    return table->InsertOrAssign(some, {reinterpret_cast<const char*>(rows.data()), nullptr},
-                                 nullptr);
+    return table->InsertOrAssign(some, RowsIn(rows), nullptr);
   }
   Status Read() {
     auto rows = Faults::Quietly([&] { return std::vector<float>(batch.size * kDim); });
-    return table->FindToTrain(batch, {reinterpret_cast<char*>(rows.data()), nullptr}, nullptr,
-                              nullptr);
+    return table->FindToTrain(batch, RowsTo(&rows), nullptr, nullptr);
   }
 
   /// Returns a complaint unless each row is as before the verb or as after it.
@@ -60,9 +58,7 @@ struct TieredWorld {
     if (!complaint.empty()) return complaint;
     std::vector<float> rows(keys.size() * kDim);
     const auto found = std::make_unique<bool[]>(keys.size());
-    const Status status =
-        table->FindToTrain({keys.data(), nullptr, keys.size()},
-                           {reinterpret_cast<char*>(rows.data()), nullptr}, found.get(), nullptr);
+    const Status status = table->FindToTrain(KeysOf(keys), RowsTo(&rows), found.get(), nullptr);
     if (!status.ok()) return status.message;
     size_t count = 0;
     for (size_t i = 0; i < keys.size(); ++i) {

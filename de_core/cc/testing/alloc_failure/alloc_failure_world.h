@@ -13,6 +13,7 @@
 
 #include "de_core/cc/engine/table/table.h"
 #include "de_core/cc/testing/alloc_failure/alloc_failure.h"
+#include "de_core/cc/testing/batches.h"
 
 namespace de::engine::testing {
 
@@ -101,9 +102,7 @@ class World {
   }
   Keys all() const { return Some(0, ints_.size()); }
   Keys batch() const {
-    return kind_.key_type == KeyType::kString
-               ? Keys{nullptr, batch_views_.data(), batch_views_.size()}
-               : Keys{batch_ints_.data(), nullptr, batch_ints_.size()};
+    return kind_.key_type == KeyType::kString ? KeysOf(batch_views_) : KeysOf(batch_ints_);
   }
   /// Returns rows for the batch. A row that was written to is in state k1.
   Values written() const { return written_.values(); }
@@ -161,7 +160,7 @@ class World {
       for (std::string& text : texts_) text.reserve(64);
     }
     ValuesOut values() {
-      if (world_->floats()) return {reinterpret_cast<char*>(floats_.data()), nullptr};
+      if (world_->floats()) return RowsTo(&floats_);
       return {nullptr, this};
     }
     bool* found() const { return found_.get(); }
@@ -208,7 +207,7 @@ class World {
     std::vector<std::string> texts;
     std::vector<std::string_view> views;
     Values values() const {
-      if (views.empty()) return {reinterpret_cast<const char*>(floats.data()), nullptr};
+      if (views.empty()) return RowsIn(floats);
       return {nullptr, views.data()};
     }
   };

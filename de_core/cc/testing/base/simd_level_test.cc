@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "de_core/cc/engine/table/table.h"
-#include "de_core/cc/testing/forced_level.h"
 
 namespace de::engine {
 namespace {
@@ -58,25 +57,6 @@ TEST(SimdLevel, OfAnUnknownNameStopsEveryNewTable) {
   EXPECT_NE(status.message.find("Received: DE_SIMD=mmx"), std::string::npos) << status.message;
   EXPECT_TRUE(Table::Create({}, &table).ok());
 }
-
-TEST(SimdLevel, OfTestsIsNeverAboveTheOneInUse) {
-  for (int i = 0; i < 3; ++i) {
-    const ForcedLevel outer(static_cast<SimdLevel>(i));
-    const SimdLevel lowered = ActiveSimdLevel();
-    const ForcedLevel inner(SimdLevel::kAvx512);
-    EXPECT_EQ(ActiveSimdLevel(), lowered);
-  }
-}
-
-class EachLevel : public ::testing::TestWithParam<int> {};
-
-TEST_P(EachLevel, IsTestedHere) {
-  if (static_cast<SimdLevel>(GetParam()) > BestSimdLevel()) {
-    GTEST_SKIP() << "this processor lacks " << kNames[GetParam()] << ": nothing here tests it";
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Levels, EachLevel, ::testing::Range(0, 3));
 
 }  // namespace
 }  // namespace de::engine

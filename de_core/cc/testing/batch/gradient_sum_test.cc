@@ -7,6 +7,8 @@
 #include <random>
 #include <string>
 
+#include "de_core/cc/testing/batches.h"
+
 namespace de::engine {
 namespace {
 
@@ -18,7 +20,7 @@ struct Batch {
       positions.push_back(static_cast<uint32_t>(i));
     }
   }
-  Keys keys() const { return {numbers.data(), nullptr, numbers.size()}; }
+  Keys keys() const { return KeysOf(numbers); }
   ShardKeys group() const { return {words.data(), positions.data(), words.size()}; }
 
   std::vector<int64_t> numbers;
@@ -94,7 +96,7 @@ TEST(GradientSum, KeysThatMeetInTheMapAreDistinct) {
 
 TEST(GradientSum, StringsOfOneHashAreDistinctKeys) {
   const std::vector<std::string_view> texts{"left", "right", "left"};
-  const Keys keys{nullptr, texts.data(), texts.size()};
+  const Keys keys = KeysOf(texts);
   const std::vector<uint64_t> words(3, 42);  // three keys with one hash
   const std::vector<uint32_t> positions{0, 1, 2};
   const std::vector<float> grads{1, 10, 2};

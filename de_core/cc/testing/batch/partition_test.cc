@@ -7,6 +7,7 @@
 #include <random>
 #include <string>
 
+#include "de_core/cc/testing/batches.h"
 #include "de_core/cc/testing/test_executor.h"
 
 namespace de::engine {
@@ -51,7 +52,7 @@ TEST(Partition, HoldsEveryKeyOnceInItsShardInTheOrderOfTheBatch) {
 TEST(Partition, TasksMayBeginInAnyOrder) {
   std::vector<int64_t> numbers(20000);
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int64_t>(i * i);
-  const Keys keys{numbers.data(), nullptr, numbers.size()};
+  const Keys keys = KeysOf(numbers);
   Partition partition;
   Backwards executor;
   std::vector<size_t> ran;
@@ -67,7 +68,7 @@ TEST(Partition, StringKeysGoByTheHashOfTheirBytes) {
   std::vector<std::string> texts;
   for (int i = 0; i < 3000; ++i) texts.push_back(std::string(static_cast<size_t>(i % 40), 'a'));
   const std::vector<std::string_view> views(texts.begin(), texts.end());
-  const Keys keys{nullptr, views.data(), views.size()};
+  const Keys keys = KeysOf(views);
   Partition partition;
   partition.Build(keys, nullptr);
   ExpectSorted(partition, keys);

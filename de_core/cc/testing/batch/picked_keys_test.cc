@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "de_core/cc/testing/batches.h"
+
 namespace de::engine {
 namespace {
 
@@ -71,7 +73,7 @@ TEST(PickedKeys, are_those_of_the_shards_in_the_order_of_the_batch) {
                               kKeysPerLock + 1, 2 * kKeysPerLock, size_t{20000}}) {
       Check({ints.data(), nullptr, size}, words, 0, size, first, last);
     }
-    Check({ints.data(), nullptr, ints.size()}, words, 777, 15003, first, last);
+    Check(KeysOf(ints), words, 777, 15003, first, last);
   }
 }
 
@@ -81,9 +83,9 @@ TEST(PickedKeys, of_one_shard_alone_come_to_it_or_to_nobody) {
     ints.push_back(static_cast<int64_t>(UnMix64(i | uint64_t{5} << (64 - kShardBits))));
   }
   const std::vector<uint64_t> words(ints.begin(), ints.end());
-  Check({ints.data(), nullptr, ints.size()}, words, 0, ints.size(), 5, 5);
-  Check({ints.data(), nullptr, ints.size()}, words, 0, ints.size(), 0, 4);
-  Check({ints.data(), nullptr, ints.size()}, words, 0, ints.size(), 6, kShards - 1);
+  Check(KeysOf(ints), words, 0, ints.size(), 5, 5);
+  Check(KeysOf(ints), words, 0, ints.size(), 0, 4);
+  Check(KeysOf(ints), words, 0, ints.size(), 6, kShards - 1);
 }
 
 TEST(PickedKeys, of_strings_go_by_their_hash) {
@@ -94,7 +96,7 @@ TEST(PickedKeys, of_strings_go_by_their_hash) {
   std::vector<uint64_t> words;
   for (const std::string_view view : views) words.push_back(HashBytes(view));
   for (const auto& [first, last] : kRanges) {
-    Check({nullptr, views.data(), views.size()}, words, 0, views.size(), first, last);
+    Check(KeysOf(views), words, 0, views.size(), first, last);
   }
 }
 

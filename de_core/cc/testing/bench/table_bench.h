@@ -1,5 +1,4 @@
-// How the table benchmark measures: interleaved rounds, medians and ratios. A bar is the value that
-// a result must reach.
+// How the table benchmark measures: interleaved rounds, medians and ratios.
 #ifndef DE_CORE_TESTING_TABLE_BENCH_H_
 #define DE_CORE_TESTING_TABLE_BENCH_H_
 
@@ -16,13 +15,11 @@ struct Options {
   uint64_t rows = 10'000'000;              ///< rows of the large tables
   uint64_t small_rows = 200'000;           ///< rows of the table that fits the cache
   uint64_t skewed_rows = 5'000'000;        ///< rows of workload W2
-  uint64_t fill_rows = 5'000'000;          ///< rows of workload W6
+  uint64_t fill_rows = 5'000'000;          ///< rows of the table that is filled
   uint64_t stall_rows = 20'000'000;        ///< rows of the table after it grew while it was read
   uint64_t hostile_rows = 1 << 20;         ///< rows for each pattern of adversarial keys
   uint64_t queries = 1 << 20;              ///< keys per round
   uint64_t payload_bytes = 2'600'000'000;  ///< upper limit of rows * row bytes of one table
-  bool quick = false;
-  bool bfloat16 = false;  ///< the values of section `widths`
   int rounds = 7;
   int fill_rounds = 3;
   std::vector<size_t> dims = {8, 16, 32, 64, 128};
@@ -52,7 +49,6 @@ class Rounds {
   /// measurement than the previous round.
   void Run(int rounds);
 
-  bool Has(const std::string& name) const;
   /// Returns the median rate in million items per second of CPU time, or of wall time (`wall`).
   double Rate(const std::string& name, bool wall = false) const;
   /// Returns the median over the rounds of rate(a) / rate(b); 0 if `a` or `b` was not measured.
@@ -70,32 +66,9 @@ class Rounds {
   std::vector<Measure> measures_;
 };
 
-/// The output: Markdown tables, printed while the benchmark runs, and at the end each bar with its
-/// measured value.
-class Report {
- public:
-  /// Without `judged`, prints no bars: they are meaningless for small tables.
-  explicit Report(bool judged) : judged_(judged) {}
-  void Section(const std::string& title, const std::vector<std::string>& columns);
-  void Row(const std::vector<std::string>& cells);
-  void Note(const std::string& text) const;
-  /// Adds a result with the value that it must reach (`bar`) and a better value to aim for
-  /// (`stretch`, 0 for none). With `most`, smaller is better: the value must not exceed the bar.
-  void Bar(const std::string& name, double value, double bar, double stretch, bool most = false,
-           const std::string& unit = "");
-  /// Prints all bars; returns how many were missed.
-  int Summary() const;
-
- private:
-  struct BarRow {
-    std::string name;
-    double value, bar, stretch;
-    bool most;
-    std::string unit;
-  };
-  bool judged_;
-  std::vector<BarRow> bars_;
-};
+// Print Markdown tables: a title with the names of the columns, and a row.
+void PrintSection(const std::string& title, const std::vector<std::string>& columns);
+void PrintRow(const std::vector<std::string>& cells);
 
 /// Formats a number as "12.34". Returns "-" for 0, which means that it was not measured.
 std::string Number(double value, int digits = 2);
@@ -116,15 +89,13 @@ uint64_t ResidentBytes();   ///< resident bytes of this process
 uint64_t AvailableBytes();  ///< available bytes of the machine
 
 // The sections.
-void LookupSections(const Options& options, Report* report);
-void FillSection(const Options& options, Report* report);
-void MixedSection(const Options& options, Report* report);
-void MemorySection(const Options& options, Report* report);
-void StallSection(const Options& options, Report* report);
-void HostileSection(const Options& options, Report* report);
-void WidthsSection(const Options& options, Report* report);
-void EvictSection(const Options& options, Report* report);
-void LocksSection(const Options& options, Report* report);
+void LookupSections(const Options& options);
+void SmallBatchSection(const Options& options);
+void FillSection(const Options& options);
+void MemorySection(const Options& options);
+void StallSection(const Options& options);
+void HostileSection(const Options& options);
+void EvictSection(const Options& options);
 
 }  // namespace de::bench
 

@@ -1,10 +1,11 @@
-// Measures lookups (workloads W1 to W5) and upserts of present keys, also with two threads.
+// Measures lookups (workloads W2 to W5) and upserts of present keys, also with two threads.
 #include <cmath>
+#include <cstdio>
 #include <random>
 
-#include "de_core/cc/testing/bench/pool.h"
 #include "de_core/cc/testing/bench/table_bench.h"
 #include "de_core/cc/testing/bench/table_bench_peers.h"
+#include "de_core/cc/testing/test_executor.h"
 
 namespace de::bench {
 namespace {
@@ -12,25 +13,6 @@ namespace {
 using engine::Mix64;
 
 constexpr size_t kFillBatch = 16384;
-
-/// Distinct random keys below `space`, or of all 64 bits if `space` is 0.
-std::vector<int64_t> RandomKeys(uint64_t count, uint64_t space) {
-  std::vector<int64_t> keys(count);
-  if (space == 0) {
-    for (uint64_t i = 0; i < count; ++i) keys[i] = static_cast<int64_t>(Mix64(i + 1));
-    return keys;
-  }
-  std::vector<bool> taken(space);
-  std::mt19937_64 random(2);
-  for (int64_t& key : keys) {
-    uint64_t drawn;
-    do drawn = random() % space;
-    while (taken[drawn]);
-    taken[drawn] = true;
-    key = static_cast<int64_t>(drawn);
-  }
-  return keys;
-}
 
 /// Draws row numbers 0 … n - 1 from a Zipf distribution with exponent s > 1 by rejection-inversion
 /// (W. Hörmann, G. Derflinger, "Rejection-inversion to generate variates from monotone discrete
@@ -106,9 +88,8 @@ class LookupBench {
     });
   }
 
-  /// Runs all measurements with these queries and prints a row of the report.
-  Rounds Run(const Queries& queries, size_t batch, bool writes, const std::string& label,
-             Report* report) {
+  /// Runs all measurements with these queries and prints a row.
+  void Run(const Queries& queries, size_t batch, bool writes, const std::string& label) {
     if (!tuned_) memory_.Tune(queries, 4096, out_.data());
     tuned_ = true;
     char* const out = out_.data();
@@ -126,47 +107,38 @@ class LookupBench {
     };
     add_flat("absl", absl_.get());
     add_flat("boost", boost_.get());
-    const size_t all = queries.rows.size();
-    rounds.Add("gather", n,
-               [&] { memory_.template Gather<Ahead::kNear>(queries, 0, all, batch, out); });
-    rounds.Add("probe", n, [&] { memory_.template Probe<Ahead::kNear>(queries, batch, out); });
-    rounds.Add("far gather", n,
-               [&] { memory_.template Gather<Ahead::kFar>(queries, 0, all, batch, out); });
-    rounds.Add("far probe", n, [&] { memory_.template Probe<Ahead::kFar>(queries, batch, out); });
-    Pool two(2);
+    rounds.Add("gather", n, [&] { memory_.Gather(queries, batch, out); });
+    rounds.Add("probe", n, [&] { memory_.Probe(queries, batch, out); });
+    engine::PoolThreads two(2);
     if (writes) {
       rounds.Add("upsert", n, [&] { ours_.Upsert(queries.keys, batch, out); });
       rounds.Add("two lookup", n, [&] { ours_.Find(queries.keys, batch, out, &two); });
       rounds.Add("two upsert", n, [&] { ours_.Upsert(queries.keys, batch, out, &two); });
     }
     rounds.Run(options_.rounds);
-    report->Row({label,
-                 std::to_string(kDim),
-                 std::to_string(keys_.size()),
-                 std::to_string(batch),
-                 Number(rounds.Rate("lookup")),
-                 Number(rounds.Rate("upsert")),
-                 Number(rounds.Rate("libcuckoo")),
-                 Number(rounds.Rate("absl")),
-                 Number(rounds.Rate("boost")),
-                 Number(rounds.Rate("gather")),
-                 Number(rounds.Rate("probe")),
-                 Number(rounds.Rate("far gather")),
-                 Number(rounds.Rate("far probe")),
-                 Number(rounds.Ratio("lookup", "libcuckoo")),
-                 Number(rounds.Ratio("lookup", "absl")),
-                 Number(rounds.Ratio("lookup", "boost")),
-                 Number(rounds.Ratio("lookup", "probe")),
-                 Number(rounds.Ratio("lookup", "far probe")),
-                 Number(rounds.Ratio("upsert", "lookup")),
-                 Number(rounds.Rate("two lookup", /*wall=*/true)),
-                 Number(rounds.Rate("two upsert", /*wall=*/true)),
-                 Number(rounds.Ratio("two upsert", "two lookup", /*wall=*/true))});
-    return rounds;
+    PrintRow({label,
+              std::to_string(kDim),
+              std::to_string(keys_.size()),
+              std::to_string(batch),
+              Number(rounds.Rate("lookup")),
+              Number(rounds.Rate("upsert")),
+              Number(rounds.Rate("libcuckoo")),
+              Number(rounds.Rate("absl")),
+              Number(rounds.Rate("boost")),
+              Number(rounds.Rate("gather")),
+              Number(rounds.Rate("probe")),
+              Number(rounds.Ratio("lookup", "libcuckoo")),
+              Number(rounds.Ratio("lookup", "absl")),
+              Number(rounds.Ratio("lookup", "boost")),
+              Number(rounds.Ratio("lookup", "probe")),
+              Number(rounds.Ratio("upsert", "lookup")),
+              Number(rounds.Rate("two lookup", /*wall=*/true)),
+              Number(rounds.Rate("two upsert", /*wall=*/true)),
+              Number(rounds.Ratio("two lookup", "lookup", /*wall=*/true)),
+              Number(rounds.Ratio("two upsert", "upsert", /*wall=*/true))});
   }
 
   Ours& ours() { return ours_; }
-  Memory<kDim>& memory() { return memory_; }
   const std::vector<int64_t>& keys() const { return keys_; }
   char* out() { return out_.data(); }
 
@@ -199,99 +171,40 @@ const std::vector<std::string> kColumns = {"queries",
                                            "boost",
                                            "gather",
                                            "probe",
-                                           "far gather",
-                                           "far probe",
                                            "lookup / libcuckoo",
                                            "lookup / absl",
                                            "lookup / boost",
                                            "lookup / probe",
-                                           "lookup / far probe",
                                            "upsert / lookup",
                                            "lookup by two (wall)",
                                            "upsert by two (wall)",
-                                           "upsert / lookup by two"};
+                                           "lookup: two / one thread",
+                                           "upsert: two / one thread"};
 
-struct Limits {
-  double bar, stretch;
-};
-
-Limits AgainstCuckoo(size_t dim) {
-  if (dim <= 32) return {4, 5};
-  return dim <= 64 ? Limits{2.5, 3} : Limits{2, 2.2};
-}
-
-void AddBars(const std::string& name, size_t dim, const Rounds& rounds, Report* report) {
-  const Limits limits = AgainstCuckoo(dim);
-  report->Bar(name + ": lookup / libcuckoo", rounds.Ratio("lookup", "libcuckoo"), limits.bar,
-              limits.stretch);
-  report->Bar(name + ": lookup / probe", rounds.Ratio("lookup", "probe"), 0.8, 0.95);
-  report->Bar(name + ": upsert / lookup", rounds.Ratio("upsert", "lookup"), 0.7, 0);
-  report->Bar(name + ": upsert / lookup by two threads",
-              rounds.Ratio("two upsert", "two lookup", /*wall=*/true), 0.7, 0);
-}
-
-bool Fits(uint64_t bytes, const std::string& what, Report* report) {
+bool Fits(uint64_t bytes, const std::string& what) {
   // The other maps need about twice the bytes of the rows, and all of them exist at the same time.
   if (bytes * 5 < AvailableBytes()) return true;
-  report->Note(what + " left out: too little free memory.");
+  std::printf("\n%s left out: too little free memory.\n", what.c_str());
   return false;
 }
 
-void W1(const Options& options, Report* report) {
-  report->Section("W1: sequential keys, uniform queries over twice their range (million/s)",
-                  kColumns);
-  const uint64_t rows = options.RowsOf(options.rows, 32);
-  if (!Fits(rows * 128, "W1", report)) return;
-  std::vector<int64_t> keys(rows);
-  for (uint64_t i = 0; i < rows; ++i) keys[i] = static_cast<int64_t>(i);
-  LookupBench<32> bench(options, std::move(keys), true);
-  Queries queries = bench.Ask([&](std::mt19937_64* random) { return (*random)() % (2 * rows); });
-  bench.Run(queries, 131072, false, "half miss", report);
-}
-
-void W2(const Options& options, Report* report) {
-  report->Section("W2: 80 % of queries to 20 % of keys (million/s)", kColumns);
+void W2(const Options& options) {
+  PrintSection("W2: 80 % of queries to 20 % of keys (million/s)", kColumns);
   const uint64_t rows = options.RowsOf(options.skewed_rows, 32);
-  if (!Fits(rows * 128, "W2", report)) return;
-  LookupBench<32> bench(options, RandomKeys(rows, 20 * rows), true);
+  if (!Fits(rows * 128, "W2")) return;
+  LookupBench<32> bench(options, KeysFrom(0, rows), true);
   const Queries queries = bench.Ask([&](std::mt19937_64* random) {
     const bool hot = (*random)() % 5 != 0;
     return (*random)() % (hot ? rows / 5 : rows);
   });
-  AddBars("W2", 32, bench.Run(queries, 131072, true, "80/20", report), report);
-
-  // The same with a second thread. Uses wall time: CPU time of one thread says nothing about two.
-  Pool two(2);
-  const auto n = static_cast<double>(queries.keys.size());
-  Rounds rounds;
-  const auto gather = [&](size_t parts, size_t part) {
-    const size_t size = queries.rows.size() / parts;
-    bench.memory().template Gather<Ahead::kFar>(queries, part * size, (part + 1) * size, 4096,
-                                                bench.out() + part * 4096 * 128);
-  };
-  rounds.Add("one", n, [&] { bench.ours().Find(queries.keys, 131072, bench.out()); });
-  rounds.Add("two", n, [&] { bench.ours().Find(queries.keys, 131072, bench.out(), &two); });
-  rounds.Add("upsert one", n, [&] { bench.ours().Upsert(queries.keys, 131072, bench.out()); });
-  rounds.Add("upsert two", n,
-             [&] { bench.ours().Upsert(queries.keys, 131072, bench.out(), &two); });
-  rounds.Add("gather one", n, [&] { gather(1, 0); });
-  rounds.Add("gather two", n, [&] { two.Run(2, [&](size_t part) { gather(2, part); }); });
-  rounds.Run(options.rounds);
-  report->Section("W2 on one and two threads (million/s of wall time)",
-                  {"", "one", "two", "two / one"});
-  for (const std::string name : {"", "upsert ", "gather "}) {
-    report->Row({name.empty() ? "lookup" : name, Number(rounds.Rate(name + "one", true)),
-                 Number(rounds.Rate(name + "two", true)),
-                 Number(rounds.Ratio(name + "two", name + "one", true))});
-  }
-  report->Bar("W2: two threads / one", rounds.Ratio("two", "one", true), 1.8, 0);
+  bench.Run(queries, 131072, true, "80/20");
 }
 
 /// Workloads W4 (Zipf-distributed keys) and W5 (absent keys), on the table of W3 at dim 32.
-void OtherQueries(const Options& options, LookupBench<32>* bench, Report* report) {
-  report->Section("W4, W5: Zipf, and misses (million/s)", kColumns);
+void OtherQueries(const Options& options, LookupBench<32>* bench) {
+  PrintSection("W4, W5: Zipf, and misses (million/s)", kColumns);
   for (const double s : {1.05, 1.2}) {
-    bench->Run(bench->Zipfian(s), 131072, false, "Zipf " + Number(s), report);
+    bench->Run(bench->Zipfian(s), 131072, false, "Zipf " + Number(s));
   }
   const uint64_t rows = bench->keys().size();
   const auto with_hits = [&](uint64_t percent) {
@@ -301,13 +214,13 @@ void OtherQueries(const Options& options, LookupBench<32>* bench, Report* report
     });
   };
   for (const uint64_t percent : {100, 90, 50, 0}) {
-    bench->Run(with_hits(percent), 131072, false, std::to_string(percent) + " % hits", report);
+    bench->Run(with_hits(percent), 131072, false, std::to_string(percent) + " % hits");
   }
 
   engine::InitializerOptions initializer;
   const Queries all = with_hits(100), half = with_hits(50);
-  report->Section("W5: half misses with a random initializer (million/s)",
-                  {"initializer", "all hits", "half misses", "half misses / all hits"});
+  PrintSection("W5: half misses with a random initializer (million/s)",
+               {"initializer", "all hits", "half misses", "half misses / all hits"});
   for (const auto& [name, kind] :
        {std::pair("uniform", engine::InitializerOptions::Kind::kUniform),
         std::pair("normal", engine::InitializerOptions::Kind::kNormal)}) {
@@ -321,61 +234,81 @@ void OtherQueries(const Options& options, LookupBench<32>* bench, Report* report
     rounds.Add("all", n, [&] { random.Find(all.keys, 131072, bench->out()); });
     rounds.Add("half", n, [&] { random.Find(half.keys, 131072, bench->out()); });
     rounds.Run(options.rounds);
-    report->Row({name, Number(rounds.Rate("all")), Number(rounds.Rate("half")),
-                 Number(rounds.Ratio("half", "all"))});
-    report->Bar(std::string("W5: half misses / all hits, ") + name, rounds.Ratio("half", "all"),
-                0.8, 1.0);
+    PrintRow({name, Number(rounds.Rate("all")), Number(rounds.Rate("half")),
+              Number(rounds.Ratio("half", "all"))});
   }
 }
 
 template <size_t kDim>
-void W3(const Options& options, uint64_t wanted, bool large, Report* report) {
+void W3(const Options& options, uint64_t wanted, bool large) {
   const uint64_t rows = options.RowsOf(wanted, kDim);
-  if (!Fits(rows * kDim * 4, "W3 at dim " + std::to_string(kDim), report)) return;
-  LookupBench<kDim> bench(options, RandomKeys(rows, 0), true);
+  if (!Fits(rows * kDim * 4, "W3 at dim " + std::to_string(kDim))) return;
+  LookupBench<kDim> bench(options, KeysFrom(0, rows), true);
   const Queries queries = bench.Uniform();
   for (const size_t batch : options.batches) {
-    const Rounds rounds = bench.Run(queries, batch, true, "uniform", report);
-    if (large) {
-      AddBars("W3 dim " + std::to_string(kDim) + " batch " + std::to_string(batch), kDim, rounds,
-              report);
-    }
+    bench.Run(queries, batch, true, "uniform");
   }
   if constexpr (kDim == 32) {
-    if (large && options.Wants("w4")) OtherQueries(options, &bench, report);
+    if (large && options.Wants("w4")) OtherQueries(options, &bench);
   }
 }
 
-void W3Of(size_t dim, const Options& options, uint64_t rows, bool large, Report* report) {
+void W3Of(size_t dim, const Options& options, uint64_t rows, bool large) {
   switch (dim) {
     case 8:
-      return W3<8>(options, rows, large, report);
+      return W3<8>(options, rows, large);
     case 16:
-      return W3<16>(options, rows, large, report);
+      return W3<16>(options, rows, large);
     case 32:
-      return W3<32>(options, rows, large, report);
+      return W3<32>(options, rows, large);
     case 64:
-      return W3<64>(options, rows, large, report);
+      return W3<64>(options, rows, large);
     case 128:
-      return W3<128>(options, rows, large, report);
+      return W3<128>(options, rows, large);
     default:
-      return report->Note("No such dim: " + std::to_string(dim) + ".");
+      std::printf("\nNo such dim: %zu.\n", dim);
   }
 }
 
 }  // namespace
 
-void LookupSections(const Options& options, Report* report) {
-  if (options.Wants("w1")) W1(options, report);
-  if (options.Wants("w2")) W2(options, report);
+void SmallBatchSection(const Options& options) {
+  constexpr size_t kDim = 16, kMost = 4096;
+  Ours table(kDim, options.small_rows);
+  const std::vector<int64_t> keys = KeysFrom(0, options.small_rows);
+  const std::vector<int64_t> hot(keys.begin(), keys.begin() + kMost);
+  std::vector<char> rows(kMost * kDim * sizeof(float), 1);
+  table.Upsert(keys, kMost, rows.data());
+  const std::vector<size_t> sizes = {1, 4, 16, 64, 256, kMost};
+  Rounds rounds;
+  for (const size_t size : sizes) {
+    const auto calls = static_cast<double>(hot.size() / size);
+    rounds.Add("lookup " + std::to_string(size), calls,
+               [&, size] { table.Find(hot, size, rows.data()); });
+    rounds.Add("upsert " + std::to_string(size), calls,
+               [&, size] { table.Upsert(hot, size, rows.data()); });
+  }
+  rounds.Run(20 * options.rounds);
+  PrintSection("Cached keys, dim " + std::to_string(kDim) + ": microseconds per batch",
+               {"keys", "lookup", "upsert"});
+  for (const size_t size : sizes) {
+    const auto time = [&](const std::string& verb) {
+      return Number(1 / rounds.Rate(verb + std::to_string(size)), 3);
+    };
+    PrintRow({std::to_string(size), time("lookup "), time("upsert ")});
+  }
+}
+
+void LookupSections(const Options& options) {
+  if (options.Wants("w2")) W2(options);
   if (!options.Wants("w3") && !options.Wants("w4")) return;
   for (const size_t dim : options.dims) {
-    report->Section("W3: uniform hits, dim " + std::to_string(dim) + " (million/s)", kColumns);
-    if (options.Wants("w3") || dim == 32) W3Of(dim, options, options.rows, true, report);
+    PrintSection("W3: uniform hits, dim " + std::to_string(dim) + " (million/s)", kColumns);
+    if (options.Wants("w3") || dim == 32) W3Of(dim, options, options.rows, true);
   }
   if (!options.Wants("w3")) return;
-  report->Section("W3: uniform hits of a small table (million/s)", kColumns);
-  for (const size_t dim : options.dims) W3Of(dim, options, options.small_rows, false, report);
+  PrintSection("W3: uniform hits of a small table (million/s)", kColumns);
+  for (const size_t dim : options.dims) W3Of(dim, options, options.small_rows, false);
 }
 
 }  // namespace de::bench

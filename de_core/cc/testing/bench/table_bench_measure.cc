@@ -60,8 +60,6 @@ const Rounds::Measure* Rounds::Find(const std::string& name) const {
   return nullptr;
 }
 
-bool Rounds::Has(const std::string& name) const { return Find(name) != nullptr; }
-
 double Rounds::Rate(const std::string& name, bool wall) const {
   const Measure* const measure = Find(name);
   if (measure == nullptr) return 0;
@@ -88,50 +86,16 @@ std::string Number(double value, int digits) {
   return text;
 }
 
-void Report::Section(const std::string& title, const std::vector<std::string>& columns) {
+void PrintSection(const std::string& title, const std::vector<std::string>& columns) {
   std::printf("\n### %s\n\n", title.c_str());
-  Row(columns);
-  Row(std::vector<std::string>(columns.size(), "---"));
+  PrintRow(columns);
+  PrintRow(std::vector<std::string>(columns.size(), "---"));
 }
 
-void Report::Row(const std::vector<std::string>& cells) {
+void PrintRow(const std::vector<std::string>& cells) {
   for (const std::string& cell : cells) std::printf("| %s ", cell.c_str());
   std::printf("|\n");
   std::fflush(stdout);
-}
-
-void Report::Note(const std::string& text) const {
-  std::printf("\n%s\n", text.c_str());
-  std::fflush(stdout);
-}
-
-void Report::Bar(const std::string& name, double value, double bar, double stretch, bool most,
-                 const std::string& unit) {
-  if (value > 0) bars_.push_back({name, value, bar, stretch, most, unit});
-}
-
-int Report::Summary() const {
-  if (!judged_) {
-    Note("No bars: these sizes fit the cache.");
-    return 0;
-  }
-  int missed = 0;
-  std::printf(
-      "\n### Bars\n\n| case | measured | bar | stretch | |\n| --- | --- | --- | --- | --- |\n");
-  for (const BarRow& row : bars_) {
-    const auto holds = [&](double limit) {
-      return row.most ? row.value <= limit : row.value >= limit;
-    };
-    const bool reached = holds(row.bar);
-    missed += !reached;
-    const char* const verdict =
-        !reached ? "**MISSED**" : (row.stretch > 0 && holds(row.stretch) ? "stretch" : "reached");
-    const char* const sign = row.most ? "at most " : "";
-    std::printf("| %s | %s%s | %s%s%s | %s | %s |\n", row.name.c_str(), Number(row.value).c_str(),
-                row.unit.c_str(), sign, Number(row.bar).c_str(), row.unit.c_str(),
-                row.stretch > 0 ? Number(row.stretch).c_str() : "", verdict);
-  }
-  return missed;
 }
 
 std::vector<int64_t> KeysFrom(uint64_t first, uint64_t count) {

@@ -2,6 +2,7 @@
 #ifndef DE_CORE_TESTING_TABLE_BENCH_PEERS_H_
 #define DE_CORE_TESTING_TABLE_BENCH_PEERS_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -50,11 +51,9 @@ inline void OkOrExit(const engine::Status& status) {
 /// The engine's table.
 class Ours {
  public:
-  Ours(size_t dim, uint64_t init_size, const engine::InitializerOptions& initializer = {},
-       engine::DType dtype = engine::DType::kFloat32) {
+  Ours(size_t dim, uint64_t init_size, const engine::InitializerOptions& initializer = {}) {
     engine::TableOptions options;
     options.dim = dim;
-    options.value_dtype = dtype;
     options.init_size = init_size;
     options.initializer = initializer;
     OkOrExit(engine::Table::Create(options, &table_));
@@ -187,10 +186,6 @@ class Flat {
   Map map_;
 };
 
-/// The cache that prefetches load into: the first-level cache (kNear), as is usual, or the
-/// second-level cache (kFar, engine::PrefetchFar). More loads can be in flight to the second.
-enum class Ahead { kNear, kFar };
-
 /// Measures how fast memory is at best: a plain array of rows in huge pages, and the cache lines of
 /// an index that holds their row numbers. Prefetches reads at the best distance for this machine.
 template <size_t kDim>
@@ -207,89 +202,58 @@ class Memory {
   const char* rows() const { return rows_.data(); }
 
   /// Copies the rows with the given numbers.
-  template <Ahead kAhead>
-  void Gather(const Queries& queries, size_t begin, size_t end, size_t batch, char* out) const {
+  void Gather(const Queries& queries, size_t batch, char* out) const {
     const uint32_t* const at = queries.rows.data();
-    const size_t near = gather_ahead_[static_cast<size_t>(kAhead)];
-    ForBatches(end - begin, batch, [&](size_t first, size_t count) {
-      const uint32_t* const block = at + begin + first;
-      const size_t left = end - begin - first;  // prefetching continues into the next batch
+    const size_t near = gather_ahead_;
+    const size_t n = queries.rows.size();
+    ForBatches(n, batch, [&](size_t first, size_t count) {
+      const uint32_t* const block = at + first;
+      const size_t left = n - first;  // prefetching continues into the next batch
       for (size_t i = 0; i < count; ++i) {
-        if (i + near < left) AskForRow<kAhead>(block[i + near]);
-        engine::CopyBytes(out + i * kRowBytes, rows_.data() + size_t{block[i]} * kRowBytes,
-                          kRowBytes);
+        if (i + near < left) engine::PrefetchBytes(Row(block[i + near]), kRowBytes);
+        engine::CopyBytes(out + i * kRowBytes, Row(block[i]), kRowBytes);
       }
     });
   }
 
   /// Reads one index line and copies the row that it refers to.
-  template <Ahead kAhead>
   void Probe(const Queries& queries, size_t batch, char* out) const {
     const uint32_t* const at = queries.rows.data();
     const size_t n = queries.rows.size();
-    const size_t near = probe_ahead_[static_cast<size_t>(kAhead)], far = 2 * near;
+    const size_t near = probe_ahead_, far = 2 * near;
     ForBatches(n, batch, [&](size_t first, size_t count) {
       const uint32_t* const block = at + first;
       const size_t left = n - first;
       for (size_t i = 0; i < count; ++i) {
-        if (i + far < left) Ask<kAhead>(&Entry(block[i + far]));
-        if (i + near < left) AskForRow<kAhead>(Entry(block[i + near]));
-        engine::CopyBytes(out + i * kRowBytes, rows_.data() + size_t{Entry(block[i])} * kRowBytes,
-                          kRowBytes);
+        if (i + far < left) engine::PrefetchFar(&Entry(block[i + far]));
+        if (i + near < left) engine::PrefetchBytes(Row(Entry(block[i + near])), kRowBytes);
+        engine::CopyBytes(out + i * kRowBytes, Row(Entry(block[i])), kRowBytes);
       }
     });
   }
 
   /// Finds the prefetch distances that are fastest for these queries.
   void Tune(const Queries& queries, size_t batch, char* out) {
-    TuneFor<Ahead::kNear>(queries, batch, out);
-    TuneFor<Ahead::kFar>(queries, batch, out);
+    double best_gather = 1e9, best_probe = 1e9;
+    size_t gather = 0, probe = 0;
+    for (const size_t ahead : {4, 8, 12, 16, 24, 32, 48}) {
+      gather_ahead_ = probe_ahead_ = ahead;
+      const double start = CpuSeconds();
+      Gather(queries, batch, out);
+      const double middle = CpuSeconds();
+      Probe(queries, batch, out);
+      const double end = CpuSeconds();
+      if (middle - start < best_gather) gather = ahead;
+      if (end - middle < best_probe) probe = ahead;
+      best_gather = std::min(best_gather, middle - start);
+      best_probe = std::min(best_probe, end - middle);
+    }
+    gather_ahead_ = gather;
+    probe_ahead_ = probe;
   }
 
  private:
-  template <Ahead kAhead>
-  void TuneFor(const Queries& queries, size_t batch, char* out) {
-    size_t& gather = gather_ahead_[static_cast<size_t>(kAhead)];
-    size_t& probe = probe_ahead_[static_cast<size_t>(kAhead)];
-    double best_gather = 1e9, best_probe = 1e9;
-    size_t gather_best = 0, probe_best = 0;
-    for (int round = 0; round < 2; ++round) {
-      for (const size_t ahead : {4, 8, 12, 16, 24, 32, 48}) {
-        gather = probe = ahead;
-        double start = CpuSeconds();
-        Gather<kAhead>(queries, 0, queries.rows.size(), batch, out);
-        const double middle = CpuSeconds();
-        if (middle - start < best_gather) {
-          best_gather = middle - start;
-          gather_best = ahead;
-        }
-        Probe<kAhead>(queries, batch, out);
-        start = CpuSeconds();
-        if (start - middle < best_probe) {
-          best_probe = start - middle;
-          probe_best = ahead;
-        }
-      }
-    }
-    gather = gather_best;
-    probe = probe_best;
-  }
-
-  template <Ahead kAhead>
-  static void Ask(const void* at) {
-    if (kAhead == Ahead::kFar) {
-      engine::PrefetchFar(at);
-    } else {
-      __builtin_prefetch(at);
-      asm volatile("" : : "r"(at));  // as in PrefetchFar
-    }
-  }
-
-  template <Ahead kAhead>
-  void AskForRow(uint32_t row) const {
-    const char* const at = rows_.data() + size_t{row} * kRowBytes;
-    for (size_t byte = 0; byte < kRowBytes; byte += 64) Ask<kAhead>(at + byte);
-  }
+  const char* Row(uint32_t row) const { return rows_.data() + size_t{row} * kRowBytes; }
 
   uint32_t& Entry(uint64_t row) const {
     return reinterpret_cast<uint32_t*>(lines_.data() + row / 4 * 64)[10 + row % 4];
@@ -297,7 +261,7 @@ class Memory {
 
   engine::PageMemory rows_;
   engine::PageMemory lines_;
-  size_t gather_ahead_[2] = {16, 16}, probe_ahead_[2] = {16, 16};
+  size_t gather_ahead_ = 16, probe_ahead_ = 16;
 };
 
 }  // namespace de::bench

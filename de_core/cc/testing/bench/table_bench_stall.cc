@@ -1,11 +1,7 @@
-// Measures lookup times while a table grows, and for how much of these times the thread had no
-// core.
-#include <sys/resource.h>
-
+// Measures the longest calls: lookups while a table grows, and writes to a full table.
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <fstream>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -22,81 +18,18 @@ constexpr size_t kRowBytes = kDim * sizeof(float);
 constexpr size_t kLookup = 256;
 constexpr size_t kBatch = 16384;
 
-/// The operating system's statistics of the calling thread.
-struct Scheduled {
-  int64_t sleeps = 0;
-  double queued_seconds = 0;  ///< the thread was runnable, but another thread ran
-
-  static Scheduled Now() {
-    rusage usage{};
-    getrusage(RUSAGE_THREAD, &usage);
-    std::ifstream file("/proc/thread-self/schedstat");
-    uint64_t ran = 0, queued = 0;
-    file >> ran >> queued;
-    return {usage.ru_nvcsw, 1e-9 * static_cast<double>(queued)};
-  }
-};
-
-/// Returns for how many seconds of a call its thread had no core: another thread ran on the core,
-/// or the host of a virtual machine ran something else on it. If the thread also slept during the
-/// call, for example while it waited for a lock, counts only the seconds in which another thread
-/// ran.
-double TakenSeconds(double wall, double cpu, const Scheduled& before, const Scheduled& after) {
-  if (after.sleeps == before.sleeps) return std::max(0.0, wall - cpu);
-  return std::min(wall, after.queued_seconds - before.queued_seconds);
-}
-
-/// The times when a call began and ended, and for how many of these seconds its thread had no core
-/// (`TakenSeconds`).
-struct Stop {
-  double begin, end, taken;
-};
-
-/// The calls of one thread during which the thread had no core for more than 1 ms. Other threads
-/// may read them after this thread has ended.
-class WriterWatch {
+/// The durations of one thread's calls.
+class CallTimes {
  public:
-  WriterWatch() { stops_.reserve(10'000); }
-
-  template <typename Call>
-  void Time(const Call& call) {
-    const Scheduled before = Scheduled::Now();
-    const double cpu = CpuSeconds(), begin = WallSeconds();
-    call();
-    const double end = WallSeconds();
-    const double taken = TakenSeconds(end - begin, CpuSeconds() - cpu, before, Scheduled::Now());
-    if (taken > 1e-3 && stops_.size() < stops_.capacity()) stops_.push_back({begin, end, taken});
-  }
-  const std::vector<Stop>& stops() const { return stops_; }
-
- private:
-  std::vector<Stop> stops_;
-};
-
-/// Measures the duration of each call of one thread and, for long calls, how long the thread had no
-/// core.
-class StallWatch {
- public:
-  StallWatch() {
-    calls_.reserve(4'000'000);
-    long_.reserve(100'000);
-  }
+  CallTimes() { calls_.reserve(4'000'000); }
 
   bool full() const { return calls_.size() == calls_.capacity(); }
 
   template <typename Call>
   void Time(const Call& call) {
-    const double cpu = CpuSeconds(), begin = WallSeconds();
+    const double begin = WallSeconds();
     call();
-    const double end = WallSeconds();
-    calls_.push_back(1e3 * (end - begin));
-    const bool is_long = end - begin > 1e-3;
-    if (!is_long && calls_.size() % 64 != 0) return;
-    const Scheduled before = scheduled_;
-    scheduled_ = Scheduled::Now();
-    if (!is_long || long_.size() == long_.capacity()) return;
-    long_.push_back(
-        {begin, end, TakenSeconds(end - begin, CpuSeconds() - cpu, before, scheduled_)});
+    calls_.push_back(1e3 * (WallSeconds() - begin));
   }
 
   /// Returns the quantile `part` of the call times in milliseconds: this fraction of the calls took
@@ -107,25 +40,8 @@ class StallWatch {
   }
   size_t calls() const { return calls_.size(); }
 
-  /// Returns the longest call in milliseconds. Does not count the time in which the call's thread
-  /// had no core, or in which the writer had none, because the call may have waited for the writer.
-  double LongestOwn(const std::vector<Stop>& writer) const {
-    double longest = std::min(1.0, calls_.back());
-    for (const Stop& call : long_) {
-      double own = call.end - call.begin - call.taken;
-      for (const Stop& stop : writer) {
-        const double both = std::min(call.end, stop.end) - std::max(call.begin, stop.begin);
-        if (both > 0) own -= std::min(both, stop.taken);
-      }
-      longest = std::max(longest, 1e3 * own);
-    }
-    return longest;
-  }
-
  private:
   std::vector<double> calls_;
-  std::vector<Stop> long_;
-  Scheduled scheduled_;
 };
 
 /// Allocates `bytes` of memory and writes to them, as a growing table does.
@@ -140,7 +56,7 @@ void TakeMemory(uint64_t bytes) {
 
 }  // namespace
 
-void StallSection(const Options& options, Report* report) {
+void StallSection(const Options& options) {
   enum Grows { kThisTable, kAnotherTable, kNoTable };
   constexpr std::array<const char*, 3> kNames = {"lookups of the table that grows",
                                                  "lookups of another table",
@@ -149,11 +65,9 @@ void StallSection(const Options& options, Report* report) {
   const std::vector<int64_t> there = KeysFrom(0, first);
   const std::vector<int64_t> to_come = KeysFrom(first, rows - first);
   const std::vector<char> values(kBatch * kRowBytes, 1);
-  report->Section("Lookups of 256 keys while a table grows from " + std::to_string(first) + " to " +
-                      std::to_string(rows) + " rows (million keys/s; ms of wall time)",
-                  {"what is timed", "keys", "median", "99 %", "99.9 %", "longest",
-                   "without what the machine took of the lookup", "nor of the writer"});
-  std::array<std::vector<double>, 3> longest, longest_own;
+  PrintSection("Lookups of 256 keys while a table grows from " + std::to_string(first) + " to " +
+                   std::to_string(rows) + " rows (million keys/s; ms of wall time)",
+               {"what is timed", "keys", "median", "99 %", "99.9 %", "longest"});
   for (int round = 0; round < 3 * options.fill_rounds; ++round) {
     // The three cases run in turn. In the last two, the measured table does not grow: their times
     // show the delays that the machine causes.
@@ -163,61 +77,47 @@ void StallSection(const Options& options, Report* report) {
     read.Upsert(there, kBatch, values.data());
     other.Upsert(there, kBatch, values.data());
     std::atomic<bool> done{false};
-    StallWatch watch;
+    CallTimes times;
     std::thread reader([&] {
       std::mt19937_64 random(5);
       std::vector<int64_t> batch(kLookup);
       std::vector<char> out(kLookup * kRowBytes, 1);
-      while (!done && !watch.full()) {
+      while (!done && !times.full()) {
         if (grows == kNoTable) {
-          watch.Time([] {
+          times.Time([] {
             for (const double start = WallSeconds(); WallSeconds() < start + 5e-6;) {
             }
           });
           continue;
         }
         for (int64_t& key : batch) key = there[random() % there.size()];
-        watch.Time([&] { read.Find(batch, kLookup, out.data()); });
+        times.Time([&] { read.Find(batch, kLookup, out.data()); });
       }
     });
-    WriterWatch writer;
     const double start = WallSeconds();
     if (grows == kNoTable) {
       TakeMemory(rows * kRowBytes);
     } else {
       engine::Table& table = (grows == kThisTable ? read : other).table();
       ForBatches(to_come.size(), kBatch, [&](size_t at, size_t count) {
-        writer.Time([&] {
-          OkOrExit(table.InsertOrAssign({to_come.data() + at, nullptr, count},
-                                        {values.data(), nullptr}, nullptr));
-        });
+        OkOrExit(table.InsertOrAssign({to_come.data() + at, nullptr, count},
+                                      {values.data(), nullptr}, nullptr));
       });
     }
     const double seconds = WallSeconds() - start;
     done = true;
     reader.join();
-    const double most = watch.At(1);
-    // Deduct the time in which the writer had no core only if the lookups may have waited for the
-    // writer, that is, if it writes to the table that they read.
-    const double own = watch.LongestOwn(grows == kThisTable ? writer.stops() : std::vector<Stop>());
-    const double keys = grows == kNoTable ? 0 : static_cast<double>(watch.calls() * kLookup);
-    report->Row({kNames[grows], Number(keys / seconds / 1e6), Number(watch.At(0.5), 3),
-                 Number(watch.At(0.99), 3), Number(watch.At(0.999), 3), Number(most, 2),
-                 Number(watch.LongestOwn({}), 2), Number(own, 2)});
-    longest[grows].push_back(most);
-    longest_own[grows].push_back(own);
+    const double keys = grows == kNoTable ? 0 : static_cast<double>(times.calls() * kLookup);
+    PrintRow({kNames[grows], Number(keys / seconds / 1e6), Number(times.At(0.5), 3),
+              Number(times.At(0.99), 3), Number(times.At(0.999), 3), Number(times.At(1))});
   }
-  report->Bar("longest stall while growing (median of runs)", Median(longest[kThisTable]), 20, 5,
-              true, " ms");
-  report->Bar("the same without what the machine took", Median(longest_own[kThisTable]), 20, 5,
-              true, " ms");
 }
 
-void EvictSection(const Options& options, Report* report) {
+void EvictSection(const Options& options) {
   constexpr size_t kRowsPerWrite = 512, kSmallDim = 4;
   const std::vector<char> values(kBatch * kSmallDim * sizeof(float), 1);
-  report->Section("Writes of 512 new keys to a full table (ms)",
-                  {"rows", "median", "longest", "CPU: mean", "CPU: 99 %", "CPU: longest"});
+  PrintSection("Writes of 512 new keys to a full table (ms)",
+               {"rows", "median", "longest", "CPU: mean", "CPU: 99 %", "CPU: longest"});
   for (const uint64_t rows : {options.rows / 16, options.rows}) {
     engine::TableOptions of;
     of.dim = kSmallDim;
@@ -231,11 +131,11 @@ void EvictSection(const Options& options, Report* report) {
                                      nullptr));
     });
     const std::vector<int64_t> fresh = KeysFrom(rows, 2000 * kRowsPerWrite);
-    StallWatch watch;
+    CallTimes times;
     std::vector<double> cpu_ms;
     ForBatches(fresh.size(), kRowsPerWrite, [&](size_t at, size_t count) {
       const double cpu = CpuSeconds();
-      watch.Time([&] {
+      times.Time([&] {
         OkOrExit(table->InsertOrAssign({fresh.data() + at, nullptr, count},
                                        {values.data(), nullptr}, nullptr));
       });
@@ -244,12 +144,9 @@ void EvictSection(const Options& options, Report* report) {
     std::sort(cpu_ms.begin(), cpu_ms.end());
     const double mean_cpu =
         std::accumulate(cpu_ms.begin(), cpu_ms.end(), 0.0) / static_cast<double>(cpu_ms.size());
-    const double longest_cpu = cpu_ms.back();
-    report->Row({std::to_string(rows), Number(watch.At(0.5), 3), Number(watch.At(1)),
-                 Number(mean_cpu, 3), Number(cpu_ms[cpu_ms.size() * 99 / 100], 3),
-                 Number(longest_cpu)});
-    report->Bar("longest write to a full table of " + std::to_string(rows) + " rows, CPU time",
-                longest_cpu, 5, 1, true, " ms");
+    PrintRow({std::to_string(rows), Number(times.At(0.5), 3), Number(times.At(1)),
+              Number(mean_cpu, 3), Number(cpu_ms[cpu_ms.size() * 99 / 100], 3),
+              Number(cpu_ms.back())});
   }
 }
 

@@ -1,7 +1,6 @@
-// Measures filling a table (workload W6), memory use, and adversarial keys.
+// Measures filling a table, memory use, and adversarial keys.
 #include <algorithm>
 #include <random>
-#include <thread>
 
 #include "de_core/cc/engine/base/hash.h"
 #include "de_core/cc/testing/bench/table_bench.h"
@@ -39,7 +38,7 @@ std::array<double, 2> MeanAndWorstMemory(uint64_t rows, size_t dim, const Upsert
 }
 
 template <size_t kDim>
-void MemoryOf(const Options& options, Report* report) {
+void MemoryOf(const Options& options) {
   const uint64_t rows = options.RowsOf(options.rows, kDim);
   std::array<double, 2> ours{}, cuckoo{};
   {
@@ -55,15 +54,13 @@ void MemoryOf(const Options& options, Report* report) {
         rows / 4, kDim,
         [&](const std::vector<int64_t>& keys, const char* values) { map.Upsert(keys, values); });
   }
-  report->Row({std::to_string(kDim), std::to_string(rows), Number(ours[0]), Number(ours[1]),
-               Number(cuckoo[0]), Number(cuckoo[1])});
-  report->Bar("memory / payload over growth, dim " + std::to_string(kDim), ours[0],
-              kDim < 16 ? 1.6 : 1.25, kDim < 16 ? 1.4 : 1.15, true);
+  PrintRow({std::to_string(kDim), std::to_string(rows), Number(ours[0]), Number(ours[1]),
+            Number(cuckoo[0]), Number(cuckoo[1])});
 }
 
 }  // namespace
 
-void FillSection(const Options& options, Report* report) {
+void FillSection(const Options& options) {
   constexpr size_t kDim = 32;
   const uint64_t rows = options.RowsOf(options.fill_rows, kDim);
   const std::vector<int64_t> keys = KeysFrom(0, rows);
@@ -72,123 +69,63 @@ void FillSection(const Options& options, Report* report) {
   // Before each fill, an unmeasured fill uses as much memory. Memory that the operating system
   // hands out for the first time may cost twice as much on one day as on another.
   Rounds rounds;
-  const auto fill_ours = [&](const std::string& name, uint64_t init_size) {
-    const auto fill = [&, init_size] {
+  const auto add = [&](const std::string& name, const std::function<void()>& fill) {
+    rounds.Add(name, n, fill, [fill] {
+      LetTheHostFinish();
+      fill();
+    });
+  };
+  for (const uint64_t init_size : {uint64_t{0}, rows}) {
+    const std::string how = init_size == 0 ? "growing" : "with init_size";
+    add(how, [&, init_size] {
       Ours table(kDim, init_size);
       table.Upsert(keys, kBatch, values.data());
-    };
-    rounds.Add(name, n, fill, [=] {
-      LetTheHostFinish();
-      fill();
     });
-  };
-  const auto fill_cuckoo = [&](const std::string& name, uint64_t init_size) {
-    if (!Cuckoo<kDim>::kThere) return;
-    const auto fill = [&, init_size] {
+    if (!Cuckoo<kDim>::kThere) continue;
+    add("libcuckoo " + how, [&, init_size] {
       Cuckoo<kDim> map(init_size);
       map.Upsert(keys, values.data());
-    };
-    rounds.Add(name, n, fill, [=] {
-      LetTheHostFinish();
-      fill();
     });
-  };
-  fill_ours("growing", 0);
-  fill_ours("with init_size", rows);
-  fill_cuckoo("libcuckoo growing", 0);
-  fill_cuckoo("libcuckoo with init_size", rows);
-  rounds.Run(options.fill_rounds);
-  report->Section(
-      "W6: fill from empty, dim 32, " + std::to_string(rows) + " rows (million/s of CPU)",
-      {"growing", "with init_size", "libcuckoo growing", "libcuckoo with init_size",
-       "growing / libcuckoo growing", "growing / with init_size"});
-  report->Row({Number(rounds.Rate("growing")), Number(rounds.Rate("with init_size")),
-               Number(rounds.Rate("libcuckoo growing")),
-               Number(rounds.Rate("libcuckoo with init_size")),
-               Number(rounds.Ratio("growing", "libcuckoo growing")),
-               Number(rounds.Ratio("growing", "with init_size"))});
-  report->Bar("W6: fill growing / libcuckoo growing", rounds.Ratio("growing", "libcuckoo growing"),
-              4, 5);
-  report->Bar("W6: fill growing / with init_size", rounds.Ratio("growing", "with init_size"), 0.5,
-              1);
-}
-
-void MixedSection(const Options& options, Report* report) {
-  constexpr size_t kDim = 32;
-  const uint64_t rows = options.RowsOf(options.fill_rows, kDim);
-  const std::vector<int64_t> keys = KeysFrom(0, rows);
-  std::vector<char> values(kBatch * kDim * sizeof(float), 1), out(values);
-  std::vector<int64_t> reads(options.queries), writes(options.queries);
-  std::mt19937_64 random(4);
-  for (int64_t& key : reads) key = keys[random() % rows];
-  for (int64_t& key : writes) key = keys[random() % rows];
-
-  Ours ours(kDim, rows);
-  ours.Upsert(keys, kBatch, values.data());
-  Cuckoo<kDim> cuckoo(rows);
-  cuckoo.Upsert(keys, values.data());
-  const auto both = [](const std::function<void()>& a, const std::function<void()>& b) {
-    std::thread other(b);
-    a();
-    other.join();
-  };
-  const auto read = [&] { ours.Find(reads, kBatch, out.data()); };
-  const auto write = [&] { ours.Upsert(writes, kBatch, values.data()); };
-  const auto read_cuckoo = [&] { cuckoo.Find(reads, kBatch, out.data()); };
-  const auto write_cuckoo = [&] { cuckoo.Upsert(writes, values.data()); };
-  const auto n = static_cast<double>(2 * options.queries);
-  Rounds rounds;
-  rounds.Add("one", n, [&] {
-    read();
-    write();
-  });
-  rounds.Add("two", n, [&] { both(read, write); });
-  if (Cuckoo<kDim>::kThere) {
-    rounds.Add("cuckoo one", n, [&] {
-      read_cuckoo();
-      write_cuckoo();
-    });
-    rounds.Add("cuckoo two", n, [&] { both(read_cuckoo, write_cuckoo); });
   }
-  rounds.Run(options.rounds);
-  report->Section("W6: half reads, half overwrites, dim 32 (million/s of wall time)",
-                  {"", "one thread", "two threads, one reads, one writes", "two / one"});
-  report->Row({"table", Number(rounds.Rate("one", true)), Number(rounds.Rate("two", true)),
-               Number(rounds.Ratio("two", "one", true))});
-  report->Row({"libcuckoo", Number(rounds.Rate("cuckoo one", true)),
-               Number(rounds.Rate("cuckoo two", true)),
-               Number(rounds.Ratio("cuckoo two", "cuckoo one", true))});
+  rounds.Run(options.fill_rounds);
+  PrintSection("Fill from empty, dim 32, " + std::to_string(rows) + " rows (million/s of CPU)",
+               {"growing", "with init_size", "libcuckoo growing", "libcuckoo with init_size",
+                "growing / libcuckoo growing", "growing / with init_size"});
+  PrintRow({Number(rounds.Rate("growing")), Number(rounds.Rate("with init_size")),
+            Number(rounds.Rate("libcuckoo growing")),
+            Number(rounds.Rate("libcuckoo with init_size")),
+            Number(rounds.Ratio("growing", "libcuckoo growing")),
+            Number(rounds.Ratio("growing", "with init_size"))});
 }
 
-void MemorySection(const Options& options, Report* report) {
-  report->Section("Resident memory over keys + values, while growing from empty",
-                  {"dim", "rows", "average", "worst", "libcuckoo average", "libcuckoo worst"});
-  MemoryOf<8>(options, report);
-  MemoryOf<16>(options, report);
-  MemoryOf<32>(options, report);
-  MemoryOf<64>(options, report);
+void MemorySection(const Options& options) {
+  PrintSection("Resident memory over keys + values, while growing from empty",
+               {"dim", "rows", "average", "worst", "libcuckoo average", "libcuckoo worst"});
+  MemoryOf<8>(options);
+  MemoryOf<16>(options);
+  MemoryOf<32>(options);
+  MemoryOf<64>(options);
 }
 
-void HostileSection(const Options& options, Report* report) {
+void HostileSection(const Options& options) {
   constexpr size_t kDim = 8;
   const uint64_t n = options.hostile_rows;
   struct Pattern {
     const char* name;
     std::function<uint64_t(uint64_t)> key;
-    bool bar;  // true if these keys may take at most twice the time of random keys
   };
   const std::vector<Pattern> patterns = {
-      {"random", [](uint64_t i) { return Mix64(i ^ 0x5555); }, false},
-      {"sequential", [](uint64_t i) { return i; }, true},
-      {"multiples of 2^12", [](uint64_t i) { return i << 12; }, true},
-      {"multiples of 2^32", [](uint64_t i) { return i << 32; }, true},
-      {"multiples of 2^42", [](uint64_t i) { return i << 42; }, true},
-      {"equal low 32 bits", [](uint64_t i) { return Mix64(i) << 32 | 0x1234; }, true},
-      {"all in one shard", [](uint64_t i) { return UnMix64(Mix64(i) >> 4 | 0xbULL << 60); }, true},
+      {"random", [](uint64_t i) { return Mix64(i ^ 0x5555); }},
+      {"sequential", [](uint64_t i) { return i; }},
+      {"multiples of 2^12", [](uint64_t i) { return i << 12; }},
+      {"multiples of 2^32", [](uint64_t i) { return i << 32; }},
+      {"multiples of 2^42", [](uint64_t i) { return i << 42; }},
+      {"equal low 32 bits", [](uint64_t i) { return Mix64(i) << 32 | 0x1234; }},
+      {"all in one shard", [](uint64_t i) { return UnMix64(Mix64(i) >> 4 | 0xbULL << 60); }},
       {"hashes of equal upper 24 bits",
-       [](uint64_t i) { return UnMix64(Mix64(i) >> 24 | 0xabcdefULL << 40); }, false},
+       [](uint64_t i) { return UnMix64(Mix64(i) >> 24 | 0xabcdefULL << 40); }},
       // Anybody can invert the hash. Without a secret seed, these keys would belong to one line.
-      {"hashes of equal low 32 bits", [](uint64_t i) { return UnMix64(Mix64(i) << 32); }, true},
+      {"hashes of equal low 32 bits", [](uint64_t i) { return UnMix64(Mix64(i) << 32); }},
   };
   Rounds rounds;
   std::vector<std::unique_ptr<Ours>> tables;
@@ -219,24 +156,21 @@ void HostileSection(const Options& options, Report* report) {
   }
   WarmMemory(n * 200);
   rounds.Run(options.rounds);
-  report->Section(
+  PrintSection(
       "Keys chosen to hurt, dim 8, " + std::to_string(n) + " rows (million/s, and over random)",
       {"keys", "lookup", "lookup of absent keys", "fill", "lookup ratio", "absent ratio",
        "fill ratio"});
-  double worst = 1e9;
   for (const Pattern& pattern : patterns) {
     const std::string name = pattern.name;
     std::vector<std::string> cells = {name}, ratios;
     for (const std::string what : {"hit ", "miss ", "fill "}) {
       const double ratio = rounds.Ratio(what + name, what + "random");
-      if (pattern.bar && ratio < worst) worst = ratio;
       cells.push_back(Number(rounds.Rate(what + name)));
       ratios.push_back(Number(ratio));
     }
     cells.insert(cells.end(), ratios.begin(), ratios.end());
-    report->Row(cells);
+    PrintRow(cells);
   }
-  report->Bar("worst of keys chosen to hurt / random", worst, 0.5, 0);
 }
 
 }  // namespace de::bench

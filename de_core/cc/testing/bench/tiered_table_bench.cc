@@ -3,17 +3,15 @@
 //
 //   tiered_table_bench DIRECTORY [NAME=NUMBER …]
 //
-// Names: rows, batch, steps, readers (threads that look random ids up all the time), memory (the
-// part of the rows that fits), zipf (the exponent of the ids' distribution; 0: uniform), ahead (1:
-// a thread reads the rows of the next batch during a step, as de.prefetch_rows does), threads (of
-// each verb, as in an op).
+// Names: rows, batch, steps, memory (the part of the rows that fits), zipf (the exponent of the
+// ids' distribution; 0: uniform), ahead (1: a thread reads the rows of the next batch during a
+// step, as de.prefetch_rows does), threads (of each verb, as in an op).
 //
 // The disk's rates are measured before and after the steps, by random reads of 4 KiB with the same
 // queue depth and by writes of 1 MiB. The time that the disk needs for a step is the number of its
 // reads and written bytes divided by these rates.
 #include <sys/resource.h>
 
-#include <atomic>
 #include <cmath>
 #include <ctime>
 #include <map>
@@ -23,7 +21,7 @@
 #include "de_core/cc/engine/tier/disk_rows.h"
 #include "de_core/cc/engine/tier/tiered_table.h"
 #include "de_core/cc/testing/bench/disk_bench.h"
-#include "de_core/cc/testing/bench/pool.h"
+#include "de_core/cc/testing/test_executor.h"
 
 namespace de::engine {
 namespace {
@@ -39,8 +37,8 @@ constexpr uint32_t kDepth = 128;
 
 struct Settings {
   std::map<std::string, double> numbers = {{"rows", 400'000}, {"batch", 16'384}, {"steps", 1000},
-                                           {"readers", 0},    {"memory", 0.1},   {"zipf", 1.05},
-                                           {"ahead", 0},      {"threads", 2}};
+                                           {"memory", 0.1},   {"zipf", 1.05},    {"ahead", 0},
+                                           {"threads", 2}};
   size_t Size(const char* name) const { return static_cast<size_t>(numbers.at(name)); }
 };
 
@@ -62,33 +60,6 @@ class Ids {
 
  private:
   std::vector<double> sums_;
-};
-
-/// Threads that look ids up until they are stopped.
-class Readers {
- public:
-  Readers(const TableBackend& table, const Ids& ids, size_t count) {
-    for (size_t i = 0; i < count; ++i) {
-      threads_.emplace_back([this, &table, &ids, i] {
-        std::mt19937_64 random(i + 100);
-        std::vector<int64_t> batch(256);
-        std::vector<float> rows(batch.size() * kDim);
-        while (!stop_) {
-          ids.Draw(&random, &batch);
-          Check(table.Find({batch.data(), nullptr, batch.size()},
-                           {reinterpret_cast<char*>(rows.data()), nullptr}, nullptr, nullptr));
-        }
-      });
-    }
-  }
-  ~Readers() {
-    stop_ = true;
-    for (std::thread& thread : threads_) thread.join();
-  }
-
- private:
-  std::atomic<bool> stop_{false};
-  std::vector<std::thread> threads_;
 };
 
 struct DiskRates {
@@ -146,7 +117,7 @@ Steps Train(TableBackend* table, const Ids& ids, const Settings& settings, size_
   std::vector<float> rows(keys.size() * kDim), grads(keys.size() * kDim, 0.01F);
   const Keys batch{keys.data(), nullptr, keys.size()};
   Steps steps;
-  bench::Pool pool(std::max<size_t>(1, settings.Size("threads")));
+  PoolThreads pool(std::max<size_t>(1, settings.Size("threads")));
   ids.Draw(&random, &next);
   for (size_t step = 0; step < count; ++step) {
     keys = next;
@@ -195,11 +166,7 @@ void Run(const std::string& directory, const Settings& settings) {
   const TierStats before = *table->Stats().tier;
   const uint64_t written = disk.written_bytes();
   const double peak = PeakMemory();
-  Steps steps;
-  {
-    const Readers readers(*table, ids, settings.Size("readers"));
-    steps = Train(table.get(), ids, settings, settings.Size("steps"));
-  }
+  const Steps steps = Train(table.get(), ids, settings, settings.Size("steps"));
   const TierStats after = *table->Stats().tier;
   std::printf(
       "memory, MB: bound %.0f, index of the disk %.0f; resident at most %.0f before the steps, "

@@ -8,17 +8,14 @@
 // initializer, simd_level (.cc) of de_core/cc/engine.
 // Without -DDE_LIBFUZZER and -fsanitize=fuzzer, the program runs the given files, or with
 // `--mutate SECONDS [SEED]` mutates its own snapshots. `--corpus DIRECTORY` writes these.
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <numeric>
 
 #include "de_core/cc/engine/base/crc32c.h"
 #include "de_core/cc/engine/serving/frozen_chain.h"
 #include "de_core/cc/engine/serving/frozen_table.h"
 #include "de_core/cc/testing/forced_level.h"
+#include "de_core/cc/testing/fuzz/fuzz_main.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
 
 namespace de::engine {
@@ -188,10 +185,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 #if !defined(DE_LIBFUZZER)
 namespace {
 
-void TryText(const std::string& bytes) {
-  LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-}
-
 /// Makes up to four changes: a bit, a byte, a 32-bit or 64-bit word of an interesting value, a cut.
 std::string Mutate(std::string bytes, std::mt19937_64* random) {
   const auto below = [&](uint64_t n) { return static_cast<size_t>((*random)() % n); };
@@ -233,28 +226,14 @@ std::string Mutate(std::string bytes, std::mt19937_64* random) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> corpus = de::engine::Corpus();
-  const std::string mode = argc > 1 ? argv[1] : "--mutate";
-  if (mode == "--corpus" && argc > 2) {
+  if (argc > 2 && std::string(argv[1]) == "--corpus") {
     for (size_t i = 0; i < corpus.size(); ++i) {
       std::ofstream(std::string(argv[2]) + "/" + std::to_string(i), std::ios::binary) << corpus[i];
     }
     return 0;
   }
-  if (mode != "--mutate") {
-    for (int i = 1; i < argc; ++i) {
-      std::ifstream in(argv[i], std::ios::binary);
-      TryText({std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()});
-    }
-    return 0;
-  }
-  const double seconds = argc > 2 ? std::atof(argv[2]) : 5;
-  std::mt19937_64 random(argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1);
-  const auto begin = std::chrono::steady_clock::now();
-  uint64_t runs = 0;
-  while (std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(seconds)) {
-    TryText(Mutate(corpus[runs++ % corpus.size()], &random));
-  }
-  std::printf("%llu snapshots\n", static_cast<unsigned long long>(runs));
-  return 0;
+  return de::engine::testing::FuzzMain(argc, argv, [&](std::mt19937_64* random, size_t run) {
+    return Mutate(corpus[run % corpus.size()], random);
+  });
 }
 #endif

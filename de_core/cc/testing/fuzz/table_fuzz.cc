@@ -3,20 +3,18 @@
 // the keys' collisions.
 //
 // With libFuzzer: clang++ -std=c++17 -g -O1 -ffp-contract=off -fsanitize=fuzzer,address,undefined
-// -I. this file and all .cc of de_core/cc/engine. With table_fuzz_main.cc instead of
+// -DDE_LIBFUZZER -I. this file and all .cc of de_core/cc/engine. Without -DDE_LIBFUZZER and
 // -fsanitize=fuzzer, the program runs the given files or generated inputs.
-#include <cstdio>
-#include <cstdlib>
 #include <iterator>
-#include <random>
 #include <unordered_set>
 
 #include "de_core/cc/engine/table/table.h"
 #include "de_core/cc/testing/forced_level.h"
+#include "de_core/cc/testing/fuzz/fuzz_main.h"
 #include "de_core/cc/testing/fuzz/table_fuzz_chain.h"
 #include "de_core/cc/testing/fuzz/table_fuzz_input.h"
-#include "de_core/cc/testing/fuzz/table_fuzz_rows.h"
 #include "de_core/cc/testing/table_oracle.h"
+#include "de_core/cc/testing/tier/equal_hashes.h"
 
 namespace de::engine {
 namespace {
@@ -41,7 +39,8 @@ class Run {
         oracle_(options_) {
     pool_ = (const uint32_t[]){10, 400, 5000, 30000}[input_.Below(4)];
     collisions_ = input_.Below(6);
-    executor_ = input_.Below(2) == 0 ? nullptr : &backwards_;
+    const size_t threads = (const size_t[]){1, 1, 2, 3, 6}[input_.Below(5)];
+    if (threads > 1) executor_ = std::make_unique<Backwards>(threads);
     table_ = Made();
   }
 
@@ -122,12 +121,7 @@ class Run {
 
   std::string TextOf(int64_t n) const {
     if (n == -5) return "";
-    if (collisions_ == 5) {
-      // Two words: the second is chosen so that all these keys have one hash.
-      const uint64_t first = Mix64(static_cast<uint64_t>(n)) % 500;
-      const uint64_t state = 0x9e3779b97f4a7c15ULL ^ (16 * 0xff51afd7ed558ccdULL);
-      return BytesOf(first) + BytesOf(Mix64(state ^ first) + 0x9e3779b97f4a7c15ULL);
-    }
+    if (collisions_ == 5) return testing::TextOfGroup(Mix64(static_cast<uint64_t>(n)) % 500, 7);
     std::string text = n % 7 == 0 ? std::string(2, '\0') : std::string();
     text += std::to_string(n);
     if (n % 5 == 0) text += std::string(static_cast<size_t>(n & 127), 'x');
@@ -141,7 +135,7 @@ class Run {
   void Insert() {
     const Keys keys = Batch();
     const testing::DrawnRows in = RowsFor(keys);
-    Ok(table_->InsertOrAssign(keys, in.values(), executor_));
+    Ok(table_->InsertOrAssign(keys, in.values(), executor_.get()));
     for (size_t i = 0; i < keys.size; ++i) oracle_.Assign(keys, i, in.rows[i]);
   }
 
@@ -152,8 +146,8 @@ class Run {
     const DType dtype = options_.value_dtype;
     // 16-bit sums are rounded, so the table and the map could differ
     if (dtype == DType::kHalf || dtype == DType::kBFloat16) return;
-    const Status status = table_->AccumOrAssign(keys, in.packed.data(),
-                                                with_old ? old.packed.data() : nullptr, executor_);
+    const Status status = table_->AccumOrAssign(
+        keys, in.packed.data(), with_old ? old.packed.data() : nullptr, executor_.get());
     const bool numeric = dtype != DType::kString && dtype != DType::kBool;
     Check(status.ok() == numeric, "which dtypes add");
     for (size_t i = 0; numeric && i < keys.size; ++i) {
@@ -163,18 +157,19 @@ class Run {
 
   void Erase() {
     const Keys keys = Batch();
-    Ok(table_->Erase(keys, executor_));
+    Ok(table_->Erase(keys, executor_.get()));
     for (size_t i = 0; i < keys.size; ++i) oracle_.rows().erase(TableOracle::KeyOf(keys, i));
   }
 
   void EraseIf() {
-    if (options_.key_type == KeyType::kString) return;
     const uint64_t divisor = 2 + input_.Below(5);
     uint64_t erased = 0, expected = 0;
     const auto doomed = [&](uint64_t word) { return Mix64(word + 1) % divisor == 0; };
     Ok(table_->EraseIf([&](uint64_t word, const char*) { return doomed(word); }, &erased));
     for (auto at = oracle_.rows().begin(); at != oracle_.rows().end();) {
-      const bool dies = doomed(testing::ValueOf<uint64_t>(at->first));
+      const bool strings = options_.key_type == KeyType::kString;
+      const bool dies =
+          doomed(strings ? HashBytes(at->first) : testing::ValueOf<uint64_t>(at->first));
       expected += dies;
       at = dies ? oracle_.rows().erase(at) : std::next(at);
     }
@@ -210,14 +205,14 @@ class Run {
     }
     const TableStats before = table_->Stats();
     Read(keys, there, [&](const ValuesOut& out, bool* found) {
-      return table_->Find(keys, out, found, executor_);
+      return table_->Find(keys, out, found, executor_.get());
     });
     const TableStats after = table_->Stats();
     const auto hits = static_cast<uint64_t>(std::count(there.begin(), there.end(), true));
     Check(after.hits - before.hits == hits, "hits");
     Check(after.misses - before.misses == keys.size - hits, "misses");
     const auto flags = std::make_unique<bool[]>(keys.size + 1);
-    Ok(table_->Contains(keys, flags.get(), executor_));
+    Ok(table_->Contains(keys, flags.get(), executor_.get()));
     Check(std::equal(there.begin(), there.end(), flags.get()), "Contains");
   }
 
@@ -229,7 +224,7 @@ class Run {
       oracle_.FindOrInsert(keys, i);
     }
     Read(keys, there, [&](const ValuesOut& out, bool* found) {
-      return table_->FindOrInsert(keys, out, found, executor_);
+      return table_->FindOrInsert(keys, out, found, executor_.get());
     });
   }
 
@@ -240,8 +235,8 @@ class Run {
     for (float& g : grads) g = static_cast<float>(static_cast<int>(random() % 64) - 32);
     const DType dtype = options_.value_dtype;
     if (IsFloating(dtype) && dtype != DType::kFloat32) return;
-    const Status status =
-        table_->Apply(*FindRule("momentum"), "sgd", {0.5, 0.5, 0}, keys, grads.data(), executor_);
+    const Status status = table_->Apply(*FindRule("momentum"), "sgd", {0.5, 0.5, 0}, keys,
+                                        grads.data(), executor_.get());
     if (dtype != DType::kFloat32) return Check(!status.ok(), "Apply to integers");
     Ok(status);
     oracle_.AddMomentumSlot();
@@ -334,8 +329,8 @@ class Run {
     const bool delta = input_.Below(4) != 0;
     const bool consistent = input_.Below(2) == 0;
     std::unique_ptr<Table> fresh = Made();
-    Ok(chain_.Save(table_.get(), delta, consistent, executor_));
-    Ok(chain_.Restore(fresh.get(), executor_));
+    Ok(chain_.Save(table_.get(), delta, consistent, executor_.get()));
+    Ok(chain_.Restore(fresh.get(), executor_.get()));
     table_ = std::move(fresh);
   }
 
@@ -355,7 +350,7 @@ class Run {
                       batch.size()};
       const bool texts = options_.value_dtype == DType::kString;
       Ok(fresh->LoadRows(layout, keys, {batch.rows.data(), texts ? batch.values.data() : nullptr},
-                         executor_));
+                         executor_.get()));
     });
     table_ = std::move(fresh);
   }
@@ -368,8 +363,7 @@ class Run {
   testing::SavedChain chain_;
   uint32_t pool_ = 0, collisions_ = 0;
   bool exporting_ = false;
-  Backwards backwards_;
-  Executor* executor_ = nullptr;
+  std::unique_ptr<Executor> executor_;
   std::vector<int64_t> ints_;
   std::vector<std::string> texts_;
   std::vector<std::string_view> views_;
@@ -382,3 +376,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   de::engine::Run(data, size).All();
   return 0;
 }
+
+#if !defined(DE_LIBFUZZER)
+int main(int argc, char** argv) {
+  return de::engine::testing::FuzzMain(argc, argv, [](std::mt19937_64* random, size_t) {
+    std::string bytes(10 + (*random)() % 190, '\0');
+    for (char& byte : bytes) byte = static_cast<char>((*random)());
+    return bytes;
+  });
+}
+#endif

@@ -124,23 +124,6 @@ TYPED_TEST(Distribution, QuantilesFollowTheTable) {
   EXPECT_LT(KolmogorovSmirnov(values, cdf), 2.7);
 }
 
-TEST(Initializer, SixteenBitRowsHaveTheMomentsOfTheirDistribution) {
-  for (const DType dtype : {DType::kHalf, DType::kBFloat16}) {
-    for (const Kind kind : {Kind::kUniform, Kind::kNormal}) {
-      const auto initializer = Make(kind, 0, 1, 16, dtype);
-      std::vector<float> values;
-      for (const uint16_t bits : Rows<uint16_t>(*initializer, 0, 20000)) {
-        values.push_back(dtype == DType::kHalf ? ToFloat(Half{bits}) : ToFloat(BFloat16{bits}));
-      }
-      const bool uniform = kind == Kind::kUniform;
-      ExpectMoments(values, uniform ? 0.5 : 0, uniform ? 1.0 / 12 : 1, uniform ? 1.8 : 3);
-      if (uniform) {
-        EXPECT_LT(*std::max_element(values.begin(), values.end()), 1.0F);
-      }
-    }
-  }
-}
-
 TEST(Initializer, NeighbouringKeysAndElementsAreUncorrelated) {
   constexpr size_t kRows = 1 << 18;
   constexpr size_t kDim = 8;
@@ -198,41 +181,6 @@ TEST(Initializer, PairsOfSequentialKeysFillTheUnitSquareEvenly) {
     double chi = 0;
     for (const double count : cells) chi += (count - expected) * (count - expected) / expected;
     EXPECT_NEAR(chi, 4095, 5.5 * std::sqrt(2 * 4095.0)) << dim;
-  }
-}
-
-TEST(Initializer, AMillionSequentialKeysHaveDistinctRows) {
-  constexpr size_t kRows = 1000000;
-  for (const Kind kind : {Kind::kUniform, Kind::kNormal, Kind::kTruncatedNormal, Kind::kQuantile}) {
-    for (const size_t dim : {1, 2, 8}) {
-      for (const uint64_t first : {uint64_t{0}, uint64_t{0} - kRows}) {
-        // Center the values at 0: adding a mean far from 0 would round small differences between
-        // rows away.
-        const double a = kind == Kind::kUniform ? -0.05 : 0;
-        const auto values = Rows<float>(*Make(kind, a, 0.05, dim), first, kRows);
-        std::vector<uint64_t> rows(kRows);  // the first two elements of each row
-        for (size_t i = 0; i < kRows; ++i) {
-          std::memcpy(&rows[i], &values[i * dim], std::min<size_t>(dim, 2) * sizeof(float));
-        }
-        std::sort(rows.begin(), rows.end());
-        const auto twin = std::adjacent_find(rows.begin(), rows.end());
-        EXPECT_EQ(twin, rows.end()) << static_cast<int>(kind) << " dim " << dim;
-      }
-    }
-  }
-}
-
-TEST(KeyRandom, ABlockOfKeysIsPermuted) {
-  for (const uint64_t block : {uint64_t{0}, uint64_t{123456789}, (uint64_t{1} << 41) - 1}) {
-    const RandomSeed seed(block + 5);
-    std::vector<bool> seen(size_t{1} << 23);
-    for (uint64_t i = 0; i < seen.size(); ++i) {
-      uint32_t word = 0;
-      KeyRandom(seed, (block << 23) + i).Fill(0, 1, &word);
-      ASSERT_EQ(word & 511U, 256U);
-      ASSERT_FALSE(seen[word >> 9]);
-      seen[word >> 9] = true;
-    }
   }
 }
 

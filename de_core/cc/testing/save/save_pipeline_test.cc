@@ -5,17 +5,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <thread>
 
-#include "de_core/cc/engine/save/table_save.h"
-#include "de_core/cc/engine/table/table.h"
+#include "de_core/cc/testing/full_sink.h"
+#include "de_core/cc/testing/saved_table.h"
 
 namespace de::engine {
 namespace {
 
+using testing::FullSink;
+
 constexpr size_t kTasks = 3;
-constexpr size_t kDim = 64;
+constexpr size_t kDim = 64, kRows = 20000;
 
 /// Runs the tasks one after another on the caller's thread, in a given order.
 class InOrder final : public Executor {
@@ -53,47 +54,23 @@ class Late final : public Executor {
   const uint32_t late_;
 };
 
-/// Stores `room` bytes, then fails like a full disk.
-class Disk final : public ByteSink {
- public:
-  explicit Disk(size_t room) : room_(room) {}
-  Status Append(const void* data, size_t size) override {
-    if (size > room_ - bytes.size()) return Status::ResourceExhausted("the disk is full");
-    bytes.append(static_cast<const char*>(data), size);
-    return Status::Ok();
-  }
-
-  std::string bytes;
-
- private:
-  const size_t room_;
-};
-
 class SavePipelineTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    TableOptions options;
-    options.dim = kDim;
-    ASSERT_TRUE(Table::Create(options, &table_).ok());
-    std::vector<int64_t> keys(20000);
-    std::iota(keys.begin(), keys.end(), 0);
-    std::vector<float> rows(keys.size() * kDim);
-    std::iota(rows.begin(), rows.end(), 0.0F);
-    ASSERT_TRUE(table_
-                    ->InsertOrAssign({keys.data(), nullptr, keys.size()},
-                                     {reinterpret_cast<const char*>(rows.data()), nullptr}, nullptr)
-                    .ok());
+    for (const int64_t key : testing::Numbers(0, kRows)) {
+      testing::Put(table_.get(), {key}, static_cast<float>(key));
+    }
     expected_ = Saved(nullptr, {});
-    ASSERT_GT(expected_.size(), keys.size() * kDim * sizeof(float));
+    ASSERT_GT(expected_.size(), kRows * kDim * sizeof(float));
   }
 
   std::string Saved(Executor* executor, const std::function<bool()>& rest) {
-    Disk disk(~size_t{0});
+    FullSink disk(~size_t{0});
     EXPECT_EQ(Save(executor, rest, &disk).code, Code::kOk);
     return disk.bytes;
   }
 
-  Status Save(Executor* executor, const std::function<bool()>& rest, Disk* disk) {
+  Status Save(Executor* executor, const std::function<bool()>& rest, FullSink* disk) {
     SaveOptions options = options_;
     options.rest = rest;
     std::unique_ptr<TableSave> save;
@@ -109,7 +86,7 @@ class SavePipelineTest : public ::testing::Test {
     int calls = 0;
     EXPECT_TRUE(Saved(executor, [&] { return ++calls / 3 % 2 == 1; }) == expected_);
     for (const size_t room : {size_t{0}, expected_.size() / 2, expected_.size() - 1}) {
-      Disk disk(room);
+      FullSink disk(room);
       EXPECT_EQ(Save(executor, {}, &disk).code, Code::kResourceExhausted);
     }
   }
@@ -119,44 +96,33 @@ class SavePipelineTest : public ::testing::Test {
     options_.chain = "chain";
     std::unique_ptr<TableSave> base;
     ASSERT_TRUE(TableSave::Begin(table_.get(), options_, &base).ok());
-    Disk disk(~size_t{0});
+    FullSink disk(~size_t{0});
     ASSERT_TRUE(base->Write(&disk, nullptr).ok());
     ASSERT_TRUE(base->Done().ok());
-    std::vector<int64_t> keys(20000 / 3);
+    std::vector<int64_t> keys(kRows / 3);
     for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(3 * i);
-    const std::vector<float> rows(keys.size() * kDim, 7.0F);
-    ASSERT_TRUE(table_
-                    ->InsertOrAssign({keys.data(), nullptr, keys.size()},
-                                     {reinterpret_cast<const char*>(rows.data()), nullptr}, nullptr)
-                    .ok());
+    testing::Put(table_.get(), keys, 7);
     options_.delta = true;
     expected_ = Saved(nullptr, {});
     ASSERT_LT(expected_.size(), disk.bytes.size() / 2);
     ASSERT_GT(expected_.size(), keys.size() * kDim * sizeof(float));
   }
 
-  std::unique_ptr<Table> table_;
+  const std::unique_ptr<Table> table_ = testing::Make(kDim);
   SaveOptions options_;
   std::string expected_;
 };
 
 TEST_F(SavePipelineTest, tasks_one_after_another_in_any_order) {
-  std::vector<size_t> order = {0, 1, 2};
-  do {
-    SCOPED_TRACE(::testing::PrintToString(order));
-    InOrder executor(order);
-    ExpectSame(&executor);
-  } while (std::next_permutation(order.begin(), order.end()));
-}
-
-TEST_F(SavePipelineTest, deltas_by_tasks_in_any_order) {
-  ExpectDeltas();
-  std::vector<size_t> order = {0, 1, 2};
-  do {
-    SCOPED_TRACE(::testing::PrintToString(order));
-    InOrder executor(order);
-    ExpectSame(&executor);
-  } while (std::next_permutation(order.begin(), order.end()));
+  for (const bool delta : {false, true}) {
+    if (delta) ExpectDeltas();
+    std::vector<size_t> order = {0, 1, 2};
+    do {
+      SCOPED_TRACE(::testing::PrintToString(order));
+      InOrder executor(order);
+      ExpectSame(&executor);
+    } while (std::next_permutation(order.begin(), order.end()));
+  }
   Late executor(1);
   ExpectSame(&executor);
 }

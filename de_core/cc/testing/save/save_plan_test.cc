@@ -83,7 +83,7 @@ TEST(SavePlan, chosen_keys_are_listed_once_each) {
   const auto table = Make();
   std::vector<int64_t> chosen = {7, 7, -1, INT64_MIN, INT64_MAX, 0, 7};
   for (int64_t i = 0; i < 40000; ++i) chosen.push_back(i);  // including all keys of the table
-  const Keys keys = {chosen.data(), nullptr, chosen.size()};
+  const Keys keys = KeysOf(chosen);
   SaveSelection selection;
   selection.keys = &keys;
   SaveSource source(table.get());
@@ -114,7 +114,7 @@ TEST(SavePlan, only_changes_are_listed) {
   Put(table.get(), Numbers(49990, 20), 2);
   Put(table.get(), Numbers(49990, 20), 3);
   const std::vector<int64_t> gone = {5, 49991, 12345678};  // the last key does not exist
-  ASSERT_TRUE(table->Erase({gone.data(), nullptr, gone.size()}, nullptr).ok());
+  ASSERT_TRUE(table->Erase(KeysOf(gone), nullptr).ok());
   SaveSource source(table.get());
   ASSERT_TRUE(source.Begin(selection, 0).ok());
   ExpectLists(source, 21);

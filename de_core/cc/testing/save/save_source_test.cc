@@ -21,7 +21,7 @@ using testing::Save;
 using Rows = std::map<int64_t, float>;
 
 void Erase(Table* table, const std::vector<int64_t>& keys) {
-  ASSERT_TRUE(table->Erase({keys.data(), nullptr, keys.size()}, nullptr).ok());
+  ASSERT_TRUE(table->Erase(KeysOf(keys), nullptr).ok());
 }
 
 Rows Filled(int64_t first, size_t count, float value) {
@@ -120,7 +120,7 @@ TEST(SaveSource, chosen_keys_that_have_no_row_leave_nothing) {
   const auto table = Make();
   Put(table.get(), Numbers(0, 100), 1);
   const std::vector<int64_t> chosen = {99, 100, 5, 5, -1};
-  const Keys keys = {chosen.data(), nullptr, chosen.size()};
+  const Keys keys = KeysOf(chosen);
   SaveSelection selection;
   selection.keys = &keys;
   const Collected collected(table.get(), selection);
@@ -149,7 +149,7 @@ TEST(SaveSource, rows_below_a_rule_are_left_out_and_gone_from_a_delta) {
   ASSERT_NE(Save(table.get(), ChainOf("c", false), 1), "");
   Put(table.get(), {1, 2, 3}, 8);
   ASSERT_TRUE(table
-                  ->AssignSlot("opt", "n", sizeof(float), {keys.data(), nullptr, keys.size()},
+                  ->AssignSlot("opt", "n", sizeof(float), KeysOf(keys),
                                reinterpret_cast<const char*>(counts.data()))
                   .ok());
   SaveSelection selection;

@@ -27,7 +27,7 @@ std::vector<std::string> BaseAndDelta() {
   std::vector<std::string> files = {Save(table.get(), ChainOf("c", false), 1)};
   Put(table.get(), Numbers(990, 20), 2);
   const std::vector<int64_t> gone = Numbers(0, 10);
-  EXPECT_TRUE(table->Erase({gone.data(), nullptr, gone.size()}, nullptr).ok());
+  EXPECT_TRUE(table->Erase(KeysOf(gone), nullptr).ok());
   files.push_back(Save(table.get(), ChainOf("c", true), 2));
   return files;
 }
@@ -91,7 +91,7 @@ TEST(TableRestore, takes_chosen_keys_alone) {
   const std::vector<std::string> files = BaseAndDelta();
   const auto table = Make();
   const std::vector<int64_t> chosen = {3, 10, 995, 995, 5000};
-  const Keys keys = {chosen.data(), nullptr, chosen.size()};
+  const Keys keys = KeysOf(chosen);
   RestoreOptions options;
   options.keys = &keys;
   ASSERT_TRUE(Restore(table.get(), Readers(files), options).ok());

@@ -44,7 +44,7 @@ TEST_P(TableSaveOf, base_and_deltas_follow_a_table_that_is_written_meanwhile) {
       for (int64_t& key : keys) key = static_cast<int64_t>(random() % 20000);
       for (int64_t& key : gone) key = static_cast<int64_t>(random() % 20000);
       Put(table.get(), keys, value, &threads);
-      ASSERT_TRUE(table->Erase({gone.data(), nullptr, gone.size()}, nullptr).ok());
+      ASSERT_TRUE(table->Erase(KeysOf(gone), nullptr).ok());
       if (seed == 2 && random() % 50 == 0) {
         ASSERT_TRUE(table->ShrinkToFit().ok());
       }
@@ -297,7 +297,7 @@ TEST(DirtyRows, keys_in_rows_that_were_freed_during_a_failed_save_are_in_the_nex
   {
     std::unique_ptr<TableSave> fails;
     ASSERT_TRUE(TableSave::Begin(table.get(), ChainOf("c", true), &fails).ok());
-    ASSERT_TRUE(table->Erase({keys.data(), nullptr, keys.size()}, nullptr).ok());
+    ASSERT_TRUE(table->Erase(KeysOf(keys), nullptr).ok());
   }
   Put(table.get(), others, 3);
   files.push_back(Save(table.get(), ChainOf("c", true), 2));
@@ -312,7 +312,7 @@ TEST(DirtyRows, turnover_beyond_the_rows_makes_the_next_delta_begin_from_nothing
     std::vector<int64_t> keys(100000);
     for (size_t i = 0; i < keys.size(); ++i) keys[i] = begin + static_cast<int64_t>(i);
     Put(table.get(), keys, 1);
-    ASSERT_TRUE(table->Erase({keys.data(), nullptr, keys.size()}, nullptr).ok());
+    ASSERT_TRUE(table->Erase(KeysOf(keys), nullptr).ok());
   }
   EXPECT_LT(table->chains().bytes(), 32U << 20);
   files.push_back(Save(table.get(), ChainOf("c", true), 2));

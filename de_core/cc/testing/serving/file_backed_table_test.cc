@@ -4,40 +4,22 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <numeric>
 #include <thread>
 
-#include "de_core/cc/engine/save/table_restore.h"
-#include "de_core/cc/engine/save/table_save.h"
 #include "de_core/cc/engine/serving/frozen_table.h"
-#include "de_core/cc/engine/table/table.h"
+#include "de_core/cc/testing/saved_table.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
 
 namespace de::engine {
 namespace {
 
 using testing::AlignedBytes;
+using testing::Put;
 
 constexpr int kRounds = 100;
 constexpr size_t kRows = 300;
 constexpr int64_t kReaders = 3;
 constexpr int64_t kWriters = 3;
-
-std::unique_ptr<Table> Make() {
-  TableOptions options;
-  options.dim = 1;
-  std::unique_ptr<Table> table;
-  EXPECT_TRUE(Table::Create(options, &table).ok());
-  return table;
-}
-
-void Put(Table* table, const std::vector<int64_t>& keys, float value) {
-  const std::vector<float> rows(keys.size(), value);
-  ASSERT_TRUE(table
-                  ->InsertOrAssign({keys.data(), nullptr, keys.size()},
-                                   {reinterpret_cast<const char*>(rows.data()), nullptr}, nullptr)
-                  .ok());
-}
 
 /// A snapshot of kRows rows of one value, with a table over it.
 class File {
@@ -57,15 +39,9 @@ class File {
 
  private:
   static std::string Snapshot(float value) {
-    const auto table = Make();
-    std::vector<int64_t> keys(kRows);
-    std::iota(keys.begin(), keys.end(), 0);
-    Put(table.get(), keys, value);
-    std::unique_ptr<TableSave> save;
-    StringSink sink;
-    EXPECT_TRUE(TableSave::Begin(table.get(), {}, &save).ok());
-    EXPECT_TRUE(save->Write(&sink, nullptr).ok());
-    return sink.bytes();
+    const auto table = testing::Make(1);
+    Put(table.get(), testing::Numbers(0, kRows), value);
+    return testing::Save(table.get(), {}, 1);
   }
 
   AlignedBytes bytes_;
@@ -102,7 +78,7 @@ float Read(const MappedTable& mapped, int64_t key) {
 TEST(FileBackedTable, no_lookup_is_wrong_and_no_write_lost_while_a_file_becomes_a_table) {
   const auto file = std::make_shared<const File>(1.0F);
   for (int round = 0; round < kRounds; ++round) {
-    MappedTable mapped(Make());
+    MappedTable mapped(testing::Make(1));
     std::atomic<int> loads{0};
     mapped.Begin(file, LoadOf(file, &loads));
     std::atomic<bool> written[kWriters] = {};
@@ -141,7 +117,7 @@ TEST(FileBackedTable, another_file_may_take_over_and_all_be_closed_at_any_time) 
   const auto first = std::make_shared<const File>(1.0F);
   const auto second = std::make_shared<const File>(2.0F);
   for (int round = 0; round < kRounds; ++round) {
-    MappedTable mapped(Make());
+    MappedTable mapped(testing::Make(1));
     std::atomic<int> loads{0};
     mapped.Begin(first, LoadOf(first, &loads));
     std::atomic<bool> replaced{false}, closed{false};
@@ -175,7 +151,7 @@ TEST(FileBackedTable, another_file_may_take_over_and_all_be_closed_at_any_time) 
 
 TEST(FileBackedTable, a_load_that_fails_leaves_the_file_and_is_tried_again) {
   const auto file = std::make_shared<const File>(1.0F);
-  MappedTable mapped(Make());
+  MappedTable mapped(testing::Make(1));
   std::atomic<int> loads{0};
   mapped.Begin(file, [&](Table* table) {
     return loads++ == 0 ? Status::DataLoss("damaged") : file->Restore(table);
@@ -194,7 +170,7 @@ TEST(FileBackedTable, the_file_is_let_go_once_its_rows_are_in_the_table) {
   auto file = std::make_shared<const File>(1.0F);
   const std::weak_ptr<const File> alive = file;
   std::atomic<int> loads{0};
-  MappedTable mapped(Make());
+  MappedTable mapped(testing::Make(1));
   mapped.Begin(file, LoadOf(file, &loads));
   file.reset();
   EXPECT_FALSE(alive.expired());

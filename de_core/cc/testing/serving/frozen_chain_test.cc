@@ -11,6 +11,7 @@
 #include <map>
 #include <thread>
 
+#include "de_core/cc/testing/batches.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
 
 namespace de::engine {
@@ -177,8 +178,8 @@ class Layers : public ::testing::TestWithParam<std::pair<KeyType, DType>> {
   }
 
   Keys AllKeys() const {
-    if (layout_.key_type() == KeyType::kString) return {nullptr, texts_.data(), texts_.size()};
-    return {numbers_.data(), nullptr, numbers_.size()};
+    if (layout_.key_type() == KeyType::kString) return KeysOf(texts_);
+    return KeysOf(numbers_);
   }
 
   /// Reads all keys from the chain. The values are bytes.
@@ -358,8 +359,7 @@ TEST(FrozenChain, a_lookup_waits_for_no_page_that_was_read_ahead) {
       ints.push_back(base.keys()[i].number);
       texts.push_back(base.keys()[i].text);
     }
-    const Keys keys = strings ? Keys{nullptr, texts.data(), texts.size()}
-                              : Keys{ints.data(), nullptr, ints.size()};
+    const Keys keys = strings ? KeysOf(texts) : KeysOf(ints);
     const auto faults_of_lookup = [&] {
       const int64_t before = PageFaults();
       std::vector<float> rows(keys.size * 200);

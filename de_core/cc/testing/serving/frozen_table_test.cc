@@ -9,6 +9,7 @@
 
 #include "de_core/cc/engine/rows/row_converter.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
+#include "de_core/cc/testing/tier/equal_hashes.h"
 
 namespace de::engine {
 namespace {
@@ -190,19 +191,9 @@ TEST(FrozenTable, finds_keys_in_sparse_and_uneven_sections) {
 }
 
 TEST(FrozenTable, tells_string_keys_of_one_hash_apart) {
-  // Two first words, each with the second word that leads HashBytes to the same state.
-  const auto state = [](uint64_t word) {
-    const uint64_t start = 0x9e3779b97f4a7c15ULL ^ (16 * 0xff51afd7ed558ccdULL);
-    return Mix64(start ^ word) + 0x9e3779b97f4a7c15ULL;
-  };
-  const auto text = [](uint64_t first, uint64_t second) {
-    std::string bytes(16, '\0');
-    std::memcpy(bytes.data(), &first, 8);
-    std::memcpy(bytes.data() + 8, &second, 8);
-    return bytes;
-  };
   std::vector<SampleKey> keys;
-  for (uint64_t first = 1; first <= 12; ++first) keys.push_back({0, text(first, state(first))});
+  for (uint64_t first = 1; first <= 12; ++first)
+    keys.push_back({0, testing::TextOfGroup(first, 7)});
   ASSERT_EQ(HashBytes(keys[0].text), HashBytes(keys[11].text));
   const SampleKey absent = keys.back();
   keys.pop_back();

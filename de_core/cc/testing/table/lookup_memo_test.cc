@@ -8,12 +8,12 @@
 #include <thread>
 #include <vector>
 
+#include "de_core/cc/testing/batches.h"
+
 namespace de::engine {
 namespace {
 
 using Batch = std::vector<int64_t>;
-
-Keys KeysOf(const Batch& batch) { return {batch.data(), nullptr, batch.size()}; }
 
 std::unique_ptr<KnownKeys> Known(const Batch& batch) {
   auto known = std::make_unique<KnownKeys>();

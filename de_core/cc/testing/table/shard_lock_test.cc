@@ -98,26 +98,5 @@ TEST(ShardLock, AWaitingWriterComesBeforeNewReaders) {
   lock.unlock_shared();
 }
 
-TEST(ShardLock, AStreamOfReadersDoesNotStarveAWriter) {
-  ShardLock lock;
-  std::atomic<int> written{0};
-  std::atomic<bool> stop{false};
-  std::thread writer([&] {
-    for (; written < 200; ++written) {
-      const std::lock_guard<ShardLock> guard(lock);
-    }
-    stop = true;
-  });
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(10);
-  RunThreads(3, [&](int) {
-    while (!stop && std::chrono::steady_clock::now() < deadline) {
-      const std::shared_lock<ShardLock> guard(lock);
-    }
-  });
-  EXPECT_TRUE(stop) << "after ten minutes the writer had its turn only " << written << " times";
-  stop = true;
-  writer.join();
-}
-
 }  // namespace
 }  // namespace de::engine

@@ -119,22 +119,6 @@ TEST_F(ShardTest, RebuildingCompactlyKeepsRowsAndDropsTheRest) {
   for (uint64_t i = 0; i < 20000; ++i) ASSERT_EQ(Has(i * (kHashes / 20000)), i % 10 == 0);
 }
 
-TEST_F(ShardTest, AWiderLayoutKeepsRowsInTheirPlaces) {
-  for (uint64_t i = 0; i < 9000; ++i) Insert(i * 1000003);
-  const RowLayout narrow(KeyType::kInt64, DType::kInt64, 1);
-  RowLayout wide = narrow;
-  wide.Append("o", {{"s", DType::kFloat32, 1, 2.5}});
-  Slab moved = shard_.Relaid(narrow, wide);
-  shard_.Adopt(&moved, wide);
-  for (uint64_t i = 0; i < 9000; ++i) {
-    ASSERT_TRUE(Has(i * 1000003));
-    const uint32_t row = shard_.Find({UnMix64(i * 1000003), i * 1000003, nullptr});
-    float slot;
-    std::memcpy(&slot, shard_.Row(row) + wide.FindSlot("o", "s")->offset, sizeof(slot));
-    ASSERT_EQ(slot, 2.5F);
-  }
-}
-
 TEST_F(ShardTest, ClearGivesItsMemoryBackToTheArena) {
   for (uint64_t i = 0; i < 30000; ++i) Insert(i * 1000003);
   const size_t grown = arena_.live_bytes();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "de_core/cc/engine/table/table.h"
+#include "de_core/cc/testing/batches.h"
 
 namespace de::engine {
 namespace {
@@ -129,13 +130,10 @@ TEST_P(TableEviction, HasTheHitRateOfTheExactOrderAndStaysWithinTheBound) {
   double hits = 0, exact_hits = 0, counted = 0;
   for (size_t batch = 0; batch < kBatches; ++batch) {
     const std::vector<int64_t> ints = accesses.Next();
-    const Keys keys{ints.data(), nullptr, ints.size()};
+    const Keys keys = KeysOf(ints);
     bool found[kBatch];
     ASSERT_TRUE(table->Contains(keys, found, nullptr).ok());
-    ASSERT_TRUE(
-        table
-            ->InsertOrAssign(keys, {reinterpret_cast<const char*>(values.data()), nullptr}, nullptr)
-            .ok());
+    ASSERT_TRUE(table->InsertOrAssign(keys, RowsIn(values), nullptr).ok());
     ASSERT_LE(table->size(), kBound);
     const bool warm = batch >= kBatches / 4;
     std::set<int64_t> earlier;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/testing/batches.h"
 #include "de_core/cc/testing/forced_level.h"
 
 namespace de::engine {
@@ -61,8 +62,8 @@ TEST_P(TableFind, EveryKeyReadsItsOwnRowOrItsInitialOne) {
     keys.push_back(Key(i));
     for (size_t e = 0; e < dim(); ++e) values.push_back(Element(keys.back(), e));
   }
-  const Values in{reinterpret_cast<const char*>(values.data()), nullptr};
-  ASSERT_TRUE(table->InsertOrAssign({keys.data(), nullptr, keys.size()}, in, nullptr).ok());
+  const Values in = RowsIn(values);
+  ASSERT_TRUE(table->InsertOrAssign(KeysOf(keys), in, nullptr).ok());
   ASSERT_GT(table->Stats().load_factor, 0.4) << "too roomy for keys behind their home line";
 
   std::mt19937_64 random(1);
@@ -120,7 +121,7 @@ TEST(TableFindInEmptyTable, ReadsTheWidestInitialRowsAndNoOtherMemory) {  // Add
   const std::vector<int64_t> keys{1, 2, 3};
   std::vector<double> rows(keys.size() * kMaxDim, -7);
   const ValuesOut out{reinterpret_cast<char*>(rows.data()), nullptr};
-  ASSERT_TRUE(table->Find({keys.data(), nullptr, keys.size()}, out, nullptr, nullptr).ok());
+  ASSERT_TRUE(table->Find(KeysOf(keys), out, nullptr, nullptr).ok());
   EXPECT_EQ(rows, std::vector<double>(rows.size(), 0));
 }
 

@@ -37,7 +37,7 @@ void Step(Table* table, const std::vector<int64_t>& keys, float gradient,
   for (size_t i = 0; i < gradients.size(); ++i) {
     gradients[i] = gradient + 0.001F * static_cast<float>(i % 97);
   }
-  const Keys all = {keys.data(), nullptr, keys.size()};
+  const Keys all = KeysOf(keys);
   ASSERT_TRUE(table->Apply(*FindRule(rule), "opt", hyper, all, gradients.data(), executor).ok());
 }
 

@@ -7,19 +7,14 @@
 #include <random>
 #include <vector>
 
-#include "de_core/cc/engine/save/table_restore.h"
-#include "de_core/cc/engine/save/table_save.h"
-#include "de_core/cc/engine/table/table.h"
 #include "de_core/cc/engine/table/table_find.h"
 #include "de_core/cc/testing/sanitized.h"
-#include "de_core/cc/testing/test_executor.h"
+#include "de_core/cc/testing/saved_table.h"
 
 namespace de::engine {
 namespace {
 
 constexpr int64_t kKeys = 3000;  // number of existing keys
-
-Keys KeysOf(const std::vector<int64_t>& keys) { return {keys.data(), nullptr, keys.size()}; }
 
 /// A table, and the output of its last lookup.
 struct Trained {
@@ -38,7 +33,7 @@ struct Trained {
   void LookUp(Verb verb, const std::vector<int64_t>& keys, Executor* executor) {
     rows.assign(keys.size() * table->options().dim, -7);
     found.assign(keys.size(), 2);
-    const ValuesOut out{reinterpret_cast<char*>(rows.data()), nullptr};
+    const ValuesOut out = RowsTo(&rows);
     const Status status =
         (table.get()->*verb)(KeysOf(keys), out, reinterpret_cast<bool*>(found.data()), executor);
     ASSERT_TRUE(status.ok()) << status.message;
@@ -92,13 +87,11 @@ const std::vector<std::function<Status(Table*, const std::vector<int64_t>&)>> kB
        const std::vector<int64_t>& keys) {  // other keys get the numbers of erased rows
       DE_RETURN_IF_ERROR(table->Erase(KeysOf({keys[0], keys[3], keys[5], keys[7]}), nullptr));
       const std::vector<float> rows(2 * table->options().dim, 3);
-      return table->InsertOrAssign(KeysOf({kKeys - 1, kKeys - 2}),
-                                   {reinterpret_cast<const char*>(rows.data()), nullptr}, nullptr);
+      return table->InsertOrAssign(KeysOf({kKeys - 1, kKeys - 2}), RowsIn(rows), nullptr);
     },
     [](Table* table, const std::vector<int64_t>& keys) {  // keys without a row get one
       std::vector<float> rows(keys.size() * table->options().dim);
-      return table->FindOrInsert(KeysOf(keys), {reinterpret_cast<char*>(rows.data()), nullptr},
-                                 nullptr, nullptr);
+      return table->FindOrInsert(KeysOf(keys), RowsTo(&rows), nullptr, nullptr);
     },
     [](Table* table, const std::vector<int64_t>&) { return table->Clear(); },
     [](Table* table, const std::vector<int64_t>& keys) {
@@ -112,7 +105,7 @@ const std::vector<std::function<Status(Table*, const std::vector<int64_t>&)>> kB
     },
 };
 
-class TableKnown : public testing::TestWithParam<std::tuple<size_t, size_t, const char*>> {};
+class TableKnown : public ::testing::TestWithParam<std::tuple<size_t, size_t, const char*>> {};
 
 TEST_P(TableKnown, StepsAreThoseOfATableThatKnowsNothing) {
   const auto [dim, thread_count, policy] = GetParam();
@@ -139,9 +132,9 @@ TEST_P(TableKnown, StepsAreThoseOfATableThatKnowsNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Widths, TableKnown,
-                         testing::Combine(testing::Values(1, 16, 65), testing::Values(1, 3),
-                                          testing::Values("", "admission=1;min_count=2",
-                                                          "ttl_steps=2")));
+                         ::testing::Combine(::testing::Values(1, 16, 65), ::testing::Values(1, 3),
+                                            ::testing::Values("", "admission=1;min_count=2",
+                                                              "ttl_steps=2")));
 
 TEST(TableKnown, KeysInAnotherOrderOrNumberAreNotThoseLookedUp) {
   Trained ours(4), peer(4);
@@ -173,69 +166,14 @@ TEST(TableKnown, ADeltaHoldsWhatSuchStepsChanged) {
   step();
   std::vector<std::string> files;
   for (uint8_t number = 1; number <= 3; ++number) {
-    SaveOptions options;
-    options.chain = "chain";
-    options.delta = number > 1;
-    options.id[0] = number;
-    std::unique_ptr<TableSave> save;
-    StringSink sink;
-    ASSERT_TRUE(TableSave::Begin(ours.table.get(), options, &save).ok());
-    ASSERT_TRUE(save->Write(&sink, nullptr).ok());
-    ASSERT_TRUE(save->Done().ok());
-    files.push_back(sink.bytes());
+    files.push_back(testing::Save(ours.table.get(), testing::ChainOf("chain", number > 1), number));
     if (number < 3) step();
   }
-  std::vector<std::unique_ptr<SnapshotReader>> readers(files.size());
-  std::vector<const SnapshotReader*> chain;
-  for (size_t i = 0; i < files.size(); ++i) {
-    ASSERT_TRUE(
-        SnapshotReader::Open(files[i].data(), files[i].size(), SnapshotVerify::kFull, &readers[i])
-            .ok());
-    chain.push_back(readers[i].get());
-  }
+  const testing::Readers readers(files);
   Trained restored(4);
   RestoreReport report;
-  ASSERT_TRUE(RestoreTable(restored.table.get(), chain, {}, nullptr, &report).ok());
+  ASSERT_TRUE(RestoreTable(restored.table.get(), readers.all, {}, nullptr, &report).ok());
   EXPECT_TRUE(restored.Everything() == ours.Everything());
-}
-
-TEST(LookupMemo, IsFilledOnlyWhileUpdatesUseIt) {
-  const std::vector<int64_t> keys = {5, 6, 5}, others = {6, 5, 5};
-  LookupMemo memo;
-  const auto look_up = [&](const std::vector<int64_t>& of) {
-    std::unique_ptr<KnownKeys> known = memo.Begin();
-    if (known == nullptr) return false;
-    known->partition.Build(KeysOf(of), nullptr);
-    memo.Put(std::move(known));
-    return true;
-  };
-  const auto update = [&](const std::vector<int64_t>& of) {
-    std::unique_ptr<KnownKeys> known = memo.Take(KeysOf(of));
-    const bool found = known != nullptr;
-    if (found) memo.Recycle(std::move(known));
-    return found;
-  };
-  EXPECT_FALSE(look_up(keys)) << "nobody trains the table";
-  EXPECT_FALSE(update(keys));
-  EXPECT_TRUE(look_up(keys));
-  EXPECT_TRUE(look_up(others));
-  EXPECT_FALSE(look_up(keys)) << "a third lookup without an update";
-  EXPECT_TRUE(update(keys));
-  EXPECT_TRUE(update(others));
-  EXPECT_FALSE(update(others)) << "each is used once";
-
-  size_t filled = 0;
-  for (int i = 0; i < 1000; ++i) {
-    filled += look_up(keys);
-    EXPECT_FALSE(update({5}));
-  }
-  EXPECT_LE(filled, 12U);
-  size_t used = 0;
-  for (int i = 0; i < 3000; ++i) {
-    look_up(keys);
-    used += update(keys);
-  }
-  EXPECT_GT(used, 1000U) << "it must recover";
 }
 
 }  // namespace

@@ -19,14 +19,9 @@ std::unique_ptr<Table> Make(const std::string& policy, TableOptions options = {}
   return table;
 }
 
-Keys KeysOf(const std::vector<int64_t>& numbers) {
-  return {numbers.data(), nullptr, numbers.size()};
-}
-
 Status Upsert(Table* table, const std::vector<int64_t>& keys) {
   const std::vector<float> values(keys.size() * table->options().dim, 1.0F);
-  return table->InsertOrAssign(KeysOf(keys),
-                               {reinterpret_cast<const char*>(values.data()), nullptr}, nullptr);
+  return table->InsertOrAssign(KeysOf(keys), RowsIn(values), nullptr);
 }
 
 std::vector<int64_t> Range(int64_t begin, int64_t end) {
@@ -131,19 +126,17 @@ class LookedUp : public ::testing::TestWithParam<std::tuple<const char*, KeyType
     texts_.clear();
     for (const int64_t number : numbers_) texts_.push_back("key " + std::to_string(number));
     views_.assign(texts_.begin(), texts_.end());
-    return std::get<1>(GetParam()) == KeyType::kString ? Keys{nullptr, views_.data(), views_.size()}
-                                                       : KeysOf(numbers_);
+    return std::get<1>(GetParam()) == KeyType::kString ? KeysOf(views_) : KeysOf(numbers_);
   }
 
   Status Write(Table* table, const Keys& keys) {
     const std::vector<float> values(keys.size, 1.0F);
-    return table->InsertOrAssign(keys, {reinterpret_cast<const char*>(values.data()), nullptr},
-                                 nullptr);
+    return table->InsertOrAssign(keys, RowsIn(values), nullptr);
   }
 
   Status LookUp(Table* table, const Keys& keys) {
     std::vector<float> values(keys.size);
-    return table->Find(keys, {reinterpret_cast<char*>(values.data()), nullptr}, nullptr, nullptr);
+    return table->Find(keys, RowsTo(&values), nullptr, nullptr);
   }
 
   std::vector<int64_t> Column(const Table& table, RowColumn column) {
@@ -242,8 +235,7 @@ TEST(TablePolicyStress, AllVerbsAtOnceStayWithinTheBound) {
   for (int i = 0; i < 2; ++i) {
     start([&](const std::vector<int64_t>& keys) {
       std::vector<float> rows(keys.size());
-      return table->Find(KeysOf(keys), {reinterpret_cast<char*>(rows.data()), nullptr}, nullptr,
-                         nullptr);
+      return table->Find(KeysOf(keys), RowsTo(&rows), nullptr, nullptr);
     });
   }
   start([&](const std::vector<int64_t>& keys) {

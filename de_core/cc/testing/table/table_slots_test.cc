@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "de_core/cc/engine/table/table.h"
+#include "de_core/cc/testing/batches.h"
 
 namespace de::engine {
 namespace {
@@ -30,10 +31,7 @@ struct Batch {
     for (size_t i = 0; i < count; ++i) texts.push_back("a key that is long: " + std::to_string(i));
     views.assign(texts.begin(), texts.end());
   }
-  Keys Of(KeyType type) const {
-    return type == KeyType::kString ? Keys{nullptr, views.data(), views.size()}
-                                    : Keys{numbers.data(), nullptr, numbers.size()};
-  }
+  Keys Of(KeyType type) const { return type == KeyType::kString ? KeysOf(views) : KeysOf(numbers); }
 
   std::vector<int64_t> numbers;
   std::vector<std::string> texts;
@@ -42,8 +40,7 @@ struct Batch {
 
 Status Upsert(Table* table, const Keys& keys, float value) {
   const std::vector<float> values(keys.size * kDim, value);
-  return table->InsertOrAssign(keys, {reinterpret_cast<const char*>(values.data()), nullptr},
-                               nullptr);
+  return table->InsertOrAssign(keys, RowsIn(values), nullptr);
 }
 
 std::vector<float> Slot(const Table& table, const std::string& name, const Keys& keys, size_t width,
@@ -58,8 +55,7 @@ std::vector<float> Slot(const Table& table, const std::string& name, const Keys&
 
 std::vector<float> Rows(const Table& table, const Keys& keys) {
   std::vector<float> values(keys.size * kDim);
-  EXPECT_TRUE(
-      table.Find(keys, {reinterpret_cast<char*>(values.data()), nullptr}, nullptr, nullptr).ok());
+  EXPECT_TRUE(table.Find(keys, RowsTo(&values), nullptr, nullptr).ok());
   return values;
 }
 
@@ -212,10 +208,7 @@ TEST(TableSlots, TheMemoryOfNarrowerRowsGoesBack) {
   std::vector<int64_t> keys(40000);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
   const std::vector<float> rows(keys.size() * options.dim, 1.0F);
-  ASSERT_TRUE(table
-                  ->InsertOrAssign({keys.data(), nullptr, keys.size()},
-                                   {reinterpret_cast<const char*>(rows.data()), nullptr}, nullptr)
-                  .ok());
+  ASSERT_TRUE(table->InsertOrAssign(KeysOf(keys), RowsIn(rows), nullptr).ok());
   const uint64_t row_bytes = table->Stats().row_bytes;
   ASSERT_GT(row_bytes, 10000000U);
   ASSERT_TRUE(table->EnsureSlots("adam", {{"m", DType::kFloat32, 64, 0}}).ok());

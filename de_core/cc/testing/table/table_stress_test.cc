@@ -8,6 +8,8 @@
 
 #include "de_core/cc/engine/save/table_save.h"
 #include "de_core/cc/engine/table/table.h"
+#include "de_core/cc/testing/batches.h"
+#include "de_core/cc/testing/test_executor.h"
 
 namespace de::engine {
 namespace {
@@ -16,21 +18,6 @@ constexpr size_t kDim = 8;
 constexpr size_t kBatch = 700;
 constexpr size_t kLargeBatch = 10000;  // written by several threads
 constexpr int64_t kKeySpace = 20000;
-
-/// A pool, so that verbs divide their batches as inside TensorFlow.
-class TwoThreads final : public Executor {
- public:
-  size_t threads() const override { return 2; }
-  void Run(size_t count, const std::function<void(size_t)>& task) override {
-    std::atomic<size_t> next{0};
-    const auto work = [&] {
-      for (size_t at; (at = next.fetch_add(1)) < count;) task(at);
-    };
-    std::thread helper(work);
-    work();
-    helper.join();
-  }
-};
 
 TEST(TableStress, NoVerbSeesATornRowWhileAllRunAtOnce) {
   TableOptions options;
@@ -57,7 +44,7 @@ TEST(TableStress, NoVerbSeesATornRowWhileAllRunAtOnce) {
       std::mt19937_64 random(seed);
       std::vector<int64_t> numbers;
       std::vector<float> rows(kLargeBatch * kDim);
-      TwoThreads pool;
+      PoolThreads pool(2);
       for (int round = 1; unfinished > 0; ++round) {
         const Keys keys = batch_of(&random, &numbers);
         failed += !body(keys, &rows, &random, &pool).ok();
@@ -72,13 +59,11 @@ TEST(TableStress, NoVerbSeesATornRowWhileAllRunAtOnce) {
               const auto value = static_cast<float>((*random)() % 1000);
               std::fill_n(rows->begin() + static_cast<std::ptrdiff_t>(i * kDim), kDim, value);
             }
-            return table->InsertOrAssign(
-                keys, {reinterpret_cast<const char*>(rows->data()), nullptr}, pool);
+            return table->InsertOrAssign(keys, RowsIn(*rows), pool);
           });
     start(seed + 10,
           [&](const Keys& keys, std::vector<float>* rows, std::mt19937_64*, Executor* pool) {
-            const Status status =
-                table->Find(keys, {reinterpret_cast<char*>(rows->data()), nullptr}, nullptr, pool);
+            const Status status = table->Find(keys, RowsTo(rows), nullptr, pool);
             for (size_t i = 0; i < keys.size; ++i) check(rows->data() + i * kDim);
             return status;
           });
@@ -131,9 +116,9 @@ TEST(TableStress, SavesAndExportsCopyRowsWhoseLookupsCount) {
   ASSERT_TRUE(Table::Create(options, &table).ok());
   std::vector<int64_t> keys(kLargeBatch);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
-  const Keys all{keys.data(), nullptr, keys.size()};
+  const Keys all = KeysOf(keys);
   const std::vector<float> rows(keys.size() * kDim, 1.0F);
-  const Values values{reinterpret_cast<const char*>(rows.data()), nullptr};
+  const Values values = RowsIn(rows);
   ASSERT_TRUE(table->InsertOrAssign(all, values, nullptr).ok());
   std::atomic<bool> stop{false};
   std::atomic<int> failed{0};
@@ -142,13 +127,11 @@ TEST(TableStress, SavesAndExportsCopyRowsWhoseLookupsCount) {
     readers.emplace_back([&] {
       std::vector<float> out(keys.size() * kDim);
       while (!stop) {
-        failed +=
-            !table->Find(all, {reinterpret_cast<char*>(out.data()), nullptr}, nullptr, nullptr)
-                 .ok();
+        failed += !table->Find(all, RowsTo(&out), nullptr, nullptr).ok();
       }
     });
   }
-  TwoThreads pool;
+  PoolThreads pool(2);
   for (size_t i = 0; i < kSaves; ++i) {
     SaveOptions save_options;
     save_options.chain = "c";

@@ -9,6 +9,7 @@
 
 #include "de_core/cc/engine/tier/disk_rows.h"
 #include "de_core/cc/engine/tier/tiered_table.h"
+#include "de_core/cc/testing/batches.h"
 
 namespace de::engine {
 namespace {
@@ -45,15 +46,13 @@ class TierForkTest : public ::testing::Test {
     std::vector<float> rows(kBatch * kDim);
     for (size_t at = 0; at < kKeys; at += kBatch) {
       for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(at + i / kDim) + add;
-      DE_RETURN_IF_ERROR(table_->InsertOrAssign(
-          BatchAt(at), {reinterpret_cast<const char*>(rows.data()), nullptr}, nullptr));
+      DE_RETURN_IF_ERROR(table_->InsertOrAssign(BatchAt(at), RowsIn(rows), nullptr));
     }
     return Status::Ok();
   }
   Status Read(size_t at, std::vector<float>* rows) const {
     rows->resize(kBatch * kDim);
-    return table_->FindToTrain(BatchAt(at), {reinterpret_cast<char*>(rows->data()), nullptr},
-                               nullptr, nullptr);
+    return table_->FindToTrain(BatchAt(at), RowsTo(rows), nullptr, nullptr);
   }
   void ExpectRows(float add) {
     std::vector<float> rows;
@@ -106,16 +105,6 @@ TEST_F(TierForkTest, AChildGetsAnErrorAtFirstUse) {
   ExpectRows(0);
   EXPECT_TRUE(Put(0.25F).ok());
   ExpectRows(0.25F);
-}
-
-TEST_F(TierForkTest, AChildThatEndsLeavesTheFiles) {
-  Fork([&] {
-    table_.reset();
-    return true;
-  });
-  ExpectRows(0);
-  EXPECT_TRUE(Put(0.5F).ok());
-  ExpectRows(0.5F);
 }
 
 TEST_F(TierForkTest, AParentReadsAndWritesBesideAChild) {

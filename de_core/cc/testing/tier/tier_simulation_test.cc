@@ -221,10 +221,8 @@ class Simulation {
     const Keys keys = KeysOf(batch);
     std::vector<float> values(batch.size() * dim_, -1);
     const auto found = std::make_unique<bool[]>(batch.size());
-    const Status status = Try([&] {
-      return table_->FindToTrain(keys, {reinterpret_cast<char*>(values.data()), nullptr},
-                                 found.get(), nullptr);
-    });
+    const Status status =
+        Try([&] { return table_->FindToTrain(keys, RowsTo(&values), found.get(), nullptr); });
     if (!status.ok()) {  // one row of the batch may be lost, but not the others
       if (batch.size() == 1) return;
       for (const size_t i : batch) LookUp({i});
@@ -293,7 +291,7 @@ void Simulation::Step() {
     row.value = to;
     return row;
   };
-  const Values rows{reinterpret_cast<const char*>(values.data()), nullptr};
+  const Values rows = RowsIn(values);
   const std::vector<SlotSpec> specs = {{"m", DType::kFloat32, 1, kFirstSlot}};
   verb_ = random_() % 18;
   switch (verb_) {
@@ -327,11 +325,7 @@ void Simulation::Step() {
     }
     case 6:
       return Write(
-          batch,
-          [&] {
-            return table_->FindOrInsert(keys, {reinterpret_cast<char*>(out.data()), nullptr},
-                                        nullptr, nullptr);
-          },
+          batch, [&] { return table_->FindOrInsert(keys, RowsTo(&out), nullptr, nullptr); },
           [&](const Row& row) { return row.exists ? row : written(row, 0); });
     case 7:
       return Write(

@@ -11,6 +11,7 @@
 
 #include "de_core/cc/engine/tier/disk_rows.h"
 #include "de_core/cc/engine/tier/tiered_table.h"
+#include "de_core/cc/testing/batches.h"
 #include "de_core/cc/testing/tier/simulated_disk.h"
 
 namespace de::engine {
@@ -30,15 +31,12 @@ TableOptions Options() {
 /// Adds 1 to the rows of `keys`.
 Status AddOne(TableBackend* table, const std::vector<int64_t>& keys) {
   const std::vector<float> ones(keys.size() * kDim, 1.0F);
-  return table->AccumOrAssign({keys.data(), nullptr, keys.size()}, ones.data(), nullptr, nullptr);
+  return table->AccumOrAssign(KeysOf(keys), ones.data(), nullptr, nullptr);
 }
 
 std::vector<float> Lookup(const TableBackend& table, const std::vector<int64_t>& keys) {
   std::vector<float> rows(keys.size() * kDim);
-  EXPECT_TRUE(table
-                  .Find({keys.data(), nullptr, keys.size()},
-                        {reinterpret_cast<char*>(rows.data()), nullptr}, nullptr, nullptr)
-                  .ok());
+  EXPECT_TRUE(table.Find(KeysOf(keys), RowsTo(&rows), nullptr, nullptr).ok());
   return rows;
 }
 
@@ -100,7 +98,7 @@ TEST_F(SimulatedDiskTest, VerbsThatReadMoveNoRow) {
   const size_t written = disk_->writes;
   ASSERT_GT(before.cold_rows, 4000U);
   const std::vector<int64_t> keys = Range(0, 6000);  // the last 1,000 have no row
-  const Keys all{keys.data(), nullptr, keys.size()};
+  const Keys all = KeysOf(keys);
   std::vector<int64_t> scores(keys.size());
   const auto found = std::make_unique<bool[]>(keys.size());
   ASSERT_TRUE(table_->ReadColumn(RowColumn::kScore, all, scores.data(), found.get()).ok());
@@ -115,17 +113,6 @@ TEST_F(SimulatedDiskTest, VerbsThatReadMoveNoRow) {
   EXPECT_EQ(after.rows_in, before.rows_in);
   EXPECT_EQ(after.rows_out, before.rows_out);
   EXPECT_EQ(disk_->writes, written);
-}
-
-TEST_F(SimulatedDiskTest, ACachedRowIsNeverOlderThanTheTable) {
-  const std::vector<int64_t> keys = Range(0, 5);
-  for (int step = 1; step < 10; ++step) {
-    EXPECT_EQ(Lookup(*table_, keys), std::vector<float>(5 * kDim, static_cast<float>(step)));
-    ASSERT_TRUE(AddOne(table_.get(), keys).ok());
-    for (int64_t i = 10; i < 100; ++i) {  // the rows become cold again; no lookup fills the cache
-      ASSERT_TRUE(AddOne(table_.get(), Range(i * 50, i * 50 + 50)).ok());
-    }
-  }
 }
 
 TEST(TieredTableThreadsTest, NoUpdateIsLost) {
