@@ -62,7 +62,7 @@ class Shares:
     def give(self, name: str, count: int = 1) -> None:
         """Returns a part of the amount."""
         self._used -= count
-        left = self._by_name.get(name, 0) - count
+        left = self._by_name[name] - count if count else self._by_name.get(name, 0)
         if left:
             self._by_name[name] = left
         else:

@@ -82,7 +82,7 @@ def described(
     names = re.findall(r"\{(\w+)\}", path)
     chosen = [choice for choice in names if choice in ("version", "label")]
     extra: dict[str, Any] = {"parameters": [*map(_path_parameter, names), *parameters]}
-    content = _BINARY if binary else {}
+    content = dict(_BINARY) if binary else {}
     if body:
         json = {
             "schema": {"$ref": f"#/components/schemas/{body}"},

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,6 +36,7 @@ class PredictRequest:
 
 # Python's parser is several times slower. It reads what msgspec refuses.
 _DOCUMENT = msgspec.json.Decoder(dict[str, Any])
+_LONG_NUMBER = re.compile(rb"\d{19}")  # msgspec reads more digits as a floating-point number
 _DUMPS = orjson.OPT_SERIALIZE_NUMPY
 
 
@@ -63,7 +65,11 @@ def decode_predict(
     limits.check_elements(body)
     try:
         return _request(_DOCUMENT.decode(body), signatures, limits)
-    except (msgspec.MsgspecError, ServingError, RecursionError, OverflowError, ValueError):
+    except ServingError:
+        if _LONG_NUMBER.search(body) is None:
+            raise
+        return _request(parse_json(body), signatures, limits)  # the error quotes all digits
+    except (msgspec.MsgspecError, RecursionError, OverflowError, ValueError):
         # The body is wrong, or holds something unusual, such as NaN or bytes after its end.
         return _request(parse_json(body), signatures, limits)
 

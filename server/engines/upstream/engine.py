@@ -258,7 +258,11 @@ class TfServingEngine:
     ) -> bool:
         """Returns whether a version that replaced the one of `servable` has the same signature."""
         model = servable.spec.name
-        endpoints = self._catalog.endpoints_of(model, servable.version)
+        # A poll may have found the new version meanwhile.
+        both = (servable.version, version)
+        endpoints = list(
+            {e: None for each in both for e in self._catalog.endpoints_of(model, each)}
+        )
         return signature in await self._catalog.signatures(model, version, endpoints)
 
 

@@ -242,6 +242,16 @@ async def test_a_version_with_another_signature_does_not_answer_after_a_swap(
     assert (caught.value.code, caught.value.retry_after) == (Code.UNAVAILABLE, 1.0)
 
 
+async def test_a_signature_is_compared_also_after_a_poll_has_found_the_new_version(service, engine):
+    servable = await engine.lease(ModelSpec("m"))
+    service.version = 4
+    service.answers_polls.set()
+    engine.ask_for_poll()
+    await eventually(lambda: engine._catalog.latest("m") == 4)
+    assert engine._catalog.endpoints_of("m", 3) == []
+    assert await engine.has_signature(servable, 4, servable.described[0])
+
+
 async def test_a_server_that_wants_a_certificate_and_a_token_gets_them(tmp_path):
     certificate, key = tls = tls_files(tmp_path)
     shown = ChannelOptions(ca=certificate, certificate=(certificate, key), token="secret")

@@ -6,6 +6,8 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import make_key
 from tests.server.support.light_upstream import LightUpstream, front
@@ -153,6 +155,7 @@ def test_a_killed_upstream_costs_no_request_when_another_takes_over(tmp_path):
         assert retries(gateway) <= 2 * 3 * 2
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_is_left_out(tmp_path):
     with LightUpstream() as one, LightUpstream() as two, front(tmp_path, one, two) as gateway:
         gateway.wait_ready()
@@ -222,6 +225,7 @@ def test_a_version_swap_under_load_loses_nothing(tmp_path):
         assert {version_of(reply) for reply in load.replies} == {3, 4}
 
 
+@pytest.mark.slow
 def test_a_request_under_way_when_its_upstream_dies_is_answered_by_the_newer_version(tmp_path):
     with LightUpstream(3) as old, LightUpstream(4) as new:
         new.kill()
@@ -255,6 +259,7 @@ def test_a_failed_request_polls_the_endpoints_at_once(tmp_path):
         assert gateway.ask("GET", "/readyz").status == 200
 
 
+@pytest.mark.slow
 def test_a_drained_upstreams_version_is_not_the_newest(tmp_path):
     routes = tmp_path / "routes.json"
     routes.write_text('{"drained": ["u1"]}')

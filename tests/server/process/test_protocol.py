@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import socket
 
 import pytest
 from uvicorn.server import ServerState
 
 from server.app import create_app
 from server.process import protocol as protocols
-from server.process.server import _config
+from server.process.server import _config, with_admin
 from server.settings import load_settings
 from tests.server.support.numpy_engine import NumpyEngine
 from tests.server.support.virtual_time import run_in_virtual_time
@@ -364,3 +365,31 @@ def test_the_log_warns_before_connections_are_refused(monkeypatch, caplog):
     caplog.set_level(logging.WARNING, "server")
     answers(post())
     assert "may have 100 open files, and 95 are open" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("host", "local", "answers"),
+    [
+        ("127.0.0.1", ("127.0.0.1", "admin"), "admin"),
+        ("127.0.0.1", ("127.0.0.1", 1), "public"),
+        ("127.0.0.1", ("10.0.0.1", "admin"), "public"),
+        ("0.0.0.0", ("10.0.0.1", "admin"), "admin"),
+        ("127.0.0.1", ("/run/gateway", None), "public"),
+        ("127.0.0.1", None, "public"),
+    ],
+)
+def test_only_connections_to_the_admin_port_reach_the_admin_application(host, local, answers):
+    reached = []
+
+    def application(name):
+        async def answer(*_):
+            reached.append(name)
+
+        return answer
+
+    with socket.create_server((host, 0)) as listener:
+        port = listener.getsockname()[1]
+        app = with_admin(application("public"), application("admin"), listener)
+        server = local and (local[0], port if local[1] == "admin" else local[1])
+        asyncio.run(app({"type": "http", "server": server}, None, None))
+    assert reached == [answers]
