@@ -235,9 +235,10 @@ class TableBackend {
                            uint32_t shard_count) = 0;
 
  protected:
-  /// Returns `status`, or if it is NotFound, the error of a column that the table does not have.
-  static Status NoColumn(RowColumn column, Status status) {
+  /// Returns `status`, or the error of a column that the table does not have.
+  Status NoColumn(RowColumn column, Status status) const {
     if (status.code != Code::kNotFound) return status;
+    if (layout().FindSlot(kMetadataOwner, NameOf(column)) != nullptr) return status;
     return Status::FailedPrecondition(
         "the table must have the column: create it with a policy that keeps the column. Received: "
         "column='" +

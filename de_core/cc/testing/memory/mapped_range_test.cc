@@ -93,6 +93,15 @@ TEST(MappedRange, knows_of_lost_pages_that_nobody_has_read) {
   EXPECT_FALSE(range->intact());
 }
 
+TEST(MappedRange, knows_of_a_lost_page_of_zeros_by_the_signal) {
+  MappedFile file;
+  file.Write(0);
+  const auto range = file.Watched();
+  file.CutTo(2 * kPage);
+  EXPECT_EQ(file.At(5), 0);
+  EXPECT_FALSE(range->intact());
+}
+
 TEST(MappedRange, knows_of_a_file_that_is_cut_within_its_last_page) {
   MappedFile file;
   const auto range = file.Watched();

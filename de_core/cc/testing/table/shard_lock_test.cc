@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <shared_mutex>
+#include <thread>
 #include <vector>
 
 namespace de::engine {
@@ -96,6 +99,27 @@ TEST(ShardLock, AWaitingWriterComesBeforeNewReaders) {
   EXPECT_TRUE(wrote);
   EXPECT_TRUE(lock.try_lock_shared());
   lock.unlock_shared();
+}
+
+TEST(ShardLock, AStreamOfReadersDoesNotStarveAWriter) {
+  ShardLock lock;
+  std::atomic<int> written{0};
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    for (; written < 200; ++written) {
+      const std::lock_guard<ShardLock> guard(lock);
+    }
+    stop = true;
+  });
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(10);
+  RunThreads(3, [&](int) {
+    while (!stop && std::chrono::steady_clock::now() < deadline) {
+      const std::shared_lock<ShardLock> guard(lock);
+    }
+  });
+  EXPECT_TRUE(stop) << "after ten minutes the writer had its turn only " << written << " times";
+  stop = true;
+  writer.join();
 }
 
 }  // namespace
