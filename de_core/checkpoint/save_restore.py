@@ -71,13 +71,12 @@ def save(
     tables = tables_of(target)
     router = agreement.common_router(tables.values())
     tag = agreement.from_first_worker(router, secrets.token_hex(4))
-    own: _Files = {
-        name: [
-            {"file": f"{file_stem(name)}-{shard}of{router.count}-{number}{tag}{manifest.SUFFIX}"}
-            for shard in range(router.first + 1, router.first + len(table.tables) + 1)
-        ]
-        for number, (name, table) in enumerate(tables.items(), 1)
-    }
+    own: _Files = {}
+    for number, (name, table) in enumerate(tables.items(), 1):
+        first, count = table.router.first, table.router.count
+        end = f"of{count}-{number}{tag}{manifest.SUFFIX}"
+        shards = range(first + 1, first + len(table.tables) + 1)
+        own[name] = [{"file": f"{file_stem(name)}-{shard}{end}"} for shard in shards]
 
     def write_files() -> _Files:
         tf.io.gfile.makedirs(folder)

@@ -45,6 +45,8 @@ class Template:
                 "The signatures must use a dynamic table; for a model without one use "
                 f"tf.saved_model.save. Received: signatures={sorted(self.functions)}."
             )
+        for table in tables:
+            table.in_saved_model()  # refuses a table that is divided among workers
         #: The tables, by name in the SavedModel.
         self.names = by_name((table.name, table) for table in tables)
         shards = [shard for table in tables for shard in table.tables]

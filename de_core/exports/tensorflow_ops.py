@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
 import re
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -64,6 +63,9 @@ class _Index(tf.saved_model.experimental.TrackableResource):
             shared_name=self._shared_name, key_dtype=self.key_dtype, value_dtype=tf.int64
         )
 
+    def _destroy_resource(self) -> None:
+        tf.raw_ops.DestroyResourceOp(resource=self.resource_handle, ignore_lookup_error=True)
+
     def _initialize(self) -> None:
         keys = tf.io.parse_tensor(tf.io.read_file(self.asset.asset_path), self.key_dtype)
         numbers = tf.range(tf.size(keys, tf.int64))
@@ -77,8 +79,8 @@ class PlainTable(tf.Module):
         name: The table's name.
         spec: The table's spec.
         keys: int64 or bytes objects [n].
-        rows: [n + 1, dim] in the storage format. The last one is the row of unknown ids.
-        fails: Whether an unknown id fails the lookup.
+        rows: [n, dim] in the storage format.
+        unknown: The row [1, dim] of unknown ids, of the value dtype; None to fail the lookup.
         folder: A folder for the keys' asset.
     """
 
@@ -91,15 +93,15 @@ class PlainTable(tf.Module):
         spec: TableSpec,
         keys: np.ndarray[Any, Any],
         rows: tf.Tensor,
-        fails: bool,
+        unknown: np.ndarray[Any, Any] | None,
         folder: pathlib.Path,
     ) -> None:
         super().__init__()
-        self._table_name, self._spec, self._fails = name, spec, fails
+        self._table_name, self._spec, self._unknown = name, spec, unknown
         self._count = len(keys)
         self.index = _Index(keys, folder, self._count)
         self.keys = self.index.asset  # a module's attributes are saved with it, a resource's not
-        self.stored = tf.Variable(rows, trainable=False, name=f"{name}_rows")
+        self.stored = tf.Variable(rows, trainable=False, name="rows")
 
     def find(self, keys: tf.Tensor, insert: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
         """Reads rows; see `Table.find`."""
@@ -108,13 +110,19 @@ class PlainTable(tf.Module):
         numbers = self.index.find(tf.cast(keys, self.index.key_dtype))
         numbers.set_shape(keys.shape)
         found = tf.not_equal(numbers, self._count)
-        if self._fails:
+        if self._unknown is None:
             is_missing = tf.reshape(tf.logical_not(found), [-1])
             unknown = tf.boolean_mask(tf.reshape(keys, [-1]), is_missing)
             message = f"every key must be in the table {self._table_name}. Received: keys="
             with tf.control_dependencies([tf.Assert(tf.reduce_all(found), [message, unknown])]):
                 numbers = tf.identity(numbers)
-        return tf.cast(tf.gather(self.stored, numbers), self._spec.value_dtype), found
+        # Row 0 stands for a missing one: a lookup of no rows reads the padding row.
+        rows = tf.gather(self.stored, tf.where(found, numbers, 0))
+        rows = tf.cast(rows, self._spec.value_dtype)
+        if self._unknown is not None:
+            unknown = tf.constant(self._unknown, self._spec.value_dtype)
+            rows = tf.where(found[..., tf.newaxis], rows, unknown)
+        return rows, found
 
     def run(self, op: Callable[..., Any], *_: Any, **__: Any) -> Any:
         """Refuses all other operations of a table."""
@@ -151,11 +159,12 @@ def save(
         signatures = own_call
     plain: dict[str, PlainTable] = {}
     reports: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="de_core_export_") as work:
+    # The folder is beside the version's files, where servers of a table can write.
+    with tempfile.TemporaryDirectory(prefix="rows-", dir=folder) as work, tf.device("/CPU:0"):
         for name, table in template.names.items():
             plain[name], reports[name] = _plain_table(table, rows[name], pathlib.Path(work))
         tables = template.names.values()
-        with _standing_for(dict(zip(tables, plain.values(), strict=True))):
+        with served_copy.standing_for(dict(zip(tables, plain.values(), strict=True))):
             functions = serving_functions(model, _traced_anew(signatures), inputs)
             lookups = {
                 LOOKUP_PREFIX + name: lookup_of(table).get_concrete_function()
@@ -189,20 +198,17 @@ def _plain_table(
     is_text = table.spec.key_dtype == tf.string
     none = np.zeros([0], object if is_text else np.int64)
     keys = np.concatenate([none, *(part.keys for part in parts)])
-    values = tf.concat([tf.cast(each, stored) for each in (*(p.values for p in parts), unknown)], 0)
-    made = PlainTable(
-        table.name,
-        table.spec,
-        keys,
-        values,
-        isinstance(rows.oov, str) and rows.oov == "error",
-        folder,
-    )
+    # One row of padding, so that a table without rows has a row to read.
+    padding = tf.zeros([1, table.spec.dim], stored)
+    values = tf.concat([*(tf.cast(part.values, stored) for part in parts), padding], 0)
+    made = PlainTable(table.name, table.spec, keys, values, unknown, folder)
     return made, served_rows.total(reports)
 
 
-def _row_of_unknown_ids(table: ShardedTable, rows: ServedRows) -> np.ndarray[Any, Any]:
-    """Returns the row [1, dim] that an unknown id reads."""
+def _row_of_unknown_ids(table: ShardedTable, rows: ServedRows) -> np.ndarray[Any, Any] | None:
+    """Returns the row [1, dim] that an unknown id reads; None if it is an error."""
+    if isinstance(rows.oov, str) and rows.oov == "error":
+        return None
     spec = table.spec
     dtype = spec.value_dtype.as_numpy_dtype
     initial = table.tables[0].initial
@@ -218,8 +224,11 @@ def _row_of_unknown_ids(table: ShardedTable, rows: ServedRows) -> np.ndarray[Any
     elif not isinstance(rows.oov, str):
         row = rows.oov
     if spec.value_dtype == tf.string:
-        return np.full([1, spec.dim], row or b"", object)
-    return np.broadcast_to(np.asarray(row), [1, spec.dim]).astype(dtype)
+        return np.array([[row or b""] * spec.dim], object)
+    row = np.asarray(row)
+    if spec.value_dtype.size == 2 and row.dtype == np.float64:
+        row = row.astype(np.float32)  # as the op rounds
+    return np.broadcast_to(row, [1, spec.dim]).astype(dtype)
 
 
 def _traced_anew(signatures: Any) -> Any:
@@ -234,20 +243,6 @@ def _traced_anew(signatures: Any) -> Any:
     if isinstance(signatures, _POLYMORPHIC):
         return tf.function(signatures.python_function, input_signature=signatures.input_signature)
     return signatures
-
-
-@contextlib.contextmanager
-def _standing_for(plain: Mapping[ShardedTable, PlainTable]) -> Iterator[None]:
-    """Makes functions that are traced in the block read the rows of plain tables."""
-    kept = {table: (table.tables, table.is_one, table.is_remote) for table in plain}
-    try:
-        for table, own in plain.items():
-            table.tables, table.is_one, table.is_remote = (own,), True, False
-        with served_copy.without_own_ops():
-            yield
-    finally:
-        for table, (shards, is_one, is_remote) in kept.items():
-            table.tables, table.is_one, table.is_remote = shards, is_one, is_remote
 
 
 def _check_ops(name: str, function: Any) -> None:

@@ -53,7 +53,7 @@ class Segments:
             order, splits = library.de_segment_order(segments, count)
         else:
             last = tf.where(segments < 0, count, segments)
-            splits = _row_splits(tf.sort(last), count)
+            splits = tf.searchsorted(tf.sort(last), tf.range(count + 1), out_type=tf.int64)
             order = tf.argsort(last, stable=True)[: splits[-1]]
         weights = None if self.weights is None else tf.gather(self.weights, order)
         return Segments(tf.gather(self.ids, order), splits, weights)
@@ -135,7 +135,12 @@ def _row_splits(segments: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """Returns the row splits, int64 [count + 1], of ascending segment numbers [n]."""
     if served_copy.has_own_ops():
         return library.de_row_splits(segments, count)
-    return tf.searchsorted(segments, tf.range(count + 1), out_type=tf.int64)
+    ascend = tf.reduce_all(segments[1:] >= segments[:-1]) & tf.reduce_all(segments < count)
+    message = (
+        "the rows of sparse ids must ascend, and be below the first dimension. Received: rows="
+    )
+    with tf.control_dependencies([tf.Assert(ascend, [message, segments])]):
+        return tf.searchsorted(segments, tf.range(count + 1), out_type=tf.int64)
 
 
 def _flat(weights: Rows | tf.SparseTensor | None) -> tf.Tensor | None:

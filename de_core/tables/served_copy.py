@@ -7,10 +7,11 @@ import contextvars
 import pathlib
 import re
 import tempfile
+import types
 import uuid
 import weakref
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -30,23 +31,34 @@ _PART = re.compile(r"\d+of\d+")  # a shard's number and the number of shards
 _deferred: contextvars.ContextVar[str | None] = contextvars.ContextVar(
     "de_core_deferred", default=None
 )
-# True while functions of TensorFlow's own ops are traced.
-_plain: contextvars.ContextVar[bool] = contextvars.ContextVar("de_core_plain", default=False)
+# What stands for a table's shards, by table, while functions of TensorFlow's own ops are traced.
+_stand_ins: contextvars.ContextVar[Mapping[Any, Any]] = contextvars.ContextVar(
+    "de_core_stand_ins", default=types.MappingProxyType({})
+)
+
+
+def stand_in(table: Any) -> Any:
+    """Returns what stands for a table's shards in a function that is traced now, or None."""
+    return _stand_ins.get().get(table)
 
 
 def has_own_ops() -> bool:
     """Returns whether a function that is traced now may have this library's ops."""
-    return not _plain.get()
+    return not _stand_ins.get()
 
 
 @contextlib.contextmanager
-def without_own_ops() -> Iterator[None]:
-    """Makes lookups use TensorFlow's ops alone. Their tables must do so too."""
-    token = _plain.set(True)
+def standing_for(stand_ins: Mapping[Any, Any]) -> Iterator[None]:
+    """Makes lookups that this thread traces use TensorFlow's ops alone.
+
+    Args:
+        stand_ins: What stands for the shards of each table.
+    """
+    token = _stand_ins.set(stand_ins)
     try:
         yield
     finally:
-        _plain.reset(token)
+        _stand_ins.reset(token)
 
 
 def is_exporting() -> bool:

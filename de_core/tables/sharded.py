@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.ops import library
+from de_core.tables import served_copy
 from de_core.tables.initial_rows import InitialRow
 from de_core.tables.policy import TablePolicy
 from de_core.tables.router import Router, summed_rows
@@ -102,12 +104,10 @@ class ShardedTable:
         self.name = name
         self.spec = spec
         self.policy = TablePolicy() if policy is None else policy
-        #: True if some shards are in other processes. Then only distinct keys are sent.
-        self.is_remote = router.is_spread or any(map(is_remote, spec.devices))
-        #: True if one shard in this process holds all rows. Then no batch is divided.
-        self.is_one = len(spec.devices) == 1 and not self.is_remote
+        self._is_remote = router.is_spread or any(map(is_remote, spec.devices))
+        self._is_one = len(spec.devices) == 1 and not self._is_remote
         #: True if one op may use both a shard and the anchor.
-        self.is_on_one_device = not self.is_remote and len(set(spec.devices)) == 1
+        self.is_on_one_device = not self._is_remote and len(set(spec.devices)) == 1
         #: Returns an op that records, on the shards' devices, that they hold the expected rows.
         self.presence: Callable[[], tf.Operation] | None = None
         #: Called with the keys [n] of each optimizer step.
@@ -121,10 +121,34 @@ class ShardedTable:
         #: The publications of this table, by directory.
         self.publications: dict[str, Any] = {}
         self.router = router
-        self.tables = tuple(tables)
+        self._shards = tuple(tables)
         # Ops that read all rows, by name, for use in a finalized TensorFlow 1 graph.
         self._made: dict[str, Any] = {}
         _all[next(_numbers)] = self
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The shards, or in a function of TensorFlow's own ops what stands for them."""
+        stand_in = served_copy.stand_in(self)
+        return self._shards if stand_in is None else (stand_in,)
+
+    @property
+    def is_one(self) -> bool:
+        """True if one shard in this process holds all rows. Then no batch is divided."""
+        return self._is_one or served_copy.stand_in(self) is not None
+
+    @property
+    def is_remote(self) -> bool:
+        """True if some shards are in other processes. Then only distinct keys are sent."""
+        return self._is_remote and served_copy.stand_in(self) is None
+
+    def of_one_shard(self, shard: Table) -> ShardedTable:
+        """Returns a table of one of these shards. It is not among the process's tables."""
+        alone = copy.copy(self)
+        alone._shards, alone.router = (shard,), Router(None, 1)
+        alone._is_one = not alone._is_remote
+        alone._made = {}
+        return alone
 
     def in_saved_model(self) -> dict[str, Table]:
         """Returns the objects that TensorFlow stores in a SavedModel, by name.

@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+import threading
 
 import keras
 import numpy as np
@@ -118,7 +119,7 @@ def answers(tmp_path_factory):
     }
     keep = de.KeepRows(where=lambda keys: keys < 5)
     pooled = filled(pooled_and_text())
-    unknown = {"words": "zeros", "half": -1.5}
+    unknown = {"words": 0.1, "half": -1.3}
     both, look = {"ids": IDS, "text": text}, numbers.look
     main = "serving_default"
     cases = {
@@ -189,6 +190,41 @@ def test_what_needs_our_ops_is_refused(module, tmp_path, signature, options, mes
         de.export(module, tmp_path, getattr(module, signature), ops="tensorflow", **options)
     assert list(tmp_path.iterdir()) == []
     assert len(module.table.lookup([1])) == 1  # the live table is as before
+
+
+def test_another_thread_reads_the_live_table_meanwhile(module, tmp_path):
+    seen = []
+
+    def look(ids):
+        thread = threading.Thread(target=lambda: seen.append(type(module.table.tables[0])))
+        thread.start()
+        thread.join()
+        return module.table.lookup(ids)
+
+    spec = [tf.TensorSpec([None], tf.int64, name="ids")]
+    look = tf.function(look, input_signature=spec, autograph=False)
+    de.export(module, tmp_path, look, ops="tensorflow", oov=0.0)
+    assert set(seen) == {type(module.table.tables[0])}
+
+
+def test_rows_of_sparse_ids_must_ascend(tmp_path):
+    version = de.export(sparse_and_ragged(), tmp_path, ops="tensorflow")
+    asked = {"places": [[3, 1], [0, 0], [0, 2]], "ids": [3, 0, 7], "lengths": [1, 0, 2]}
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"must ascend.*Received: rows="):
+        tf.saved_model.load(version).signatures["serving_default"](
+            **{name: tf.constant(value, tf.int64) for name, value in asked.items()}
+        )
+
+
+def test_a_table_without_rows_and_with_any_name_is_exported(tmp_path):
+    owner = tf.Module()
+    owner.table = de.Variable(dim=2, name="5 users/ä", value_dtype=tf.int32, initializer=3)
+    spec = [tf.TensorSpec([None], tf.int64, name="ids")]
+    look = tf.function(owner.table.lookup, input_signature=spec)
+    version = de.export(owner, tmp_path, look, ops="tensorflow")
+    function = tf.saved_model.load(version).signatures["serving_default"]
+    (rows,) = function(ids=tf.constant([1], tf.int64)).values()
+    assert rows.numpy().tolist() == [[3, 3]]
 
 
 def test_only_lookups_can_be_exported(module, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import tensorflow as tf
@@ -10,7 +9,6 @@ import tensorflow as tf
 from de_core.base.types import TensorLike
 from de_core.checkpoint.file_system import FileSystem
 from de_core.tables import keys_and_values
-from de_core.tables.router import Router
 from de_core.tables.served_copy import file_stem
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table import Table
@@ -30,10 +28,7 @@ class Shard(Rows):
 
     def __init__(self, shard: Table, whole: ShardedTable) -> None:
         # A copy is not among the process's tables, so no Saver saves the shard twice.
-        alone = copy.copy(whole)
-        alone.tables, alone.router = (shard,), Router(None, 1)
-        alone.is_one = not alone.is_remote
-        alone._made = {}
+        alone = whole.of_one_shard(shard)
         super().__init__(alone, None, None)
         self._shard = shard
         self._whole_table = whole
