@@ -45,8 +45,10 @@ class _Index(tf.saved_model.experimental.TrackableResource):
         self._missing = missing
         # Unique per SavedModel: versions that one process serves never share a table.
         self._shared_name = f"keys_{uuid.uuid4().hex}"
+        if not len(keys):  # TensorFlow refuses none; the number of the first is `missing`
+            keys = np.array([b""], object) if keys.dtype == object else np.zeros([1], np.int64)
         file = folder / self._shared_name
-        tensor = tf.constant(keys, self.key_dtype, [len(keys)])
+        tensor = tf.constant(keys, self.key_dtype)
         file.write_bytes(tf.io.serialize_tensor(tensor).numpy())
         self.asset = tf.saved_model.Asset(str(file))
         with tf.init_scope():
@@ -63,13 +65,10 @@ class _Index(tf.saved_model.experimental.TrackableResource):
             shared_name=self._shared_name, key_dtype=self.key_dtype, value_dtype=tf.int64
         )
 
-    def _destroy_resource(self) -> None:
-        tf.raw_ops.DestroyResourceOp(resource=self.resource_handle, ignore_lookup_error=True)
-
     def _initialize(self) -> None:
         keys = tf.io.parse_tensor(tf.io.read_file(self.asset.asset_path), self.key_dtype)
         numbers = tf.range(tf.size(keys, tf.int64))
-        tf.raw_ops.InitializeTableV2(table_handle=self.resource_handle, keys=keys, values=numbers)
+        tf.raw_ops.LookupTableImportV2(table_handle=self.resource_handle, keys=keys, values=numbers)
 
 
 class PlainTable(tf.Module):

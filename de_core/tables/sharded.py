@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from de_core.base.ops import library
 from de_core.tables import served_copy
-from de_core.tables.initial_rows import InitialRow
 from de_core.tables.policy import TablePolicy
 from de_core.tables.router import Router, summed_rows
 from de_core.tables.spec import TableSpec, arithmetic_dtype
@@ -46,38 +45,6 @@ def living() -> list[ShardedTable]:
     return found
 
 
-def in_memory(
-    name: str,
-    spec: TableSpec,
-    initial: InitialRow,
-    init_size: int,
-    policy: TablePolicy,
-    router: Router,
-) -> list[Table]:
-    """Creates the shards of a table in main memory, one on each device.
-
-    Args:
-        name: The Variable's name. The shards' names are derived from it.
-        spec: Dtypes, dim and devices.
-        initial: The row that a lookup returns for a key without a row.
-        init_size: Number of rows to reserve, divided among the shards.
-        policy: Decides which keys get a row and which rows are evicted.
-        router: Assigns keys to shards.
-    """
-    return [
-        Table(
-            router.table_name(name, number),
-            spec,
-            initial,
-            device,
-            init_size // router.count,
-            policy.text(number, router.count),
-            router.metadata(name, number),
-        )
-        for number, device in enumerate(spec.devices, router.first)
-    ]
-
-
 class ShardedTable:
     """A table that consists of one shard per device.
 
@@ -86,7 +53,7 @@ class ShardedTable:
     Args:
         name: The Variable's name. The shards' names are derived from it.
         spec: Dtypes, dim and devices.
-        tables: The shards, one per device, for example from `in_memory`.
+        tables: The shards, one per device.
         router: Assigns keys to shards. If other processes hold some of the shards, methods with
             keys, `size` and `export` use the rows of all processes, and all processes must call
             them.

@@ -14,8 +14,9 @@ from de_core.storage.creator import KVCreator, storage_creator
 from de_core.tables import initial_rows
 from de_core.tables.policy import TablePolicy
 from de_core.tables.router import Partitioner, Router
-from de_core.tables.sharded import ShardedTable, in_memory
+from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import TableSpec
+from de_core.tables.table import Table
 from de_core.tables.tier import DiskTier
 from de_core.variable.graph import graph_mode
 
@@ -92,7 +93,7 @@ def new_table(
     row = initial_rows.resolve(
         initializer, name=name, dim=spec.dim, value_dtype=spec.value_dtype, height=init_size
     )
-    tables_of = in_memory if creator is None else creator.tables
+    tables_of = _in_memory if creator is None else creator.tables
     tables = tables_of(name, spec, row, init_size, policy, router)
     return ShardedTable(name, spec, tables, router, policy)
 
@@ -116,3 +117,35 @@ def _check_tier(
             "`tier` needs eager mode, and no MultiWorkerMirroredStrategy. "
             f"{received(tier=tier)} Leave out `tier`."
         )
+
+
+def _in_memory(
+    name: str,
+    spec: TableSpec,
+    initial: initial_rows.InitialRow,
+    init_size: int,
+    policy: TablePolicy,
+    router: Router,
+) -> list[Table]:
+    """Creates the shards of a table in main memory, one on each device.
+
+    Args:
+        name: The Variable's name. The shards' names are derived from it.
+        spec: Dtypes, dim and devices.
+        initial: The row that a lookup returns for a key without a row.
+        init_size: Number of rows to reserve, divided among the shards.
+        policy: Decides which keys get a row and which rows are evicted.
+        router: Assigns keys to shards.
+    """
+    return [
+        Table(
+            router.table_name(name, number),
+            spec,
+            initial,
+            device,
+            init_size // router.count,
+            policy.text(number, router.count),
+            router.metadata(name, number),
+        )
+        for number, device in enumerate(spec.devices, router.first)
+    ]
