@@ -22,15 +22,14 @@ class Keras2Copies(Copies):
         self._unmade = [name for name, value in vars(optimizer).items() if value is None]
 
     def _new_copy(self, table: ShardedTable) -> Any:
-        changed: dict[str, Any] = {"gathered": GatheredRows(table), "slots_by_name": {}}
-        changed["shared_variables"] = []
+        changed: dict[str, Any] = {"gathered": GatheredRows(table), "shared_variables": []}
         if not self._is_legacy:
             changed |= {"use_ema": False, "_built": False}
-            copy: Any = changed_copy(self._optimizer, _OverRows, **changed)
+            copy: Any = changed_copy(self._optimizer, _OverRowsNew, **changed)
             copy.build([copy.gathered.template()])
             return copy
-        changed = {**dict.fromkeys(self._unmade), **changed, "_weights": []}
-        copy = changed_copy(self._optimizer, _OverRows, **changed)
+        changed |= {**dict.fromkeys(self._unmade), "slots_by_name": {}, "_weights": []}
+        copy = changed_copy(self._optimizer, _OverRowsLegacy, **changed)
         self._optimizer._create_hypers()
         copy._create_slots([copy.gathered.template()])
         return copy
@@ -65,12 +64,6 @@ class _OverRows(ChangedCopy):
 
     gathered: GatheredRows
     shared_variables: list[Any]
-    slots_by_name: dict[str, Any]
-
-    @property
-    def iterations(self) -> Any:
-        """The number of steps that the original has done."""
-        return self.original.iterations
 
     def made(self, name: str, value: tf.Tensor) -> tf.Variable:
         """Makes a slot, given its initial value."""
@@ -80,6 +73,10 @@ class _OverRows(ChangedCopy):
         self.shared_variables.append(variable)
         return variable
 
+
+class _OverRowsNew(_OverRows):
+    """The mixin for an optimizer that is not legacy."""
+
     def _var_key(self, variable: Any) -> str:
         """Returns one key for every variable, so that the rows have the template's slots."""
         del variable
@@ -88,7 +85,7 @@ class _OverRows(ChangedCopy):
     def add_variable_from_reference(
         self, model_variable: Any, variable_name: str, shape: Any = None, initial_value: Any = None
     ) -> Any:
-        """Makes a slot of a new optimizer with the shape of a variable."""
+        """Makes a slot with the shape of a variable."""
         if initial_value is None:
             shape = model_variable.shape if shape is None else shape
             initial_value = tf.zeros(shape, model_variable.dtype)
@@ -97,15 +94,26 @@ class _OverRows(ChangedCopy):
     def add_variable(
         self, shape: Any, dtype: Any = None, initializer: Any = "zeros", name: str | None = None
     ) -> Any:
-        """Makes a slot of a new optimizer."""
+        """Makes a slot."""
         dtype = tf_keras.backend.floatx() if dtype is None else dtype
         value = tf_keras.initializers.get(initializer)([] if shape is None else shape, dtype)
         return self.made(name or "variable", value)
 
+
+class _OverRowsLegacy(_OverRows):
+    """The mixin for a legacy optimizer."""
+
+    slots_by_name: dict[str, Any]
+
+    @property
+    def iterations(self) -> Any:
+        """The number of steps that the original has done."""
+        return self.original.iterations
+
     def add_slot(
         self, var: Any, slot_name: str, initializer: Any = "zeros", shape: Any = None
     ) -> Any:
-        """Makes a slot of a legacy optimizer."""
+        """Makes a slot."""
         if slot_name in self.slots_by_name:
             return self.slots_by_name[slot_name]
         if isinstance(initializer, str) or callable(initializer):
