@@ -142,7 +142,7 @@ def of_optimizer(
     if dense is not None and hasattr(inner, "add_slot"):
         found += _legacy_slots(tensors, path, inner, dense)
     elif dense is not None:
-        found += _slots(tensors, start, inner, {id(each.variable) for each in found})
+        found += _slots(tensors, path, inner, {id(each.variable) for each in found})
     return _checked([each._replace(value=tensors.read(each.key)) for each in found])
 
 
@@ -181,6 +181,13 @@ def count_products(optimizer: Optimizer | None) -> None:
 def _legacy_slots(
     tensors: Tensors, path: str, inner: Any, dense: list[Assignment]
 ) -> list[Assignment]:
+    new = [key for key in _numbered(tensors, path) if tensors.shapes[key] != []]
+    if new:
+        raise ValueError(
+            "The optimizer must be of the same kind as the checkpoint's, which is a new one of "
+            "tf_keras and not a legacy one: its slots of ordinary variables fit no legacy "
+            f"optimizer. {received(optimizer=inner)} Pass one of tf_keras.optimizers."
+        )
     found = []
     for each in dense:
         start = f"{each.key.removesuffix(_VALUE)}/.OPTIMIZER_SLOT/{escaped(path)}/"
@@ -191,12 +198,18 @@ def _legacy_slots(
     return found
 
 
-def _slots(tensors: Tensors, start: str, inner: Any, known: set[int]) -> list[Assignment]:
-    """Pairs the slots by their order, which is the order of the trainable variables."""
-    numbered = re.compile(re.escape(f"{start}_variables/") + r"(\d+)" + re.escape(_VALUE))
+def _numbered(tensors: Tensors, path: str) -> list[str]:
+    """Returns the keys of a new optimizer's variables, in their order, without those of tables."""
+    start = f"{path}/_variables/" if path else "_variables/"
+    numbered = re.compile(re.escape(start) + r"(\d+)" + re.escape(_VALUE))
     matches = filter(None, map(numbered.fullmatch, tensors.shapes))
     keys = [match[0] for match in sorted(matches, key=lambda match: int(match[1]))]
-    keys = [key for key in keys if tensors.shapes[key][:1] != [0]]  # the others are of tables
+    return [key for key in keys if tensors.shapes[key][:1] != [0]]
+
+
+def _slots(tensors: Tensors, path: str, inner: Any, known: set[int]) -> list[Assignment]:
+    """Pairs the slots by their order, which is the order of the trainable variables."""
+    keys = _numbered(tensors, path)
     rate = getattr(inner, "_learning_rate", None)
     slots = [
         each

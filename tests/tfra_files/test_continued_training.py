@@ -53,6 +53,14 @@ def test_the_next_losses_are_those_of_tfra(forks):
     assert max(found.values()) < 1e-5, found
 
 
+def test_a_legacy_optimizer_refuses_the_state_of_a_new_one(forks, tmp_path):
+    noted = json.loads((DATA / "expected.json").read_text())["new_adam"]
+    (tmp_path / "expected.json").write_text(json.dumps({"legacy_adam": noted}))
+    (tmp_path / "legacy_adam").symlink_to(DATA / "new_adam")
+    with pytest.raises(AssertionError, match=r"must be of the same kind.*Received: optimizer="):
+        differences(forks, tmp_path, ["legacy_adam"])
+
+
 @pytest.mark.slow
 def test_the_next_losses_are_those_of_tfra_under_every_optimizer(forks):
     found = differences(forks, DATA, SLOW)
