@@ -135,11 +135,10 @@ def _row_splits(segments: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """Returns the row splits, int64 [count + 1], of ascending segment numbers [n]."""
     if served_copy.has_own_ops():
         return library.de_row_splits(segments, count)
-    ascend = tf.reduce_all(segments[1:] >= segments[:-1]) & tf.reduce_all(segments < count)
-    message = (
-        "the rows of sparse ids must ascend, and be below the first dimension. Received: rows="
-    )
-    with tf.control_dependencies([tf.Assert(ascend, [message, segments])]):
+    ascend = tf.reduce_all(segments[1:] >= segments[:-1])
+    fit = tf.reduce_all((segments >= 0) & (segments < count))
+    message = "the rows of sparse ids must ascend from 0 to the first dimension. Received: rows="
+    with tf.control_dependencies([tf.Assert(ascend & fit, [message, segments])]):
         return tf.searchsorted(segments, tf.range(count + 1), out_type=tf.int64)
 
 

@@ -207,9 +207,10 @@ def test_another_thread_reads_the_live_table_meanwhile(module, tmp_path):
     assert set(seen) == {type(module.table.tables[0])}
 
 
-def test_rows_of_sparse_ids_must_ascend(tmp_path):
+@pytest.mark.parametrize("first", [3, -1, 4])
+def test_rows_of_sparse_ids_must_ascend(tmp_path, first):
     version = de.export(sparse_and_ragged(), tmp_path, ops="tensorflow")
-    asked = {"places": [[3, 1], [0, 0], [0, 2]], "ids": [3, 0, 7], "lengths": [1, 0, 2]}
+    asked = {"places": [[first, 1], [0, 0], [0, 2]], "ids": [3, 0, 7], "lengths": [1, 0, 2]}
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"must ascend.*Received: rows="):
         tf.saved_model.load(version).signatures["serving_default"](
             **{name: tf.constant(value, tf.int64) for name, value in asked.items()}
