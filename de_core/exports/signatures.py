@@ -59,11 +59,16 @@ def _concrete(name: str, function: Any) -> Any:
         ) from error
 
 
+def own_function(model: Any) -> Any:
+    """Returns a module's call if it is a `tf.function`; None for others and for Keras models."""
+    own_call = getattr(model, "__call__", None)  # noqa: B004  the function itself is wanted
+    is_function = isinstance(own_call, tf.types.experimental.PolymorphicFunction)
+    return own_call if is_function and not isinstance(model, keras.Model) else None
+
+
 def _of_model(model: Any, inputs: Any) -> Any:
-    if inputs is None and not isinstance(model, keras.Model):
-        own_call = getattr(model, "__call__", None)  # noqa: B004  the function itself is wanted
-        if isinstance(own_call, tf.types.experimental.PolymorphicFunction):
-            return _concrete(SERVING_DEFAULT, own_call)
+    if inputs is None and (function := own_function(model)) is not None:
+        return _concrete(SERVING_DEFAULT, function)
     specs = _keras_inputs(model) if inputs is None else inputs
     for spec in [] if inputs is None else tf.nest.flatten(inputs):
         if not isinstance(spec, _SPECS):

@@ -16,7 +16,7 @@ from de_core.base.checks import received
 from de_core.base.ops import library
 from de_core.exports import served_rows
 from de_core.exports.served_rows import ServedRows
-from de_core.exports.signatures import serving_functions
+from de_core.exports.signatures import own_function, serving_functions
 from de_core.exports.template import LOOKUP_PREFIX, Template, lookup_of, others_used
 from de_core.snapshot import table_files
 from de_core.snapshot.file import SnapshotFile
@@ -27,7 +27,6 @@ from de_core.tables.spec import TableSpec
 #: Kinds of initial rows that are the same for each key.
 _ONE_ROW = ("zeros", "constant", "row")
 _OPS = re.compile("De[A-Z]")
-_POLYMORPHIC = tf.types.experimental.PolymorphicFunction
 
 
 class _Index(tf.saved_model.experimental.TrackableResource):
@@ -78,7 +77,7 @@ class PlainTable(tf.Module):
         name: The table's name.
         spec: The table's spec.
         keys: int64 or bytes objects [n].
-        rows: [n, dim] in the storage format.
+        rows: [n + 1, dim] in the storage format. `unknown` replaces the last one.
         unknown: The row [1, dim] of unknown ids, of the value dtype; None to fail the lookup.
         folder: A folder for the keys' asset.
     """
@@ -115,9 +114,7 @@ class PlainTable(tf.Module):
             message = f"every key must be in the table {self._table_name}. Received: keys="
             with tf.control_dependencies([tf.Assert(tf.reduce_all(found), [message, unknown])]):
                 numbers = tf.identity(numbers)
-        # Row 0 stands for a missing one: a lookup of no rows reads the padding row.
-        rows = tf.gather(self.stored, tf.where(found, numbers, 0))
-        rows = tf.cast(rows, self._spec.value_dtype)
+        rows = tf.cast(tf.gather(self.stored, numbers), self._spec.value_dtype)
         if self._unknown is not None:
             unknown = tf.constant(self._unknown, self._spec.value_dtype)
             rows = tf.where(found[..., tf.newaxis], rows, unknown)
@@ -153,9 +150,8 @@ def save(
         ValueError: A format or policy needs this library's ops, or a function was traced before.
     """
     model, signatures, inputs = given
-    own_call = getattr(model, "__call__", None)  # noqa: B004  the function itself is wanted
-    if signatures is inputs is None and isinstance(own_call, _POLYMORPHIC):
-        signatures = own_call
+    if signatures is inputs is None:
+        signatures = own_function(model)
     plain: dict[str, PlainTable] = {}
     reports: dict[str, Any] = {}
     # The folder is beside the version's files, where servers of a table can write.
@@ -197,7 +193,7 @@ def _plain_table(
     is_text = table.spec.key_dtype == tf.string
     none = np.zeros([0], object if is_text else np.int64)
     keys = np.concatenate([none, *(part.keys for part in parts)])
-    # One row of padding, so that a table without rows has a row to read.
+    # `unknown` replaces the last row. It has the value dtype, which the storage format may round.
     padding = tf.zeros([1, table.spec.dim], stored)
     values = tf.concat([*(tf.cast(part.values, stored) for part in parts), padding], 0)
     made = PlainTable(table.name, table.spec, keys, values, unknown, folder)
@@ -239,7 +235,7 @@ def _traced_anew(signatures: Any) -> Any:
             "`signatures` must be functions that can be traced once more with ops='tensorflow': "
             f"pass the tf.function. {received(signatures=signatures)}"
         )
-    if isinstance(signatures, _POLYMORPHIC):
+    if isinstance(signatures, tf.types.experimental.PolymorphicFunction):
         return tf.function(signatures.python_function, input_signature=signatures.input_signature)
     return signatures
 

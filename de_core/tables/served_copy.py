@@ -52,7 +52,7 @@ def standing_for(stand_ins: Mapping[Any, Any]) -> Iterator[None]:
     """Makes lookups that this thread traces use TensorFlow's ops alone.
 
     Args:
-        stand_ins: What stands for the shards of each table.
+        stand_ins: The object that replaces the shards, by table.
     """
     token = _stand_ins.set(stand_ins)
     try:

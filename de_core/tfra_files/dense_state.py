@@ -199,7 +199,7 @@ def _legacy_slots(
 
 
 def _numbered(tensors: Tensors, path: str) -> list[str]:
-    """Returns the keys of a new optimizer's variables, in their order, without those of tables."""
+    """Returns the keys of a new optimizer's variables in order. Leaves out tables' variables."""
     start = f"{path}/_variables/" if path else "_variables/"
     numbered = re.compile(re.escape(start) + r"(\d+)" + re.escape(_VALUE))
     matches = filter(None, map(numbered.fullmatch, tensors.shapes))
