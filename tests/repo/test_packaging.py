@@ -56,7 +56,7 @@ def test_sdist_holds_the_sources_and_nothing_compiled(root: Path, sdist: Path):
         if p.is_file()
     }
     assert sources - names == set()
-    assert {"pyproject.toml", "README.md", "LICENSE"} <= names
+    assert {"pyproject.toml", "README.md", "LICENSE", "NOTICE"} <= names
     assert [
         n for n in names if n.endswith((".so", ".o")) or n.startswith(("build", "server"))
     ] == []

@@ -57,6 +57,13 @@ def test_one_wheel_holds_a_library_for_each_tensorflow(wheels: Path):
     assert "Requires-Python: <3.14,>=3.10" in metadata
 
 
+def test_the_checksums_are_those_of_the_wheels_and_sources(wheels: Path):
+    run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=wheels)
+    named = {line.split()[1] for line in (wheels / "SHA256SUMS").read_text().splitlines()}
+    assert named == {path.name for path in wheels.iterdir()} - {"SHA256SUMS"}
+    assert {"de_core-0.1.0.tar.gz", "de_core_gateway-0.1.0.tar.gz"} <= named
+
+
 @pytest.mark.parametrize(("minor", "version"), MATRIX)
 def test_the_readme_runs_with_the_wheels_in_an_empty_folder(
     wheels: Path, tmp_path: Path, minor: str, version: str
