@@ -51,7 +51,9 @@ class TableParams(int):
         """Returns `rows` times `dim`."""
         params = super().__new__(cls, rows * dim)
         params.parts = (f"{rows * dim:,}", f"{rows:,} rows", filesize.decimal(size))
-        params._text = (", " if LEGACY else "\n").join(params.parts)
+        # Keras computes the totals from the shapes of its own variables. tf_keras cuts a long text.
+        lines = "\n".join([*params.parts, "not in totals"])
+        params._text = ", ".join(params.parts) if LEGACY else lines
         return params
 
     def __format__(self, spec: str) -> str:
