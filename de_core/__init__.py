@@ -23,6 +23,7 @@ from de_core.checkpoint.warm_start import WarmStartHook, warm_start
 from de_core.exports.export import export
 from de_core.exports.publish import publish
 from de_core.exports.served_rows import KeepRows
+from de_core.exports.shared_signature import shared_signature
 from de_core.layers.configs import FeatureConfig, TableConfig
 from de_core.lookup.lookup import (
     embedding_lookup,
@@ -106,6 +107,7 @@ __all__ = [
     "prefetch_rows",
     "publish",
     "safe_embedding_lookup_sparse",
+    "shared_signature",
     "tfra",
     "warm_start",
 ]

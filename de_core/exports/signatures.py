@@ -13,7 +13,7 @@ from de_core.exports import called_inputs
 
 SERVING_DEFAULT = "serving_default"
 #: Supported specs of a signature's inputs.
-_SPECS = (tf.TensorSpec, tf.RaggedTensorSpec, tf.SparseTensorSpec)
+SPECS = (tf.TensorSpec, tf.RaggedTensorSpec, tf.SparseTensorSpec)
 
 
 def serving_functions(model: Any, signatures: Any, inputs: Any) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def _of_model(model: Any, inputs: Any) -> Any:
         return _concrete(SERVING_DEFAULT, function)
     specs = _keras_inputs(model) if inputs is None else inputs
     for spec in [] if inputs is None else tf.nest.flatten(inputs):
-        if not isinstance(spec, _SPECS):
+        if not isinstance(spec, SPECS):
             raise TypeError(
                 "`inputs` must be a tf.TensorSpec, a tf.RaggedTensorSpec or a "
                 f"tf.SparseTensorSpec, or a list or dict of them. {received(spec=spec)}"
@@ -83,7 +83,7 @@ def _of_model(model: Any, inputs: Any) -> Any:
             f"Received: model={type(model).__name__}, inputs={inputs!r}."
         )
     named = dict(zip(_names(specs), map(_plain, tf.nest.flatten(specs)), strict=True))
-    dense = [each for name, spec in named.items() for each in _specs_of(name, spec)]
+    dense = [each for name, spec in named.items() for each in specs_of(name, spec)]
     if len({spec.name for spec in dense}) < len(dense):
         raise ValueError(
             "The inputs of a signature must have distinct names, also <name>_values and "
@@ -98,14 +98,14 @@ def _of_model(model: Any, inputs: Any) -> Any:
 
     @tf.function(autograph=False)
     def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
-        ordered = [_joined(name, spec, features) for name, spec in named.items()]
-        return _named_outputs(model, call(tf.nest.pack_sequence_as(specs, ordered)))
+        ordered = [joined(name, spec, features) for name, spec in named.items()]
+        return named_outputs(model, call(tf.nest.pack_sequence_as(specs, ordered)))
 
     return serve.get_concrete_function(**{spec.name: spec for spec in dense})
 
 
 def _plain(leaf: Any) -> Any:
-    return leaf if isinstance(leaf, _SPECS) else _of_keras_input(leaf)
+    return leaf if isinstance(leaf, SPECS) else _of_keras_input(leaf)
 
 
 def _keras_inputs(model: Any) -> Any:
@@ -136,7 +136,8 @@ def _names(specs: Any) -> list[str]:
     return names if len(set(names)) == len(names) else plain
 
 
-def _named_outputs(model: Any, outputs: Any) -> dict[str, tf.Tensor]:
+def named_outputs(model: Any, outputs: Any) -> dict[str, tf.Tensor]:
+    """Returns the dense outputs of a signature by name. The model may have names for them."""
     if not isinstance(outputs, dict):
         flat = tf.nest.flatten(outputs)
         names = getattr(model, "output_names", None)
@@ -168,12 +169,12 @@ def _of_keras_input(tensor: Any) -> Any:
     return tf.TensorSpec(shape, dtype)
 
 
-def _specs_of(name: str, spec: Any) -> list[tf.TensorSpec]:
+def specs_of(name: str, spec: Any) -> list[tf.TensorSpec]:
     """Returns the dense inputs that represent one input.
 
     Args:
         name: The input's name.
-        spec: One of `_SPECS`. A ragged input becomes `<name>_values` and, for each ragged
+        spec: One of `SPECS`. A ragged input becomes `<name>_values` and, for each ragged
             dimension, `<name>_row_lengths`. A sparse input becomes `<name>_indices`,
             `<name>_values` and `<name>_dense_shape`.
     """
@@ -194,8 +195,8 @@ def _specs_of(name: str, spec: Any) -> list[tf.TensorSpec]:
     return [tf.TensorSpec(spec.shape, spec.dtype, name)]
 
 
-def _joined(name: str, spec: Any, inputs: dict[str, tf.Tensor]) -> Any:
-    """Builds an input from the dense inputs that represent it. Reverses `_specs_of`."""
+def joined(name: str, spec: Any, inputs: dict[str, tf.Tensor]) -> Any:
+    """Builds an input from the dense inputs that represent it. Reverses `specs_of`."""
     if isinstance(spec, tf.RaggedTensorSpec):
         lengths = [inputs[each] for each in _lengths(name, spec.ragged_rank)]
         ragged = tf.RaggedTensor.from_nested_row_lengths(inputs[f"{name}_values"], lengths)

@@ -29,7 +29,9 @@ def learned(output):
     return tuple(int(number.replace(",", "")) for number in match.groups())
 
 
-@pytest.mark.parametrize("script", ["train_ranking.py", "demo.py", "client.py", "online_update.py"])
+@pytest.mark.parametrize(
+    "script", ["train_ranking.py", "demo.py", "client.py", "online_update.py", "rank_items.py"]
+)
 def test_help_explains_the_script(run, script):
     output = succeeded(run(script, "--help"))
     assert "usage" in output
@@ -142,3 +144,11 @@ def test_on_the_synthetic_log_the_model_clearly_beats_popularity(run, tmp_path):
     base_auc, base_recall = measured(output, "popularity baseline")
     assert auc > base_auc + 0.05
     assert recall > 1.5 * base_recall
+
+
+@pytest.mark.slow
+def test_a_user_is_sent_once_for_many_items_and_the_scores_stay(run, tmp_path):
+    output = succeeded(run("rank_items.py", "--items", "100", "--out", tmp_path / "two_towers"))
+    assert float(re.search(r"largest difference of a score: (\S+)", output)[1]) <= 1e-6
+    bytes_part = float(re.search(r"of it +(\S+) +\S+", output)[1])
+    assert bytes_part < 0.2
