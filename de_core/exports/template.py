@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from de_core.base.log import without_lines
 from de_core.base.ops import library
 from de_core.base.types import InputSpecs, Model, Signatures
 from de_core.checkpoint.targets import by_name
@@ -79,7 +80,8 @@ class Template:
         """
         with deferred_writes(suffix):
             copies = {shard: shard.frozen_table(new=True) for shard in self.module.tables}
-            tf.saved_model.save(self.module, str(folder), signatures=self._signatures)
+            with without_lines("Assets written to"):  # the folder is renamed
+                tf.saved_model.save(self.module, str(folder), signatures=self._signatures)
         return copies
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.log import without_lines
 from de_core.base.ops import library
 from de_core.exports import served_rows
 from de_core.exports.served_rows import ServedRows
@@ -170,7 +171,8 @@ def save(
         module = tf.Module()
         module.tables = list(plain.values())
         module.used = others_used(model, functions.values(), [each.index for each in module.tables])
-        tf.saved_model.save(module, str(folder), signatures={**functions, **lookups})
+        with without_lines("Assets written to"):  # the folder is renamed
+            tf.saved_model.save(module, str(folder), signatures={**functions, **lookups})
     return reports
 
 

@@ -326,3 +326,13 @@ def test_a_session_loads_it_as_tensorflow_serving_does(ratings, tmp_path):
             feeds = {signature.inputs[name].name: ids for name, ids in IDS.items()}
             result = session.run(signature.outputs["output_0"].name, feeds)
     np.testing.assert_allclose(result, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("ops", ["de_core", "tensorflow"])
+def test_the_log_does_not_name_the_folder_that_was_renamed(ops, tmp_path, caplog):
+    model = keras.Sequential([keras.Input([], dtype="int64"), de.layers.Embedding(2, name="t")])
+    with caplog.at_level("INFO", tf.get_logger().name):
+        de.export(model, tmp_path, ops=ops, oov="zeros")
+        tf.saved_model.save(tf.Module(), tmp_path / "plain")
+    written = [each for each in caplog.messages if "Assets written to" in each]
+    assert [str(tmp_path / "plain") in each for each in written] == [True]
