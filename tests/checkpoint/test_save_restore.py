@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.snapshot import table_files
+from tests.support.models import rows_of
 
 KEYS = np.arange(-300, 300, dtype=np.int64)
 ROWS = np.random.default_rng(1).normal(size=(600, 3)).astype(np.float32)
@@ -33,11 +34,6 @@ def trained(table):
     variables = table.trainable_variables
     optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
     return table
-
-
-def rows_of(table):
-    keys, values = table.export()
-    return dict(zip(keys.numpy().tolist(), values.numpy().tolist(), strict=True))
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 import de_core as de
+from tests.support.models import looker
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,10 +57,7 @@ def test_many_threads_ask_one_export(tmp_path):
     table = de.Variable(dim=4, name="users")
     ids = np.arange(1000)
     table.upsert(ids, np.repeat(ids, 4).reshape(-1, 4).astype(np.float32))
-    module = tf.Module()
-    module.table = table
-    specs = [tf.TensorSpec([None], tf.int64, name="ids")]
-    module.look = tf.function(table.lookup, input_signature=specs)
+    module = looker(table)
     de.publish(module, tmp_path, module.look)
     table.upsert(ids[::3], -np.repeat(ids[::3], 4).reshape(-1, 4).astype(np.float32))
     loaded = tf.saved_model.load(de.publish(module, tmp_path, module.look))
