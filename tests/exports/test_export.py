@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.support.models import looker
 
 # The reader imports TensorFlow and the op library, but none of the model's code.
 ANSWERS = """
@@ -132,8 +131,11 @@ def test_loading_one_version_twice_makes_two_of_it(ratings, tmp_path):
 
 @pytest.mark.parametrize("entry_point", ["export", "publish", "save"])
 def test_a_signature_alone_keeps_its_tables(tmp_path, entry_point):
-    module = looker(de.Variable(dim=2, name="users"))
-    module.table.upsert([7], [[1.0, 2.0]])
+    module = tf.Module()
+    module.users = de.Variable(dim=2, name="users")
+    module.users.upsert([7], [[1.0, 2.0]])
+    specs = [tf.TensorSpec([None], tf.int64, name="ids")]
+    module.look = tf.function(module.users.lookup, input_signature=specs)
     if entry_point == "save":
         path = str(tmp_path / "1")
         tf.saved_model.save(module, path, signatures=module.look)
