@@ -1,7 +1,7 @@
 """`Manager` writes bases and deltas, and keeps the files that its checkpoints need."""
 
 import re
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -239,22 +239,13 @@ def test_a_new_table_begins_with_a_base_of_its_own(tmp_path):
 def test_threads_save_one_after_another(tmp_path):
     table = de.Variable(dim=1, name="t")
     manager = de.checkpoint.Manager(table, tmp_path)
-    errors = []
 
-    def save(first):
-        try:
-            for key in range(first, first + 6):
-                table.upsert([key], [[1.0]])
-                manager.save()
-        except Exception as error:
-            errors.append(error)
+    def save(key):
+        table.upsert([key], [[1.0]])
+        manager.save()
 
-    threads = [threading.Thread(target=save, args=[number * 6]) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(save, range(18)))
     table.clear()
     assert manager.restore() == str(tmp_path / "ckpt-18")
     assert int(table.size()) == 18

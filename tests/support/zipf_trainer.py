@@ -1,16 +1,7 @@
-"""Trains a table with a tier for minutes and prints the resident memory each minute.
-
-    python tests/support/long_run.py DIRECTORY ROWS MINUTES MEMORY_MIB
-
-A row has 64 floats and Adam's slots, 776 bytes. A step looks up 16,384 ids under Zipf(1.05) and
-applies a gradient. `resident` is the memory of the process without that of TensorFlow, measured
-before the table is made. Beside it is the bound: the tier's memory and the index of the disk.
-"""
+"""Trains a table on ids under Zipf's law, and tells the memory of this process."""
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +11,7 @@ import tensorflow as tf
 
 import de_core as de
 
-DIM, BATCH = 64, 16384
+DIM = 64
 
 
 def resident(name: str = "VmRSS") -> int:
@@ -48,45 +39,3 @@ def trainer(table: de.Variable) -> Callable[[tf.Tensor], None]:
         optimizer.apply(tape.gradient(loss, variables), variables)
 
     return step
-
-
-def main() -> None:
-    """Fills the table, then trains it."""
-    directory, rows, minutes = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-    memory = int(sys.argv[4]) << 20
-    random = np.random.default_rng(1)
-    warm = de.Variable(dim=DIM, name="warm")
-    warm.upsert(np.arange(BATCH), np.ones([BATCH, DIM], np.float32))
-    trainer(warm)(tf.constant(ranks(BATCH, random, BATCH)))
-    before = resident()
-    table = de.Variable(dim=DIM, name="t", tier=de.DiskTier(directory, memory_bytes=memory))
-    step = trainer(table)
-    step(tf.constant(ranks(rows, random, BATCH)))  # adds Adam's slots
-    for begin in range(0, rows, BATCH):
-        ids = np.arange(begin, min(rows, begin + BATCH))
-        table.upsert(ids, np.ones([len(ids), DIM], np.float32))
-    started = time.perf_counter()
-    printed, longest, steps = started, 0.0, 0
-    while printed - started < 60 * minutes:
-        ids = tf.constant(ranks(rows, random, BATCH))
-        begin = time.perf_counter()
-        step(ids)
-        end = time.perf_counter()
-        longest, steps = max(longest, end - begin), steps + 1
-        if end - printed < 60 and end - started < 60 * minutes:
-            continue
-        tier = table.stats()["tier"]
-        bound = memory + tier["filter_bytes"]
-        print(
-            f"{(end - started) / 60:5.1f} min: resident {(resident() - before) / 2**20:.0f} MiB, "
-            f"peak {(resident('VmHWM') - before) / 2**20:.0f}, bound {bound / 2**20:.0f}; "
-            f"disk {tier['disk_bytes'] / 2**30:.2f} GiB, {int(table.size()):,} rows; "
-            f"{steps} steps, {1e3 * (end - printed) / steps:.0f} ms each, longest "
-            f"{1e3 * longest:.0f}",
-            flush=True,
-        )
-        printed, longest, steps = end, 0.0, 0
-
-
-if __name__ == "__main__":
-    main()
