@@ -97,20 +97,14 @@ def _copy(
         on_disk(found) as files,
         tempfile.TemporaryDirectory(prefix=".rm-key-", dir=parent) as work,
     ):
-        chains: list[list[int]] = []  # the numbers of each base and its deltas
-        for number, each in enumerate(found):
-            if each.header().info["kind"] == "base":
-                chains.append([number])
-            elif chains:
-                chains[-1].append(number)
-            else:
+        made: dict[int, tuple[pathlib.Path, dict[str, Any]]] = {}  # by the base's number
+        for chain in sources.chains(found):
+            first = chain[0]
+            if found[first].header().info["kind"] != "base":
                 raise CommandError(
-                    f"A delta alone cannot be copied. Received: {files[number]!r}. Name its "
+                    f"A delta alone cannot be copied. Received: {files[first]!r}. Name its "
                     "checkpoint."
                 )
-        made: dict[int, tuple[pathlib.Path, dict[str, Any]]] = {}  # by the base's number
-        for chain in chains:
-            first = chain[0]
             file = pathlib.Path(work) / f"{first}.de"
             chain_files = [files[number] for number in chain]
             gone, report = _without(chain_files, found[chain[-1]], keys[first], file)

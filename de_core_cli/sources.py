@@ -166,25 +166,29 @@ def on_disk(sources: Sequence[Source]) -> Iterator[list[str]]:
         yield paths
 
 
+def chains(sources: Sequence[Source]) -> list[list[int]]:
+    """Returns the files' numbers, grouped: each file with the deltas that continue it."""
+    found: list[list[int]] = []
+    last = ""
+    for number, source in enumerate(sources):
+        info = source.header().info
+        if last and last == info["parent"]:
+            found[-1].append(number)
+        else:
+            found.append([number])
+        last = info["id"]
+    return found
+
+
 @contextlib.contextmanager
 def whole(sources: Sequence[Source]) -> Iterator[list[tuple[str, str]]]:
     """Yields the name and path of each file. A base and its deltas become one merged file.
 
     A delta without its base stays as it is.
     """
-    chains: list[list[int]] = []
-    last = ""
-    for number, source in enumerate(sources):
-        info = source.header().info
-        follows = bool(chains) and last == info["parent"]
-        if follows:
-            chains[-1].append(number)
-        else:
-            chains.append([number])
-        last = info["id"]
     with on_disk(sources) as paths, tempfile.TemporaryDirectory(prefix="de_core_") as folder:
         found = []
-        for chain in chains:
+        for chain in chains(sources):
             path = paths[chain[0]]
             if len(chain) > 1:
                 library.load()
