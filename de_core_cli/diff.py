@@ -67,13 +67,12 @@ def _compared(left: str, right: str, options: argparse.Namespace) -> int:
     if options.json:
         terminal.print_json({**counts, "same": same, "slots_compared": slots, "keys": keys})
     else:
-        rows = [(kind, counts[kind], _listed(keys[kind], counts[kind])) for kind in _KINDS]
+        rows = []
+        for kind in _KINDS:
+            more = counts[kind] - len(keys[kind])
+            listed = " ".join(map(str, keys[kind])) + (f" and {more:,} more" if more else "")
+            rows.append((kind, counts[kind], listed))
         terminal.print_table(("difference", "rows", "keys"), [*rows, ("same", same, "")])
         if not slots:
             print("Optimizer slots were not compared: the files have different slots.")
     return int(any(counts.values()))
-
-
-def _listed(keys: list[Any], count: int) -> str:
-    more = f" and {count - len(keys):,} more" if count > len(keys) else ""
-    return " ".join(map(str, keys)) + more

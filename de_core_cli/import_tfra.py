@@ -79,15 +79,10 @@ def run(options: argparse.Namespace) -> None:
         for row in rows:
             terminal.print_json(dict(zip(columns, row, strict=True)))
     else:
-        terminal.print_table(columns, [list(map(_cell, row)) for row in rows])
+        texts = [[", ".join(v) if isinstance(v, list) else v for v in row] for row in rows]
+        terminal.print_table(columns, [["" if v is None else v for v in row] for row in texts])
     if any(each.slots for each in found.values()):
         print(
             "Optimizer slots are left out. To keep them, call de_core.tfra.import_checkpoint.",
             file=sys.stderr,
         )
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, list):
-        return ", ".join(value)
-    return "" if value is None else value

@@ -59,11 +59,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status.
 
     Args:
-        arguments: Command line arguments; None for those of this process.
+        arguments: Command line arguments; None for the arguments of this process.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        status = _run(arguments)
+        if arguments[:1] == ["serve"]:  # the gateway parses its own flags
+            status = serve.run(arguments[1:])
+        else:
+            options = parser().parse_args(arguments)
+            # A verb on files needs no GPU, and must not take one from a trainer.
+            os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+            os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+            status = int(options.run(options) or 0)
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # the reader, such as `head`, has read enough
@@ -77,13 +84,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"de-core: {library.line_of(error)}", file=sys.stderr)
         return 1
-
-
-def _run(arguments: list[str]) -> int:
-    if arguments[:1] == ["serve"]:  # the gateway parses its own flags
-        return serve.run(arguments[1:])
-    options = parser().parse_args(arguments)
-    # A verb on files needs no GPU, and must not take one from a trainer.
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return int(options.run(options) or 0)

@@ -130,7 +130,10 @@ def _list(options: argparse.Namespace) -> None:
         raise CommandError(f"The root must contain a published version. Received: {str(root)!r}.")
     rows = []
     for each in found:
-        total, own = each.bytes()
+        sizes = [file.stat() for file in each.path.rglob("*") if file.is_file()]
+        total = sum(size.st_size for size in sizes)
+        own = sum(size.st_size for size in sizes if size.st_nlink == 1)  # in no other version
+        deltas = max(map(len, each.chains.values())) - 1
         report = version.read_report(each.path)
         created = max(
             about(str(each.path / "assets" / links[-1].name))["created_micros"]
@@ -138,7 +141,7 @@ def _list(options: argparse.Namespace) -> None:
         )
         age = time.time() - created / 1e6
         kind = report.get("kind", "?")
-        rows.append((each.number, kind, each.deltas, total, own, _age(age)))
+        rows.append((each.number, kind, deltas, total, own, _age(age)))
         if options.json:
             names = ("version", "kind", "deltas", "bytes", "own_bytes")
             fields = dict(zip(names, rows[-1], strict=False))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from de_core_cli import keras_file, library, sources, terminal
@@ -56,30 +55,21 @@ def run(options: argparse.Namespace) -> int:
         if pathlib.Path(path).exists():
             raise CommandError(f"The target must not exist yet. Received: {path!r}.")
     found = sources.find(options.source, checked=True)
-    wanted = [options.table is None or _table(each) == options.table for each in found]
-    if not any(wanted):
-        raise CommandError(
-            f"The source must hold the table. Received: --table {options.table!r}. It holds: "
-            f"{', '.join(sorted(set(map(_table, found))))}."
-        )
+    wanted = sources.of_table(found, options.table)
     keys = [
         [terminal.key_of(text, each.header().info["key_dtype"], each.name) for text in texts]
-        if is_wanted
+        if each in wanted
         else []
-        for each, is_wanted in zip(found, wanted, strict=True)
+        for each in found
     ]
     removed = _copy(options.source, options.target, found, keys)
     rows = [(name, gone, left) for name, (gone, left) in removed.items()]
     if options.json:
-        for name, gone, left in rows:
-            terminal.print_json({"table": name, "removed": gone, "rows": left})
+        for row in rows:
+            terminal.print_json(dict(zip(("table", "removed", "rows"), row, strict=True)))
     else:
         terminal.print_table(("table", "removed", "rows left"), rows)
     return 0
-
-
-def _table(source: sources.Source) -> str:
-    return str(source.header().info["metadata"].get("table", ""))
 
 
 def _copy(
@@ -104,32 +94,36 @@ def _copy(
     parent.mkdir(parents=True, exist_ok=True)
     totals: dict[str, tuple[int, int]] = {}
     with (
-        on_disk(found) as paths,
+        on_disk(found) as files,
         tempfile.TemporaryDirectory(prefix=".rm-key-", dir=parent) as work,
     ):
-        chains = _chains(found, paths)
-        made: dict[int, tuple[pathlib.Path, dict[str, Any]]] = {}
-        for chain in chains:
+        made: dict[int, tuple[pathlib.Path, dict[str, Any]]] = {}  # by the base's number
+        for chain in sources.chains(found):
             first = chain[0]
+            if found[first].header().info["kind"] != "base":
+                raise CommandError(
+                    f"A delta alone cannot be copied. Received: {files[first]!r}. Name its "
+                    "checkpoint."
+                )
             file = pathlib.Path(work) / f"{first}.de"
-            name, gone, report = _without(
-                [paths[each] for each in chain], found[chain[-1]], keys[first], file
-            )
+            chain_files = [files[number] for number in chain]
+            gone, report = _without(chain_files, found[chain[-1]], keys[first], file)
             made[first] = (file, report)
-            before = totals.get(name, (0, 0))
-            totals[name] = (before[0] + gone, before[1] + report["rows"])
+            before = totals.get(found[first].table, (0, 0))
+            totals[found[first].table] = (before[0] + gone, before[1] + report["rows"])
         if not any(gone for gone, _ in totals.values()):
             raise CommandError("A table must have one of the keys. Received: no row of any key.")
         ready = pathlib.Path(work) / "ready"
         source = pathlib.Path(path)
         if pathlib.Path(f"{path}.index").exists():
-            _to_prefix(path, target, chains, paths, made)
+            _to_prefix(path, target, {files[first]: new for first, new in made.items()})
         elif source.is_dir():
-            _to_directory(source, ready, found, chains, made)
+            _to_directory(source, ready, found, made)
             ready.rename(target)
         elif found[0].inside:
-            files = {found[first].inside: file for first, (file, _) in made.items()}
-            keras_file.rewrite(path, ready, files)
+            keras_file.rewrite(
+                path, ready, {found[n].inside: file for n, (file, _) in made.items()}
+            )
             from de_core.base.paths import sync
             from de_core.snapshot.table_files import verify
 
@@ -142,33 +136,17 @@ def _copy(
     return totals
 
 
-def _chains(found: Sequence[Source], paths: Sequence[str]) -> list[list[int]]:
-    """Groups the files' numbers: each base with its deltas."""
-    chains: list[list[int]] = []
-    for number, source in enumerate(found):
-        if source.header().info["kind"] == "base":
-            chains.append([number])
-        elif chains:
-            chains[-1].append(number)
-        else:
-            raise CommandError(
-                f"A delta alone cannot be copied. Received: {paths[number]!r}. Name its checkpoint."
-            )
-    return chains
-
-
 def _without(
     files: list[str], last: Source, keys: list[Any], target: pathlib.Path
-) -> tuple[str, int, dict[str, Any]]:
-    """Writes one shard without keys. Returns its table, the rows removed, and the save's report."""
+) -> tuple[int, dict[str, Any]]:
+    """Writes one shard without keys. Returns the number of removed rows, and the save's report."""
     library.load()
     import tensorflow as tf
 
     from de_core.base.ops import library as ops
-    from de_core.snapshot.table_files import about
+    from de_core.snapshot.table_files import about, verify
 
-    for path in files:
-        about(path, verified=True)
+    verify(files)
     header = last.header()
     info = header.info
     key_dtype = tf.as_dtype(info["key_dtype"])
@@ -181,108 +159,93 @@ def _without(
     stored = "" if info["value_dtype"] == info["reads_as"] else info["value_dtype"]
     ops.de_table_restore(live, files, convert=bool(stored))
     before = int(ops.de_table_size(live))
-    wanted = tf.constant(keys, key_dtype)
-    ops.de_table_erase(live, wanted)
-    metadata = [part for pair in header.metadata.items() for part in pair]
+    ops.de_table_erase(live, tf.constant(keys, key_dtype))
     report = ops.de_table_save(
         live,
         str(target),
         values_only=info["values_only"],
         store_as=stored,
-        metadata=metadata,
+        metadata=[part for pair in header.metadata.items() for part in pair],
     )
-    made = about(str(target), verified=True)
-    gone = before - made["rows"]
-    return str(info["metadata"].get("table", "")), gone, dict(json.loads(report.numpy()))
+    gone = before - about(str(target), verified=True)["rows"]
+    return gone, dict(json.loads(report.numpy()))
 
 
 def _to_directory(
     source: pathlib.Path,
     ready: pathlib.Path,
     found: Sequence[Source],
-    chains: list[list[int]],
     made: dict[int, tuple[pathlib.Path, dict[str, Any]]],
 ) -> None:
     """Copies a directory with a manifest, or a version of a model, with new snapshot files."""
     from de_core.checkpoint import manifest
     from de_core.snapshot import chain_file
 
-    tops = ("MANIFEST", "saved_model.pb")
     # A folder of checkpoints or versions means the newest of them.
-    if not any((source / name).exists() for name in tops):
+    if not any((source / name).exists() for name in ("MANIFEST", "saved_model.pb")):
         source = pathlib.Path(found[0].path).parent
     names = {pathlib.Path(each.path).name for each in found}
     if source.name == "assets" and (source.parent / "saved_model.pb").is_file():
         source = source.parent
     shutil.copytree(source, ready, ignore=lambda _, inside: names.intersection(inside))
-    top = pathlib.Path(found[0].path).parent.relative_to(source)
-    renamed: dict[str, tuple[str, dict[str, Any]]] = {}
-    for chain in chains:
-        file, report = made[chain[0]]
-        old = pathlib.Path(found[chain[0]].path).name
-        file.rename(ready / top / old)
-        renamed[old] = (old, report)
+    top = ready / pathlib.Path(found[0].path).parent.relative_to(source)
+    reports = {}
+    for first, (file, report) in made.items():
+        name = pathlib.Path(found[first].path).name
+        file.rename(top / name)
+        reports[name] = report
     if manifest.exists(str(ready)):
         tables = {
-            name: [{**renamed[file["file"]][1], "file": file["file"]} for file in files]
+            name: [{**reports[file["file"]], "file": file["file"]} for file in files]
             for name, files in manifest.read(str(ready)).tables.items()
         }
         manifest.write(str(ready), manifest.Manifest(tables))
     links: dict[str, list[chain_file.Link]] = {}
-    for chain_path in sorted((ready / top).glob(f"*{chain_file.SUFFIX}")):
-        base = chain_file.read(chain_path)[0].name
-        links[chain_path.name] = [chain_file.Link(renamed[base][1]["id"], base)]
-        chain_file.write(chain_path, links[chain_path.name])
+    for path in sorted(top.glob(f"*{chain_file.SUFFIX}")):
+        base = chain_file.read(path)[0].name
+        links[path.name] = [chain_file.Link(reports[base]["id"], base)]
+        chain_file.write(path, links[path.name])
     if links:
         chain_file.write_manifest(ready, links)
 
 
 def _to_prefix(
-    prefix: str,
-    target: str,
-    chains: list[list[int]],
-    paths: Sequence[str],
-    made: dict[int, tuple[pathlib.Path, dict[str, Any]]],
+    prefix: str, target: str, made: dict[str, tuple[pathlib.Path, dict[str, Any]]]
 ) -> None:
-    """Copies a checkpoint of TensorFlow with references to new snapshot files."""
+    """Copies a checkpoint of TensorFlow with references to new snapshot files.
+
+    Args:
+        prefix: The checkpoint's prefix.
+        target: The prefix of the copy.
+        made: The new file and its report, by the path of the base that it replaces.
+    """
     import tensorflow as tf
 
     from de_core.checkpoint import reference
 
     reader = tf.compat.v1.train.NewCheckpointReader(prefix)
     tensors = {key: reader.get_tensor(key) for key in sorted(reader.get_variable_to_shape_map())}
-    names = reference.file_names(target, len(chains))
-    first_of = {paths[chain[0]]: chain[0] for chain in chains}
-    new = dict(zip(first_of.values(), names, strict=True))
-    for key, files in reference.read(prefix).items():
-        firsts = [first_of[file] for file in files if file in first_of]
-        links = [(pathlib.Path(new[each]).name, made[each][1]["id"]) for each in firsts]
-        tensors[key] = tf.constant(links)
     inside = [key for key in tensors if key.endswith(reference.KEY) and tensors[key].ndim == 1]
     if inside:
         raise CommandError(
             f"The checkpoint's rows must lie beside it. Received: rows inside of {inside}. "
             "Restore it, then save it with tf.train.Checkpoint.write(prefix)."
         )
-    with _removed_on_error(target):
-        for first, name in new.items():
-            made[first][0].rename(name)
-        values = list(map(tf.convert_to_tensor, tensors.values()))
+    new = dict(zip(made, reference.file_names(target, len(made)), strict=True))
+    for key, files in reference.read(prefix).items():
+        bases = [file for file in files if file in made]
+        tensors[key] = tf.constant([(pathlib.Path(new[b]).name, made[b][1]["id"]) for b in bases])
+    try:
+        for base, (file, _) in made.items():
+            file.rename(new[base])
         tf.raw_ops.SaveV2(
             prefix=target,
             tensor_names=list(tensors),
             shape_and_slices=[""] * len(tensors),
-            tensors=values,
+            tensors=list(map(tf.convert_to_tensor, tensors.values())),
         )
         reference.read(target)
-
-
-@contextlib.contextmanager
-def _removed_on_error(prefix: str) -> Iterator[None]:
-    try:
-        yield
     except BaseException:
-        path = pathlib.Path(prefix)
-        for each in path.parent.glob(f"{path.name}.*"):
+        for each in pathlib.Path(target).parent.glob(f"{pathlib.Path(target).name}.*"):
             each.unlink()
         raise

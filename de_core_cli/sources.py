@@ -35,6 +35,11 @@ class Source:
         """The name for people."""
         return f"{self.path}:{self.inside}" if self.inside else self.path
 
+    @property
+    def table(self) -> str:
+        """The name of the table whose rows the file holds."""
+        return str(self.header().info["metadata"].get("table", ""))
+
     def header(self) -> header.Header:
         """Reads the header.
 
@@ -124,21 +129,24 @@ def _newest(folder: pathlib.Path) -> pathlib.Path | None:
     return max(versions, key=lambda each: int(each.name), default=None)
 
 
-def chosen(paths: Sequence[str], table: str | None, checked: bool = False) -> list[Source]:
-    """Returns the files at several paths, all or those of one table.
+def chosen(paths: Sequence[str], table: str | None) -> list[Source]:
+    """Returns the files at several paths, or only the files of one table; see `of_table`."""
+    return of_table([each for path in paths for each in find(path)], table)
+
+
+def of_table(found: list[Source], table: str | None) -> list[Source]:
+    """Returns the files of one table; all files if `table` is None.
 
     Raises:
         CommandError: No file holds the table.
     """
-    found = [each for path in paths for each in find(path, checked)]
     if table is None:
         return found
-    names = [str(each.header().info["metadata"].get("table", "")) for each in found]
-    kept = [each for each, name in zip(found, names, strict=True) if name == table]
+    kept = [each for each in found if each.table == table]
     if not kept:
         raise CommandError(
             f"The files must hold the table. Received: --table {table!r}. They hold: "
-            f"{', '.join(sorted(set(names)))}."
+            f"{', '.join(sorted({each.table for each in found}))}."
         )
     return kept
 
@@ -158,25 +166,29 @@ def on_disk(sources: Sequence[Source]) -> Iterator[list[str]]:
         yield paths
 
 
+def chains(sources: Sequence[Source]) -> list[list[int]]:
+    """Returns the files' numbers, grouped: each file with the deltas that continue it."""
+    found: list[list[int]] = []
+    last = ""
+    for number, source in enumerate(sources):
+        info = source.header().info
+        if last and last == info["parent"]:
+            found[-1].append(number)
+        else:
+            found.append([number])
+        last = info["id"]
+    return found
+
+
 @contextlib.contextmanager
 def whole(sources: Sequence[Source]) -> Iterator[list[tuple[str, str]]]:
     """Yields the name and path of each file. A base and its deltas become one merged file.
 
     A delta without its base stays as it is.
     """
-    chains: list[list[int]] = []
-    last = ""
-    for number, source in enumerate(sources):
-        info = source.header().info
-        follows = bool(chains) and last == info["parent"]
-        if follows:
-            chains[-1].append(number)
-        else:
-            chains.append([number])
-        last = info["id"]
     with on_disk(sources) as paths, tempfile.TemporaryDirectory(prefix="de_core_") as folder:
         found = []
-        for chain in chains:
+        for chain in chains(sources):
             path = paths[chain[0]]
             if len(chain) > 1:
                 library.load()

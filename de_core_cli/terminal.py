@@ -20,7 +20,7 @@ def examples(*pairs: tuple[str, str]) -> dict[str, Any]:
     """Returns the arguments of a subparser whose help ends with examples.
 
     Args:
-        *pairs: What the example does, and its command line.
+        *pairs: A description of each example, and its command line.
     """
     lines = [f"  {text}\n    de-core {command}" for text, command in pairs]
     return {

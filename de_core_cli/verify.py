@@ -54,12 +54,11 @@ def run(options: argparse.Namespace) -> int:
         for result in results:
             terminal.print_json(result)
     else:
-        columns = ("file", "state", "detail")
-        terminal.print_table(columns, map(_row, results))
+        rows = [
+            (each["file"], "whole", f"{each['rows']:,} rows, {each['bytes']:,} bytes")
+            if each["whole"]
+            else (each["file"], "damaged", each["reason"])
+            for each in results
+        ]
+        terminal.print_table(("file", "state", "detail"), rows)
     return int(not all(result["whole"] for result in results))
-
-
-def _row(result: dict[str, Any]) -> tuple[str, str, str]:
-    if result["whole"]:
-        return result["file"], "whole", f"{result['rows']:,} rows, {result['bytes']:,} bytes"
-    return result["file"], "damaged", result["reason"]

@@ -15,8 +15,9 @@ from pathlib import Path
 
 OLDEST, NEWEST = (3, 10), (3, 13)
 GIB = 2**30
-#: Free disk space in GiB: for TensorFlow, its dependencies and the build; and for a rebuild only.
-FRESH_GIB, FILLED_GIB = 4.0, 0.5
+#: Free disk space in GiB: for TensorFlow, its dependencies and the build; for a rebuild only; and
+#: for temporary files.
+FRESH_GIB, FILLED_GIB, TEMPORARY_GIB = 4.0, 0.5, 1.5
 COMPILERS = ("c++", "g++", "clang++")
 #: The programs that tests start, any one of each group, and the Debian package with them.
 TEST_TOOLS = (
@@ -33,52 +34,78 @@ int main() { std::optional<std::string_view> s = "17"; std::thread([] {}).join()
 """
 
 
-def python_problem(version: "tuple[int, ...]", found: "dict[str, str]") -> "str | None":
-    """Returns the problem with the Python ``version``; ``found`` maps commands to other Pythons."""
-    if OLDEST <= tuple(version[:2]) <= NEWEST:
-        return None
-    name = "{}.{}".format(*version[:2])
-    if found:
-        remedy = f"Add another one to the make command: PYTHON={next(iter(found))}"
-    else:
-        remedy = "Install one, for example: apt-get install python3.11 python3.11-venv"
-    return f"Python 3.10 to 3.13 is needed. Received: python={name}. {remedy}"
+def diagnose(root: Path, environment_exists: bool, tests: bool = False) -> "list[str]":
+    """Returns every problem of this machine, each as one sentence; empty if there is none.
+
+    With ``tests``, the programs that tests start belong to the machine. The last sentence is the
+    one command that installs the packages of several problems.
+    """
+    problems = []
+    if sys.platform != "linux":
+        problems.append(
+            f"The ops are built and tested on Linux only. Received: platform={sys.platform}. "
+            "Use a Linux machine, WSL 2 or the Dockerfile"
+        )
+    name = "{}.{}".format(*sys.version_info[:2])
+    if not OLDEST <= sys.version_info[:2] <= NEWEST:
+        found = supported_python()
+        remedy = (
+            f"Add another one to the make command: PYTHON={found}"
+            if found
+            else "Install one, for example: apt-get install python3.11 python3.11-venv"
+        )
+        problems.append(f"Python 3.10 to 3.13 is needed. Received: python={name}. {remedy}")
+    elif importlib.util.find_spec("ensurepip") is None:
+        problems.append(
+            "Python's venv and ensurepip modules are needed. "
+            f"Run: apt-get install python{name}-venv"
+        )
+    wanted = [os.environ["CXX"]] if os.environ.get("CXX") else list(COMPILERS)
+    compiler = next((each for each in wanted if shutil.which(each.split()[0])), None)
+    if compiler is None or not compiler_works(compiler):
+        received = f"no {', '.join(COMPILERS)} on PATH"
+        if compiler is not None:
+            received = f"{compiler}, which cannot compile a small C++17 program"
+        problems.append(
+            f"A C++17 compiler is needed to compile the ops. Received: {received}. "
+            "Run: apt-get install g++ (or set CXX to another one)"
+        )
+    missing = [each for each in TEST_TOOLS if tests and not any(map(shutil.which, each[0]))]
+    if missing:
+        problems.append(
+            "The tests start programs of other packages. Received: no "
+            f"{', '.join(names[0] for names, _ in missing)} on PATH. "
+            f"Run: apt-get install {' '.join(package for _, package in missing)}"
+        )
+    needs = [(str(root), FILLED_GIB)]
+    if not environment_exists:
+        needs = [(str(root), FRESH_GIB), (tempfile.gettempdir(), TEMPORARY_GIB)]
+    for folder, needed in needs:
+        free = shutil.disk_usage(folder).free / GIB
+        if free < needed:
+            problems.append(
+                f"{needed:.1f} GB of free disk are needed in {folder}. Received: {free:.1f} GB. "
+                "Free some space there, or move the checkout (temporary files: set TMPDIR) to a "
+                "larger disk"
+            )
+    packages = [re.findall(r"apt-get install ((?: ?[\w.+-]+)+)", each) for each in problems]
+    commands = [each[0] for each in packages if each]
+    if len(commands) > 1:
+        problems.append(f"All together: apt-get install {' '.join(commands)}")
+    return problems
 
 
-def supported_pythons() -> "dict[str, str]":
-    """Returns the supported interpreters on PATH, path by command, newest first.
+def supported_python() -> "str | None":
+    """Returns the command of the newest supported Python on PATH.
 
     Runs each command once, because version managers put commands on PATH even for a Python that is
     not installed.
     """
-    found = {}
     for minor in range(NEWEST[1], OLDEST[1] - 1, -1):
-        path = shutil.which(f"python3.{minor}")
-        if path and _runs([path, "-c", "import venv, ensurepip"]):
-            found[f"python3.{minor}"] = path
-    return found
-
-
-def venv_problem(has_ensurepip: bool) -> "str | None":
-    """Returns the problem if this Python cannot create a virtual environment."""
-    if has_ensurepip:
-        return None
-    package = "python{}.{}-venv".format(*sys.version_info[:2])
-    return f"Python's venv and ensurepip modules are needed. Run: apt-get install {package}"
-
-
-def compiler_problem(compiler: "str | None", works: bool) -> "str | None":
-    """Returns the problem with ``compiler``, the one that CMake would use."""
-    if compiler and works:
-        return None
-    if compiler:
-        received = f"{compiler}, which cannot compile a small C++17 program"
-    else:
-        received = "no " + ", ".join(COMPILERS) + " on PATH"
-    return (
-        f"A C++17 compiler is needed to compile the ops. Received: {received}. "
-        "Run: apt-get install g++ (or set CXX to another one)"
-    )
+        command = f"python3.{minor}"
+        if shutil.which(command) and _runs([command, "-c", "import venv, ensurepip"]):
+            return command
+    return None
 
 
 def compiler_works(compiler: str) -> bool:
@@ -88,72 +115,6 @@ def compiler_works(compiler: str) -> bool:
         source.write_text(PROGRAM, encoding="utf-8")
         command = [*compiler.split(), "-std=c++17", "-pthread", str(source)]
         return _runs([*command, "-o", str(Path(folder, "probe"))])
-
-
-def disk_problem(folder: str, free_gib: float, needed_gib: float) -> "str | None":
-    """Returns the problem if the disk of ``folder`` has less than ``needed_gib`` free."""
-    if free_gib >= needed_gib:
-        return None
-    return (
-        f"{needed_gib:.1f} GB of free disk are needed in {folder}. Received: {free_gib:.1f} GB. "
-        "Free some space there, or move the checkout (temporary files: set TMPDIR) to a larger disk"
-    )
-
-
-def platform_problem(platform: str) -> "str | None":
-    """Returns the problem with an operating system other than Linux."""
-    if platform == "linux":
-        return None
-    return (
-        f"The ops are built and tested on Linux only. Received: platform={platform}. "
-        "Use a Linux machine, WSL 2 or the Dockerfile"
-    )
-
-
-def tools_problem(missing: "list[tuple[tuple[str, ...], str]]") -> "str | None":
-    """Returns the problem with the ``missing`` entries of TEST_TOOLS."""
-    if not missing:
-        return None
-    programs = ", ".join(names[0] for names, _ in missing)
-    packages = " ".join(package for _, package in missing)
-    return (
-        f"The tests start programs of other packages. Received: no {programs} on PATH. "
-        f"Run: apt-get install {packages}"
-    )
-
-
-def together(problems: "list[str]") -> "list[str]":
-    """Adds the one command that installs the packages of several problems."""
-    packages = [re.findall(r"apt-get install ((?: ?[\w.+-]+)+)", each) for each in problems]
-    commands = [each[0] for each in packages if each]
-    if len(commands) < 2:
-        return problems
-    return [*problems, f"All together: apt-get install {' '.join(commands)}"]
-
-
-def diagnose(root: Path, environment_exists: bool, tests: bool = False) -> "list[str]":
-    """Returns every problem of this machine, each as one sentence; empty if there is none.
-
-    With ``tests``, the programs that tests start belong to the machine.
-    """
-    needed = FILLED_GIB if environment_exists else FRESH_GIB
-    supported = OLDEST <= sys.version_info[:2] <= NEWEST
-    wanted = [os.environ["CXX"]] if os.environ.get("CXX") else list(COMPILERS)
-    compiler = next((name for name in wanted if shutil.which(name.split()[0])), None)
-    problems = [
-        platform_problem(sys.platform),
-        python_problem(sys.version_info[:2], {} if supported else supported_pythons()),
-        venv_problem(importlib.util.find_spec("ensurepip") is not None) if supported else None,
-        compiler_problem(compiler, compiler is not None and compiler_works(compiler)),
-        tools_problem([each for each in TEST_TOOLS if not any(map(shutil.which, each[0]))])
-        if tests
-        else None,
-        disk_problem(str(root), shutil.disk_usage(str(root)).free / GIB, needed),
-    ]
-    temporary = tempfile.gettempdir()
-    if not environment_exists:
-        problems.append(disk_problem(temporary, shutil.disk_usage(temporary).free / GIB, 1.5))
-    return together([problem for problem in problems if problem])
 
 
 def _runs(command: "list[str]") -> bool:

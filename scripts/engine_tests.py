@@ -72,21 +72,24 @@ def main() -> None:
     args = parser.parse_args()
     preset = args.preset or (None if (SHARED / "CMakeCache.txt").exists() else "default")
     for step in steps(preset, args.only or [])[: 2 if args.no_run else 3]:
-        before = _cpu_seconds()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         try:
             done = run(step)
         except FileNotFoundError:
             sys.exit("CMake is needed to build the engine's tests. Run: apt-get install cmake")
         except subprocess.TimeoutExpired:
             sys.exit(f"{' '.join(step)} took more than {TIMEOUT_S} s.")
-        if done.returncode == 0:
-            continue
-        sys.exit(f"{done.stdout}\n{explain(step, done.stdout)}")
+        if done.returncode != 0:
+            sys.exit(f"{done.stdout}\n{explain(step, done.stdout)}")
     if args.no_run:
         return
-    print(f"Engine tests ({preset or 'shared build'}): {summary(done.stdout)}")
-    spent = _cpu_seconds() - before
-    print(f"They took {spent:.0f} CPU seconds. The longest: {longest(done.stdout)}")
+    passed = [line for line in done.stdout.splitlines() if "tests passed" in line]
+    print(f"Engine tests ({preset or 'shared build'}): {next(iter(passed), 'no summary')}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    results = sorted(RESULT.findall(done.stdout), key=lambda each: -float(each[1]))
+    longest = ", ".join(f"{name} {seconds} s" for name, seconds in results[:SHOWN])
+    print(f"They took {spent:.0f} CPU seconds. The longest: {longest}")
 
 
 def explain(step: list[str], output: str) -> str:
@@ -97,22 +100,6 @@ def explain(step: list[str], output: str) -> str:
             "Run: apt-get install libgtest-dev"
         )
     return f"Failed: {' '.join(step)} (in de_core)"
-
-
-def summary(output: str) -> str:
-    """Returns ctest's sentence about passed tests."""
-    return next((line for line in output.splitlines() if "tests passed" in line), "no summary")
-
-
-def longest(output: str) -> str:
-    """Returns the tests with the most elapsed seconds, from ctest's output."""
-    results = sorted(RESULT.findall(output), key=lambda each: -float(each[1]))
-    return ", ".join(f"{name} {seconds} s" for name, seconds in results[:SHOWN])
-
-
-def _cpu_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

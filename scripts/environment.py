@@ -19,7 +19,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import doctor
 
@@ -96,10 +95,15 @@ class Environment:
         """Creates the environment, or updates it to the checkout."""
         if not self.python.exists():
             _say(f"Creating the virtual environment {self.folder}")
-            _call([sys.executable, "-m", "venv", str(self.folder)])
+            command = [sys.executable, "-m", "venv", str(self.folder)]
+            if subprocess.call(command) != 0:
+                sys.exit(f"This command failed, its messages are above: {' '.join(command)}")
         elif subprocess.call([str(self.python), "-c", USABLE]) != 0:
             sys.exit(f"{self.folder} holds no Python 3.10 to 3.13 with pip. Run: make clean")
-        done = self._read_stamp()
+        try:
+            done = dict(json.loads(self._stamp.read_text("utf-8")))
+        except (OSError, ValueError):
+            done = {}
         extras |= set(done.get("extras", ()))
         wanted = {
             "project": digest([ROOT / name for name in PROJECTS]),
@@ -126,12 +130,6 @@ class Environment:
             self._pip("--quiet", "--no-build-isolation", "--no-deps", "-e", str(ROOT))
         self._stamp.write_text(json.dumps(wanted), encoding="utf-8")
 
-    def _read_stamp(self) -> "dict[str, Any]":
-        try:
-            return dict(json.loads(self._stamp.read_text("utf-8")))
-        except (OSError, ValueError):
-            return {}
-
     def _pip(self, *arguments: str) -> None:
         self._log.unlink(missing_ok=True)
         command = [str(self.python), "-m", "pip", "install", "--log", str(self._log), *arguments]
@@ -147,11 +145,6 @@ class Environment:
 
 def _say(text: str) -> None:
     print(text, flush=True)
-
-
-def _call(command: "list[str]") -> None:
-    if subprocess.call(command) != 0:
-        sys.exit(f"This command failed, its messages are above: {' '.join(command)}")
 
 
 def main() -> None:

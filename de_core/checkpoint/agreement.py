@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TypeVar
 
 import tensorflow as tf
 
-from de_core.base.checks import received
 from de_core.tables.router import Router
-from de_core.tables.sharded import ShardedTable
 
 _T = TypeVar("_T")
-
-
-def common_router(tables: Iterable[ShardedTable]) -> Router:
-    """Returns the router that assigns the tables' keys to workers.
-
-    If the tables are not divided among workers, returns the router of any table.
-
-    Raises:
-        ValueError: Only some of the tables are divided among workers.
-    """
-    tables = list(tables)
-    spread = [table for table in tables if table.router.is_spread]
-    if spread and len(spread) < len(tables):
-        alone = [table.name for table in tables if not table.router.is_spread]
-        raise ValueError(
-            "Either all tables of a checkpoint must be divided among workers, or none. "
-            f"{received(not_divided=alone, divided=[each.name for each in spread])} "
-            "Save the two kinds separately."
-        )
-    return tables[0].router
 
 
 def from_first_worker(router: Router, value: _T) -> _T:

@@ -80,8 +80,16 @@ class FileSystem:
                 "A save with `proc_size=1`", "Pass the number of workers, and `proc_rank`."
             )
         folder = os.environ.get(dirpath_env) or os.fspath(dirpath)
-        names = _file_names(self._table, file_name_list, proc_size, proc_rank)
-        targets = [paths.join(folder, each) for each in names]
+        shards = self._table.tables
+        given = shards if file_name_list is None else file_name_list
+        if isinstance(given, str) or len(given) != len(shards):
+            raise ValueError(
+                f"`file_name_list` must name a file for each of {len(shards)} shards. "
+                + received(file_name_list=file_name_list)
+            )
+        ending = f"_rank{proc_rank}_size{proc_size}" if proc_size > 1 else ""
+        names = file_name_list or [file_stem(shard.name) + ending for shard in shards]
+        targets = [paths.join(folder, each) + _SUFFIX for each in names]
         if not tf.executing_eagerly():
             if append_to_file:
                 raise ValueError(
@@ -89,22 +97,26 @@ class FileSystem:
                     + received(append_to_file=append_to_file)
                     + " Save in eager mode."
                 )
-            return tf.group(*table_files.write(self._table, [path + _SUFFIX for path in targets]))
+            return tf.group(*table_files.write(self._table, targets))
         tf.io.gfile.makedirs(folder)
         if file_name_list is None:
             _check_own(self._table, folder)
         if append_to_file:
             targets = [
-                f"{_part_stem(path + _SUFFIX)}{len(_parts(path)):06}"
-                if tf.io.gfile.exists(path + _SUFFIX)
+                f"{_part_stem(path)}{len(_parts(path)):06}{_SUFFIX}"
+                if tf.io.gfile.exists(path)
                 else path
                 for path in targets
             ]
-        _write_all_or_none(self._table, [path + _SUFFIX for path in targets])
+        _write_all_or_none(self._table, targets)
         if not append_to_file and file_name_list is None:
-            _remove_other_layouts(
-                folder, set(names), _own_pattern(self._table, proc_size, proc_rank)
-            )
+            # Delete files of saves with another number of shards, and parts of replaced files.
+            kept = {part for path in targets for part in _parts(path)}
+            own = _own_pattern(self._table, proc_size, proc_rank, r"(?:\.[0-9a-f]+\.part-\d+)?")
+            for entry in tf.io.gfile.listdir(folder):
+                path = paths.join(folder, entry)
+                if own.fullmatch(entry) and path not in kept:
+                    _remove(path)
         return None
 
     def load_from_file_system(
@@ -176,20 +188,6 @@ class FileSystem:
         return None
 
 
-def _file_names(
-    table: ShardedTable, given: Sequence[str] | None, proc_size: int, proc_rank: int
-) -> list[str]:
-    if given is not None:
-        if isinstance(given, str) or len(given) != len(table.tables):
-            raise ValueError(
-                f"`file_name_list` must name a file for each of {len(table.tables)} shards. "
-                + received(file_name_list=given)
-            )
-        return list(given)
-    ending = f"_rank{proc_rank}_size{proc_size}" if proc_size > 1 else ""
-    return [file_stem(shard.name) + ending for shard in table.tables]
-
-
 def _write_all_or_none(table: ShardedTable, targets: list[str]) -> None:
     """Writes the shards' files beside the targets, and renames them once all are complete."""
     with _SAVES.setdefault(targets[0], threading.Lock()):
@@ -241,10 +239,9 @@ def _check_own(table: ShardedTable, folder: str) -> None:
     Two tables have equal file names if their names differ only in characters such as "/", which
     file names cannot contain.
     """
-    pattern = re.compile(_own_pattern(table, None, None))
-    for path in (
-        paths.join(folder, e) for e in tf.io.gfile.listdir(folder) if pattern.fullmatch(e)
-    ):
+    pattern = _own_pattern(table, None, None)
+    own = [paths.join(folder, e) for e in tf.io.gfile.listdir(folder) if pattern.fullmatch(e)]
+    for path in own:
         with contextlib.suppress(tf.errors.OpError):  # the file is missing or unreadable
             name = str(table_files.about(path)["metadata"].get("table", table.name))
             if name != table.name:
@@ -255,40 +252,45 @@ def _check_own(table: ShardedTable, folder: str) -> None:
                 )
 
 
-def _own_pattern(table: ShardedTable, proc_size: int | None, proc_rank: int | None) -> str:
-    """Returns a regular expression, with groups i and n, for the names of this Variable's files."""
+def _own_pattern(
+    table: ShardedTable, proc_size: int | None, proc_rank: int | None, part: str = ""
+) -> re.Pattern[str]:
+    """Returns a pattern, with groups i and n, for the names of this Variable's files.
+
+    Args:
+        table: The table.
+        proc_size: Number of processes; None for files of any process.
+        proc_rank: The process's number.
+        part: An expression for what the names of parts have before the suffix.
+    """
     if proc_size is None:
         ending = r"(?:_rank\d+_size\d+)?"
     else:
         ending = f"_rank{proc_rank}_size{proc_size}" if proc_size > 1 else ""
     stem = re.escape(file_stem(table.name))
-    return rf"(?P<stem>{stem}_mht_(?P<i>\d+)of(?P<n>\d+){ending}){re.escape(_SUFFIX)}"
+    return re.compile(rf"{stem}_mht_(?P<i>\d+)of(?P<n>\d+){ending}{part}{re.escape(_SUFFIX)}")
 
 
 def _own_files(
     table: ShardedTable, folder: str, proc_size: int | None, proc_rank: int | None
 ) -> list[str]:
     """Returns the files of this Variable's newest save, with the parts appended to them."""
-    pattern = re.compile(_own_pattern(table, proc_size, proc_rank))
-    layouts: dict[int, dict[int, list[str]]] = {}
+    pattern = _own_pattern(table, proc_size, proc_rank)
+    layouts: dict[int, list[tuple[int, str, dict[str, Any]]]] = {}  # by number of shards
     for entry in tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []:
-        match = pattern.fullmatch(entry)
-        if match:
-            numbers = layouts.setdefault(int(match["n"]), {})
-            numbers.setdefault(int(match["i"]), []).append(paths.join(folder, match["stem"]))
+        if match := pattern.fullmatch(entry):
+            path = paths.join(folder, entry)
+            file = (int(match["i"]), path, table_files.about(path))
+            layouts.setdefault(int(match["n"]), []).append(file)
     if not layouts:
         return []
-    created = {
-        count: max(
-            int(table_files.about(path + _SUFFIX)["created_micros"])
-            for own in stems.values()
-            for path in own
-        )
-        for count, stems in layouts.items()
-    }
-    count = max(created, key=created.__getitem__)
-    stems = layouts[count]
-    missing = [index for index in range(1, count + 1) if index not in stems]
+
+    def created(count: int) -> int:
+        return max(int(info["created_micros"]) for _, _, info in layouts[count])
+
+    count = max(layouts, key=created)
+    files = sorted(layouts[count], key=lambda file: file[0])
+    missing = sorted(set(range(1, count + 1)) - {index for index, _, _ in files})
     if missing:
         raise tf.errors.NotFoundError(
             None,
@@ -296,20 +298,17 @@ def _own_files(
             f"The files of all {count} shards of {table.name!r} must be in the directory. "
             f"Received: no file of number {missing} in {folder!r}.",
         )
-    saves: dict[str, set[str]] = {}  # Each process must have written all its shards in one save.
-    for path in (path for own in stems.values() for path in own):
-        process = re.sub(r"_mht_\d+of", "_mht_of", path)
-        metadata = table_files.about(path + _SUFFIX)["metadata"]
-        saves.setdefault(process, set()).add(str(metadata.get("save", "")))
-    mixed = [process for process, names in saves.items() if len(names) > 1]
-    if mixed:
-        raise tf.errors.DataLossError(
-            None,
-            None,
-            "The files of a table's shards must have been saved together. Received: files of "
-            f"several saves as {mixed[0].replace('_mht_of', '_mht_*of')}{_SUFFIX}.",
-        )
-    return [part for _, own in sorted(stems.items()) for path in own for part in _parts(path)]
+    saves: dict[str, str] = {}  # Each process must have written all its shards in one save.
+    for _, path, info in files:
+        process, save = re.sub(r"_mht_\d+of", "_mht_*of", path), info["metadata"].get("save", "")
+        if saves.setdefault(process, save) != save:
+            raise tf.errors.DataLossError(
+                None,
+                None,
+                "The files of a table's shards must have been saved together. Received: files of "
+                f"several saves as {process}.",
+            )
+    return [part for _, path, _ in files for part in _parts(path)]
 
 
 def _parts(path: str) -> list[str]:
@@ -328,15 +327,3 @@ def _parts(path: str) -> list[str]:
 
 def _part_stem(whole: str) -> str:
     return f"{whole.removesuffix(_SUFFIX)}.{table_files.about(whole)['id'][:12]}.part-"
-
-
-def _remove_other_layouts(folder: str, names: set[str], pattern: str) -> None:
-    """Deletes files of saves with another number of shards, and parts of replaced files."""
-    kept = {each for name in names for each in _parts(paths.join(folder, name))}
-    own = re.compile(
-        pattern.replace(re.escape(_SUFFIX), rf"(?:\.[0-9a-f]+\.part-\d+)?{re.escape(_SUFFIX)}")
-    )
-    for entry in tf.io.gfile.listdir(folder):
-        path = paths.join(folder, entry)
-        if own.fullmatch(entry) and path not in kept:
-            _remove(path)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
+import re
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -14,13 +16,14 @@ from de_core.base.checks import received
 from de_core.base.ops import library
 from de_core.base.types import Target
 from de_core.checkpoint import reference
-from de_core.checkpoint.directory import Directory
+from de_core.checkpoint.compaction import Chains, Compaction
+from de_core.checkpoint.sources import is_whole
 from de_core.checkpoint.table_state import Plan, following
 from de_core.snapshot.table_files import Reading, follows
 from de_core.tables.sharded import ShardedTable
 
-# One list per shard of a table: its base and the deltas that follow, each as file name and id.
-_Chains = list[list[tuple[str, str]]]
+# TensorFlow's own files of a checkpoint, after the prefix.
+_TENSORFLOWS = re.compile(r"\.index|\.data-\d{5}-of-\d{5}")
 
 
 class Manager:
@@ -94,33 +97,44 @@ class Manager:
         self._checkpoint: tf.train.Checkpoint = (
             target if is_checkpoint else tf.train.Checkpoint(target=target)
         )
-        self._files = Directory(folder, name)
+        self._folder = folder
+        self._name = name
         self._max_to_keep = max_to_keep
         self._compact_after = compact_after
         self._base_every = base_every
         self._consistent = consistent
-        self._chain = f"checkpoint {self._files.path}"
+        self._chain = f"checkpoint {folder}"
+        self._index = re.compile(re.escape(name) + r"-(\d+)\.index")
+        # A snapshot file, perhaps with the suffix of a file that is being written.
+        self._snapshot = re.compile(
+            rf"({re.escape(name)}-\d+\.data-r[0-9a-z]{{4}}-of-[0-9a-z]{{5}})(?:\.tmp-[0-9a-f]{{16}})?"
+        )
+        # The files that a checkpoint needs, by prefix. Each file is a tuple of its possible names.
+        self._needs: dict[str, list[tuple[str, ...]]] = {}
         self._lock = threading.RLock()  # only one save or restore at a time, from any thread
-        self._chains: dict[ShardedTable, _Chains] = {}
+        self._chains: dict[ShardedTable, Chains] = {}
         self._saves_since_base = 0
-        self._compaction: _Compaction | None = None
+        self._compaction: Compaction | None = None
         #: The reports of the save ops in the last save, by table name.
         self.reports: dict[str, list[dict[str, Any]]] = {}
+        tf.io.gfile.makedirs(folder)
 
     @property
     def directory(self) -> str:
         """The directory of the checkpoints."""
-        return self._files.path
+        return self._folder
 
     @property
     def checkpoints(self) -> list[str]:
         """The prefixes of all checkpoints, the oldest first."""
-        return self._files.prefixes()
+        names = set(tf.io.gfile.listdir(self._folder))
+        return [each for each in self._begun(names) if _are_all_in(names, self._needed(each))]
 
     @property
     def latest_checkpoint(self) -> str | None:
         """The prefix of the newest complete checkpoint, or None."""
-        return self._files.latest()
+        begun = self._begun(set(tf.io.gfile.listdir(self._folder)))
+        return next(filter(is_whole, reversed(begun)), None)
 
     def save(self) -> str:
         """Writes the next checkpoint.
@@ -139,48 +153,43 @@ class Manager:
             # Plan a delta for each table whose chain can be continued, and a base for all others.
             if self._base_every is not None and self._saves_since_base + 1 >= self._base_every:
                 self._chains.clear()
-            names = self._files.names()
-            self._chains = {
-                table: chains
-                for table, chains in self._chains.items()
-                if {name for chain in chains for name, _ in chain} <= names
-                and self._follows(table, chains)
-            }
-            earlier = {
-                table: tf.constant([pair for chain in chains for pair in chain])
-                for table, chains in self._chains.items()
-            }
+            names = set(tf.io.gfile.listdir(self._folder))
+            for table, chains in list(self._chains.items()):
+                files = {name for chain in chains for name, _ in chain}
+                if not files <= names or not self._follows(table, chains):
+                    del self._chains[table]
+            earlier = dict(self._chains)
             attributes = {"chain": self._chain, "commit": False, "consistent": self._consistent}
             plan = Plan(attributes=attributes, earlier=earlier)
-            prefix = self._files.next_prefix(names)
-            # Write the tables while training continues, then everything else.
+            begun = self._begun(names)
+            number = int(begun[-1].rpartition("-")[2]) + 1 if begun else 1
+            prefix = paths.join(self._folder, f"{self._name}-{number}")
+            # Write the tables while training continues, then everything else. Wait until
+            # TensorFlow's files are on disk. The rows' files are, once their op has returned.
             try:
                 with following(plan):
                     self._checkpoint.write(prefix)
-                self._files.sync(prefix)
+                for name in self._of_tensorflow(prefix, tf.io.gfile.listdir(self._folder)):
+                    paths.sync(paths.join(self._folder, name))
+                paths.sync(self._folder)
             except BaseException:
-                self._files.remove(prefix, self._in_use())
+                self._remove(prefix)
                 raise
             # Let the tables forget the changes that were written.
             self._saves_since_base = self._saves_since_base + 1 if earlier else 0
             self.reports = {}
-            for table, (made, reports) in plan.written.items():
+            for table, (chains, reports) in plan.written.items():
                 if not table.outlives_its_process:  # A persistent table tracks no changes.
-                    self._chains[table] = _chains(made, len(table.tables))
-                new = [json.loads(report.numpy()) for report in reports]
-                self.reports.setdefault(table.name, []).extend(new)
-                for shard, report in zip(table.tables, new, strict=True):
+                    self._chains[table] = chains
+                self.reports.setdefault(table.name, []).extend(reports)
+                for shard, report in zip(table.tables, reports, strict=True):
                     shard.run(library.de_table_commit_save, report["id"], chain=self._chain)
             # Record the checkpoint, delete what no checkpoint needs, and compact long chains.
-            self._files.record(prefix, self._max_to_keep, self._in_use())
-            long = {
-                table: chains
-                for table, chains in self._chains.items()
-                if len(chains[0]) > self._compact_after
-            }
+            self._record(prefix)
+            long = {t: c for t, c in self._chains.items() if len(c[0]) > self._compact_after}
             if long and self._compaction is None:
                 most_kept = self._compact_after // 2
-                self._compaction = _Compaction(self.directory, prefix, long, most_kept)
+                self._compaction = Compaction(self._folder, prefix, long, most_kept)
             return prefix
 
     def restore(self, prefix: str | None = None) -> str | None:
@@ -203,9 +212,11 @@ class Manager:
             with following(plan):
                 self._checkpoint.read(prefix)
             for table, restored in plan.restored.items():
-                if restored.shape[0] % len(table.tables) == 0:
-                    chains = _chains(restored, len(table.tables))
-                    if chains and self._follows(table, chains):
+                pairs = [(str(name), str(identity)) for name, identity in restored]
+                length, rest = divmod(len(pairs), len(table.tables))
+                if length and not rest:
+                    chains = [pairs[at : at + length] for at in range(0, len(pairs), length)]
+                    if self._follows(table, chains):
                         self._chains[table] = chains
             return prefix
 
@@ -214,24 +225,24 @@ class Manager:
         with self._lock:
             self._take_compaction(wait=True)
 
-    def _follows(self, table: ShardedTable, chains: _Chains) -> bool:
+    def _follows(self, table: ShardedTable, chains: Chains) -> bool:
         """Returns whether the next deltas of the table's shards will continue these chains."""
         pairs = zip(table.tables, chains, strict=True)
-        return all(follows(shard, self._chain, chain[-1][1]) for shard, chain in pairs)
-
-    def _in_use(self) -> set[str]:
-        used = {name for chains in self._chains.values() for chain in chains for name, _ in chain}
-        return used | (self._compaction.targets if self._compaction else set())
+        return all([follows(shard, self._chain, chain[-1][1]) for shard, chain in pairs])
 
     def _take_compaction(self, *, wait: bool) -> None:
         compaction = self._compaction
-        if compaction is None or not compaction.finished(wait):
+        if compaction is None:
+            return
+        if wait:
+            compaction.thread.join()
+        if compaction.thread.is_alive():
             return
         self._compaction = None
         if compaction.error is not None:
             tf.get_logger().warning(
                 "The deltas in %r could not be compacted. The next save writes a base. Error: %s",
-                self.directory,
+                self._folder,
                 compaction.error,
             )
             self._chains.clear()
@@ -243,70 +254,82 @@ class Manager:
                     first, last = chain.index(merged[0]), chain.index(merged[-1])
                     chains[index] = [*chain[:first], joined, *chain[last + 1 :]]
 
+    def _record(self, prefix: str) -> None:
+        """Records a checkpoint as the one that `tf.train.latest_checkpoint` returns.
 
-class _Compaction:
-    """A thread that compacts chains of files. It keeps at most `most_kept` files of a chain."""
+        Then deletes the oldest checkpoints, and the files that no other checkpoint needs.
+        Incomplete checkpoints do not count as kept. They are deleted once they are older than the
+        kept ones.
+        """
+        self._needs.pop(prefix, None)  # an earlier checkpoint may have had this prefix
+        names = set(tf.io.gfile.listdir(self._folder))
+        begun = self._begun(names)
+        needs = {each: self._needed(each) for each in begun}
+        keep = self._max_to_keep
+        kept = [each for each in begun if _are_all_in(names, needs[each])][-(keep or 0) :]
+        # Store names without the folder, because a folder may be moved. TensorFlow shortens
+        # relative paths itself.
+        shorten = paths.base_name if self._folder.startswith("/") else str
+        tf.compat.v1.train.update_checkpoint_state(
+            self._folder, shorten(prefix), list(map(shorten, kept))
+        )
+        old = begun.index(kept[0]) if keep is not None and kept else 0
+        for each in begun[:old]:
+            # Delete the index first: without it the checkpoint counts as incomplete.
+            for name in sorted(self._of_tensorflow(each, names), reverse=True):
+                self._discard(name)
+            self._needs.pop(each, None)
+        used = self._in_use()
+        for each in begun[old:]:
+            needed = needs[each]
+            if needed is None:  # the index cannot be read, so the checkpoint may need any file
+                return
+            used.update(*needed)
+        for name in names - used:
+            match = self._snapshot.fullmatch(name)
+            if match is not None and match[1] not in used:
+                self._discard(name)
 
-    def __init__(
-        self, folder: str, prefix: str, chains: dict[ShardedTable, _Chains], most_kept: int
-    ) -> None:
-        #: For each shard the merged files, and the file that replaces them.
-        self.made: dict[ShardedTable, list[tuple[list[tuple[str, str]], tuple[str, str]]]] = {}
-        self.error: BaseException | None = None
-        self._work = []
-        for table, each in chains.items():
-            targets = reference.file_names(prefix, len(each))
-            self._work.append((table, [list(chain) for chain in each], targets))
-        self.targets = {paths.base_name(path) for _, _, made in self._work for path in made}
-        self._folder = folder
-        self._most_kept = most_kept
-        self._thread = threading.Thread(target=self._run, name="de_core compaction", daemon=True)
-        self._thread.start()
+    def _remove(self, prefix: str) -> None:
+        """Deletes the files of a failed save."""
+        own, in_use = f"{paths.base_name(prefix)}.", self._in_use()
+        for name in tf.io.gfile.listdir(self._folder):
+            if name.startswith(own) and name not in in_use:
+                self._discard(name)
+        parts = f"{prefix}_temp"  # TensorFlow writes its files here and then moves them
+        if tf.io.gfile.exists(parts):
+            tf.io.gfile.rmtree(parts)
 
-    def finished(self, wait: bool) -> bool:
-        if wait:
-            self._thread.join()
-        return not self._thread.is_alive()
+    def _discard(self, name: str) -> None:
+        with contextlib.suppress(tf.errors.NotFoundError):
+            tf.io.gfile.remove(paths.join(self._folder, name))
 
-    def _run(self) -> None:
-        try:
-            for table, chains, targets in self._work:
-                made = []
-                files = [[paths.join(self._folder, name) for name, _ in each] for each in chains]
-                first = _first_to_merge(files, self._most_kept)
-                for chain, own, target in zip(chains, files, targets, strict=True):
-                    library.de_snapshot_compact(own[first:], target)
-                    made.append((chain[first:], (paths.base_name(target), chain[-1][1])))
-                self.made[table] = made
-        except Exception as error:  # The next save logs it and writes a base.
-            self.error = error
+    def _in_use(self) -> set[str]:
+        """Returns the names of the files that the next deltas, or a compaction, need."""
+        used = {name for chains in self._chains.values() for chain in chains for name, _ in chain}
+        return used | (self._compaction.targets if self._compaction else set())
 
+    def _begun(self, names: set[str]) -> list[str]:
+        """Returns the prefixes of checkpoints with an index. Some may lack other files."""
+        numbers = sorted(int(match[1]) for match in map(self._index.fullmatch, names) if match)
+        return [paths.join(self._folder, f"{self._name}-{number}") for number in numbers]
 
-def _first_to_merge(files: list[list[str]], most_kept: int) -> int:
-    """Returns the number of the first file that a compaction merges with all later ones.
+    def _needed(self, prefix: str) -> list[tuple[str, ...]] | None:
+        """Returns the files that a checkpoint needs; None if its index cannot be read."""
+        if prefix not in self._needs:
+            try:
+                self._needs[prefix] = reference.needed(prefix)
+            except tf.errors.OpError:
+                return None
+        return self._needs[prefix]
 
-    At most `most_kept` files remain, each at least twice as large as all later ones together. So a
-    row is written again a few times, not once per compaction. Deltas with tombstones end in a base,
-    because only a new base lacks the bytes of removed rows.
-
-    Args:
-        files: The files of each shard. All chains of a table have the same length before and after.
-        most_kept: Number of files of a chain to keep at most.
-    """
-    infos = [
-        [json.loads(library.de_snapshot_info(each, verify=False).numpy()) for each in shards]
-        for shards in zip(*files, strict=True)
-    ]
-    if any(info["tombstones"] for shards in infos for info in shards):
-        return 0
-    sizes = [sum(info["bytes"] for info in shards) for shards in infos]
-    first = len(sizes) - 1
-    while first > 0 and (sizes[first - 1] <= 2 * sum(sizes[first:]) or first > most_kept):
-        first -= 1
-    return first
+    def _of_tensorflow(self, prefix: str, names: Iterable[str]) -> list[str]:
+        """Returns the names of TensorFlow's own files of a checkpoint."""
+        # Compare the prefix first: long chains have thousands of names.
+        base = paths.base_name(prefix)
+        start, end = f"{base}.", len(base)
+        return [n for n in names if n.startswith(start) and _TENSORFLOWS.fullmatch(n, end)]
 
 
-def _chains(made: tf.Tensor, tables: int) -> _Chains:
-    pairs = [(str(name), str(identity)) for name, identity in made.numpy().astype(str)]
-    length = len(pairs) // tables
-    return [pairs[length * index : length * (index + 1)] for index in range(tables)]
+def _are_all_in(names: set[str], needed: list[tuple[str, ...]] | None) -> bool:
+    return needed is not None and not any(map(names.isdisjoint, needed))

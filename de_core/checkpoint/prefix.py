@@ -66,16 +66,13 @@ def of_the_saver_being_built() -> tf.Tensor | None:
     graph = tf.compat.v1.get_default_graph()
     scope = graph.get_name_scope()
     # Take the last match: an imported graph may also contain the scope of an earlier Saver.
+    placeholder = "PlaceholderWithDefault"
     for operation in reversed(graph.get_operations() if scope else []):
         parent, _, name = operation.name.rpartition("/")
-        if f"{scope}/".startswith(f"{parent}/") and _is_prefix(operation, name):
+        in_scope = f"{scope}/".startswith(f"{parent}/")
+        if not in_scope or operation.type != placeholder or not name.startswith(_SAVER_OPS[1]):
+            continue
+        first = operation.inputs[0].op
+        if first.type == placeholder and _SAVER_OPS[0] in first.name.rpartition("/")[2]:
             return operation.outputs[0]
     return None
-
-
-def _is_prefix(operation: tf.Operation, name: str) -> bool:
-    placeholder = "PlaceholderWithDefault"
-    if operation.type != placeholder or not name.startswith(_SAVER_OPS[1]):
-        return False
-    first = operation.inputs[0].op
-    return first.type == placeholder and _SAVER_OPS[0] in first.name.rpartition("/")[2]

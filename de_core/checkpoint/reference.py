@@ -8,7 +8,6 @@ part is random. So if a checkpoint is overwritten, the files of the old checkpoi
 from __future__ import annotations
 
 import contextlib
-import json
 import secrets
 import weakref
 from collections.abc import Sequence
@@ -95,37 +94,22 @@ def graph_file_names(prefix: tf.Tensor, first: int, count: int) -> list[tf.Tenso
     ]
 
 
-def made(files: Sequence[str | tf.Tensor], reports: list[tf.Tensor]) -> tf.Tensor:
-    """Makes a reference to files: a string tensor [n, 2] of their names and ids.
+def graph_made(files: Sequence[tf.Tensor], reports: list[tf.Tensor]) -> tf.Tensor:
+    """Makes a reference to files in a graph: a string tensor [n, 2] of their names and ids.
 
     Args:
-        files: The files' paths: strings, or in a graph scalar string tensors.
+        files: The files' paths, scalar strings.
         reports: For each file, the report of the op that saved it.
     """
-    if tf.executing_eagerly():
-        ids = [json.loads(report.numpy())["id"] for report in reports]
-        return tf.constant(list(zip(map(paths.base_name, files), ids, strict=True)))
     names = [tf.strings.regex_replace(file, "^.*/", "") for file in files]
     return tf.stack([tf.stack(pair) for pair in zip(names, map(_id_in, reports), strict=True)])
-
-
-def extended(earlier: tf.Tensor, later: tf.Tensor) -> tf.Tensor:
-    """Returns a reference to files and the deltas that follow them. Eager mode only.
-
-    Args:
-        earlier: For each of n shards, a base and m - 1 deltas, [n * m, 2], grouped by shard.
-        later: One more delta per shard, [n, 2].
-    """
-    tables = later.shape[0]
-    chains = earlier.numpy().reshape([tables, -1, 2])
-    return tf.constant(np.concatenate([chains, later.numpy()[:, np.newaxis]], 1).reshape([-1, 2]))
 
 
 def resolved(reference: np.ndarray, prefix: str) -> list[str]:
     """Returns the paths of the files in a reference.
 
     Args:
-        reference: The value of the result of `made`.
+        reference: The names and ids of files, strings [n, 2].
         prefix: Current prefix of the checkpoint that contains the reference.
 
     Raises:

@@ -69,7 +69,14 @@ def save(
     _check_eager("save")
     folder = os.fspath(path)
     tables = tables_of(target)
-    router = agreement.common_router(tables.values())
+    alone = [name for name, table in tables.items() if not table.router.is_spread]
+    if 0 < len(alone) < len(tables):
+        divided = [name for name in tables if name not in alone]
+        raise ValueError(
+            "Either all tables of a checkpoint must be divided among workers, or none. "
+            f"{received(not_divided=alone, divided=divided)} Save the two kinds separately."
+        )
+    router = next(iter(tables.values())).router
     tag = agreement.from_first_worker(router, secrets.token_hex(4))
     own: _Files = {}
     for number, (name, table) in enumerate(tables.items(), 1):
@@ -105,26 +112,17 @@ def save(
         everyones = {name: [file for part in parts for file in part[name]] for name in tables}
         agreement.from_all_workers(router, replace)
     except BaseException as error:
-        _give_up(folder, tag, own, router.first == 0, error)
+        note = manifest.note_name(tag)
+        is_noted = tf.io.gfile.exists(paths.join(folder, note))
+        names = {file["file"] for files in own.values() for file in files}
+        # Remove the files, unless they have become the checkpoint.
+        if names.isdisjoint(manifest.file_names(folder)):
+            _remove(folder, names | ({note} if router.first == 0 else set()))
+        # Another save may have finished, and have deleted this save's note and files.
+        if isinstance(error, tf.errors.NotFoundError) and not is_noted:
+            raise _replaced(folder, note) from error
         raise
     return everyones
-
-
-def _give_up(folder: str, tag: str, own: _Files, is_first: bool, error: BaseException) -> None:
-    """Removes the files of a failed save, unless they have become the checkpoint.
-
-    Raises:
-        tf.errors.AbortedError: Another save has removed the files.
-    """
-    note = manifest.note_name(tag)
-    gone = isinstance(error, tf.errors.NotFoundError) and not tf.io.gfile.exists(
-        paths.join(folder, note)
-    )
-    names = {file["file"] for files in own.values() for file in files}
-    if names.isdisjoint(manifest.file_names(folder)):
-        _remove(folder, names | ({note} if is_first else set()))
-    if gone:  # another save has finished, and has deleted this save's note and files
-        raise _replaced(folder, note) from error
 
 
 def restore(

@@ -44,9 +44,14 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
         return _by_table([[path]])
     if manifest.exists(path):
         return _of_manifest(path)
-    chains = sorted(_matching(path, f"assets/*{chain_file.SUFFIX}"))
+    chains: list[list[str]] = []
+    for asset in sorted(_matching(path, f"assets/*{chain_file.SUFFIX}")):
+        chains.append([])
+        for link in chain_file.read(asset):
+            chains[-1].append(paths.join(paths.folder_of(asset), link.name))
+            reference.check(chains[-1][-1], link.identity)
     if chains:
-        return _by_table(map(_of_chain, chains), exported=True)
+        return _by_table(chains, exported=True)
     for folder in (path, paths.join(path, "assets")):
         files = sorted(_matching(folder, f"*{manifest.SUFFIX}"))
         if files:
@@ -139,14 +144,6 @@ def _of_manifest(folder: str) -> dict[str, list[str]]:
             reference.check(path, file["id"])
             found.setdefault(name, []).append(path)
     return found
-
-
-def _of_chain(asset: str) -> list[str]:
-    files = []
-    for link in chain_file.read(asset):
-        files.append(paths.join(paths.folder_of(asset), link.name))
-        reference.check(files[-1], link.identity)
-    return files
 
 
 def _by_variable(groups: Iterable[list[str]]) -> dict[str, list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
+import json
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
@@ -12,7 +13,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from de_core.base import paths
 from de_core.checkpoint import agreement, prefix, reference, weights_file
+from de_core.checkpoint.compaction import Chains
 from de_core.snapshot import table_files
 from de_core.snapshot.table_files import Reading
 from de_core.tables.sharded import ShardedTable
@@ -27,19 +30,19 @@ class Plan:
 
     Attributes:
         attributes: Attributes of the save ops, such as `chain` and `delta`.
-        earlier: For each table, the names and ids of the files that its deltas continue, [n, 2].
+        earlier: For each table, the chains of files that its deltas continue.
         reading: Options for reading files.
-        written: For each saved table, the reference to its files and the files' reports.
-        restored: For each restored table, the reference to its files.
+        written: For each saved table, its chains and the reports of the new files.
+        restored: For each restored table, the names and ids of its files, a string array [n, 2].
     """
 
     attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
-    earlier: dict[ShardedTable, tf.Tensor] = dataclasses.field(default_factory=dict)
+    earlier: dict[ShardedTable, Chains] = dataclasses.field(default_factory=dict)
     reading: Reading = Reading()  # noqa: RUF009
-    written: dict[ShardedTable, tuple[tf.Tensor, list[Any]]] = dataclasses.field(
+    written: dict[ShardedTable, tuple[Chains, list[dict[str, Any]]]] = dataclasses.field(
         default_factory=dict
     )
-    restored: dict[ShardedTable, tf.Tensor] = dataclasses.field(default_factory=dict)
+    restored: dict[ShardedTable, Any] = dataclasses.field(default_factory=dict)
 
 
 @contextlib.contextmanager
@@ -87,39 +90,39 @@ class TableState(tf.Module):
             first = reference.new_numbers(count)
         if target is None:
             return tf.stack(weights_file.files(self.table, self._lasting_folder()))
-        paths = reference.graph_file_names(target, first, count)
-        return reference.made(paths, table_files.write(self.table, paths, of_checkpoint=True))
+        files = reference.graph_file_names(target, first, count)
+        return reference.graph_made(files, table_files.write(self.table, files, of_checkpoint=True))
 
     def _write_beside(self, target: str) -> tf.Tensor:
         plan, table, router = _active.get(Plan()), self.table, self.table.router
         by_manager = bool(plan.attributes)
         if by_manager:
             router.require_whole("A de.checkpoint.Manager", "Use tf.train.CheckpointManager.")
-        # When workers train synchronously, only the first worker's checkpoint is kept.
-        target = agreement.from_first_worker(router, target)
-        # A Manager deletes files itself: later deltas may need them.
-        if not by_manager and router.first == 0:  # the other workers wait for the file names
+        elif router.first == 0:  # the other workers wait for the file names
+            # A Manager deletes files itself: later deltas may need them.
             reference.remove_outdated(target, self._saves)
-        names = agreement.from_first_worker(router, reference.file_names(target, router.count))
+        # When workers train synchronously, only the first worker's checkpoint is kept.
+        made = (target, reference.file_names(target, router.count))
+        target, names = agreement.from_first_worker(router, made)
         if not by_manager:
             self._saves = [*self._saves[-1:], (target, names)]
-        paths = names[router.first : router.first + len(table.tables)]
-        if router.is_spread:
-
-            def write() -> list[list[str]]:
-                made = reference.made(paths, table_files.write(table, paths))
-                return made.numpy().astype(str).tolist()
-
-            parts = agreement.from_all_workers(router, write)
-            return tf.constant([pair for part in parts for pair in part])
+        files = names[router.first : router.first + len(table.tables)]
         earlier = plan.earlier.get(table)
         delta: dict[str, Any] = {} if earlier is None else {"delta": True}
-        reports = table_files.write(table, paths, **plan.attributes, **delta)
-        made = reference.made(paths, reports)
-        if earlier is not None:
-            made = reference.extended(earlier, made)
-        plan.written[table] = (made, reports)
-        return made
+        reports: list[dict[str, Any]] = []
+
+        def write() -> list[tuple[str, str]]:
+            for report in table_files.write(table, files, **plan.attributes, **delta):
+                reports.append(json.loads(report.numpy()))
+            ids = [report["id"] for report in reports]
+            return list(zip(map(paths.base_name, files), ids, strict=True))
+
+        pairs = [pair for part in agreement.from_all_workers(router, write) for pair in part]
+        chains = [
+            [*chain, pair] for chain, pair in zip(earlier or [[]] * len(pairs), pairs, strict=True)
+        ]
+        plan.written[table] = chains, reports
+        return tf.constant([pair for chain in chains for pair in chain])
 
     def _lasting_folder(self) -> str:
         if self._folder is None:
@@ -159,22 +162,22 @@ class TableState(tf.Module):
             placeholder = prefix.of_the_saver_being_built()
             if placeholder is None:
                 numbers = tf.strings.as_string(tf.range(tf.size(restored)))
-                paths = tf.strings.join([self._lasting_folder() + "/restore_", numbers])
-                pair = (paths, restored)
+                targets = tf.strings.join([self._lasting_folder() + "/restore_", numbers])
+                pair = (targets, restored)
                 written = tf.map_fn(_write_file, pair, fn_output_signature=tf.string)
                 return table_files.restore(self.table, written)
-            paths = reference.graph_resolved(tf.ensure_shape(restored, [None, 2]), placeholder)
+            files = reference.graph_resolved(tf.ensure_shape(restored, [None, 2]), placeholder)
             # Map the files of a SavedModel into memory. A loaded SavedModel is then ready at once,
             # because no rows are copied.
             reading = Reading(mapped=prefix.saved_model_is_being_built())
-            return table_files.restore(self.table, paths, reading)
+            return table_files.restore(self.table, files, reading)
         if restored.shape.rank != 2:
             weights_file.restore(self.table, tf.unstack(restored))
             return None
-        plan = _active.get(Plan())
-        paths = reference.resolved(restored.numpy(), self._restoring_from)
-        table_files.restore(self.table, paths, plan.reading)
-        plan.restored[self.table] = restored
+        plan, made = _active.get(Plan()), restored.numpy().astype(str)
+        files = reference.resolved(made, self._restoring_from)
+        table_files.restore(self.table, files, plan.reading)
+        plan.restored[self.table] = made
         return None
 
     def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]) -> tf.Operation | None:

@@ -52,10 +52,9 @@ def restore(table: ShardedTable, contents: Sequence[tf.Tensor]) -> None:
             unchanged.
     """
     with tempfile.TemporaryDirectory(prefix="de_core_restore_") as folder:
-        files = []
-        for index, content in enumerate(contents):
-            files.append(str(pathlib.Path(folder) / f"{index}.de"))
-            tf.io.write_file(files[-1], content)
+        files = [str(pathlib.Path(folder) / f"{index}.de") for index in range(len(contents))]
+        for path, content in zip(files, contents, strict=True):
+            tf.io.write_file(path, content)
         table_files.restore(table, _some(files))
 
 

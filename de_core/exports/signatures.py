@@ -82,7 +82,7 @@ def _of_model(model: Any, inputs: Any) -> Any:
             "inputs={'user': tf.TensorSpec([None], tf.int64)}, or `signatures`. "
             f"Received: model={type(model).__name__}, inputs={inputs!r}."
         )
-    named = dict(zip(_names(specs), map(_plain, tf.nest.flatten(specs)), strict=True))
+    named = dict(zip(_names(specs), map(_spec_of, tf.nest.flatten(specs)), strict=True))
     dense = [each for name, spec in named.items() for each in specs_of(name, spec)]
     if len({spec.name for spec in dense}) < len(dense):
         raise ValueError(
@@ -102,10 +102,6 @@ def _of_model(model: Any, inputs: Any) -> Any:
         return named_outputs(model, call(tf.nest.pack_sequence_as(specs, ordered)))
 
     return serve.get_concrete_function(**{spec.name: spec for spec in dense})
-
-
-def _plain(leaf: Any) -> Any:
-    return leaf if isinstance(leaf, SPECS) else _of_keras_input(leaf)
 
 
 def _keras_inputs(model: Any) -> Any:
@@ -155,8 +151,10 @@ def named_outputs(model: Any, outputs: Any) -> dict[str, tf.Tensor]:
     return dense
 
 
-def _of_keras_input(tensor: Any) -> Any:
-    """Returns the spec of the input that Keras 3 or tf_keras stores for a functional model."""
+def _spec_of(tensor: Any) -> Any:
+    """Returns a spec, or the spec of an input that Keras stores for a functional model."""
+    if isinstance(tensor, SPECS):
+        return tensor
     if hasattr(tensor, "type_spec"):
         return tensor.type_spec  # tf_keras
     shape, dtype = tensor.shape, tf.as_dtype(tensor.dtype)

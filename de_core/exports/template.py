@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -56,12 +56,20 @@ class Template:
         used = others_used(model, self.functions.values(), shards)
         self.module.used_variables = [each for each in used if isinstance(each, tf.Variable)]
         self.module.used_resources = [each for each in used if not isinstance(each, tf.Variable)]
-        lookups = {LOOKUP_PREFIX + name: lookup_of(table) for name, table in self.names.items()}
-        if reserved := sorted({*lookups, STATS} & set(self.functions)):
+        names = [name for name, table in self.names.items() for _ in table.tables]
+        handles = [shard.resource_handle for shard in shards]
+
+        @tf.function(input_signature=[])
+        def stats() -> dict[str, tf.Tensor]:
+            return {"stats": library.de_serving_stats(handles, tables=names)}
+
+        added = {LOOKUP_PREFIX + name: lookup_of(table) for name, table in self.names.items()}
+        added[STATS] = stats
+        if reserved := sorted(added.keys() & self.functions.keys()):
             raise ValueError(
                 f"`signatures` must not have names that an export adds. Received: {reserved}."
             )
-        self._signatures = {**self.functions, **lookups, STATS: _stats(self.names)}
+        self._signatures = {**self.functions, **added}
 
     @property
     def main_signature(self) -> str:
@@ -96,17 +104,6 @@ def lookup_of(table: ShardedTable) -> Any:
     return lookup
 
 
-def _stats(tables: dict[str, ShardedTable]) -> Callable[..., Any]:
-    names = [name for name, table in tables.items() for _ in table.tables]
-    handles = [shard.resource_handle for table in tables.values() for shard in table.tables]
-
-    @tf.function(input_signature=[])
-    def stats() -> dict[str, tf.Tensor]:
-        return {"stats": library.de_serving_stats(handles, tables=names)}
-
-    return stats
-
-
 class _SavedModelView(tf.train.TrackableView):
     """Lists the objects that TensorFlow reaches when it writes a SavedModel."""
 
@@ -125,25 +122,25 @@ def others_used(model: Any, functions: Iterable[Any], tables: Iterable[Any]) -> 
     """
     functions = list(functions)
     variables = [variable for function in functions for variable in function.variables]
+    # Functions may capture only the handle of a variable.
+    known = {id(each.handle) for each in variables} | {id(each.resource_handle) for each in tables}
     captured = {
         id(tensor)
         for function in functions
         for tensor in function.captured_inputs
-        if tensor.dtype == tf.resource
+        if tensor.dtype == tf.resource and id(tensor) not in known
     }
-    # Functions may capture only the handle of a variable.
-    captured -= {id(each.handle) for each in variables}
-    captured -= {id(table.resource_handle) for table in tables}
     if not captured:
         return variables
+    others = []
     with deferred_writes():
-        descendants = _SavedModelView(model).descendants()
-        return [*variables, *(each for each in descendants if id(_handle_of(each)) in captured)]
-
-
-def _handle_of(each: Any) -> tf.Tensor | None:
-    if isinstance(each, tf.Variable):
-        return each.handle
-    if isinstance(each, tf.saved_model.experimental.TrackableResource):
-        return each.resource_handle
-    return None
+        for each in _SavedModelView(model).descendants():
+            if isinstance(each, tf.Variable):
+                handle = each.handle
+            elif isinstance(each, tf.saved_model.experimental.TrackableResource):
+                handle = each.resource_handle
+            else:
+                continue
+            if id(handle) in captured:
+                others.append(each)
+    return [*variables, *others]

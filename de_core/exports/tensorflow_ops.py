@@ -27,7 +27,6 @@ from de_core.tables.spec import TableSpec
 
 #: Kinds of initial rows that are the same for each key.
 _ONE_ROW = ("zeros", "constant", "row")
-_OPS = re.compile("De[A-Z]")
 
 
 class _Index(tf.saved_model.experimental.TrackableResource):
@@ -246,14 +245,11 @@ def _check_ops(name: str, function: Any) -> None:
     """Raises if a function runs one of this library's ops."""
     graph = function.graph.as_graph_def()
     nodes = [*graph.node, *(node for each in graph.library.function for node in each.node_def)]
-    ours = {node.op for node in nodes if _OPS.match(node.op) and hasattr(library, _snake(node.op))}
+    snakes = {node.op: re.sub("(?<=[a-z])(?=[A-Z])", "_", node.op).lower() for node in nodes}
+    ours = [op for op, snake in snakes.items() if op.startswith("De") and hasattr(library, snake)]
     if ours:
         raise ValueError(
             "With ops='tensorflow' a signature must only look up rows, and must not call a "
             "tf.function that was called before with the live table: call its Python function. "
             f"Received: signature {name!r} with the ops {sorted(ours)}."
         )
-
-
-def _snake(name: str) -> str:
-    return re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()

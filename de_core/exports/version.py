@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import pathlib
 import shutil
@@ -106,25 +105,16 @@ def being_written(target: pathlib.Path, prefix: str = ".export-") -> Iterator[pa
         made = work / "model"
         made.mkdir()
         yield made
-        _sync_all(str(made))
+        for folder, _, names in os.walk(made):
+            for name in names:
+                file = os.path.join(folder, name)  # noqa: PTH118  as `os.walk` gives it
+                if os.lstat(file).st_nlink == 1:  # a linked file was synced with an earlier version
+                    paths.sync(file)
+            paths.sync(folder)
         made.rename(target)
         paths.sync(str(target.parent))
     finally:
         shutil.rmtree(work, ignore_errors=True)
-
-
-def _sync_all(folder: str) -> None:
-    """Waits until a directory and everything in it is on disk.
-
-    Skips files with several hard links: they were synced with an earlier version.
-    """
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                _sync_all(entry.path)
-            elif entry.stat(follow_symlinks=False).st_nlink == 1:
-                paths.sync(entry.path)
-    paths.sync(folder)
 
 
 def write_report(folder: pathlib.Path, report: dict[str, Any]) -> None:
@@ -132,17 +122,9 @@ def write_report(folder: pathlib.Path, report: dict[str, Any]) -> None:
 
     JSON has no infinities and no NaN, so they become the strings "inf", "-inf" and "nan".
     """
-    text = json.dumps(_finite(report), indent=1, allow_nan=False)
+    finite = json.loads(json.dumps(report), parse_constant=lambda name: str(float(name)))
     (folder / EXTRA).mkdir(exist_ok=True)
-    (folder / EXTRA / _REPORT).write_text(text + "\n", "utf-8")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(each) for each in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    (folder / EXTRA / _REPORT).write_text(json.dumps(finite, indent=1) + "\n", "utf-8")
 
 
 def read_report(folder: pathlib.Path) -> dict[str, Any]:

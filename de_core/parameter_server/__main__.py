@@ -12,7 +12,6 @@ import signal
 import sys
 import threading
 import time
-from typing import Any
 
 from de_core.parameter_server.health import Health, serve_http
 
@@ -66,22 +65,49 @@ def threads_for(cluster: dict[str, list[str]]) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs until SIGTERM or SIGINT and returns the exit code."""
-    options = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="python -m de_core.parameter_server", description=__doc__)
+    parser.add_argument("--job", help="such as ps or worker; default: TF_CONFIG's task")
+    parser.add_argument("--task", type=int, help="its number in the job, from 0")
+    parser.add_argument("--cluster", help="addresses of each job as JSON; default: TF_CONFIG")
+    parser.add_argument("--http-port", type=int, help="for /healthz and /metrics; 0 for any")
+    parser.add_argument(
+        "--grace-seconds",
+        type=float,
+        default=0.0,
+        help="seconds to keep serving after SIGTERM, while reported as not healthy",
+    )
+    options = parser.parse_args(arguments)
     try:
         cluster = cluster_of(options.cluster)
-        options.job, options.task = _task_of(options.job, options.task)
-        _check_task(cluster, options.job, options.task)
+        job, task = _task_of(options.job, options.task)
+        if job not in cluster or not 0 <= task < len(cluster[job]):
+            jobs = {name: len(addresses) for name, addresses in cluster.items()}
+            raise ValueError(
+                "--job and --task must name a process of the cluster, which has so many of each: "
+                f"{jobs}. Received: --job {job} --task {task}."
+            )
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    health = Health(options.job, options.task, _tables)
+    health = Health(job, task)
     http = None if options.http_port is None else serve_http(options.http_port, health)
-    server = _start(cluster, options)
-    health.ready()
-    place = f"{options.job} {options.task} at {cluster[options.job][options.task]}"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import tensorflow as tf
+
+    from de_core.base.ops import library
+
+    server = tf.distribute.Server(
+        tf.train.ClusterSpec(cluster),
+        job_name=job,
+        task_index=task,
+        protocol="grpc",
+        config=tf.compat.v1.ConfigProto(inter_op_parallelism_threads=threads_for(cluster)),
+    )
+    health.ready(lambda: list(json.loads(library.de_process_tables().numpy())))
+    place = f"{job} {task} at {cluster[job][task]}"
     port = "" if http is None else f", health at :{http.server_port}/healthz"
     print(f"de_core.parameter_server: {place} is ready{port}", flush=True)
     # Another thread may receive the signal, which does not wake this thread. But this thread runs
@@ -94,27 +120,6 @@ def main(arguments: list[str] | None = None) -> int:
     del server  # TensorFlow cannot stop a server; it ends with the process
     sys.stdout.flush()
     os._exit(0)
-
-
-def _tables() -> list[dict[str, Any]]:
-    from de_core.base.ops import library
-
-    return list(json.loads(library.de_process_tables().numpy()))
-
-
-def _start(cluster: dict[str, list[str]], options: argparse.Namespace) -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    import tensorflow as tf
-
-    import de_core  # noqa: F401  loads the op library
-
-    return tf.distribute.Server(
-        tf.train.ClusterSpec(cluster),
-        job_name=options.job,
-        task_index=options.task,
-        protocol="grpc",
-        config=tf.compat.v1.ConfigProto(inter_op_parallelism_threads=threads_for(cluster)),
-    )
 
 
 def _task_of(job: str | None, task: int | None) -> tuple[str, int]:
@@ -133,30 +138,6 @@ def _task_of(job: str | None, task: int | None) -> tuple[str, int]:
             f"Received: --job={job}, --task={task}, TF_CONFIG={os.environ.get('TF_CONFIG')!r} "
             f"({type(error).__name__}: {error})."
         ) from error
-
-
-def _check_task(cluster: dict[str, list[str]], job: str, task: int) -> None:
-    if job not in cluster or not 0 <= task < len(cluster[job]):
-        jobs = {name: len(addresses) for name, addresses in cluster.items()}
-        raise ValueError(
-            "--job and --task must name a process of the cluster, which has so many of each: "
-            f"{jobs}. Received: --job {job} --task {task}."
-        )
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m de_core.parameter_server", description=__doc__)
-    parser.add_argument("--job", help="such as ps or worker; default: TF_CONFIG's task")
-    parser.add_argument("--task", type=int, help="its number in the job, from 0")
-    parser.add_argument("--cluster", help="addresses of each job as JSON; default: TF_CONFIG")
-    parser.add_argument("--http-port", type=int, help="for /healthz and /metrics; 0 for any")
-    parser.add_argument(
-        "--grace-seconds",
-        type=float,
-        default=0.0,
-        help="seconds to keep serving after SIGTERM, while reported as not healthy",
-    )
-    return parser
 
 
 if __name__ == "__main__":

@@ -26,14 +26,10 @@ class Health:
     Args:
         job: The process's job.
         task: Its number in the job.
-        tables: Returns the process's tables. Each is a dict of `table`, its name, and `stats`.
-            Called only once the process is ready.
     """
 
-    def __init__(
-        self, job: str, task: int, tables: Callable[[], list[dict[str, Any]]] = list
-    ) -> None:
-        self._tables = tables
+    def __init__(self, job: str, task: int) -> None:
+        self._tables: Callable[[], list[dict[str, Any]]] = list
         self._labels = f'job="{job}",task="{task}"'
         self._state = "starting"
         self._begin = time.time()
@@ -43,8 +39,13 @@ class Health:
         """Returns "starting", "ready" or "stopping"."""
         return self._state
 
-    def ready(self) -> None:
-        """Records that the process accepts requests."""
+    def ready(self, tables: Callable[[], list[dict[str, Any]]] = list) -> None:
+        """Records that the process accepts requests.
+
+        Args:
+            tables: Returns the process's tables. Each is a dict of `table`, its name, and `stats`.
+        """
+        self._tables = tables
         self._state = "ready"
 
     def drain(self) -> None:
@@ -64,11 +65,7 @@ class Health:
         lines = []
         for name, kind, value in values:
             lines += [f"# TYPE {name} {kind}", f"{name}{{{self._labels}}} {value}"]
-        return "\n".join([*lines, *self._of_tables()]) + "\n"
-
-    def _of_tables(self) -> list[str]:
-        tables = [] if self._state == "starting" else self._tables()
-        lines = []
+        tables = self._tables()
         for name, kind, value_of in _OF_A_TABLE:
             lines.append(f"# TYPE {name} {kind}")
             # Sum tables of equal name, such as tables of two masters, into one series.
@@ -79,7 +76,7 @@ class Health:
                 f'{name}{{{self._labels},table="{_escaped(table)}"}} {value}'
                 for table, value in sorted(sums.items())
             ]
-        return lines
+        return "\n".join(lines) + "\n"
 
 
 def _escaped(label: str) -> str:

@@ -96,17 +96,15 @@ class SnapshotFile:
             rows: uint8 [n, m], as `Rows.slots`.
         """
         found = {}
-        value_bytes = self._value_bytes()
+        value_dtype = tf.as_dtype(self.info["value_dtype"])
+        element_bytes = 8 if value_dtype == tf.string else value_dtype.size
+        value_bytes = int(self.info["dim"]) * element_bytes
         for slot in self.info["slots"]:
             dtype = tf.as_dtype(slot["dtype"])
             begin = slot["offset"] - value_bytes
             data = np.ascontiguousarray(rows[:, begin : begin + slot["width"] * dtype.size])
             found[f"{slot['owner']}/{slot['name']}"] = data.view(dtype.as_numpy_dtype)
         return found
-
-    def _value_bytes(self) -> int:
-        dtype = tf.as_dtype(self.info["value_dtype"])
-        return int(self.info["dim"]) * (8 if dtype == tf.string else dtype.size)
 
 
 def hashes(keys: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -7,11 +7,12 @@ update of that row is repeated. So every optimizer works, and no concurrent upda
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ import tensorflow as tf
 from de_core.base.ops import library
 from de_core.storage.row_bytes import (
     Column,
-    columns_of,
     decoded_keys,
     decoded_rows,
     encoded_keys,
@@ -98,18 +98,15 @@ class MemoryTables:
         with self._lock:
             self._table = None
 
-    def columns_after(self, compute: Compute, batch: list[tf.Tensor], owner: str) -> list[Column]:
-        """Returns an optimizer's slots after a step.
-
-        Args:
-            compute: The step.
-            batch: The arguments of the step.
-            owner: The optimizer's name.
-        """
+    @contextlib.contextmanager
+    def emptied(self) -> Iterator[Table]:
+        """Yields the table used for updates, without rows, to one thread at a time."""
         with self._lock:
-            table = self._emptied()
-            compute(table, batch)
-            return columns_of(table, owner)
+            if self._table is None:
+                self._table = self.new_table()
+            else:
+                self._table.run(library.de_table_clear)
+            yield self._table
 
     def update(
         self,
@@ -170,12 +167,12 @@ class MemoryTables:
             columns: The slots.
             rows: The values of all keys, then the slots of all keys per column.
         """
-        real = slot_dtype(self._spec.value_dtype)
+        here = [row is not None for row in rows[0]]
         for index, each in enumerate(rows):
             pairs = [
                 (key, row)
-                for key, row, value in zip(keys, each, rows[0], strict=True)
-                if row is not None and value is not None
+                for key, row, has_row in zip(keys, each, here, strict=True)
+                if has_row and row is not None
             ]
             if not pairs:
                 continue
@@ -186,7 +183,7 @@ class MemoryTables:
                 table.run(library.de_table_insert_or_assign, there, values)
             else:
                 column = columns[index - 1]
-                slots = decoded_rows(data, real, column.width)
+                slots = decoded_rows(data, slot_dtype(self._spec.value_dtype), column.width)
                 table.run(library.de_table_assign_slot, there, slots, tf.constant(column.slot))
 
     def _computed(
@@ -198,8 +195,7 @@ class MemoryTables:
         batch: list[tf.Tensor],
     ) -> list[list[bytes]]:
         wanted = decoded_keys(keys, self._spec)
-        with self._lock:
-            table = self._emptied()
+        with self.emptied() as table:
             for column in columns:
                 ensure(table, column)
             self.load(table, keys, columns, old)
@@ -207,10 +203,3 @@ class MemoryTables:
             values, _ = table.find(wanted)
             slots = [find_slot(table, wanted, column) for column in columns]
         return [encoded_rows(values), *map(encoded_rows, slots)]
-
-    def _emptied(self) -> Table:
-        if self._table is None:
-            self._table = self.new_table()
-        else:
-            self._table.run(library.de_table_clear)
-        return self._table

@@ -36,7 +36,10 @@ def encoded_rows(rows: tf.Tensor) -> list[bytes]:
     """Encodes rows [n, dim] as bytes per row: numbers back to back, strings after their lengths."""
     array = rows.numpy()
     if rows.dtype == tf.string:
-        return [b"".join(map(_with_length, row)) for row in array.tolist()]
+        return [
+            b"".join(len(text).to_bytes(_LENGTH_BYTES, "little") + text for text in row)
+            for row in array.tolist()
+        ]
     return _rows_of(array, array.shape[1] * array.dtype.itemsize)
 
 
@@ -63,10 +66,6 @@ def decoded_rows(rows: Sequence[bytes], dtype: tf.DType, dim: int) -> tf.Tensor:
 def _rows_of(array: Any, width: int) -> list[bytes]:
     """Splits an array into rows of `width` bytes. NumPy converts its void dtype to `bytes`."""
     return list(np.ascontiguousarray(array).view(f"V{width}").ravel().tolist())
-
-
-def _with_length(text: bytes) -> bytes:
-    return len(text).to_bytes(_LENGTH_BYTES, "little") + text
 
 
 def _strings(row: bytes, dim: int) -> list[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from de_core.storage.memory_tables import MemoryTables
 from de_core.storage.row_bytes import (
     Column,
     columns_in,
+    columns_of,
     decoded_keys,
     decoded_rows,
     encoded_keys,
@@ -58,16 +59,13 @@ class StoredRows:
 
     def find(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns values, keys.shape + [dim], and whether each key has a row, keys.shape."""
-        distinct, places = _distinct(encoded_keys(tf.reshape(keys, [-1])))
-        [rows] = self.store.read([self.store.VALUE], distinct)
+        distinct, [rows], placed = self._read(keys, self.store.VALUE)
         values, found = self._values(distinct, rows)
-        if places is not None:
-            values, found = tf.gather(values, places), found[places]
-        hits = int(found.sum())
+        values, found = placed(values), placed(tf.constant(found, tf.bool))
+        hits = int(tf.math.count_nonzero(found))
         self._hits += hits
-        self._misses += len(found) - hits
-        shape = tf.concat([tf.shape(keys), [self.spec.dim]], 0)
-        return tf.reshape(values, shape), tf.reshape(tf.constant(found, tf.bool), tf.shape(keys))
+        self._misses += int(tf.size(found)) - hits
+        return values, found
 
     def find_or_insert(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the results of `find`, and stores the initial row of each key without a row."""
@@ -78,15 +76,13 @@ class StoredRows:
 
     def contains(self, keys: tf.Tensor) -> tf.Tensor:
         """Returns whether each key has a row, keys.shape."""
-        distinct, places = _distinct(encoded_keys(tf.reshape(keys, [-1])))
-        [rows] = self.store.read([self.store.VALUE], distinct)
-        found = np.array([row is not None for row in rows], bool)
-        return tf.reshape(found if places is None else found[places], tf.shape(keys))
+        _, [rows], placed = self._read(keys, self.store.VALUE)
+        return placed(_exist(rows))
 
-    def upsert(self, keys: tf.Tensor, values: tf.Tensor) -> None:
+    def insert_or_assign(self, keys: tf.Tensor, values: tf.Tensor, column: str = "") -> None:
         """Inserts or overwrites rows. If a key occurs twice, its last row wins."""
         pairs = dict(zip(encoded_keys(keys), encoded_rows(values), strict=True))
-        self.store.write(list(pairs), {self.store.VALUE: list(pairs.values())})
+        self.store.write(list(pairs), {column or self.store.VALUE: list(pairs.values())})
 
     def accum(self, keys: tf.Tensor, old: tf.Tensor, new: tf.Tensor) -> None:
         """Adds `new - old` to rows. A key without a row gets `new`."""
@@ -108,8 +104,10 @@ class StoredRows:
         """Returns the number of rows, an int64 scalar."""
         return tf.constant(self.store.size(), tf.int64)
 
-    def nothing(self, *_: Any, **__: Any) -> None:
-        """Does nothing, because the storage manages its memory itself."""
+    def reserve(self, *_: Any, **__: Any) -> None:
+        """Does nothing, because the storage manages its memory, and tracks no changes."""
+
+    shrink_to_fit = commit_save = reserve
 
     def chains(self) -> tf.Tensor:
         """Returns an empty list of chains, because a storage does not track changes for deltas."""
@@ -130,8 +128,10 @@ class StoredRows:
         def step(table: Table, batch: list[tf.Tensor]) -> None:
             table.run(library.de_table_apply, *batch, hyper, owner, rule=rule, average=average)
 
-        # A step without keys adds the rule's slots and changes nothing else.
-        columns = self.memory.columns_after(step, [keys[:0], gradients[:0]], _text(owner))
+        with self.memory.emptied() as table:
+            # A step without keys adds the rule's slots and changes nothing else.
+            step(table, [keys[:0], gradients[:0]])
+            columns = columns_of(table, _text(owner))
         self.remember(columns)
         self.memory.update([keys, gradients], columns, step)
 
@@ -165,27 +165,15 @@ class StoredRows:
     def find_slot(self, keys: tf.Tensor, slot: tf.Tensor, **_: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns one slot, keys.shape + [width], and whether each key has a row."""
         column = self._column(_text(slot))
-        distinct, places = _distinct(encoded_keys(tf.reshape(keys, [-1])))
-        values, rows = self.store.read([self.store.VALUE, column.text], distinct)
-        found = np.array([row is not None for row in values], bool)
-        slots = self._slot_rows(column, rows)
-        if places is not None:
-            slots, found = tf.gather(slots, places), found[places]
-        shape = tf.concat([tf.shape(keys), [column.width]], 0)
-        return tf.reshape(slots, shape), tf.reshape(tf.constant(found, tf.bool), tf.shape(keys))
+        [values, rows], placed = self._read(keys, self.store.VALUE, column.text)[1:]
+        return placed(self._slot_rows(column, rows)), placed(_exist(values))
 
     def assign_slot(self, keys: tf.Tensor, values: tf.Tensor, slot: tf.Tensor) -> None:
         """Writes one slot for the keys that have a row."""
-        column = self._column(_text(slot))
-        has_row = self.contains(keys)
-        pairs = dict(
-            zip(
-                encoded_keys(tf.boolean_mask(keys, has_row)),
-                encoded_rows(tf.boolean_mask(values, has_row)),
-                strict=True,
-            )
+        column, has_row = self._column(_text(slot)), self.contains(keys)
+        self.insert_or_assign(
+            tf.boolean_mask(keys, has_row), tf.boolean_mask(values, has_row), column.text
         )
-        self.store.write(list(pairs), {column.text: list(pairs.values())})
 
     def drop_slots(self, owner: tf.Tensor) -> None:
         """Removes an optimizer's slots from all rows."""
@@ -235,6 +223,29 @@ class StoredRows:
             "bytes": dict.fromkeys(parts, 0),
         }
 
+    def _read(
+        self, keys: tf.Tensor, *columns: str
+    ) -> tuple[list[bytes], list[list[Row]], Callable[[tf.Tensor], tf.Tensor]]:
+        """Reads columns for keys of any shape.
+
+        Returns:
+            The distinct keys; for each column, their rows; and a function that puts a result for
+            each distinct key into the order and shape of the keys.
+        """
+        given = encoded_keys(tf.reshape(keys, [-1]))
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(given))}
+        places = None
+        if len(numbers) < len(given):
+            places = np.fromiter((numbers[key] for key in given), np.int64, len(given))
+
+        def placed(results: tf.Tensor) -> tf.Tensor:
+            if places is not None:
+                results = tf.gather(results, places)
+            return tf.reshape(results, tf.concat([tf.shape(keys), tf.shape(results)[1:]], 0))
+
+        distinct = list(numbers)
+        return distinct, self.store.read(columns, distinct), placed
+
     def _values(self, keys: list[bytes], rows: list[Row]) -> tuple[tf.Tensor, Any]:
         """Returns rows [n, dim] and bool [n]: whether a row exists. Others are initial rows."""
         present = [row for row in rows if row is not None]
@@ -276,14 +287,8 @@ class StoredRows:
         self._columns.update({column.slot: column for column in columns})
 
 
-def _distinct(keys: list[bytes]) -> tuple[list[bytes], Any]:
-    """Returns distinct keys and each key's position in them. None instead if all are distinct."""
-    places = dict.fromkeys(keys)
-    if len(places) == len(keys):
-        return keys, None
-    distinct = list(places)
-    numbers = {key: number for number, key in enumerate(distinct)}
-    return distinct, np.fromiter((numbers[key] for key in keys), np.int64, len(keys))
+def _exist(rows: list[Row]) -> tf.Tensor:
+    return tf.constant([row is not None for row in rows], tf.bool)
 
 
 def _text(value: tf.Tensor) -> str:

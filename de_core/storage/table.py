@@ -26,38 +26,17 @@ from de_core.tables.initial_rows import InitialRow
 from de_core.tables.spec import TableSpec
 from de_core.tables.table import Table
 
-_Dtypes = Callable[[TableSpec], list[tf.DType]]
-
-
-def _none(_: TableSpec) -> list[tf.DType]:
-    return []
-
-
-def _one(dtype: tf.DType) -> _Dtypes:
-    return lambda _: [dtype]
-
-
-#: The method that replaces each op of the library, and the dtypes of its results.
-_VERBS: dict[str, tuple[str, _Dtypes]] = {
-    "de_table_accum": ("accum", _none),
-    "de_table_apply": ("apply", _none),
-    "de_table_assign_slot": ("assign_slot", _none),
-    "de_table_clear": ("clear", _none),
-    "de_table_commit_save": ("nothing", _none),
-    "de_table_chains": ("chains", _one(tf.string)),
-    "de_table_contains": ("contains", _one(tf.bool)),
-    "de_table_drop_slots": ("drop_slots", _none),
-    "de_table_ensure_slots": ("ensure_slots", _none),
-    "de_table_erase": ("erase", _none),
-    "de_table_find": ("find", lambda spec: [spec.value_dtype, tf.bool]),
-    "de_table_find_or_insert": ("find_or_insert", lambda spec: [spec.value_dtype, tf.bool]),
-    "de_table_find_slot": ("find_slot", lambda spec: [slot_dtype(spec.value_dtype), tf.bool]),
-    "de_table_insert_or_assign": ("upsert", _none),
-    "de_table_reserve": ("nothing", _none),
-    "de_table_shrink_to_fit": ("nothing", _none),
-    "de_table_size": ("size", _one(tf.int64)),
-    "de_table_slots": ("slots", lambda _: [tf.string, tf.int64]),
-    "de_table_take_averages": ("take_averages", _none),
+#: The ops that are methods of `StoredRows`, and the dtypes of their results.
+_VERBS: dict[str, Callable[[TableSpec], list[tf.DType]]] = {
+    **dict.fromkeys(("accum", "apply", "assign_slot", "clear", "commit_save"), lambda _: []),
+    **dict.fromkeys(("drop_slots", "ensure_slots", "erase", "insert_or_assign"), lambda _: []),
+    **dict.fromkeys(("reserve", "shrink_to_fit", "take_averages"), lambda _: []),
+    **dict.fromkeys(("find", "find_or_insert"), lambda spec: [spec.value_dtype, tf.bool]),
+    "chains": lambda _: [tf.string],
+    "contains": lambda _: [tf.bool],
+    "find_slot": lambda spec: [slot_dtype(spec.value_dtype), tf.bool],
+    "size": lambda _: [tf.int64],
+    "slots": lambda _: [tf.string, tf.int64],
 }
 _RESTORES = ("de_table_restore", "de_table_restore_keys", "de_table_restore_part")
 
@@ -124,17 +103,17 @@ class StoredTable(Table):
             return _called(lambda path: _save(self.rows, path, **attributes), inputs, [tf.string])
         if name in _RESTORES:
             return _called(lambda *given: _restore(self.rows, op, *given, **attributes), inputs, [])
-        if name not in _VERBS:
+        verb = name.removeprefix("de_table_")
+        if verb not in _VERBS:
             raise NotImplementedError(
                 "Metadata of rows, policies and fused pooling need a table in main memory. "
                 + received(table=self.name, op=name)
                 + " Leave out `kv_creator`."
             )
-        method, dtypes = _VERBS[name]
-        verb = getattr(self.rows, method)
+        method = getattr(self.rows, verb)
         for argument in ("Tvalues", "dim"):
             attributes.pop(argument, None)
-        return _called(lambda *given: verb(*given, **attributes), inputs, dtypes(self.spec))
+        return _called(lambda *given: method(*given, **attributes), inputs, _VERBS[verb](self.spec))
 
     def find(self, keys: tf.Tensor, insert: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
         """Reads rows; see `Table.find`."""

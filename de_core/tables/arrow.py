@@ -73,9 +73,9 @@ class ArrowRows:
     def from_arrow(self, source: Any, slots: bool = False) -> int:
         """Inserts or overwrites rows from Arrow, at most 65,536 at a time. Eager mode only.
 
-        The columns are those of `to_arrow`. Lists of variable size are accepted too, if each has
-        the right number of elements. Other columns are ignored. Values of a bfloat16 table are
-        float32, and are rounded to nearest even.
+        The columns have the names and types of `to_arrow`. Lists of variable size are accepted too,
+        if each has the right number of elements. Other columns are ignored. Values of a bfloat16
+        table are float32, and are rounded to nearest even.
 
         Args:
             source: A pyarrow RecordBatch, Table or RecordBatchReader, or an iterable of
@@ -175,7 +175,13 @@ class ArrowRows:
                 f"The column {name!r} must have no null, because a row {about} has none. "
                 f"Received: {column.null_count + flat.null_count} nulls. Drop these rows."
             )
-        if size is not None and not _all_of(pa, column, size):
+        if not lists:
+            is_even = True
+        elif pa.types.is_fixed_size_list(kind):
+            is_even = kind.list_size == size
+        else:
+            is_even = bool((np.diff(column.offsets.to_numpy()) == size).all())
+        if not is_even:
             raise ValueError(
                 f"The column {name!r} must have lists of {size} elements, for the rows {about}. "
                 f"Received: {len(flat)} elements in {len(column)} lists."
@@ -227,12 +233,6 @@ def _to_arrow(array: np.ndarray[Any, Any], kind: Any) -> Any:
     if array.dtype == object:
         return pa.array(array.tolist(), kind)
     return pa.array(array.astype(kind.to_pandas_dtype(), copy=False), kind)
-
-
-def _all_of(pa: Any, column: Any, size: int) -> bool:
-    if pa.types.is_fixed_size_list(column.type):
-        return bool(column.type.list_size == size)
-    return bool((np.diff(column.offsets.to_numpy()) == size).all())
 
 
 def _record_batches(pa: Any, source: Any) -> Iterator[Any]:

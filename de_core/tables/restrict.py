@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, Protocol, cast
 
 import tensorflow as tf
 
@@ -17,8 +17,14 @@ from de_core.tables.admission import check_integer
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table import Table
 
-if TYPE_CHECKING:
-    from de_core.variable.variable import Variable
+
+class Variable(Protocol):
+    """The part of a `de.Variable` that a restrict policy uses."""
+
+    _table: ShardedTable
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns a method of the Variable, such as `export` or `remove`."""
 
 
 @keras.saving.register_keras_serializable(package="de_core")

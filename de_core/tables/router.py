@@ -45,7 +45,7 @@ def summed_rows(keys: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
 
 
 def are_distinct(keys: tf.Tensor) -> bool:
-    """Returns whether keys are the result of `tf.unique`, as those of a joined lookup are."""
+    """Returns whether keys are the result of `tf.unique`, as in a joined lookup."""
     return tf.is_symbolic_tensor(keys) and keys.op.type == "Unique"
 
 

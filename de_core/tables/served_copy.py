@@ -12,15 +12,12 @@ import uuid
 import weakref
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 
 from de_core.base.ops import library
-
-if TYPE_CHECKING:
-    from de_core.tables.table import Table
-
+from de_core.tables.spec import TableSpec
 
 #: File name suffix of snapshot files.
 SUFFIX = ".de"
@@ -31,7 +28,7 @@ _PART = re.compile(r"\d+of\d+")  # a shard's number and the number of shards
 _deferred: contextvars.ContextVar[str | None] = contextvars.ContextVar(
     "de_core_deferred", default=None
 )
-# What stands for a table's shards, by table, while functions of TensorFlow's own ops are traced.
+# The objects that replace tables' shards while functions of TensorFlow's own ops are traced.
 _stand_ins: contextvars.ContextVar[Mapping[Any, Any]] = contextvars.ContextVar(
     "de_core_stand_ins", default=types.MappingProxyType({})
 )
@@ -80,6 +77,18 @@ def deferred_writes(suffix: str = SUFFIX) -> Iterator[None]:
         _deferred.reset(token)
 
 
+class LiveTable(Protocol):
+    """The part of a shard that its copies in SavedModels use."""
+
+    name: str
+    spec: TableSpec
+    metadata: tuple[str, ...]
+
+    @property
+    def resource_handle(self) -> tf.Tensor:
+        """The resource of the shard."""
+
+
 class FrozenTable(tf.Module):
     """Represents one shard of a live table in one SavedModel.
 
@@ -91,7 +100,7 @@ class FrozenTable(tf.Module):
         table: The shard of the live table.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: LiveTable) -> None:
         super().__init__()
         self.spec = table.spec
         self.handle = table.resource_handle

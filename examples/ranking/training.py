@@ -25,7 +25,7 @@ class TrainingOptions:
     """Options of the training.
 
     Attributes:
-        epochs: passes over the training interactions, including those of the resumed run.
+        epochs: passes over the training interactions, including the passes of the resumed run.
         dim: length of an embedding row.
         batch_size: examples per step, negatives included.
         seed: seed of initial rows, order and negatives.

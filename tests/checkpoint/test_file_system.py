@@ -1,7 +1,7 @@
 """Tests `save_to_file_system` and `load_from_file_system` of a Variable."""
 
 import shutil
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -117,21 +117,8 @@ def test_folders_of_any_name(tmp_path, folder):
 
 def test_threads_save_one_after_another(tmp_path):
     table = filled(2)
-    errors = []
-
-    def save():
-        try:
-            for _ in range(6):
-                table.save_to_file_system(str(tmp_path))
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=save) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(table.save_to_file_system, [str(tmp_path)] * 18))
     table.load_from_file_system(str(tmp_path))
     assert len(rows_of(table)) == 200
     assert len(list(tmp_path.iterdir())) == 2

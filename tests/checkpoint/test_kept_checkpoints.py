@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.exports.publish.versions import all_in, prune
+from tests.support.models import rows_of
 
 KEYS = np.arange(400)
 
@@ -37,11 +38,6 @@ class Owner(tf.Module):
 
 def table(name, shards=1):
     return de.Variable(dim=2, name=name, devices=["/CPU:0"] * shards)
-
-
-def rows_of(variable):
-    keys, values = variable.export()
-    return dict(zip(keys.numpy().tolist(), values.numpy().tolist(), strict=True))
 
 
 def restored(prefix, expected, shards=1):

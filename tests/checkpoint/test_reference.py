@@ -71,20 +71,6 @@ def test_a_deleted_checkpoint_takes_its_files_along_and_no_others(tmp_path):
             assert is_filled(owner, kept)
 
 
-def test_every_older_checkpoint_restores_exactly_itself(tmp_path):
-    owner = module()
-    checkpoint = tf.train.Checkpoint(m=owner)
-    prefixes = []
-    for value in range(4):
-        fill(owner, value)
-        owner.table.upsert([10**9 + value], tf.ones([1, 8]))
-        prefixes.append(checkpoint.save(str(tmp_path / "c")))
-    for value in (2, 0, 3, 1):
-        checkpoint.restore(prefixes[value])
-        assert is_filled(owner, value)
-        assert int(owner.table.size()) == len(KEYS) + value + 1
-
-
 def test_a_prefix_is_written_again(tmp_path):
     owner = module()
     checkpoint = tf.train.Checkpoint(m=owner)

@@ -138,22 +138,6 @@ def test_a_checkpoint_restored_before_the_optimizer_was_built(tmp_path):
     np.testing.assert_array_equal(rows(second), rows(first))
 
 
-def test_a_checkpoint_manager_keeps_generations(tmp_path):
-    module = tf.Module()
-    module.table = de.Variable(dim=1)
-    checkpoint = tf.train.Checkpoint(module=module)
-    manager = tf.train.CheckpointManager(checkpoint, tmp_path, max_to_keep=2)
-    for value in range(4):
-        module.table.upsert([0, value], [[value], [value]])
-        manager.save()
-    assert len(manager.checkpoints) == 2
-    checkpoint.restore(manager.checkpoints[0])
-    assert float(module.table.lookup([0])[0, 0]) == 2
-    assert int(module.table.size()) == 3
-    checkpoint.restore(manager.latest_checkpoint)
-    assert int(module.table.size()) == 4
-
-
 def test_a_variable_that_is_not_checkpointed_keeps_its_rows(tmp_path):
     module = tf.Module()
     module.table = de.Variable(dim=1, checkpoint=False)

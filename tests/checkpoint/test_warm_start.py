@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from tests.support.models import looker
 
 
 def filled(name, value, dim=2, **arguments):
@@ -142,9 +143,6 @@ class TestWarmStart:
             manager.save()
             table.upsert([5], [[1.0, 1.0]])
             return manager.save()
-        module = tf.Module()
-        module.table = table
-        specs = [tf.TensorSpec([None], tf.int64)]
-        module.look = tf.function(table.lookup, input_signature=specs)
+        module = looker(table)
         entry_point = de.export if kind == "export" else de.publish
         return str(entry_point(module, path, module.look))

@@ -9,43 +9,29 @@ import tensorflow as tf
 import de_core as de
 from de_core.snapshot import chain_file
 from de_core_cli.main import main
+from tests.support import models
+from tests.support.models import answers
 
 # Keras converts its variables through an `__array__` that numpy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
-IDS = np.arange(2000)
-ASKED = tf.constant([*range(0, 2000, 7), -1, 10**12], tf.int64)
 
+class Scores(models.Scores):
+    """Has a table of words too."""
 
-class Scores(tf.Module):
     def __init__(self, tables=1):
-        super().__init__()
-        self.users = de.Variable(
-            dim=4, name="users", initializer="normal", devices=["/CPU:0"] * tables
-        )
+        super().__init__(tables)
         self.words = de.Variable(tf.string, dim=2, name="words")
-        self.users.upsert(IDS, np.ones([2000, 4], np.float32))
         self.words.upsert(["a", "b"], np.ones([2, 2], np.float32))
-        self.scale = tf.Variable(2.0)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="user")])
     def __call__(self, user):
         words = tf.reduce_sum(self.words.lookup(["a", "b", "c"]))
         return {"score": tf.reduce_sum(self.users.lookup(user), -1) * self.scale + words}
 
-
-def change(module, number):
-    ids = np.arange(number * 10, number * 10 + 20)
-    module.users.upsert(ids, np.full([20, 4], number + 1, np.float32))
-    module.users.remove(np.arange(number * 50, number * 50 + 5))
-    module.users.upsert([10**12 + number], np.full([1, 4], 7.0, np.float32))
-    module.words.upsert(["b", "c"], np.full([2, 2], number, np.float32))
-    module.scale.assign(number + 1.0)
-
-
-def answers(path):
-    loaded = tf.saved_model.load(str(path))
-    return loaded.signatures["serving_default"](user=ASKED)["score"]
+    def change(self, number):
+        super().change(number)
+        self.words.upsert(["b", "c"], np.full([2, 2], number, np.float32))
 
 
 @pytest.mark.each_choice
@@ -55,7 +41,7 @@ def test_exports_become_deltas_to_one_another(tables, dtype, tmp_path, capsys):
     module, root = Scores(tables), tmp_path / "root"
     for number in range(4):
         if number > 0:
-            change(module, number)
+            module.change(number)
         export = de.export(module, tmp_path / "exports", dtype=dtype)
         assert main(["publish", "add", export, str(root), "--full-every", "3", "--keep", "9"]) == 0
         said = capsys.readouterr().out
@@ -78,9 +64,9 @@ def test_exports_become_deltas_to_one_another(tables, dtype, tmp_path, capsys):
 def test_the_command_continues_a_chain_of_a_trainer(tmp_path):
     module, root = Scores(), tmp_path / "root"
     de.publish(module, root)
-    change(module, 1)
+    module.change(1)
     de.publish(module, root)
-    change(module, 2)
+    module.change(2)
     export = de.export(module, tmp_path / "exports")
     assert main(["publish", "add", export, str(root)]) == 0
     np.testing.assert_allclose(answers(root / "3"), answers(export), rtol=1e-6)
@@ -108,7 +94,7 @@ def test_an_impossible_command_prints_the_reason(tmp_path, capsys):
 def test_a_damaged_export_publishes_nothing(tmp_path, capsys):
     module, root = Scores(), tmp_path / "root"
     assert main(["publish", "add", de.export(module, tmp_path / "exports"), str(root)]) == 0
-    change(module, 1)
+    module.change(1)
     export = Path(de.export(module, tmp_path / "exports"))
     file = next(export.glob("assets/users*.de"))
     content = bytearray(file.read_bytes())

@@ -12,38 +12,10 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.snapshot import chain_file
+from tests.support.models import ASKED, Scores, answers
 
 ROWS = 2000
 IDS = np.arange(ROWS)
-ASKED = tf.constant([*range(0, ROWS, 7), -1, 10**12], tf.int64)
-
-
-class Scores(tf.Module):
-    def __init__(self, tables=1, **options):
-        super().__init__()
-        self.users = de.Variable(
-            dim=4, name="users", initializer="normal", devices=["/CPU:0"] * tables, **options
-        )
-        self.users.upsert(IDS, np.ones([ROWS, 4], np.float32))
-        self.scale = tf.Variable(2.0)
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="user")])
-    def __call__(self, user):
-        return {"score": tf.reduce_sum(self.users.lookup(user), -1) * self.scale}
-
-
-def answers(path):
-    loaded = tf.saved_model.load(path)
-    return loaded.signatures["serving_default"](user=ASKED)["score"].numpy()
-
-
-def change(module, number):
-    """Trains a little: changes some rows and a weight, removes and inserts rows."""
-    ids = np.arange(number * 10, number * 10 + 20)
-    module.users.upsert(ids, np.full([20, 4], number, np.float32))
-    module.users.remove(np.arange(number * 50, number * 50 + 5))
-    module.users.upsert([10**12 + number], np.full([1, 4], 7.0, np.float32))
-    module.scale.assign(number + 1.0)
 
 
 def stats(path):
@@ -59,7 +31,7 @@ def test_each_version_answers_as_the_model_did(tables, dtype, tmp_path):
     module, expected, kinds, paths = Scores(tables), {}, [], []
     for number in range(6):
         if number > 0:
-            change(module, number)
+            module.change(number)
         path = de.publish(module, tmp_path, full_every=4, keep_versions=None, dtype=dtype)
         paths.append(path)
         kinds.append(path.report["kind"])
@@ -77,7 +49,7 @@ def test_each_version_answers_as_the_model_did(tables, dtype, tmp_path):
 def test_a_delta_is_as_large_as_the_changes(tmp_path):
     module = Scores()
     first = Path(de.publish(module, tmp_path))
-    change(module, 1)
+    module.change(1)
     second = de.publish(module, tmp_path)
     assert second.report["previous"] == 1
     table = second.report["tables"]["users"]
@@ -94,7 +66,7 @@ def test_versions_in_one_process_do_not_interfere(tmp_path):
     module = Scores()
     loaded, expected = [], []
     for number in range(3):
-        change(module, number)
+        module.change(number)
         loaded.append(tf.saved_model.load(de.publish(module, tmp_path)))
         expected.append(module(ASKED)["score"].numpy())
     for model, scores in zip(loaded, expected, strict=True):
@@ -110,7 +82,7 @@ def test_versions_in_one_process_do_not_interfere(tmp_path):
 def test_sessions_load_it_as_tensorflow_serving_does(tmp_path):
     module = Scores()
     for number in range(2):
-        change(module, number)
+        module.change(number)
         path = de.publish(module, tmp_path)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         meta = tf.compat.v1.saved_model.load(session, ["serve"], path)
@@ -124,7 +96,7 @@ def test_old_versions_go_and_those_that_stay_lose_nothing(tmp_path):
     module = Scores()
     by_hand = de.export(module, tmp_path, version=1)
     for number in range(5):
-        change(module, number)
+        module.change(number)
         path = de.publish(module, tmp_path, keep_versions=2)
     names = sorted(each.name for each in tmp_path.iterdir())
     assert names == [".publish.lock", "1", "5", "6"]
@@ -146,7 +118,7 @@ def full_after(tmp_path, action):
 
 
 def test_a_version_is_full_only_after_certain_changes(tmp_path):
-    assert not full_after(tmp_path / "a", lambda module: change(module, 1))
+    assert not full_after(tmp_path / "a", lambda module: module.change(1))
     other = Scores()
     assert full_after(tmp_path / "other", lambda _: de.publish(other, tmp_path / "other"))
     assert full_after(tmp_path / "gone", lambda _: shutil.rmtree(tmp_path / "gone" / "1"))
@@ -167,7 +139,7 @@ def test_large_deltas_end_a_chain(tmp_path):
 
 def test_restoring_a_table_is_a_delta(tmp_path):
     module, other = Scores(), Scores()
-    change(other, 2)
+    other.change(2)
     de.checkpoint.save(other.users, tmp_path / "saved")
     de.publish(module, tmp_path / "root")
     de.checkpoint.restore(module.users, tmp_path / "saved")
@@ -257,7 +229,7 @@ def test_a_models_own_files_are_in_every_version(tmp_path):
 def test_a_checkpoint_is_read_from_a_published_version(tmp_path):
     module = Scores()
     for number in range(3):
-        change(module, number)
+        module.change(number)
         path = de.publish(module, tmp_path)
     other = de.Variable(dim=4, name="users", initializer="normal")
     de.checkpoint.restore(other, path)

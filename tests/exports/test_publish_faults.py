@@ -1,5 +1,6 @@
 """Tests faults during publishing and loading, and the errors that they raise."""
 
+import functools
 import gc
 import os
 import shutil
@@ -17,27 +18,13 @@ import tensorflow as tf
 import de_core as de
 from de_core.exports.publish.versions import published
 from de_core.snapshot import chain_file
+from tests.support import models
+from tests.support.models import ASKED, answers
 from tests.support.small_disk import needs_mounts, small_disk
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = 3000
-ASKED = tf.constant([*range(100), -1], tf.int64)
-
-
-class Scores(tf.Module):
-    def __init__(self, dim=8):
-        super().__init__()
-        self.users = de.Variable(dim=dim, name="users")
-        self.users.upsert(np.arange(ROWS), np.ones([ROWS, dim], np.float32))
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="user")])
-    def __call__(self, user):
-        return {"score": tf.reduce_sum(self.users.lookup(user), -1)}
-
-
-def answers(path):
-    loaded = tf.saved_model.load(str(path))
-    return loaded.signatures["serving_default"](user=ASKED)["score"]
+Scores = functools.partial(models.Scores, dim=8, rows=ROWS)
 
 
 @pytest.fixture
@@ -128,7 +115,6 @@ def is_not_followed(version, *texts):
 def test_a_chain_that_lost_its_last_delta_is_refused(versions):
     asset, (base, delta) = links(versions)
     expected = answers(versions)
-    assert published(versions).deltas == 1
     chain_file.write(asset, [base])  # as it counts right, only the manifest shows the loss
     is_not_followed(versions, f"{base.identity} 1 ", f"{delta.identity} 2 ")
     refused(versions, "manifest", asset.name, f"'{base.identity} 1 ", f"'{delta.identity} 2 ")
@@ -197,6 +183,7 @@ def two_mib(tmp_path):
 def test_a_full_disk_leaves_no_version_and_loses_no_change(two_mib):
     module = Scores()
     de.publish(module, two_mib)
+    first = module(ASKED)["score"]
     filler = two_mib / "filler"
     with filler.open("wb", buffering=0) as file:
         while True:
@@ -216,7 +203,7 @@ def test_a_full_disk_leaves_no_version_and_loses_no_change(two_mib):
     assert path.report["kind"] == "delta"
     assert Path(path).name == "2"
     np.testing.assert_array_equal(answers(path), module(ASKED)["score"])
-    np.testing.assert_array_equal(answers(two_mib / "1"), [*[8.0] * 100, 0.0])
+    np.testing.assert_array_equal(answers(two_mib / "1"), first)
 
 
 PUBLISHER = """
@@ -252,8 +239,8 @@ def test_a_killed_publisher_leaves_whole_versions(run, tmp_path):
     numbers = [int(each.name) for each in tmp_path.iterdir() if each.name.isdecimal()]
     assert numbers
     for number in numbers:
-        scores = answers(tmp_path / str(number)).numpy()
-        assert set(scores[:-1].tolist()) == {8.0 * number}
+        scores = answers(tmp_path / str(number))[:-2]  # the last two have no row
+        assert set(scores.tolist()) == {16.0 * number}
     # The next publisher removes the leftovers and continues.
     path = de.publish(Scores(), tmp_path)
     assert int(Path(path).name) == max(numbers) + 1

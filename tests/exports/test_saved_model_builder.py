@@ -3,6 +3,7 @@
 import gc
 import shutil
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -127,27 +128,23 @@ def test_lookups_go_on_while_the_first_step_reads_the_rows(tmp_path):
     trainer.train()
     loaded = Loaded(trainer.save(tmp_path / "saved"))
     expected = trainer.answers()
-    wrong = []
     stop = threading.Event()
 
     def ask():
         while not stop.is_set():
-            if not np.array_equal(loaded.answers(), expected):
-                wrong.append(1)
+            np.testing.assert_array_equal(loaded.answers(), expected)
 
-    threads = [threading.Thread(target=ask) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    step, run = trainer.step.name, loaded.session.run
-    steps = [threading.Thread(target=run, args=[step, {loaded.ids: [n]}]) for n in (7, 8, 9)]
-    for thread in steps:
-        thread.start()
-    for thread in steps:
-        thread.join()
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    def step(number):
+        loaded.session.run(trainer.step.name, {loaded.ids: [number]})
+
+    with ThreadPoolExecutor(6) as pool:
+        asked = [pool.submit(ask) for _ in range(3)]
+        try:
+            list(pool.map(step, (7, 8, 9)))
+        finally:
+            stop.set()
+        for each in asked:
+            each.result()
     assert loaded.session.run(trainer.size.name) == len(IDS)
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 import de_core as de
 from de_core.base.ops import library
 from de_core.snapshot import chain_file
-from tests.exports.test_publish import ASKED, Scores, change
+from tests.support.models import ASKED, Scores
 
 
 def told(loaded):
@@ -47,7 +47,7 @@ def version(request, tmp_path):
     """Publishes a base and a delta; returns the second version's path."""
     module = Scores(request.param)
     de.publish(module, tmp_path)
-    change(module, 1)
+    module.change(1)
     return Path(de.publish(module, tmp_path))
 
 

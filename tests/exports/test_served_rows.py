@@ -13,6 +13,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 import de_core as de
 from server.engines.embedded.warm_up import read_records
+from tests.support.models import looker
 
 IDS = np.arange(100)
 ROWS = np.random.default_rng(0).normal(size=[100, 8]).astype(np.float32)
@@ -32,9 +33,7 @@ class Scores(tf.Module):
         for table in (self.users, self.items):
             table.upsert(IDS, ROWS)
 
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.int64, name=n) for n in ("user", "item")]
-    )
+    @tf.function(input_signature=PAIR)
     def __call__(self, user, item):
         return {"score": tf.reduce_sum(self.users.lookup(user) * self.items.lookup(item), -1)}
 
@@ -165,14 +164,7 @@ def test_strings_have_a_constant_too(tmp_path):
 
 def test_rows_are_kept_by_frequency_last_use_score_and_predicate(tmp_path):
     def kept(table, **bounds):
-        class Module(tf.Module):
-            def __init__(self):
-                super().__init__()
-                self.table = table
-                specs = [tf.TensorSpec([None], tf.int64, name="ids")]
-                self.look = tf.function(table.lookup, input_signature=specs)
-
-        module = Module()
+        module = looker(table)
         path = de.export(module, tmp_path, module.look, keep=de.KeepRows(**bounds))
         found = find(path, IDS, table.name)[1]
         assert stats(path)[table.name]["rows"] == found.sum()
@@ -205,10 +197,7 @@ def test_last_use_has_microsecond_resolution(tmp_path, monkeypatch):
     between = time.time()
     table.upsert(IDS[:5], ROWS[:5])
     monkeypatch.setattr("de_core.exports.served_rows.time.time", lambda: between)
-    module = tf.Module()
-    module.table = table
-    specs = [tf.TensorSpec([None], tf.int64, name="ids")]
-    module.look = tf.function(table.lookup, input_signature=specs)
+    module = looker(table)
     path = de.export(module, tmp_path, module.look, keep=de.KeepRows(max_age_seconds=0))
     assert path.report["tables"]["recent"]["rows"] == 5
 
@@ -279,15 +268,6 @@ def test_bad_arguments_write_nothing(arguments, error, message, tmp_path):
     with pytest.raises(error, match=message):
         de.export(Scores(), tmp_path / "new", **arguments)
     assert not (tmp_path / "new").exists()
-
-
-def looker(table):
-    module = tf.Module()
-    module.table = table
-    specs = [tf.TensorSpec([None], tf.int64, name="ids")]
-    # `table` has a default value, so the exported signature has only `ids`.
-    module.look = tf.function(lambda ids, table=table: table.lookup(ids), input_signature=specs)
-    return module
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from tests.support.models import looker
 
 #: Loads versions in a program that has only TensorFlow, and writes their answers.
 READER = """
@@ -105,11 +106,8 @@ def sparse_and_ragged():
 def answers(tmp_path_factory):
     """Answers by case: of the version with TensorFlow's ops, and of the one with ours."""
     folder = tmp_path_factory.mktemp("plain")
-    numbers = tf.Module()
-    numbers.table = de.Variable(dim=4, name="numbers", initializer="normal")
+    numbers = looker(de.Variable(dim=4, name="numbers", initializer="normal"))
     numbers.table.upsert(np.arange(50), ROWS)
-    spec = [tf.TensorSpec([None], tf.int64, name="ids")]
-    numbers.look = tf.function(numbers.table.lookup, input_signature=spec)
     text = np.array(["3", "a\n", "49"])
     one = {"ids": IDS[0]}
     sparse = {
@@ -167,10 +165,8 @@ def test_an_unknown_id_fails_where_it_must(answers):
 
 @pytest.fixture
 def module():
-    made = tf.Module()
-    made.table = de.Variable(dim=2, name="users", initializer="normal")
+    made = looker(de.Variable(dim=2, name="users", initializer="normal"))
     spec = [tf.TensorSpec([None], tf.int64, name="ids")]
-    made.look = tf.function(made.table.lookup, input_signature=spec)
     made.size = tf.function(lambda: made.table.size(), input_signature=[])
     made.nested = tf.function(lambda ids: made.look(ids), input_signature=spec)
     made.nested.get_concrete_function()
@@ -218,11 +214,8 @@ def test_rows_of_sparse_ids_must_ascend(tmp_path, first):
 
 
 def test_a_table_without_rows_and_with_any_name_is_exported(tmp_path):
-    owner = tf.Module()
-    owner.table = de.Variable(dim=2, name="5 users/ä", value_dtype=tf.int32, initializer=3)
-    spec = [tf.TensorSpec([None], tf.int64, name="ids")]
-    look = tf.function(owner.table.lookup, input_signature=spec)
-    version = de.export(owner, tmp_path, look, ops="tensorflow")
+    owner = looker(de.Variable(dim=2, name="5 users/ä", value_dtype=tf.int32, initializer=3))
+    version = de.export(owner, tmp_path, owner.look, ops="tensorflow")
     function = tf.saved_model.load(version).signatures["serving_default"]
     (rows,) = function(ids=tf.constant([1], tf.int64)).values()
     assert rows.numpy().tolist() == [[3, 3]]

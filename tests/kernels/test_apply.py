@@ -1,4 +1,7 @@
-"""One optimizer step inside a table matches the formula in numpy."""
+"""Tests the ops of optimizer steps: slots, many tables at once, and what they refuse.
+
+The tests of optimizers compare the rules with Keras, and the engine's tests with formulas.
+"""
 
 import numpy as np
 import pytest
@@ -10,56 +13,8 @@ ONE = tf.constant([1], tf.int64)
 RNG = np.random.default_rng(3)
 
 
-def adam(row, gradient, slots, lr, beta_1, beta_2, epsilon, power_1, power_2, amsgrad):
-    m, v, *rest = slots
-    m = m + (gradient - m) * (1 - beta_1)
-    v = v + (gradient**2 - v) * (1 - beta_2)
-    highest = np.maximum(rest[0], v) if amsgrad else v
-    alpha = lr * np.sqrt(1 - power_2) / (1 - power_1)
-    return row - alpha * m / (np.sqrt(highest) + epsilon), [m, v, *([highest] if amsgrad else [])]
-
-
 def apply(table, keys, gradients, hyper, rule, owner="o"):
     library.de_table_apply(table, keys, gradients, hyper, owner, rule=rule)
-
-
-def powers_of_step(hyper, step):
-    return [*hyper[:4], hyper[1] ** step, hyper[2] ** step, hyper[6]] if len(hyper) == 7 else hyper
-
-
-@pytest.mark.each_choice
-@pytest.mark.parametrize("amsgrad", [0, 1])
-@pytest.mark.parametrize("dim", [1, 3, 16, 33])
-def test_touched_rows_follow_the_formula(run, make_table, amsgrad, dim):
-    """Adam for all: the engine's tests compare the other rules with their formulas."""
-    table = make_table(dim=dim, initializer="constant", init_args=[0.5])
-    slots = ["m", "v", "vhat"][: 2 + amsgrad]
-    expected, state = {}, {}
-    for step in range(1, 6):
-        keys = RNG.integers(0, 6, size=8)
-        gradients = RNG.normal(size=(8, dim)).astype(np.float32)
-        settings = [0.1, 0.9, 0.99, 1e-7, 0.9**step, 0.99**step, amsgrad]
-        run(
-            lambda k, g, h: apply(table, k, g, h, "adam"),
-            keys,
-            gradients,
-            tf.constant(settings, tf.float64),
-        )
-        for key in np.unique(keys):
-            total = gradients[keys == key].astype(np.float64).sum(0)
-            row = expected.get(key, np.full(dim, 0.5))
-            old = state.get(key, [np.zeros(dim)] * len(slots))
-            expected[key], state[key] = adam(row, total, old, *settings)
-    keys, values = library.de_table_export(table, Tkeys=tf.int64, Tvalues=tf.float32)
-    assert set(keys.numpy()) == set(expected)
-    for key, row in zip(keys.numpy(), values.numpy(), strict=True):
-        np.testing.assert_allclose(row, expected[key], rtol=2e-5, atol=2e-6)
-    for index, slot in enumerate(slots):
-        keys, values = library.de_table_export(
-            table, Tkeys=tf.int64, Tvalues=tf.float32, slot=f"o/{slot}"
-        )
-        for key, row in zip(keys.numpy(), values.numpy(), strict=True):
-            np.testing.assert_allclose(row, state[key][index], rtol=2e-5, atol=2e-6)
 
 
 def test_each_owner_has_its_own_slots(make_table):

@@ -1,6 +1,7 @@
-"""Tests the ops that read and write rows."""
+"""Tests the ops that read and write rows: what only ops have, and what they refuse.
 
-import json
+The tests of a Variable test their results, eagerly and in functions.
+"""
 
 import numpy as np
 import pytest
@@ -22,95 +23,6 @@ def table(make_table):
     handle = make_table(initializer="constant", init_args=[9.0])
     library.de_table_insert_or_assign(handle, KEYS, ROWS)
     return handle
-
-
-def test_find_returns_rows_initial_rows_and_which_were_found(run, table):
-    values, found = run(lambda keys: find(table, keys), tf.constant([[3], [7]], tf.int64))
-    np.testing.assert_array_equal(values, [[[5, 6]], [[9, 9]]])
-    np.testing.assert_array_equal(found, [[True], [False]])
-
-
-def test_insert_or_assign_overwrites(run, table):
-    run(
-        lambda keys, rows: library.de_table_insert_or_assign(table, keys, rows),
-        tf.constant([2, 4, 4], tf.int64),
-        [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]],
-    )
-    np.testing.assert_array_equal(find(table, [2, 4])[0], [[0, 0], [2, 2]])
-
-
-def test_accum_adds_the_change_or_stores_the_new_row(run, table):
-    run(
-        lambda keys, old, new: library.de_table_accum(table, keys, old, new),
-        tf.constant([1, 1, 5], tf.int64),
-        tf.constant([[1.0, 2.0], [1.0, 2.0], [0.0, 0.0]]),
-        tf.constant([[2.0, 2.0], [1.0, 4.0], [7.0, 8.0]]),
-    )
-    np.testing.assert_array_equal(find(table, [1, 5])[0], [[2, 4], [7, 8]])
-
-
-def test_export_in_batches_returns_each_row_once(run, make_table):
-    table = make_table()
-    keys = tf.range(20_000, dtype=tf.int64)
-    library.de_table_insert_or_assign(table, keys, tf.cast(tf.stack([keys, keys], 1), tf.float32))
-    cursor, done, exported = tf.constant(0, tf.uint64), False, []
-    while not done:
-        batch = run(
-            lambda at: tuple(
-                library.de_table_export_batch(table, at, Tkeys=tf.int64, Tvalues=tf.float32)
-            ),
-            cursor,
-        )
-        np.testing.assert_array_equal(batch[1][:, 0], batch[0])
-        exported.extend(batch[0].numpy().tolist())
-        cursor, done = batch[2], bool(batch[3])
-    assert sorted(exported) == list(range(20_000))
-
-
-def test_find_or_insert_stores_the_initial_row(run, table):
-    values, found = run(
-        lambda keys: library.de_table_find_or_insert(table, keys, Tvalues=tf.float32, dim=2),
-        tf.constant([1, 8], tf.int64),
-    )
-    np.testing.assert_array_equal(values, [[1, 2], [9, 9]])
-    np.testing.assert_array_equal(found, [True, False])
-    assert int(library.de_table_size(table)) == 4
-
-
-def test_erase_clear_size_and_contains(run, table):
-    run(lambda keys: library.de_table_erase(table, keys), tf.constant([1, 77], tf.int64))
-    contains = run(lambda keys: library.de_table_contains(table, keys), KEYS)
-    np.testing.assert_array_equal(contains, [False, True, True])
-    assert int(run(lambda: library.de_table_size(table))) == 2
-    run(lambda: library.de_table_clear(table))
-    assert int(library.de_table_size(table)) == 0
-
-
-def test_export_returns_all_rows(run, table):
-    keys, values = run(
-        lambda: tuple(library.de_table_export(table, Tkeys=tf.int64, Tvalues=tf.float32))
-    )
-    order = np.argsort(keys)
-    np.testing.assert_array_equal(keys.numpy()[order], KEYS)
-    np.testing.assert_array_equal(values.numpy()[order], ROWS)
-
-
-def test_reserve_and_shrink_keep_the_rows(run, table):
-    run(lambda rows: library.de_table_reserve(table, rows), tf.constant(10_000, tf.int64))
-    run(lambda: library.de_table_shrink_to_fit(table))
-    np.testing.assert_array_equal(find(table, KEYS)[0], ROWS)
-
-
-def test_stats_are_json(run, table):
-    stats = json.loads(run(lambda: library.de_table_stats(table)).numpy())
-    assert {
-        "rows": 3,
-        "dim": 2,
-        "key_dtype": "int64",
-        "value_dtype": "float32",
-    }.items() <= stats.items()
-    assert stats["bytes"]["index"] > 0
-    assert 0 < stats["load_factor"] <= 1
 
 
 def test_a_table_found_by_its_shared_name_is_the_same(run, make_table):

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from de_core.base.ops import library
 from tests.kernels.snapshot_reference_reader import Snapshot
+from tests.kernels.test_deltas import save
 
 KEYS = tf.range(500, dtype=tf.int64)
 VALUES = tf.random.stateless_normal([500, 8], seed=[1, 2]) * 3
@@ -19,10 +20,6 @@ def table(make_table):
     handle = make_table(dim=8)
     library.de_table_insert_or_assign(handle, KEYS, VALUES)
     return handle
-
-
-def save(table, path, **options):
-    return json.loads(library.de_table_save(table, str(path), **options).numpy())
 
 
 def find(handle, keys=KEYS, dim=8, dtype=tf.float32):

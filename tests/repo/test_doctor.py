@@ -7,42 +7,89 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import doctor
 import environment
 import pytest
 
-
-@pytest.mark.parametrize("version", [(3, 10), (3, 13)])
-def test_supported_python_is_no_problem(version: tuple[int, int]):
-    assert doctor.python_problem(version, {}) is None
+TOOLS = ("redis-server", "redis-cli", "chromium", "promtool")
 
 
-def test_unsupported_python_names_another_one_that_is_there():
-    message = doctor.python_problem((3, 14), {"python3.12": "/usr/bin/python3.12"})
-    assert "Received: python=3.14" in message
-    assert "PYTHON=python3.12" in message
+@pytest.fixture
+def found(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Returns the problems of a machine that lacks nothing but what is named."""
+
+    def found(
+        python: tuple[int, int] = (3, 11),
+        platform: str = "linux",
+        programs: tuple[str, ...] = ("c++", *TOOLS),
+        ensurepip: bool = True,
+        works: bool = True,
+        free_gib: float = 4.0,
+        environment_exists: bool = False,
+    ) -> list[str]:
+        monkeypatch.delenv("CXX", raising=False)
+        monkeypatch.setattr(doctor.sys, "version_info", (*python, 0))
+        monkeypatch.setattr(doctor.sys, "platform", platform)
+        monkeypatch.setattr(doctor.shutil, "which", lambda name: name if name in programs else None)
+        usage = SimpleNamespace(free=free_gib * doctor.GIB)
+        monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: usage)
+        monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda _: ensurepip or None)
+        monkeypatch.setattr(doctor, "_runs", lambda command: works or "-c" in command)
+        return doctor.diagnose(root, environment_exists, tests=True)
+
+    return found
 
 
-def test_unsupported_python_alone_names_how_to_install_one():
-    assert "apt-get install python3" in doctor.python_problem((3, 9), {})
+@pytest.mark.parametrize(
+    "machine",
+    [
+        {"python": (3, 10)},
+        {"python": (3, 13)},
+        {"free_gib": 0.5, "environment_exists": True},
+    ],
+)
+def test_a_machine_that_lacks_nothing_has_no_problem(found, machine):
+    assert found(**machine) == []
 
 
-def test_missing_venv_module_names_the_debian_package():
-    assert doctor.venv_problem(has_ensurepip=True) is None
-    assert "-venv" in doctor.venv_problem(has_ensurepip=False)
+@pytest.mark.parametrize(
+    ("machine", "parts"),
+    [
+        ({"platform": "darwin"}, ["platform=darwin"]),
+        (
+            {"python": (3, 14), "programs": ("c++", "python3.12", *TOOLS)},
+            ["Received: python=3.14", "PYTHON=python3.12"],
+        ),
+        ({"python": (3, 9)}, ["Received: python=3.9", "apt-get install python3"]),
+        ({"ensurepip": False}, ["apt-get install python3.11-venv"]),
+        ({"programs": TOOLS}, ["no c++, g++, clang++ on PATH", "apt-get install g++"]),
+        ({"works": False}, ["c++, which cannot compile"]),
+        (
+            {"programs": ("c++", "redis-server", "chromium-browser")},
+            ["no redis-cli, promtool on PATH", "apt-get install redis-tools prometheus"],
+        ),
+    ],
+)
+def test_a_problem_is_named_with_its_remedy(found, machine, parts):
+    [message] = found(**machine)
+    assert [part for part in parts if part not in message] == []
 
 
-def test_missing_compiler_names_the_package():
-    message = doctor.compiler_problem(None, works=False)
-    assert "no c++, g++, clang++ on PATH" in message
-    assert "apt-get install g++" in message
+def test_a_full_disk_is_named_with_folder_and_need(found, root: Path):
+    project, temporary = found(free_gib=1.25)
+    assert project.startswith(f"4.0 GB of free disk are needed in {root}. Received: 1.2 GB")
+    assert "1.5 GB" in temporary
+    assert len(found(free_gib=0.25, environment_exists=True)) == 1
 
 
-def test_compiler_that_cannot_do_cpp17_is_named():
-    assert "c++, which cannot" in doctor.compiler_problem("c++", works=False)
-    assert doctor.compiler_problem("c++", works=True) is None
+def test_several_missing_packages_end_in_one_command(found):
+    *_, last = found(ensurepip=False, programs=())
+    packages = "python3.11-venv g++ redis-server redis-tools chromium prometheus"
+    assert last == f"All together: apt-get install {packages}"
 
 
 def test_compiler_is_judged_by_what_it_does(tmp_path: Path):
@@ -51,40 +98,6 @@ def test_compiler_is_judged_by_what_it_does(tmp_path: Path):
     fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
     assert not doctor.compiler_works(str(fake))
     assert not doctor.compiler_works(str(tmp_path / "absent"))
-
-
-def test_missing_programs_of_the_tests_are_named_with_their_packages():
-    message = doctor.tools_problem([(("promtool",), "prometheus"), (("a", "b"), "c")])
-    assert "no promtool, a on PATH" in message
-    assert "apt-get install prometheus c" in message
-    assert doctor.tools_problem([]) is None
-
-
-def test_several_missing_packages_end_in_one_command():
-    problems = [
-        doctor.venv_problem(has_ensurepip=False),
-        doctor.compiler_problem(None, works=False),
-        doctor.tools_problem([(("chromium",), "chromium"), (("promtool",), "prometheus")]),
-        doctor.disk_problem("/home/ann", free_gib=1.25, needed_gib=4.0),
-    ]
-    package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
-    *same, last = doctor.together(problems)
-    assert same == problems
-    assert last == f"All together: apt-get install {package} g++ chromium prometheus"
-    assert doctor.together(problems[:1]) == problems[:1]
-
-
-def test_full_disk_names_folder_and_need():
-    message = doctor.disk_problem("/home/ann", free_gib=1.25, needed_gib=4.0)
-    assert "4.0 GB" in message
-    assert "/home/ann" in message
-    assert "1.2 GB" in message
-    assert doctor.disk_problem("/home/ann", free_gib=4.0, needed_gib=4.0) is None
-
-
-def test_other_systems_are_named():
-    assert doctor.platform_problem("linux") is None
-    assert "platform=darwin" in doctor.platform_problem("darwin")
 
 
 def test_machine_without_a_compiler_is_stopped_before_anything_is_made(root: Path, tmp_path: Path):

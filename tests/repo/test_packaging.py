@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -11,22 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fresh_environment import run
+
 pytestmark = pytest.mark.slow
-
-
-def run(*command: str, cwd: Path, **variables: str) -> str:
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env={**os.environ, **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=1200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
 
 
 @pytest.fixture(scope="module")

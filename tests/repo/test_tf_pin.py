@@ -31,16 +31,12 @@ def test_folder_without_headers_is_passed_over(tf_pin: ModuleType, tmp_path: Pat
     assert found.package == tmp_path / "b" / "tensorflow"
 
 
-def test_nothing_is_found_in_an_empty_environment(tf_pin: ModuleType, tmp_path: Path):
+def test_requirement_is_the_found_minor_or_the_chosen_or_the_default(
+    tf_pin: ModuleType, tmp_path: Path
+):
     assert tf_pin.find([str(tmp_path)]) is None
-
-
-def test_requirement_is_the_found_minor(tf_pin: ModuleType):
     found = tf_pin.Installed("tensorflow-cpu", "2.20.3", Path("/x/tensorflow"))
     assert tf_pin.requirement(found, {}) == "tensorflow-cpu==2.20.*"
-
-
-def test_requirement_of_an_empty_environment_is_the_default_or_the_chosen(tf_pin: ModuleType):
     assert tf_pin.requirement(None, {}) == f"tensorflow=={tf_pin.DEFAULT_MINOR}.*"
     assert tf_pin.requirement(None, {"DE_CORE_TENSORFLOW": "2.20"}) == "tensorflow==2.20.*"
 

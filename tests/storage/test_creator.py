@@ -3,7 +3,7 @@
 import json
 import pathlib
 import runpy
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
@@ -66,15 +66,11 @@ def test_initial_rows_are_those_of_the_checkpoint_after_a_restore(creator, tmp_p
 def test_threads_of_one_process_lose_no_update(creator):
     table = de.Variable(dim=1, name="threads", kv_creator=creator)
 
-    def add():
-        for _ in range(10):
-            table.accum([1, 2], tf.zeros([2, 1]), tf.ones([2, 1]))
+    def add(_):
+        table.accum([1, 2], tf.zeros([2, 1]), tf.ones([2, 1]))
 
-    threads = [threading.Thread(target=add) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(40)))
     np.testing.assert_array_equal(table.lookup([1, 2]), [[40.0], [40.0]])
 
 

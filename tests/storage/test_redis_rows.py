@@ -8,14 +8,9 @@ import tensorflow as tf
 import de_core as de
 from tests.storage.servers import creator_for
 from tests.support import execution_modes
+from tests.support.models import rows_of
 
 DIM = 3
-
-
-def rows_of(table):
-    keys, values = (each.numpy().tolist() for each in table.export())
-    assert len(set(keys)) == len(keys)
-    return dict(zip(keys, values, strict=True))
 
 
 def test_every_verb_agrees_with_a_table_in_memory(creator):

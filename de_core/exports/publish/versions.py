@@ -8,9 +8,10 @@ import fcntl
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from de_core.exports import version
+from de_core.exports import served_rows, version
 from de_core.snapshot import chain_file
 from de_core.snapshot.chain_file import Link
 
@@ -35,19 +36,6 @@ class Published:
     def number(self) -> int:
         """The version's number."""
         return int(self.path.name)
-
-    @property
-    def deltas(self) -> int:
-        """Number of deltas in the longest chain."""
-        return max((len(links) - 1 for links in self.chains.values()), default=0)
-
-    def bytes(self) -> tuple[int, int]:
-        """Returns the bytes of all files, and of the files that no other directory links to."""
-        sizes = [
-            (stat.st_size, stat.st_nlink)
-            for stat in (file.stat() for file in self.path.rglob("*") if file.is_file())
-        ]
-        return sum(size for size, _ in sizes), sum(size for size, links in sizes if links == 1)
 
 
 def published(path: pathlib.Path) -> Published | None:
@@ -82,6 +70,32 @@ def alone_in(root: pathlib.Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def write_chains(
+    folder: pathlib.Path,
+    chains: Mapping[str, list[Link]],
+    reports: Mapping[str, list[dict[str, Any]]],
+    previous: int | None,
+) -> dict[str, Any]:
+    """Writes a version's chain files, its manifest and its report. Returns the report.
+
+    Args:
+        folder: The version's directory, with all other files.
+        chains: For each chain file, by its name, the snapshot files of the table.
+        reports: For each table, the reports of the files that were written.
+        previous: Number of the version that a delta follows; None for a full version.
+    """
+    for name, links in chains.items():
+        chain_file.write(folder / "assets" / name, links)
+    chain_file.write_manifest(folder, chains)
+    report = {
+        "kind": "full" if previous is None else "delta",
+        "previous": previous,
+        "tables": {name: served_rows.total(each) for name, each in reports.items()},
+    }
+    version.write_report(folder, report)
+    return report
 
 
 def prune(root: pathlib.Path, count: int | None) -> list[int]:

@@ -108,12 +108,13 @@ class Connection:
 
     def _connected(self) -> Any:
         if self._client is None:
-            self._client = _client(self._settings, self._greet)
-        return self._client
 
-    def _greet(self, connection: Any) -> None:
-        connection.on_connect()
-        self._check(_exchanged(connection, self._questions))
+            def greet(connection: Any) -> None:
+                connection.on_connect()
+                self._check(_exchanged(connection, self._questions))
+
+            self._client = _client(self._settings, greet)
+        return self._client
 
 
 def _pipelined(client: Any, commands: Sequence[_Command]) -> list[Any]:
@@ -147,7 +148,7 @@ def _answer(connection: Any) -> Any:
 
 
 def _has_no_rows(command: _Command, answer: Any) -> bool:
-    """Returns whether an answer is that of a hash without rows."""
+    """Returns whether a hash that was read has no rows."""
     if command[0] == "HMGET":
         return isinstance(answer, list) and not any(row is not None for row in answer)
     return (command[0] == "HLEN" and answer == 0) or (

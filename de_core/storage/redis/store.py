@@ -140,14 +140,13 @@ class RedisStore(RowStore):
 
     def erase(self, keys: Sequence[bytes]) -> None:
         """Removes the rows of `keys` from all columns."""
-        names, parts = [self.VALUE, *self.columns()], self._parts(keys)
+        names, parts = dict.fromkeys([self.VALUE, *self.columns()]), self._parts(keys)
         commands = [
             ("HDEL", self._hash(column, part), *(keys[number] for number in numbers))
             for part, numbers in parts
-            for column in dict.fromkeys(names)
+            for column in names
         ]
-        repeated = len(dict.fromkeys(names))
-        self._run(commands, [n for _, n in parts for _ in range(repeated)], "removed")
+        self._run(commands, [numbers for _, numbers in parts for _ in names], "removed")
 
     def drop(self, column: str) -> None:
         """Removes a column with all its rows."""
@@ -167,20 +166,21 @@ class RedisStore(RowStore):
             seen: set[bytes] = set()
             while cursor is not None:
                 name, count = self._hash(self.VALUE, part), self._settings.keys_sending_size
-                [answer] = self._run([("HSCAN", name, cursor, "COUNT", count)])
-                following, keys = _scanned(answer)
-                new = [key for key in dict.fromkeys(keys) if key not in seen]
+                [[following, rows]] = self._run([("HSCAN", name, cursor, "COUNT", count)])
+                # A retried command returns a dict; a pipelined one keys and rows by turns.
+                keys = rows if isinstance(rows, dict) else dict.fromkeys(rows[::2])
+                new = [key for key in keys if key not in seen]
                 seen.update(new)  # Redis may return a key twice while the hash grows.
                 if new:
                     yield new
-                cursor = following
+                cursor = None if int(following) == 0 else str(int(following)).encode()
 
     def size(self) -> int:
         """Returns the number of keys."""
         return int(sum(self._each_slice("HLEN", self.VALUE)))
 
     def clear(self) -> None:
-        """Removes everything except the description. A table whose rows were lost begins anew."""
+        """Removes everything except the description. A table that lost its rows starts empty."""
         self._open(self._description, replace=True)
         for column in dict.fromkeys([self.VALUE, *self.columns()]):
             self._each_slice("UNLINK", column)
@@ -210,7 +210,7 @@ class RedisStore(RowStore):
                 f"{kept.decode()}, because it determines the hashes of keys. Received: {slices}."
             )
         if replace or is_marked is None:
-            # Of a new table, all processes set the same marks. A slice may have an older mark: then
+            # All processes set the same marks for a new table. A slice may have an older mark: then
             # only the description was lost, with the rows of its slice.
             only_new = () if replace else ("NX",)
             self._run([("SET", mark, generation, *only_new) for mark in self._marks.names])
@@ -290,13 +290,6 @@ def _of(items: Sequence[bytes], numbers: Sequence[int]) -> Sequence[bytes]:
     if isinstance(numbers, range):
         return items[numbers.start : numbers.stop]
     return [items[number] for number in numbers]
-
-
-def _scanned(answer: Any) -> tuple[bytes | None, list[bytes]]:
-    """Returns the scan's next cursor, or None at the end, and the keys in an answer."""
-    cursor, rows = answer
-    keys = list(rows) if isinstance(rows, dict) else list(rows[::2])
-    return (None if int(cursor) == 0 else str(int(cursor)).encode()), keys
 
 
 def _spread_tags(count: int) -> tuple[str, ...]:

@@ -1,0 +1,58 @@
+"""Small models with a table, and what the tests ask of tables and of served models."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+import de_core as de
+
+#: Ids that are asked of a served model: some with a row, some without.
+ASKED = tf.constant([*range(0, 2000, 7), -1, 10**12], tf.int64)
+
+
+def rows_of(table):
+    """Returns all rows of a table, by key."""
+    keys, values = (each.numpy().tolist() for each in table.export())
+    assert len(set(keys)) == len(keys)
+    return dict(zip(keys, values, strict=True))
+
+
+def looker(table):
+    """Returns a module with the function `look`, which looks up ids in a table."""
+    module = tf.Module()
+    module.table = table
+    specs = [tf.TensorSpec([None], tf.int64, name="ids")]
+    # `table` has a default value, so an exported signature has only `ids`.
+    module.look = tf.function(lambda ids, table=table: table.lookup(ids), input_signature=specs)
+    return module
+
+
+class Scores(tf.Module):
+    """Scores users by the sums of their rows, times a weight."""
+
+    def __init__(self, tables=1, dim=4, rows=2000, **options):
+        super().__init__()
+        self.users = de.Variable(
+            dim=dim, name="users", initializer="normal", devices=["/CPU:0"] * tables, **options
+        )
+        self.users.upsert(np.arange(rows), np.ones([rows, dim], np.float32))
+        self.scale = tf.Variable(2.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="user")])
+    def __call__(self, user):
+        return {"score": tf.reduce_sum(self.users.lookup(user), -1) * self.scale}
+
+    def change(self, number):
+        """Trains a little: changes some rows and the weight, removes and inserts rows."""
+        ids = np.arange(number * 10, number * 10 + 20)
+        self.users.upsert(ids, np.full([20, 4], number + 0.5, np.float32))
+        self.users.remove(np.arange(number * 50, number * 50 + 5))
+        self.users.upsert([10**12 + number], np.full([1, 4], 7.0, np.float32))
+        self.scale.assign(number + 1.0)
+
+
+def answers(path):
+    """Returns the scores of `ASKED` by a version of `Scores`."""
+    loaded = tf.saved_model.load(str(path))
+    return loaded.signatures["serving_default"](user=ASKED)["score"].numpy()
