@@ -225,7 +225,8 @@ def _check_not_averaged(gradient: tf.IndexedSlices, table: ShardedTable) -> None
             "TensorFlow's SyncReplicasOptimizer must not train tables. It divides a row's gradient "
             "by the number of replicas that have the row, not by the number of all replicas. "
             f"Received: such a gradient for table {table.name!r}. "
-            "Instead, use de.optimizers.SyncReplicasOptimizer."
+            "Train asynchronously, or with TensorFlow 2 under a "
+            "tf.distribute.MultiWorkerMirroredStrategy, whose workers train in step."
         )
 
 
