@@ -302,20 +302,6 @@ class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
         return cls(**{**config, "optimizer": inner})
 
 
-def caller_of(called: Any) -> Any:
-    """Returns the innermost other Keras optimizer whose method is running, or None.
-
-    Keras does not pass it as an argument.
-    """
-
-    def is_sought(frame: FrameType) -> bool:
-        owner = frame.f_locals.get("self")
-        return owner is not called and isinstance(owner, keras.optimizers.Optimizer)
-
-    frame = call_stack.nearest(is_sought)
-    return None if frame is None else frame.f_locals["self"]
-
-
 def check_not_scaled_by_keras() -> None:
     """Raises TypeError if a method of a `keras.optimizers.LossScaleOptimizer` is running.
 
