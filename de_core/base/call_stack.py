@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Container
 from types import CodeType, FrameType
+from typing import Any
 
 
 def nearest(is_sought: Callable[[FrameType], bool]) -> FrameType | None:
@@ -38,6 +39,22 @@ def nearest_of(codes: Container[CodeType]) -> FrameType | None:
     while frame is not None and frame.f_code not in codes:
         frame = frame.f_back
     return frame
+
+
+def nearest_owner(kind: type, but: object) -> Any:
+    """Returns the innermost object of a class, other than `but`, whose method is running, or None.
+
+    Args:
+        kind: The class.
+        but: An object that does not count.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if owner is not but and isinstance(owner, kind):
+            return owner
+        frame = frame.f_back
+    return None
 
 
 def is_called_by(name: str) -> bool:

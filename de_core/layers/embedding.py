@@ -18,7 +18,6 @@ from de_core.layers import (
     combining,
     keras_arguments,
     masking,
-    saved_model_loading,
     table_arguments,
 )
 from de_core.lookup.lookup import embedding_lookup_unique
@@ -277,7 +276,7 @@ class Embedding(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Makes a layer with an empty table from the result of `get_config`."""
-        saved_model_loading.leave_to_saved_functions()
+        table_arguments.leave_to_saved_functions()
         kept = {name: config[name] for name in ("dtype",) if name in config}
         restored = {name: table_arguments.deserialized(value) for name, value in config.items()}
         return cls(**{**restored, **kept})

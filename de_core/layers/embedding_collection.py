@@ -11,7 +11,7 @@ from de_core.base.checks import received
 from de_core.base.keras import dtype_name, global_policy, keras, only_builds
 from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Ids
-from de_core.layers import cast_ids, combining, saved_model_loading
+from de_core.layers import cast_ids, combining, table_arguments
 from de_core.layers.configs import FeatureConfig, TableConfig
 from de_core.layers.declared_features import DeclaredFeatures
 from de_core.lookup.feature import Feature, shape_of_rows
@@ -175,7 +175,7 @@ class EmbeddingCollection(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Makes a layer with empty tables from the result of `get_config`."""
-        saved_model_loading.leave_to_saved_functions()
+        table_arguments.leave_to_saved_functions()
         features = keras.saving.deserialize_keras_object(config["features"])
         tables: dict[str, TableConfig] = {}
         for feature in tf.nest.flatten(features):  # each feature was stored with its own table

@@ -1,4 +1,4 @@
-"""Handles the `Variable` arguments of layers: passes them on, and serializes them in configs."""
+"""Handles the `Variable` arguments of layers, and reads and writes them in configs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from de_core.base.keras import keras
+from de_core.base import call_stack
+from de_core.base.keras import LEGACY, keras
 from de_core.tables.eviction import Eviction
 from de_core.tables.restrict import RestrictPolicy, name_of_policy, policy_named
 from de_core.tables.router import default_partition_fn
@@ -74,3 +75,18 @@ def _is_initializer_of_tensorflow(value: Any) -> bool:
     """Returns whether Keras has an initializer of the same name and arguments."""
     kind = type(value)
     return kind.__module__.startswith("tensorflow.") and hasattr(keras.initializers, kind.__name__)
+
+
+def leave_to_saved_functions() -> None:
+    """Makes tf_keras load a layer of a SavedModel from its saved functions, not from its config.
+
+    A layer from the config would have an empty table. The saved functions look up the read-only
+    tables of the SavedModel.
+
+    Raises:
+        KeyError: tf_keras's loader is on the call stack. It catches the error, and then uses the
+            saved functions.
+    """
+    loader = "_revive_layer_or_model_from_config"
+    if LEGACY and call_stack.nearest(lambda frame: frame.f_code.co_name == loader) is not None:
+        raise KeyError("The rows are in the read-only tables of the SavedModel.")

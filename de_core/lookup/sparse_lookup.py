@@ -76,8 +76,7 @@ def embedding_lookup_sparse(
         rows = pooled_rows(variable, segments, combiner=combiner, max_norm=max_norm)
         first = sp_ids.shape[0] if sp_ids.shape.rank else None
         rows = tf.ensure_shape(rows, [first, variable.dim])
-    wrapper = TrainableWrapper(variable, segments.ids, max_norm) if return_trainable else None
-    return (rows, wrapper) if return_trainable else rows
+    return (rows, TrainableWrapper(variable, segments.ids, max_norm)) if return_trainable else rows
 
 
 @no_autograph
@@ -141,8 +140,7 @@ def safe_embedding_lookup_sparse(
         if default_id is not None:
             rows = _with_default(variable, rows, segments.row_splits, default_id, max_norm)
         rows = with_outer_dimensions(sparse_ids, rows, variable.dim)
-    wrapper = TrainableWrapper(variable, segments.ids, max_norm) if return_trainable else None
-    return (rows, wrapper) if return_trainable else rows
+    return (rows, TrainableWrapper(variable, segments.ids, max_norm)) if return_trainable else rows
 
 
 def _check_kinds(variable: Variable, ids: Ids, weights: Ids | None) -> None:

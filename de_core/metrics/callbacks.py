@@ -81,12 +81,12 @@ class TableMetrics(keras.callbacks.Callback):
         self._find_tables()
         self._batches += 1
         if self._every is not None and self._writer and self._batches % self._every == 0:
-            self._write(self._read())
+            self._write(self._monitor.read())
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Adds the numbers to Keras's logs, and writes them."""
         del epoch
-        numbers = self._read()
+        numbers = self._monitor.read()
         if self._writer and self._every is None:
             self._write(numbers)
         if logs is not None:
@@ -102,9 +102,6 @@ class TableMetrics(keras.callbacks.Callback):
     def _find_tables(self) -> None:
         if self._monitor is None:
             self._monitor = Monitor(self.model, self._sample)
-
-    def _read(self) -> dict[str, dict[str, float]]:
-        return self._monitor.read()
 
     def _write(self, numbers: dict[str, dict[str, float]]) -> None:
         v1 = tf.compat.v1.Summary

@@ -37,19 +37,10 @@ class RowSlot:
         """Returns the slot's full name in the table, "owner/name", a scalar string tensor."""
         return tf.strings.join([owner, "/", self.name])
 
-    def load(self, rows: tf.Tensor) -> None:
-        """Sets the variable to the slots of n rows, [n, width]."""
-        self.variable.assign(tf.reshape(rows, [-1, *self.shape]))
-
     @property
     def spec(self) -> tuple[int, float]:
         """The slot's width, and its initial value."""
         return self.width, self.initial
-
-    def blend(self, before: tf.Tensor, after: tf.Tensor, momentum: tf.Tensor) -> None:
-        """Updates a moving average. A new row's average starts at the row before this step."""
-        old = tf.where(tf.math.is_nan(self.variable), before, self.variable)
-        self.variable.assign(momentum * old + (1 - momentum) * after)
 
     def rows(self) -> tf.Tensor:
         """Returns the slots, [n, width]."""
@@ -190,7 +181,13 @@ class RowUpdates:
             NotImplementedError: A table has bfloat16 slots.
         """
         for _, table in trained:
-            _check_slots(table)
+            if table.spec.slot_dtype == tf.bfloat16:
+                raise NotImplementedError(
+                    "A table with bfloat16 slots needs an optimizer with a rule inside the tables, "
+                    "because only a rule rounds stochastically. "
+                    + received(table=table.name, slot_dtype=table.spec.slot_dtype.name)
+                    + " Use such an optimizer, or make the table without `slot_dtype`."
+                )
             self.copies.rows_of(table)
         self.copies.begin()
         done = [
@@ -213,10 +210,7 @@ class RowUpdates:
         slots = [*gathered.slots]
         if plan.average_momentum is not None:
             slots.append(gathered.average)
-        ids = gradient.indices
-        if ids.dtype != table.spec.key_dtype:
-            ids = tf.cast(ids, table.spec.key_dtype)
-        values = gradient.values
+        ids, values = table.keys_of(gradient), gradient.values
         if table.policy.asks_each_step:
             has_row = table.begin_step(ids)
             ids, values = tf.boolean_mask(ids, has_row), tf.boolean_mask(values, has_row)
@@ -232,14 +226,17 @@ class RowUpdates:
         def compute(before: tf.Tensor, values: tf.Tensor, *states: tf.Tensor) -> list[tf.Tensor]:
             gathered.rows.assign(before)
             for slot, state in zip(slots, states, strict=True):
-                slot.load(state)
+                slot.variable.assign(tf.reshape(state, [-1, *slot.shape]))
             if decay is not None:
                 gathered.rows.assign_sub(gathered.rows * decay)
             self.copies.update(table, values)
             after = tf.cast(gathered.rows.read_value(), old.dtype)
             if plan.average_momentum is not None:
                 momentum = as_scalar(plan.average_momentum, dtype)
-                gathered.average.blend(before, tf.cast(after, dtype), momentum)
+                average = gathered.average.variable
+                # A new row's average starts at the row before this step.
+                kept = momentum * tf.where(tf.math.is_nan(average), before, average)
+                average.assign(kept + (1 - momentum) * tf.cast(after, dtype))
             return [after, *(slot.rows() for slot in slots)]
 
         states = [table.find_slot(ids, slot.full_name(owner), slot.width) for slot in slots]
@@ -271,16 +268,6 @@ class RowUpdates:
             unlocked = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
         with tf.control_dependencies([unlocked]):
             return [tf.identity(each) for each in outputs]
-
-
-def _check_slots(table: ShardedTable) -> None:
-    if table.spec.slot_dtype == tf.bfloat16:
-        raise NotImplementedError(
-            "A table with bfloat16 slots needs an optimizer with a rule inside the tables, because "
-            "only a rule rounds stochastically. "
-            + received(table=table.name, slot_dtype=table.spec.slot_dtype.name)
-            + " Use such an optimizer, or make the table without `slot_dtype`."
-        )
 
 
 class ChangedCopy:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
@@ -21,49 +21,11 @@ from de_core.tables.spec import arithmetic_dtype
 from de_core.tables.table_step import TableStep
 from de_core.variable.own_optimizer import optimizer_of
 
-if TYPE_CHECKING:
-    from de_core.optimizers.keras3.table_optimizer import TableOptimizer
-
 
 def is_eager_outside() -> bool:
     """Returns whether the caller runs eagerly or in a `tf.function` that eager code calls."""
     with tf.init_scope():
         return bool(tf.executing_eagerly())
-
-
-class Decaying:
-    """A mixin for weight decay that leaves out chosen variables.
-
-    In the list of base classes, name it before Keras's optimizer class.
-    """
-
-    inner_optimizer: Any
-    _not_decayed: tuple[re.Pattern[str], ...] = ()
-
-    def exclude_from_weight_decay(
-        self,
-        var_list: Sequence[TrainedVariable] | None = None,
-        var_names: Sequence[str] | None = None,
-    ) -> None:
-        """Leaves variables and tables out of the weight decay. Call it before the first step.
-
-        Args:
-            var_list: Ordinary variables and `de.Variable`s.
-            var_names: Regular expressions. A variable or table is left out if one of them matches
-                a part of its name.
-        """
-        dense, patterns = [], list(var_names or ())
-        for variable in var_list or ():
-            table = table_under(variable)
-            if table is None:
-                dense.append(variable)
-            else:
-                patterns.append(f"^{re.escape(table.name)}$")
-        self._not_decayed = (*self._not_decayed, *map(re.compile, patterns))
-        self.inner_optimizer.exclude_from_weight_decay(dense or None, var_names)
-
-    def _is_decayed(self, table: ShardedTable) -> bool:
-        return not any(pattern.search(table.name) for pattern in self._not_decayed)
 
 
 class TrainsTables:
@@ -144,25 +106,53 @@ class Wrapping(TrainsTables):
     In the list of base classes, name it before Keras's optimizer class.
     """
 
+    #: Keras's module `saving`.
+    _saving: Any
+    bp_v2: bool
+    reject_nonfinite: bool
     _made_eagerly: bool
     #: Adds a variable that all rows share to the state that is saved with the optimizer.
     _keep: Callable[[Any], None]
     #: Takes the wrapped optimizer. Returns the learning rate, and the momentum of the rows' average
     #: or None for no average.
     _rate_and_average: Callable[[Any], tuple[Any, Any]]
+    #: Identifies this optimizer's slots in the tables, an int64 scalar. It is saved with the
+    #: optimizer, so that a restored optimizer finds its slots.
+    _slots_id: Any
+    #: The product of Nadam's momenta of all steps, a float32 variable.
+    u_product: Any
+    _rejected: Any
+    _not_decayed: tuple[re.Pattern[str], ...] = ()
 
     @property
-    def _slots_number(self) -> tf.Tensor:
-        """The number that identifies this optimizer's slots in the tables, an int64 scalar.
+    def rejected_steps(self) -> Any:
+        """The number of steps that `reject_nonfinite` refused, an int64 variable."""
+        return self._rejected
 
-        It is saved with the optimizer. A restored optimizer thus finds its slots.
+    def exclude_from_weight_decay(
+        self,
+        var_list: Sequence[TrainedVariable] | None = None,
+        var_names: Sequence[str] | None = None,
+    ) -> None:
+        """Leaves variables and tables out of the weight decay. Call it before the first step.
+
+        Args:
+            var_list: Ordinary variables and `de.Variable`s.
+            var_names: Regular expressions. A variable or table is left out if one of them matches
+                a part of its name.
         """
-        raise NotImplementedError
+        dense, patterns = [], list(var_names or ())
+        for variable in var_list or ():
+            table = table_under(variable)
+            if table is None:
+                dense.append(variable)
+            else:
+                patterns.append(f"^{re.escape(table.name)}$")
+        self._not_decayed = (*self._not_decayed, *map(re.compile, patterns))
+        self.inner_optimizer.exclude_from_weight_decay(dense or None, var_names)
 
-    @property
-    def _product(self) -> tf.Variable:
-        """The product of Nadam's momenta of all steps."""
-        raise NotImplementedError
+    def _is_decayed(self, table: ShardedTable) -> bool:
+        return not any(pattern.search(table.name) for pattern in self._not_decayed)
 
     def _require_own_mode(self) -> None:
         """Raises RuntimeError in a TensorFlow 1 graph if the variables were made eagerly."""
@@ -192,7 +182,9 @@ class Wrapping(TrainsTables):
             return Plan(inner, rate, decay, average)
         name, step, product = rule.name(inner), tf.convert_to_tensor(inner.iterations) + 1, None
         if name == "nadam":
-            product = self._product.assign(self._product * nadam_u(inner, step, tf.float32))
+            product = self.u_product
+            product = product if isinstance(product, tf.Variable) else product.value
+            product = product.assign(product * nadam_u(inner, step, tf.float32))
         return Plan(inner, rate, decay, average, rule, name, step, product)
 
     def _build_others(self, variables: Iterable[TrainedVariable]) -> list[TrainedVariable]:
@@ -220,7 +212,17 @@ class Wrapping(TrainsTables):
     def slots_owner(self) -> tf.Tensor:
         """The name under which the tables keep this optimizer's slots, a scalar string tensor."""
         family = type(vars(self)["inner_optimizer"]).__name__.lower()
-        return tf.strings.join([family, tf.strings.as_string(self._slots_number)], "_")
+        number = tf.strings.as_string(tf.convert_to_tensor(self._slots_id))
+        return tf.strings.join([family, number], "_")
+
+    @property
+    def iterations(self) -> Any:
+        """The number of steps that the wrapped optimizer has done."""
+        return self.inner_optimizer.iterations
+
+    @iterations.setter
+    def iterations(self, variable: Any) -> None:
+        self.inner_optimizer.iterations = variable
 
     @property
     def learning_rate(self) -> tf.Variable | float:
@@ -253,6 +255,15 @@ class Wrapping(TrainsTables):
         if self.inner_optimizer.use_ema:
             self._take_averages()
         self.inner_optimizer.finalize_variable_values(dense)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the configuration for `from_config`, which makes an equal optimizer."""
+        return {
+            "name": self.name,  # type: ignore[attr-defined]
+            "optimizer": self._saving.serialize_keras_object(self.inner_optimizer),
+            "bp_v2": self.bp_v2,
+            "reject_nonfinite": self.reject_nonfinite,
+        }
 
 
 def _vector(plan: Plan, dtype: tf.DType, decayed: bool) -> tf.Tensor:
@@ -312,19 +323,17 @@ def _run(steps: list[TableStep]) -> list[tf.Operation]:
     if remote:
         for carrier, numbers in request_groups(step.table for step in remote):
             chosen = [remote[number] for number in numbers]
-            operations += (
-                [step.run() for step in chosen] if carrier is None else carrier.apply(chosen)
-            )
+            operations += carrier.apply(chosen)
     return [each for each in operations if each is not None]
 
 
-def run_owned(owned: Iterable[tuple[tf.IndexedSlices, TableOptimizer]]) -> None:
+def run_owned(owned: Iterable[tuple[tf.IndexedSlices, Any]]) -> None:
     """Does a step of each optimizer of one table. Tables in other processes share their requests.
 
     Args:
-        owned: Pairs of a gradient without a loss scale, and the optimizer of its table.
+        owned: Pairs of a gradient without a loss scale, and the `TableOptimizer` of its table.
     """
-    begun: list[TableOptimizer] = []
+    begun: list[Any] = []
     steps: list[TableStep] = []
     for gradient, own in owned:
         of_table = own.begin(gradient)

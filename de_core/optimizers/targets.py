@@ -15,7 +15,7 @@ from de_core.base.types import Gradient, GradientPair, Scalar, TrainedVariable
 from de_core.optimizers import clipping
 from de_core.tables.sharded import ShardedTable, living
 from de_core.tables.spec import arithmetic_dtype
-from de_core.variable.anchor import of_an_imported_table, table_of, tensor_variable
+from de_core.variable.anchor import table_of, tensor_variable
 from de_core.variable.own_optimizer import optimizer_of
 from de_core.variable.trainable_wrapper import TrainableWrapper
 from de_core.variable.variable import Variable
@@ -56,7 +56,14 @@ class Targets(NamedTuple):
             if table is None:
                 is_sparse = isinstance(gradient, tf.IndexedSlices)
                 if is_sparse and variable.shape.rank and variable.shape[0] == 0:
-                    raise of_an_imported_table(variable)
+                    raise RuntimeError(
+                        "A new optimizer must train tables that this process created. "
+                        f"Received: a gradient for the imported variable {variable.name!r} of "
+                        f"shape={variable.shape}. The tables of a SavedModel are read-only: train "
+                        "the model itself, with the rows of a checkpoint or a .keras file, or "
+                        "leave the loaded variable out. For a MetaGraph, run its own training op, "
+                        "or build the graph with the original code and restore its variables."
+                    )
                 targets.dense.append((gradient, variable))
             elif isinstance(gradient, tf.IndexedSlices):
                 own = optimizer_of(anchor_of(variable))

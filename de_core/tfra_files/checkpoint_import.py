@@ -127,7 +127,13 @@ def import_checkpoint(
     """
     wanted = {} if target is None else tables_of(target)
     there, found = location.tables_at(os.fspath(path).rstrip("/"))
-    pattern = _pattern(tables)
+    try:
+        pattern = None if tables is None else re.compile(tables)
+    except re.error as error:
+        raise ValueError(
+            "`tables` must be a regular expression of Python's `re`. Received: "
+            f"{tables!r}: {error}."
+        ) from error
     groups = roles.collected(
         found,
         [] if there is None else dense_state.optimizer_paths(there),
@@ -154,8 +160,10 @@ def import_checkpoint(
         Job(name, groups[name], _spec(groups[name], table, given, key_dtype), table)
         for name, table in _paired(chosen, wanted, target).items()
     ]
-    if optimizer is None and target is not None:
-        optimizer = _only_optimizer(target)
+    if optimizer is None and hasattr(target, "_trackable_children"):
+        every = tf.train.TrackableView(target).descendants()
+        optimizers = [each for each in every if hasattr(each, "slots_owner")]
+        optimizer = optimizers[0] if len(optimizers) == 1 else None
     if not slots:
         jobs = list(map(_without_slots, jobs))
     _check_slots(jobs, optimizer)
@@ -175,16 +183,6 @@ def import_checkpoint(
     if numbers and tf.executing_eagerly():
         dense_state.count_products(optimizer)
     return {job.name: _described(groups[job.name], job.spec, made.get(job.name)) for job in jobs}
-
-
-def _pattern(tables: str | None) -> re.Pattern[str] | None:
-    try:
-        return None if tables is None else re.compile(tables)
-    except re.error as error:
-        raise ValueError(
-            "`tables` must be a regular expression of Python's `re`. Received: "
-            f"{tables!r}: {error}."
-        ) from error
 
 
 def _spec(
@@ -251,17 +249,6 @@ def _left_out(saved: SavedTable, is_chosen: bool) -> str:
     if saved.doubts:
         return f"it may be {saved.doubts}; `tables` must decide"
     return "" if is_chosen else "`tables` does not match its name"
-
-
-def _only_optimizer(target: Any) -> Optimizer | None:
-    if not hasattr(target, "_trackable_children"):
-        return None
-    found = [
-        each
-        for each in tf.train.TrackableView(target).descendants()
-        if hasattr(each, "slots_owner")
-    ]
-    return found[0] if len(found) == 1 else None
 
 
 def _without_slots(job: Job) -> Job:

@@ -118,12 +118,23 @@ def new_anchor(table: ShardedTable, trainable: bool, optimizer: OwnOptimizer | N
     """Creates a table's anchor, a weight for the Keras version of this process.
 
     The anchor's value carries the rows. A table that is not trainable has an anchor too, because
-    tf_keras's `export` stores only variables and finds a table through its anchor.
+    tf_keras's `export` stores only variables, and finds the shards as children of the anchor.
 
     Returns:
         A `keras.Variable`, or a `tf.Variable` for tf_keras.
     """
-    return _empty_variable(table, trainable) if LEGACY else Anchor(table, trainable, optimizer)
+    if not LEGACY:
+        return Anchor(table, trainable, optimizer)
+    with tf.init_scope(), tf.name_scope(_scope(table.name)), tf.device("CPU"):
+        variable = tf.Variable(
+            tf.zeros([0, table.spec.dim], table.spec.value_dtype),
+            trainable=trainable,
+            name="anchor",
+            constraint=wrap_the_optimizer_in_de_dynamic_embedding_optimizer,
+        )
+    # Use a weak reference: a cycle would keep the table's memory until the garbage collector runs.
+    variable._trackable_children = functools.partial(_children, weakref.ref(variable), table)
+    return _marked(variable, table)
 
 
 def tensor_variable(anchor: TrainedVariable) -> tf.Variable | None:
@@ -153,40 +164,9 @@ def wrap_the_optimizer_in_de_dynamic_embedding_optimizer(value: tf.Tensor) -> tf
     )
 
 
-def of_an_imported_table(variable: TrainedVariable) -> RuntimeError:
-    """Returns the error for a gradient of a table that was imported, not created here."""
-    return RuntimeError(
-        "A new optimizer must train tables that this process created. "
-        f"Received: a gradient for the imported variable {variable.name!r} of "
-        f"shape={variable.shape}. The tables of a SavedModel are read-only: train the model "
-        "itself, with the rows of a checkpoint or a .keras file, or leave the loaded variable out. "
-        "For a MetaGraph, run its own training op, or build the graph with the original code and "
-        "restore its variables."
-    )
-
-
 def _scope(table_name: str) -> str:
     """Returns a table's name as a Keras name scope, which allows no slashes."""
     return re.sub(r"[^A-Za-z0-9_.\-]", "_", table_name)
-
-
-def _empty_variable(table: ShardedTable, trainable: bool) -> tf.Variable:
-    """Creates an anchor for tf_keras.
-
-    tf_keras's `export` stores only variables. So a SavedModel gets the shards as children of the
-    anchor.
-    """
-    with tf.init_scope(), tf.name_scope(_scope(table.name)), tf.device("CPU"):
-        empty = tf.zeros([0, table.spec.dim], table.spec.value_dtype)
-        variable = tf.Variable(
-            empty,
-            trainable=trainable,
-            name="anchor",
-            constraint=wrap_the_optimizer_in_de_dynamic_embedding_optimizer,
-        )
-    # Use a weak reference: a cycle would keep the table's memory until the garbage collector runs.
-    variable._trackable_children = functools.partial(_children, weakref.ref(variable), table)
-    return _marked(variable, table)
 
 
 def _children(
@@ -195,6 +175,7 @@ def _children(
     save_type: str = "checkpoint",
     **options: Any,
 ) -> dict[str, Any]:
+    """Returns a tf_keras anchor's children: in a SavedModel also the shards."""
     anchor = variable()
     kind: Any = type(anchor)
     children = dict(kind._trackable_children(anchor, save_type, **options))

@@ -330,6 +330,8 @@ def stats_of(table: ShardedTable) -> dict[str, Any]:
     # which is proportional to the index's bytes.
     weights = [max(1, table["bytes"]["index"]) for table in tables]
     load = sum(weight * table["load_factor"] for weight, table in zip(weights, tables, strict=True))
+    tiers = [table["tier"] for table in tables if "tier" in table]
+    tier = {part: sum(each[part] for each in tiers) for part in tiers[0]} if tiers else {}
     probes = itertools.zip_longest(*(table["probe_lengths"] for table in tables), fillvalue=0)
     return {
         **{part: sum(table[part] for table in tables) for part in _COUNTS},
@@ -339,15 +341,10 @@ def stats_of(table: ShardedTable) -> dict[str, Any]:
         "load_factor": load / sum(weights),
         "probe_lengths": [sum(each) for each in probes],
         "memory": _memory(tables),
-        **_tier(tables),
+        **({"tier": tier} if tiers else {}),
     }
 
 
 def _memory(tables: list[dict[str, Any]]) -> dict[str, int]:
     parts = {part: sum(table["bytes"][part] for table in tables) for part in _PARTS}
     return {**parts, "total": sum(parts.values())}
-
-
-def _tier(tables: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    tiers = [table["tier"] for table in tables if "tier" in table]
-    return {"tier": {part: sum(tier[part] for tier in tiers) for part in tiers[0]}} if tiers else {}

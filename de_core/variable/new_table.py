@@ -93,8 +93,21 @@ def new_table(
     row = initial_rows.resolve(
         initializer, name=name, dim=spec.dim, value_dtype=spec.value_dtype, height=init_size
     )
-    tables_of = _in_memory if creator is None else creator.tables
-    tables = tables_of(name, spec, row, init_size, policy, router)
+    if creator is not None:
+        tables = creator.tables(name, spec, row, init_size, policy, router)
+    else:
+        tables = [
+            Table(
+                router.table_name(name, number),
+                spec,
+                row,
+                device,
+                init_size // router.count,
+                policy.text(number, router.count),
+                router.metadata(name, number),
+            )
+            for number, device in enumerate(spec.devices, router.first)
+        ]
     return ShardedTable(name, spec, tables, router, policy)
 
 
@@ -117,35 +130,3 @@ def _check_tier(
             "`tier` needs eager mode, and no MultiWorkerMirroredStrategy. "
             f"{received(tier=tier)} Leave out `tier`."
         )
-
-
-def _in_memory(
-    name: str,
-    spec: TableSpec,
-    initial: initial_rows.InitialRow,
-    init_size: int,
-    policy: TablePolicy,
-    router: Router,
-) -> list[Table]:
-    """Creates the shards of a table in main memory, one on each device.
-
-    Args:
-        name: The Variable's name. The shards' names are derived from it.
-        spec: Dtypes, dim and devices.
-        initial: The row that a lookup returns for a key without a row.
-        init_size: Number of rows to reserve, divided among the shards.
-        policy: Decides which keys get a row and which rows are evicted.
-        router: Assigns keys to shards.
-    """
-    return [
-        Table(
-            router.table_name(name, number),
-            spec,
-            initial,
-            device,
-            init_size // router.count,
-            policy.text(number, router.count),
-            router.metadata(name, number),
-        )
-        for number, device in enumerate(spec.devices, router.first)
-    ]

@@ -29,23 +29,8 @@ def built():
     return layer
 
 
-def compiled():
-    model = keras.Sequential([keras.Input([3], dtype="int64"), Embedding(4)])
-    model.compile("adam", "mse")
-    model.fit(IDS, np.ones([1, 3, 4]), verbose=0)
-
-
-def trained(table):
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(de.embedding_lookup(table, [1]))
-    variables = table.trainable_variables
-    keras.optimizers.Adam().apply(tape.gradient(loss, variables), variables)
-
-
 #: A guess, and the remedy that the sentence names.
 REFUSED = {
-    "plain optimizer": (lambda _: compiled(), 'optimizer="adam"'),
-    "plain optimizer in a loop": (trained, "DynamicEmbeddingOptimizer"),
     "input_length": (lambda _: Embedding(4, input_length=9), "leave out `input_length`"),
     "set_weights": (lambda _: built().set_weights([MATRIX]), "upsert"),
     "pretrained initializer": (

@@ -117,14 +117,6 @@ def test_the_mask_of_rows_counts_neither_masked_ids_nor_padding():
     np.testing.assert_array_equal(de.layers.Embedding(2).compute_mask(ids, mask), mask)
 
 
-def test_padding_is_not_trained():
-    layer = de.layers.Embedding(2, combiner="mean", mask_key=0)
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(layer(int64([[1, 0, 7], [0, 0, 0]])))
-    (gradient,) = tape.gradient(loss, layer.table.trainable_variables)
-    assert sorted(gradient.indices.numpy()) == [1, 7]
-
-
 def test_pooled_rows_keep_outer_dimensions():
     layer = filled(de.layers.Embedding(2, combiner="sum"))
     np.testing.assert_allclose(

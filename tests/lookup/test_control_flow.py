@@ -8,41 +8,32 @@ import de_core as de
 from tests.support.dense_peer import Peers
 
 
-def gradient_of(peers, loss_of, lookup, params, variable, *inputs):
-    """Returns the gradient of a traced loss with respect to a variable."""
+def gradient_of(peers, loss_of, lookup, of_table, *inputs):
+    """Returns a traced loss, and its gradient with respect to the table or the dense variable."""
+    params = peers.table if of_table else peers.dense
+    variable = params.trainable_variables[0].value if of_table else params
 
     @tf.function
     def gradient(*tensors):
+        def look_up(numbers):
+            return lookup(params, peers.keys(numbers) if of_table else numbers)
+
         with tf.GradientTape() as tape:
-            loss = loss_of(lambda numbers: lookup(params, peers.keys(numbers)), *tensors)
+            loss = loss_of(look_up, *tensors)
         return loss, tape.gradient(loss, [variable])[0]
 
-    if variable is peers.dense:
-        loss, result = gradient_of_dense(loss_of, lookup, variable, inputs)
-        return loss, tf.convert_to_tensor(result).numpy()
     loss, result = gradient(*inputs)
-    if not isinstance(
-        result, tf.IndexedSlices
-    ):  # a dense tensor without rows, if the branch was not taken
-        assert 0 in result.shape
-        return loss, np.zeros(peers.dense.shape)
-    return loss, peers.dense_gradient(result)
+    if not of_table:
+        return loss, tf.convert_to_tensor(result).numpy()
+    if isinstance(result, tf.IndexedSlices):
+        return loss, peers.dense_gradient(result)
+    assert 0 in result.shape  # a dense tensor without rows, if the branch was not taken
+    return loss, np.zeros(peers.dense.shape)
 
 
-def gradient_of_dense(loss_of, lookup, variable, inputs):
-    @tf.function
-    def gradient(*tensors):
-        with tf.GradientTape() as tape:
-            loss = loss_of(lambda numbers: lookup(variable, numbers), *tensors)
-        return loss, tape.gradient(loss, [variable])[0]
-
-    return gradient(*inputs)
-
-
-def check(peers, loss_of, *inputs, lookup=de.embedding_lookup):
-    variable = peers.table.trainable_variables[0].value
-    loss, ours = gradient_of(peers, loss_of, lookup, peers.table, variable, *inputs)
-    wanted, dense = gradient_of(peers, loss_of, tf.gather, peers.dense, peers.dense, *inputs)
+def check(peers, loss_of, *inputs, lookup=de.embedding_lookup, dense_lookup=tf.gather):
+    loss, ours = gradient_of(peers, loss_of, lookup, True, *inputs)
+    wanted, dense = gradient_of(peers, loss_of, dense_lookup, False, *inputs)
     np.testing.assert_allclose(loss, wanted, rtol=1e-5)
     np.testing.assert_allclose(ours, dense, rtol=1e-5, atol=1e-6)
 
@@ -148,13 +139,10 @@ def test_gradients_of_lookups_in_branches_and_loops(loss_of, key_dtype):
 @pytest.mark.each_choice
 @pytest.mark.parametrize("key_dtype", [tf.int64, tf.string])
 def test_pooled_lookups_in_branches_and_loops(key_dtype):
-    peers = Peers(key_dtype)
-
-    def lookup(params, keys):
-        ragged = tf.RaggedTensor.from_row_lengths(keys, [2, 1])
-        if params is peers.table:
-            return de.embedding_lookup_sparse(params, ragged, None)
-        return tf.nn.embedding_lookup_sparse(params, ragged, None)
+    def pooled(lookup):
+        return lambda params, keys: lookup(
+            params, tf.RaggedTensor.from_row_lengths(keys, [2, 1]), None
+        )
 
     def loss_of(look_up, numbers, condition):
         loss = tf.cond(condition, lambda: tf.reduce_sum(tf.square(look_up(numbers))), lambda: 0.0)
@@ -162,13 +150,12 @@ def test_pooled_lookups_in_branches_and_loops(key_dtype):
             loss += tf.reduce_sum(look_up(numbers))
         return loss
 
-    variable = peers.table.trainable_variables[0].value
+    lookups = {
+        "lookup": pooled(de.embedding_lookup_sparse),
+        "dense_lookup": pooled(tf.nn.embedding_lookup_sparse),
+    }
     for condition in (True, False):
-        inputs = tf.constant([3, 5, 7]), tf.constant(condition)
-        loss, ours = gradient_of(peers, loss_of, lookup, peers.table, variable, *inputs)
-        wanted, dense = gradient_of(peers, loss_of, lookup, peers.dense, peers.dense, *inputs)
-        np.testing.assert_allclose(loss, wanted, rtol=1e-5)
-        np.testing.assert_allclose(ours, dense, rtol=1e-5, atol=1e-6)
+        check(Peers(key_dtype), loss_of, tf.constant([3, 5, 7]), tf.constant(condition), **lookups)
 
 
 def test_a_tape_outside_the_function_sees_its_branches_and_loops():

@@ -73,24 +73,26 @@ def test_a_dynamic_loss_scale_fits_and_is_saved(policy, given, value_dtype, requ
     assert json.dumps(keras.optimizers.serialize(copy)) == config
 
 
-@pytest.mark.parametrize("scaled", [scaled_inside, scaled_around])
+@pytest.mark.parametrize("scaled", [scaled_inside, scaled_around, de.LossScaleOptimizer])
 def test_a_step_with_a_nonfinite_gradient_is_skipped(scaled):
-    table, dense = de.Variable(dim=2, name="t"), tf.Variable([1.0])
+    own = keras.optimizers.SGD(1.0) if scaled is de.LossScaleOptimizer else None
+    table, dense = de.Variable(dim=2, name="t", optimizer=own), tf.Variable([1.0])
+    variables = [*table.trainable_variables, dense]
     optimizer = scaled(keras.optimizers.SGD(1.0), initial_scale=4.0)
     ids = tf.constant([1], tf.int64)
 
     @tf.function
     def step(gradient):
-        optimizer.apply([tf.IndexedSlices(gradient[None], ids), tf.ones([1])], [table, dense])
+        optimizer.apply([tf.IndexedSlices(gradient[None], ids), tf.ones([1])], variables)
 
-    optimizer.build([table, dense])
+    optimizer.build(variables)
     step(tf.constant([4.0, 8.0]))
     step(tf.constant([1.0, np.inf]))
     step(tf.constant([2.0, 2.0]))
     np.testing.assert_array_equal(table.lookup([1]), [[-2.0, -3.0]])
     np.testing.assert_array_equal(dense, [0.25])
     assert float(optimizer.dynamic_scale) == 2.0
-    assert int(optimizer.iterations) == 2
+    assert int(optimizer.iterations) == int((table.optimizer or optimizer).iterations) == 2
 
 
 def test_a_loss_scale_of_keras_is_refused():

@@ -25,26 +25,23 @@ def trained(optimizer):
         return session.run([dense, rows])
 
 
-def test_optimizers_of_tensorflow_1_make_their_variables_in_the_graph():
-    optimizer = de.DynamicEmbeddingOptimizer(v1.train.GradientDescentOptimizer(0.25))
-    dense, rows = trained(optimizer)
+@pytest.mark.parametrize(
+    "make", [v1.train.GradientDescentOptimizer, tf_keras.optimizers.legacy.SGD]
+)
+def test_optimizers_of_tensorflow_1_and_legacy_ones_make_their_variables_in_the_graph(make):
+    dense, rows = trained(de.DynamicEmbeddingOptimizer(make(0.25)))
     np.testing.assert_array_equal(dense, [0.5, 0.5])
     np.testing.assert_array_equal(rows, [[0.75, 0.75]])
 
 
-def test_keras_3_is_refused_with_the_remedy():
-    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.25))
+@pytest.mark.parametrize("of", [keras.optimizers, tf_keras.optimizers])
+def test_new_optimizers_are_refused_with_the_remedy(of):
+    optimizer = de.DynamicEmbeddingOptimizer(of.SGD(0.25))
     with pytest.raises(RuntimeError, match=r"made in the graph.*Received: SGD with variables of"):
         trained(optimizer)
 
 
-def test_tf_keras_makes_what_it_can_anew():
-    with pytest.raises(RuntimeError, match=r"made in the graph.*Received: SGD with variables of"):
-        trained(de.DynamicEmbeddingOptimizer(tf_keras.optimizers.SGD(0.25)))
-    optimizer = de.DynamicEmbeddingOptimizer(tf_keras.optimizers.legacy.SGD(0.25))
-    dense, rows = trained(optimizer)
-    np.testing.assert_array_equal(dense, [0.5, 0.5])
-    np.testing.assert_array_equal(rows, [[0.75, 0.75]])
+def test_a_legacy_optimizer_that_was_used_eagerly_is_refused():
     table, used = de.Variable(dim=2), de.DynamicEmbeddingOptimizer(tf_keras.optimizers.legacy.SGD())
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(table.lookup([1]))

@@ -195,22 +195,6 @@ def test_a_loss_scale_of_this_library_changes_no_number(wrap, eagerly):
     oracle.assert_same(fitted(scaled, run_eagerly=eagerly), wanted)
 
 
-def test_a_step_with_a_nonfinite_gradient_is_skipped_by_the_table_too():
-    table = de.Variable(dim=2, name="t", optimizer=keras.optimizers.SGD(1.0))
-    optimizer = de.LossScaleOptimizer(keras.optimizers.SGD(1.0), initial_scale=4.0)
-
-    @tf.function
-    def step(gradient):
-        slices = tf.IndexedSlices(gradient[None], tf.constant([1], tf.int64))
-        optimizer.apply([slices], table.trainable_variables)
-
-    optimizer.build(table.trainable_variables)
-    step(tf.constant([4.0, 8.0]))
-    step(tf.constant([1.0, np.inf]))
-    np.testing.assert_array_equal(table.lookup([1]), [[-1.0, -2.0]])
-    assert int(table.optimizer.iterations) == 1
-
-
 @applies_if(hasattr(keras.optimizers, "OptimizerMap"), "a Keras with OptimizerMap")
 def test_an_optimizer_per_path_in_a_multi_optimizer():
     users = de.Variable(dim=2, name="users", optimizer=keras.optimizers.SGD(1.0))

@@ -32,10 +32,6 @@ def test_they_have_the_fields_of_the_engines_structs(pytestconfig: pytest.Config
     assert {rule: structs[struct] for struct, rule in named} == rules.SETTINGS
 
 
-def test_fields_in_another_order_are_noticed():
-    assert structs_of("struct A {\n  double b, c;\n};\n") == {"A": ("b", "c")}
-
-
 def test_python_numbers_are_not_rounded_to_float32():
     assert rules.as_scalar(0.1, tf.float64).numpy() == 0.1
     assert rules.Power(0.9, tf.constant(1)).value(tf.float64).numpy() == 0.9

@@ -6,7 +6,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from tests.tfra.ancestor import run_ancestor
+from tests.tfra.wheel import run_wheel
 
 FOLDER = Path(__file__).parent
 PROGRAMS = FOLDER / "programs"
@@ -19,7 +19,7 @@ NAMES = ("movielens", "parameter_servers", "reviews", "two_tower")
 def results_of_the_wheel(name: str, folder: Path) -> dict[str, list[float]]:
     """Runs one of the programs with the wheel, and returns what it wrote."""
     file = folder / f"{name}.json"
-    run_ancestor(PROGRAMS / f"{name}.py", file)
+    run_wheel(PROGRAMS / f"{name}.py", file)
     results: dict[str, list[float]] = json.loads(file.read_text("utf-8"))
     return results
 
@@ -28,4 +28,4 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
         recorded = {name: results_of_the_wheel(name, Path(made)) for name in NAMES}
     RESULTS.write_text(json.dumps(recorded, sort_keys=True) + "\n", "utf-8")
-    run_ancestor(PROGRAMS / "signatures.py", SIGNATURES)
+    run_wheel(PROGRAMS / "signatures.py", SIGNATURES)

@@ -8,8 +8,8 @@ import pytest
 
 import de_core
 from de_core import tfra
-from tests.tfra.ancestor import run_ancestor
 from tests.tfra.record import PROGRAMS
+from tests.tfra.wheel import run_wheel
 
 GUIDE = (Path(__file__).parents[2] / "docs/howto/migrating.md").read_text("utf-8")
 #: What the guide says about the real wheel.
@@ -29,7 +29,7 @@ THERE = {
 
 @pytest.mark.slow
 def test_the_real_wheel_does_what_the_guide_says(tmp_path):
-    run_ancestor(PROGRAMS / "differences.py", tmp_path / "found.json")
+    run_wheel(PROGRAMS / "differences.py", tmp_path / "found.json")
     assert json.loads((tmp_path / "found.json").read_text("utf-8")) == THERE
 
 

@@ -15,7 +15,7 @@ from de_core.base import environment
 from de_core.tfra.ops import load_ops
 from tests.server.support.gateway_process import GatewayProcess
 from tests.tfra import exported
-from tests.tfra.ancestor import run_ancestor
+from tests.tfra.wheel import run_wheel
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_a_session_answers_as_tfra_did(name):
 @pytest.mark.slow
 def test_the_wheel_makes_the_same_models_anew(tmp_path, ops):
     del ops
-    run_ancestor(exported.FOLDER / "make.py", tmp_path)
+    run_wheel(exported.FOLDER / "make.py", tmp_path)
     for name in exported.NAMES:
         kept = exported.answers(exported.saved_model(name))
         made = exported.answers(tmp_path / name)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from tests.tfra.ancestor import run_ancestor
+from tests.tfra.wheel import run_wheel
 from tests.tfra_files.artefacts import DATA, expected
 from tests.tfra_files.test_continued_training import QUICK, SLOW, differences
 
@@ -22,7 +22,7 @@ OLD_PROGRAM = PROGRAM.with_name("make_old_artefact.py")
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory):
     folder = tmp_path_factory.mktemp("artefacts")
-    run_ancestor(PROGRAM, folder, timeout=3600)
+    run_wheel(PROGRAM, folder, timeout=3600)
     return folder
 
 
@@ -74,7 +74,7 @@ def test_training_continues_after_the_import_of_fresh_files(fresh, forks):
 @pytest.mark.parametrize(("release", "form"), [("0.7.2", "new_adam"), ("0.6.0", "old_adam")])
 def test_training_continues_after_the_import_from_an_older_release(forks, tmp_path, release, form):
     (tmp_path / "expected.json").write_text("{}")
-    run_ancestor(OLD_PROGRAM, tmp_path, release=release)
+    run_wheel(OLD_PROGRAM, tmp_path, release=release)
     known = json.loads((tmp_path / "expected.json").read_text())
     (tmp_path / "expected.json").write_text(json.dumps({form: known[OLD]}))
     if form != OLD:

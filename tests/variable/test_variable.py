@@ -57,14 +57,6 @@ def test_remove_forgets_rows_and_ignores_unknown_keys():
     assert int(table.size()) == 1
 
 
-def test_size_of_one_table_and_of_all():
-    table = new(devices=["/CPU:0"] * 3)
-    table.upsert(list(range(1000)), tf.ones([1000, 2]))
-    sizes = [int(table.size(index)) for index in range(3)]
-    assert sum(sizes) == int(table.size()) == 1000
-    assert min(sizes) > 200
-
-
 @pytest.mark.parametrize("index", [-1, 3])
 def test_size_of_a_table_that_is_not_there(index):
     with pytest.raises(ValueError, match=f"from 0 to 2. Received: index={index}"):
@@ -91,12 +83,6 @@ def test_accum_loses_nothing_when_a_row_vanished_meanwhile():
     table = new()
     table.accum([1], [[1.0, 1.0]], [[3.0, 3.0]], exists=[True])
     np.testing.assert_array_equal(table.lookup([1]), [[3, 3]])
-
-
-def test_string_values():
-    table = new(value_dtype=tf.string)
-    table.upsert([1], [["one", "eins"]])
-    assert table.lookup([1, 2]).numpy().tolist() == [[b"one", b"eins"], [b"", b""]]
 
 
 @pytest.mark.parametrize("dim", [1, 3, 100, 101, 4096])
@@ -142,15 +128,6 @@ def test_it_is_a_module_of_its_name():
     holder = tf.Module()
     holder.table = table
     assert table in holder.submodules
-
-
-def test_restrict_without_a_policy_does_nothing():
-    assert new().restrict(3) is None
-
-
-def test_names_given_by_default_are_unique():
-    names = {new().name for _ in range(3)}
-    assert len(names) == 3
 
 
 @pytest.mark.parametrize("shards", [1, 2])

@@ -15,7 +15,7 @@ from de_core.base.types import GradientPair
 from de_core.optimizers import clipping, rules
 from de_core.optimizers.keras2.copies import Keras2Copies
 from de_core.optimizers.rules import Rule
-from de_core.optimizers.steps import Decaying, Wrapping, is_eager_outside
+from de_core.optimizers.steps import Wrapping, is_eager_outside
 from de_core.optimizers.targets import Targets, filled_by_loss
 
 
@@ -28,6 +28,8 @@ class TablesAndOthers(Wrapping):
         NotImplementedError: `optimizer` has no rule inside the tables, and no formula for dense
             gradients.
     """
+
+    _saving = tf_keras.saving
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class TablesAndOthers(Wrapping):
     def _make_state(self) -> None:
         self._made_eagerly = is_eager_outside()
         with tf.init_scope():
-            self.slots_id = tf.Variable(secrets.randbits(60), dtype=tf.int64, trainable=False)
+            self._slots_id = tf.Variable(secrets.randbits(60), dtype=tf.int64, trainable=False)
             self.u_product = tf.Variable(1.0, trainable=False)
             self._rejected = tf.Variable(0, dtype=tf.int64, trainable=False)
 
@@ -122,45 +124,14 @@ class TablesAndOthers(Wrapping):
         """Returns the engine's rule for an optimizer, or None if the engine has none."""
         raise NotImplementedError
 
-    @property
-    def _product(self) -> tf.Variable:
-        return self.u_product
-
     def _keep(self, variable: tf.Variable) -> None:
         self._of_no_row = [*self._of_no_row, variable]
 
     @property
-    def _slots_number(self) -> tf.Tensor:
-        return tf.convert_to_tensor(self.slots_id)
-
-    @property
-    def rejected_steps(self) -> tf.Variable:
-        """The number of steps that `reject_nonfinite` refused, an int64 variable."""
-        return self._rejected
-
-    @property
     def _own_state(self) -> list[tf.Variable]:
-        return [self.slots_id, self.u_product, self._rejected, *self._of_no_row]
-
-    @property
-    def iterations(self) -> Any:
-        """The number of steps that the wrapped optimizer has done."""
-        return self.inner_optimizer.iterations
-
-    @iterations.setter
-    def iterations(self, variable: Any) -> None:
-        self.inner_optimizer.iterations = variable
+        return [self._slots_id, self.u_product, self._rejected, *self._of_no_row]
 
     lr = Wrapping.learning_rate
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the configuration for `from_config`, which makes an equal optimizer."""
-        return {
-            "name": self.name,  # type: ignore[attr-defined]
-            "optimizer": tf_keras.saving.serialize_keras_object(self.inner_optimizer),
-            "bp_v2": self.bp_v2,
-            "reject_nonfinite": self.reject_nonfinite,
-        }
 
     @classmethod
     def from_config(
@@ -179,7 +150,7 @@ class TablesAndOthers(Wrapping):
 
 
 @tf_keras.saving.register_keras_serializable(package="de_core")
-class Keras2Optimizer(Decaying, TablesAndOthers, tf_keras.optimizers.Optimizer):
+class Keras2Optimizer(TablesAndOthers, tf_keras.optimizers.Optimizer):
     """A tf_keras optimizer that also trains dynamic tables; `DynamicEmbeddingOptimizer` makes it.
 
     Takes the arguments of `TablesAndOthers`.
@@ -261,7 +232,7 @@ class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimize
 
     def _make_state(self) -> None:
         super()._make_state()
-        for name in ("slots_id", "u_product", "_rejected"):
+        for name in ("_slots_id", "u_product", "_rejected"):
             self._track_trackable(getattr(self, name), name, overwrite=True)
 
     def _require_own_mode(self) -> None:

@@ -21,7 +21,6 @@ from de_core.optimizers.clipping import Trained
 from de_core.optimizers.keras3 import rowwise
 from de_core.optimizers.keras3.copies import KerasCopies
 from de_core.optimizers.steps import (
-    Decaying,
     Wrapping,
     is_eager_outside,
     run_owned,
@@ -33,7 +32,7 @@ from de_core.tables.sharded import ShardedTable
 
 
 @keras.saving.register_keras_serializable(package="de_core", name="DynamicEmbeddingOptimizer")
-class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
+class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
     """A Keras optimizer that also trains dynamic tables; `DynamicEmbeddingOptimizer` makes it.
 
     The wrapped optimizer updates ordinary variables. A table applies its own gradient. Learning
@@ -41,11 +40,12 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
     scale of the wrapped optimizer apply to variables and tables.
     """
 
+    _saving = keras.saving
+
     def __init__(
         self,
         optimizer: keras.optimizers.Optimizer,
         bp_v2: bool = False,
-        synchronous: bool = False,
         reject_nonfinite: bool = False,
         name: str | None = None,
     ) -> None:
@@ -53,17 +53,23 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         self.is_loss_scaled = False
         self.inner_optimizer = optimizer
         self.bp_v2 = bool(bp_v2)
-        self.synchronous = bool(synchronous)
         self.reject_nonfinite = bool(reject_nonfinite)
         known = (keras.optimizers, rowwise)
         rule = rules.rule_of(optimizer, rules.KERAS, known, ["update_step"])
         self._start(optimizer, rule, KerasCopies, self.bp_v2)
         self._made_eagerly = is_eager_outside()
         self._accumulation: Accumulation | None = None
-        self._slots_id = _slots_id_variable()
+        number = secrets.randbits(60)
+        self._slots_id = keras.Variable(
+            lambda shape, dtype: tf.fill(shape, tf.constant(number, tf.int64)),  # noqa: ARG005
+            shape=(),
+            dtype="int64",
+            trainable=False,
+            name="slots_id",
+        )
         self._track_variable(self._slots_id)
         self._rejected = self.add_variable((), "zeros", "int64", name="rejected_steps")
-        self._u_product = self.add_variable((), "ones", "float32", name="u_product")
+        self.u_product = self.add_variable((), "ones", "float32", name="u_product")
 
     def build(self, variables: Sequence[Any]) -> None:
         """Makes the wrapped optimizer's slots for ordinary variables.
@@ -198,10 +204,6 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         is_later = tf.cast(tf.not_equal(inner.iterations, 0), tf.float64)
         return inner.learning_rate, is_later * inner.ema_momentum
 
-    @property
-    def _product(self) -> tf.Variable:
-        return self._u_product.value
-
     def _apply_to_others(self, inner: Any, dense: list[GradientPair]) -> None:
         """Lets the wrapped optimizer update ordinary variables and count the step."""
         pairs = [(gradient, variable) for gradient, variable in dense if gradient is not None]
@@ -240,29 +242,10 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         self.__dict__["inner_optimizer"] = optimizer
 
     @property
-    def _slots_number(self) -> tf.Tensor:
-        return self._slots_id.value
-
-    @property
-    def u_product(self) -> Any:
-        """The product of Nadam's momenta of all steps, a float32 variable."""
-        return self._u_product
-
-    @property
-    def rejected_steps(self) -> Any:
-        """The number of steps that `reject_nonfinite` refused, an int64 variable."""
-        return self._rejected
-
-    @property
     def variables(self) -> list[Any]:
         """The state that is saved with a model: this optimizer's and the wrapped optimizer's."""
         own = {id(each): each for each in self._variables}  # Keras lists some twice
         return [*own.values(), *self.inner_optimizer.variables]
-
-    @property
-    def iterations(self) -> Any:
-        """The number of steps done."""
-        return self.inner_optimizer.iterations
 
     @property
     def loss_scale_factor(self) -> float | None:
@@ -308,16 +291,6 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
         if self._accumulation is not None and "waiting_0" in names:
             self._accumulation.load(store)
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the configuration for `from_config`, which makes an equal optimizer."""
-        return {
-            "name": self.name,
-            "optimizer": keras.saving.serialize_keras_object(self.inner_optimizer),
-            "bp_v2": self.bp_v2,
-            "synchronous": self.synchronous,
-            "reject_nonfinite": self.reject_nonfinite,
-        }
-
     @classmethod
     def from_config(
         cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
@@ -327,20 +300,6 @@ class KerasOptimizer(Decaying, Wrapping, keras.optimizers.Optimizer):
             config["optimizer"], custom_objects=custom_objects
         )
         return cls(**{**config, "optimizer": inner})
-
-
-def caller_of(called: Any) -> Any:
-    """Returns the innermost other Keras optimizer whose method is running, or None.
-
-    Keras does not pass it as an argument.
-    """
-
-    def is_sought(frame: FrameType) -> bool:
-        owner = frame.f_locals.get("self")
-        return owner is not called and isinstance(owner, keras.optimizers.Optimizer)
-
-    frame = call_stack.nearest(is_sought)
-    return None if frame is None else frame.f_locals["self"]
 
 
 def check_not_scaled_by_keras() -> None:
@@ -361,15 +320,3 @@ def _is_method_of_a_loss_scale(frame: FrameType) -> bool:
     owner = frame.f_locals.get("self")
     is_ours = getattr(owner, "keeps_tables_sparse", False)
     return isinstance(owner, keras.optimizers.LossScaleOptimizer) and not is_ours
-
-
-def _slots_id_variable() -> keras.Variable:
-    """Returns a new variable with a random number, which names an optimizer's slots."""
-    number = secrets.randbits(60)
-    return keras.Variable(
-        lambda shape, dtype: tf.fill(shape, tf.constant(number, tf.int64)),  # noqa: ARG005
-        shape=(),
-        dtype="int64",
-        trainable=False,
-        name="slots_id",
-    )

@@ -8,8 +8,38 @@ from typing import Any
 import keras
 
 
+class _Rowwise(keras.optimizers.Optimizer):
+    """An optimizer with one number per row of an ordinary variable, whose last axis is a row."""
+
+    #: The names of the settings that are the optimizer's own.
+    _settings: tuple[str, ...]
+
+    def build(self, variables: Sequence[Any]) -> None:
+        """Makes the slots of ordinary variables."""
+        if not self.built:
+            super().build(variables)
+            self._make_slots(variables)
+
+    def _make_slots(self, variables: Sequence[Any]) -> None:
+        raise NotImplementedError
+
+    def _row_slot(self, variable: Any, name: str, value: float) -> Any:
+        """Makes a variable with one number per row of an ordinary variable."""
+        return self.add_variable(
+            (*variable.shape[:-1], 1) if len(variable.shape) else (),
+            initializer=keras.initializers.Constant(value),
+            dtype=variable.dtype,
+            name=name,
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the configuration for `from_config`, which makes an equal optimizer."""
+        own = {name: getattr(self, name) for name in self._settings}
+        return {**super().get_config(), **own}
+
+
 @keras.saving.register_keras_serializable(package="de_core")
-class RowwiseAdagrad(keras.optimizers.Optimizer):
+class RowwiseAdagrad(_Rowwise):
     """Adagrad whose accumulator sums the mean square of each row's gradient.
 
     FBGEMM's table-batched embeddings have the same rule. With g the gradient of a row:
@@ -37,6 +67,8 @@ class RowwiseAdagrad(keras.optimizers.Optimizer):
     [-0.095, -0.095, -0.095, -0.095]
     """
 
+    _settings = ("initial_accumulator_value", "epsilon")
+
     def __init__(
         self,
         learning_rate: Any = 0.01,
@@ -48,26 +80,12 @@ class RowwiseAdagrad(keras.optimizers.Optimizer):
         self.initial_accumulator_value = initial_accumulator_value
         self.epsilon = epsilon
 
-    def build(self, variables: Sequence[Any]) -> None:
-        """Makes the accumulators of ordinary variables.
-
-        Args:
-            variables: The variables to train.
-        """
-        if self.built:
-            return
-        super().build(variables)
+    def _make_slots(self, variables: Sequence[Any]) -> None:
         initial = self.initial_accumulator_value
-        self._accumulators = [_row_state(self, each, "accumulator", initial) for each in variables]
+        self._accumulators = [self._row_slot(each, "accumulator", initial) for each in variables]
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """Updates one ordinary variable.
-
-        Args:
-            gradient: The gradient, in the variable's shape.
-            variable: The variable to update.
-            learning_rate: The learning rate of this step.
-        """
+        """Updates one ordinary variable."""
         ops = keras.ops
         rate = ops.cast(learning_rate, variable.dtype)
         gradient = ops.cast(gradient, variable.dtype)
@@ -75,17 +93,9 @@ class RowwiseAdagrad(keras.optimizers.Optimizer):
         self.assign_add(accumulator, _mean_square(gradient))
         self.assign_sub(variable, rate * gradient / (ops.sqrt(accumulator) + self.epsilon))
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the configuration for `from_config`, which makes an equal optimizer."""
-        return {
-            **super().get_config(),
-            "initial_accumulator_value": self.initial_accumulator_value,
-            "epsilon": self.epsilon,
-        }
-
 
 @keras.saving.register_keras_serializable(package="de_core")
-class RowwiseAdam(keras.optimizers.Optimizer):
+class RowwiseAdam(_Rowwise):
     """Adam whose second moment averages the mean square of each row's gradient.
 
     FBGEMM's table-batched embeddings call this rule PARTIAL_ROWWISE_ADAM. With g the gradient of a
@@ -115,6 +125,8 @@ class RowwiseAdam(keras.optimizers.Optimizer):
     [-0.1, -0.1, -0.1, -0.1]
     """
 
+    _settings = ("beta_1", "beta_2", "epsilon")
+
     def __init__(
         self,
         learning_rate: Any = 0.001,
@@ -128,28 +140,14 @@ class RowwiseAdam(keras.optimizers.Optimizer):
         self.beta_2 = beta_2
         self.epsilon = epsilon
 
-    def build(self, variables: Sequence[Any]) -> None:
-        """Makes the moments of ordinary variables.
-
-        Args:
-            variables: The variables to train.
-        """
-        if self.built:
-            return
-        super().build(variables)
+    def _make_slots(self, variables: Sequence[Any]) -> None:
         self._momentums = [
             self.add_variable_from_reference(each, name="momentum") for each in variables
         ]
-        self._velocities = [_row_state(self, each, "velocity", 0.0) for each in variables]
+        self._velocities = [self._row_slot(each, "velocity", 0.0) for each in variables]
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """Updates one ordinary variable.
-
-        Args:
-            gradient: The gradient, in the variable's shape.
-            variable: The variable to update.
-            learning_rate: The learning rate of this step.
-        """
+        """Updates one ordinary variable."""
         ops = keras.ops
         rate = ops.cast(learning_rate, variable.dtype)
         gradient = ops.cast(gradient, variable.dtype)
@@ -165,29 +163,8 @@ class RowwiseAdam(keras.optimizers.Optimizer):
         root = ops.sqrt(second / unbias_2) + self.epsilon
         self.assign_sub(variable, rate * (first / unbias_1) / root)
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the configuration for `from_config`, which makes an equal optimizer."""
-        return {
-            **super().get_config(),
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-        }
-
-
-def _row_state(
-    optimizer: keras.optimizers.Optimizer, variable: Any, name: str, value: float
-) -> Any:
-    """Makes a variable with one number per row of an ordinary variable."""
-    return optimizer.add_variable(
-        (*variable.shape[:-1], 1) if len(variable.shape) else (),
-        initializer=keras.initializers.Constant(value),
-        dtype=variable.dtype,
-        name=name,
-    )
-
 
 def _mean_square(gradient: Any) -> Any:
-    """Returns the mean square of each row of a gradient, in the shape of `_row_state`."""
+    """Returns the mean square of each row of a gradient, in the shape of `_row_slot`."""
     axis = -1 if len(gradient.shape) else None
     return keras.ops.mean(keras.ops.square(gradient), axis=axis, keepdims=True)

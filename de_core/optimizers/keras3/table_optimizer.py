@@ -8,38 +8,16 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from de_core.base import call_stack
 from de_core.base.checks import received
 from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Gradient
 from de_core.optimizers import clipping, targets
-from de_core.optimizers.keras3.optimizer import (
-    KerasOptimizer,
-    caller_of,
-    check_not_scaled_by_keras,
-)
+from de_core.optimizers.keras3.optimizer import KerasOptimizer, check_not_scaled_by_keras
 from de_core.optimizers.steps import run_owned, several_replicas
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table_step import TableStep
 from de_core.variable.own_optimizer import OptimizerLike
-
-_LOSS_SCALE_FACTOR = (
-    "An optimizer of one table must have no `loss_scale_factor`, because the optimizer of the "
-    "model scales the loss. Set it there."
-)
-_AVERAGES = (
-    "An optimizer of one table with `use_ema` must have an `ema_overwrite_frequency`, because "
-    "Keras does not tell it when training ends. Set it, or make the table without `optimizer` and "
-    "use de.DynamicEmbeddingOptimizer(optimizer)."
-)
-_BUILT = (
-    "An optimizer of one table must be new, because it counts the steps of this table alone. Make "
-    "one optimizer per table, or pass its name or its configuration."
-)
-_ACCUMULATES = (
-    "An optimizer that accumulates gradients must be wrapped, because Keras cannot add up the "
-    "sparse gradients of tables. Make the tables without `optimizer`, and use "
-    "de.DynamicEmbeddingOptimizer(optimizer)."
-)
 
 
 class TableOptimizer(KerasOptimizer):
@@ -58,7 +36,25 @@ class TableOptimizer(KerasOptimizer):
     """
 
     def __init__(self, optimizer: keras.optimizers.Optimizer, table: ShardedTable) -> None:
-        _check(optimizer)
+        if optimizer.built:
+            raise ValueError(
+                "An optimizer of one table must be new, because it counts the steps of this table "
+                "alone. Make one optimizer per table, or pass its name or its configuration. "
+                + received(optimizer=optimizer, built=True)
+            )
+        if optimizer.loss_scale_factor is not None:
+            raise ValueError(
+                "An optimizer of one table must have no `loss_scale_factor`, because the optimizer "
+                "of the model scales the loss. Set it there. "
+                + received(loss_scale_factor=optimizer.loss_scale_factor)
+            )
+        if optimizer.use_ema and not optimizer.ema_overwrite_frequency:
+            raise ValueError(
+                "An optimizer of one table with `use_ema` must have an `ema_overwrite_frequency`, "
+                "because Keras does not tell it when training ends. Set it, or make the table "
+                "without `optimizer` and use de.DynamicEmbeddingOptimizer(optimizer). "
+                + received(ema_overwrite_frequency=None)
+            )
         super().__init__(optimizer)
         self._caller: weakref.ref[Any] | None = None
         self._add_table(table)
@@ -110,14 +106,18 @@ class TableOptimizer(KerasOptimizer):
             TypeError: A `keras.optimizers.LossScaleOptimizer` scaled the loss.
             NotImplementedError: The optimizer accumulates gradients.
         """
-        optimizer = caller_of(self)
+        # Keras does not pass the optimizer as an argument.
+        optimizer = call_stack.nearest_owner(keras.optimizers.Optimizer, self)
         if optimizer is None or (self._caller is not None and self._caller() is optimizer):
             return
         check_not_scaled_by_keras()
         steps = getattr(optimizer, "gradient_accumulation_steps", None)
         if steps:
             raise NotImplementedError(
-                f"{_ACCUMULATES} {received(gradient_accumulation_steps=steps)}"
+                "An optimizer that accumulates gradients must be wrapped, because Keras cannot add "
+                "up the sparse gradients of tables. Make the tables without `optimizer`, and use "
+                "de.DynamicEmbeddingOptimizer(optimizer). "
+                + received(gradient_accumulation_steps=steps)
             )
         self._caller = weakref.ref(optimizer)
 
@@ -136,7 +136,8 @@ class TableOptimizer(KerasOptimizer):
             targets.check_nothing(gradient, table)
             return
         gradient = targets.checked(gradient, table)
-        factor = getattr(caller_of(self), "loss_scale_factor", None)
+        caller = call_stack.nearest_owner(keras.optimizers.Optimizer, self)
+        factor = getattr(caller, "loss_scale_factor", None)
         if factor is not None:
             gradient = clipping.scaled(gradient, 1.0 / factor)
         self.step(gradient)
@@ -175,13 +176,3 @@ class TableOptimizer(KerasOptimizer):
 def _settings(optimizer: Any) -> dict[str, Any]:
     config: dict[str, Any] = optimizer.get_config()
     return {name: each for name, each in config.items() if name not in ("name", "learning_rate")}
-
-
-def _check(optimizer: Any) -> None:
-    if optimizer.built:
-        raise ValueError(f"{_BUILT} {received(optimizer=optimizer, built=True)}")
-    if optimizer.loss_scale_factor is not None:
-        factor = optimizer.loss_scale_factor
-        raise ValueError(f"{_LOSS_SCALE_FACTOR} {received(loss_scale_factor=factor)}")
-    if optimizer.use_ema and not optimizer.ema_overwrite_frequency:
-        raise ValueError(f"{_AVERAGES} {received(ema_overwrite_frequency=None)}")

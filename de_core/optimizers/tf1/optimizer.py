@@ -107,7 +107,16 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
         """
         targets = Targets.of_pairs(grads_and_vars)
         for gradient, table in targets.trained:
-            _check_not_averaged(gradient, table)
+            values = gradient.values
+            is_symbolic = tf.is_symbolic_tensor(values)
+            if is_symbolic and values.op.type == "SparseAccumulatorTakeGradient":
+                raise NotImplementedError(
+                    "TensorFlow's SyncReplicasOptimizer must not train tables. It divides a row's "
+                    "gradient by the number of replicas that have the row, not by the number of "
+                    f"all replicas. Received: such a gradient for table {table.name!r}. Train "
+                    "asynchronously, or with TensorFlow 2 under a "
+                    "tf.distribute.MultiWorkerMirroredStrategy, whose workers train in step."
+                )
             self._add_table(table)
         dense = targets.others
         checks = targets.require_finite(self.rejected_steps) if self.reject_nonfinite else []
@@ -216,17 +225,6 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
             momentum = inner._momentum() if callable(inner._momentum) else inner._momentum
             names = ["rms", *["momentum"] * bool(momentum), *["mg"] * bool(inner._centered)]
         return dict.fromkeys(names, table.spec.dim)
-
-
-def _check_not_averaged(gradient: tf.IndexedSlices, table: ShardedTable) -> None:
-    symbolic = tf.is_symbolic_tensor(gradient.values)
-    if symbolic and gradient.values.op.type == "SparseAccumulatorTakeGradient":
-        raise NotImplementedError(
-            "TensorFlow's SyncReplicasOptimizer must not train tables. It divides a row's gradient "
-            "by the number of replicas that have the row, not by the number of all replicas. "
-            f"Received: such a gradient for table {table.name!r}. "
-            "Instead, use de.optimizers.SyncReplicasOptimizer."
-        )
 
 
 def _unique(name: str) -> str:

@@ -36,8 +36,9 @@ def embedding_lookup(
         rows = variable.embedding_lookup(ids, name, max_norm)[0]
     else:
         rows = lookup.embedding_lookup(variable, ids, name, max_norm)
-    wrapper = TrainableWrapper(variable, ids, max_norm, name=name) if return_trainable else None
-    return rows if wrapper is None else (rows, wrapper)
+    if not return_trainable:
+        return rows
+    return rows, TrainableWrapper(variable, ids, max_norm, name=name)
 
 
 @no_autograph

@@ -1,6 +1,6 @@
 """Writes small files with the real tfra, and `expected.json`: their rows, slots and next losses.
 
-Needs the environment that `tests/tfra/ancestor.py` describes, and TF_USE_LEGACY_KERAS=1.
+Needs the environment that `tests/tfra/wheel.py` describes, and TF_USE_LEGACY_KERAS=1.
 
 Run: python tests/tfra_files/data/make_artefacts.py FOLDER [FORM ...]
 """

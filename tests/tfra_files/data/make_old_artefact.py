@@ -1,6 +1,6 @@
 """Writes the checkpoint `old_adam` with tfra 0.6.0 or 0.7.2, and adds it to `expected.json`.
 
-Needs an environment that `tests/tfra/ancestor.py` describes. The committed files are of 0.6.0.
+Needs an environment that `tests/tfra/wheel.py` describes. The committed files are of 0.6.0.
 
 Run: python tests/tfra_files/data/make_old_artefact.py FOLDER
 """

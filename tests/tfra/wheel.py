@@ -32,7 +32,7 @@ _KEPT = ("HOME", "LANG", "PATH", "SSL_CERT_FILE", "TMPDIR")
 
 
 @functools.cache
-def ancestor_python(release: str) -> Path:
+def wheel_python(release: str) -> Path:
     """Returns the Python of an environment with the wheel. Skips the test if there is none."""
     given = os.environ.get("DE_TFRA_PYTHON") if release == "0.8.1" else None
     if given:
@@ -46,7 +46,7 @@ def ancestor_python(release: str) -> Path:
     return folder / "bin" / "python"
 
 
-def run_ancestor(
+def run_wheel(
     program: str | Path, *arguments: object, timeout: float = 600, release: str = "0.8.1"
 ) -> str:
     """Runs a program with the wheel and tf_keras, and returns its output.
@@ -57,7 +57,7 @@ def run_ancestor(
         timeout: Seconds.
         release: The wheel's release.
     """
-    python = ancestor_python(release)
+    python = wheel_python(release)
     start = [program] if isinstance(program, Path) else ["-c", textwrap.dedent(program)]
     # The settings of this process, such as a coverage tool's, are meant for its own Python.
     environment = {name: value for name, value in os.environ.items() if name in _KEPT}
