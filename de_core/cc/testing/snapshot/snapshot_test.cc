@@ -12,6 +12,7 @@ namespace de::engine {
 namespace {
 
 using testing::AlignedBytes;
+using testing::Open;
 using testing::ReadOnlySource;
 using testing::Reseal;
 using testing::SampleHeader;
@@ -24,11 +25,6 @@ RowLayout Layout(KeyType key_type, DType dtype, size_t dim, bool slots = false) 
   RowLayout layout(key_type, dtype, dim);
   if (slots) layout.Append("adam", kAdam);
   return layout;
-}
-
-Status Open(std::string_view bytes, SnapshotVerify verify,
-            std::unique_ptr<SnapshotReader>* reader) {
-  return SnapshotReader::Open(bytes.data(), bytes.size(), verify, reader);
 }
 
 Status Verify(std::string_view bytes) {
@@ -123,6 +119,36 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{KeyType::kString, DType::kHalf, 3, true, true, 1000, 2},
                       Case{KeyType::kString, DType::kInt64, 4096, false, false, 100, 0},
                       Case{KeyType::kString, DType::kString, 3, false, false, 3000, 4}));
+
+class Delta : public ::testing::TestWithParam<KeyType> {};
+INSTANTIATE_TEST_SUITE_P(Keys, Delta, ::testing::Values(KeyType::kInt64, KeyType::kString));
+
+TEST_P(Delta, keeps_rows_and_tombstones) {
+  const SampleTable table(Layout(GetParam(), DType::kFloat32, 2), 100);
+  const std::string bytes = table.Bytes(testing::SampleDeltaHeader(SampleHeader()), 1);
+  std::unique_ptr<SnapshotReader> reader;
+  const Status status = Open(bytes, SnapshotVerify::kFull, &reader);
+  ASSERT_TRUE(status.ok()) << status.message;
+  EXPECT_EQ(reader->tombstones(), 34U);
+  EXPECT_EQ(reader->rows(), 66U);
+  size_t at = 0;
+  SectionBuffer buffer;
+  for (size_t i = 0; i < reader->sections().size(); ++i) {
+    ASSERT_TRUE(reader->ReadSection(i, &buffer).ok());
+    const SnapshotSection& section = buffer.section;
+    size_t row = 0, gone = 0;
+    for (; row + gone < section.count + section.tombstones; ++at) {
+      const bool is_gone = SampleTable::IsGone(at);
+      const uint64_t word = table.WordOf(table.keys()[at]);
+      ASSERT_EQ(is_gone ? section.tombstone_words[gone] : section.words[row], word);
+      if (GetParam() == KeyType::kString) {
+        ASSERT_EQ(is_gone ? section.tombstone_keys[gone] : section.keys[row],
+                  table.keys()[at].text);
+      }
+      ++(is_gone ? gone : row);
+    }
+  }
+}
 
 TEST(Snapshot, keeps_what_the_header_says) {
   const SampleTable table(Layout(KeyType::kString, DType::kFloat32, 3, true), 10);
@@ -274,6 +300,18 @@ TEST(DamagedSnapshot, an_unknown_field_is_refused_only_if_required) {
   bytes[field + 2] = 0;
   Reseal(&bytes);
   EXPECT_TRUE(Verify(bytes).ok());
+}
+
+TEST(DamagedSnapshot, a_key_that_is_there_twice_is_named) {
+  for (const size_t rows : {2U, 400U}) {
+    SampleTable table(Layout(KeyType::kInt64, DType::kFloat32, 2), rows);
+    std::vector<testing::SampleKey> keys = table.keys();
+    keys[0] = keys[rows / 2];
+    table.SetKeys(keys);
+    const Status status = Verify(table.Bytes(SampleHeader(), 0));
+    EXPECT_EQ(status.code, Code::kDataLoss);
+    EXPECT_NE(status.message.find("there twice"), std::string::npos) << status.message;
+  }
 }
 
 TEST(DamagedSnapshot, a_key_that_no_search_finds_is_named) {
