@@ -150,37 +150,6 @@ TEST_P(Delta, keeps_rows_and_tombstones) {
   }
 }
 
-TEST(Snapshot, keeps_what_the_header_says) {
-  const SampleTable table(Layout(KeyType::kString, DType::kFloat32, 3, true), 10);
-  SnapshotHeader header = SampleHeader();
-  header.sequence = 7;
-  header.parent[3] = 9;
-  header.initializer.kind = InitializerOptions::Kind::kQuantile;
-  header.initializer.table = {1, 2, 3, 4, 5, 6};
-  header.metadata["empty"] = "";
-  header.metadata["bytes"] = std::string("\0\xff", 2);
-  const std::string bytes = table.Bytes(header, 1);
-  std::unique_ptr<SnapshotReader> reader;
-  ASSERT_TRUE(Open(bytes, SnapshotVerify::kFull, &reader).ok());
-  const SnapshotHeader& read = reader->header();
-  EXPECT_EQ(read.id, header.id);
-  EXPECT_EQ(read.parent, header.parent);
-  EXPECT_EQ(read.sequence, 7U);
-  EXPECT_EQ(read.created_micros, header.created_micros);
-  EXPECT_EQ(read.metadata, header.metadata);
-  EXPECT_EQ(read.initializer.kind, header.initializer.kind);
-  EXPECT_EQ(read.initializer.table, header.initializer.table);
-  EXPECT_EQ(read.initializer.a, -0.5);
-  EXPECT_EQ(read.initializer.b, 0.5);
-  EXPECT_EQ(read.initializer.seed, 42U);
-  ASSERT_EQ(read.layout.slots().size(), 2U);
-  const RowSlot* slot = read.layout.FindSlot("adam", "v");
-  ASSERT_NE(slot, nullptr);
-  EXPECT_EQ(slot->spec.initial, 0.5);
-  EXPECT_EQ(slot->spec.width, 3U);
-  EXPECT_EQ(slot->offset, 24U);
-}
-
 TEST(Snapshot, same_rows_give_the_same_bytes) {
   const SampleTable table(Layout(KeyType::kString, DType::kString, 2), 500);
   EXPECT_EQ(table.Bytes(SampleHeader(), 3), table.Bytes(SampleHeader(), 3));
@@ -239,23 +208,6 @@ TEST_P(DamagedFile, every_flipped_byte_and_bit_is_named) {
       bytes[i] = kept;
     }
   }
-}
-
-TEST(DamagedSnapshot, a_corrupt_section_is_named_with_its_offset_and_others_still_read) {
-  std::string bytes = SmallFile();
-  std::unique_ptr<SnapshotReader> reader;
-  ASSERT_TRUE(Open(bytes, SnapshotVerify::kHeader, &reader).ok());
-  ASSERT_EQ(reader->sections().size(), 4U);
-  const uint64_t offset = reader->sections()[2].offset;
-  bytes[offset + 100] ^= 1;
-  SectionBuffer buffer;
-  EXPECT_TRUE(reader->ReadSection(1, &buffer).ok());
-  const Status status = reader->ReadSection(2, &buffer);
-  EXPECT_EQ(status.code, Code::kDataLoss);
-  const std::string name = "section 2 at offset " + std::to_string(offset) + " is corrupt";
-  EXPECT_EQ(status.message.substr(0, name.size()), name);
-  EXPECT_TRUE(reader->ReadSection(3, &buffer).ok());
-  EXPECT_EQ(reader->ReadSection(4, &buffer).code, Code::kInvalidArgument);
 }
 
 TEST(DamagedSnapshot, another_file_is_not_a_snapshot) {
