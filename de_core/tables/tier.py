@@ -29,8 +29,8 @@ class DiskTier(Configured):
         path: A folder on a local disk. Each table makes a folder with its name in it. Two live
             tables cannot use one folder.
         memory_bytes: Memory for rows, their keys, their index and the cache, divided among the
-            shards of the table. The index of the rows on the disk needs 24 to 40 bytes per row in
-            addition, or 32 to 48 with string keys of any length, and up to 1 MiB.
+            shards of the table. The index of the rows on the disk needs at most 32 bytes per row
+            in addition, or 40 with string keys of any length, and up to 1 MiB.
 
     Raises:
         TypeError: An argument has a wrong type.

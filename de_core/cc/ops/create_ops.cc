@@ -1,6 +1,5 @@
 // Ops that create a table and describe it.
 #include "de_core/cc/ops/shapes.h"
-#include "de_core/cc/ops/value_types.h"
 #include "tensorflow/core/framework/op.h"
 
 namespace de::ops {

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "de_core/cc/ops/shapes.h"
-#include "de_core/cc/ops/value_types.h"
 #include "tensorflow/core/framework/op.h"
 
 // The features' attributes and inputs after the tables, which all these ops have.

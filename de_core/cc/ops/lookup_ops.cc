@@ -1,6 +1,5 @@
 // Ops that read rows.
 #include "de_core/cc/ops/shapes.h"
-#include "de_core/cc/ops/value_types.h"
 #include "tensorflow/core/framework/op.h"
 
 namespace de::ops {

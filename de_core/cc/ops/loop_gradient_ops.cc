@@ -1,6 +1,5 @@
 // Ops that carry a table's gradient out of tf.cond and tf.while_loop.
 #include "de_core/cc/ops/shapes.h"
-#include "de_core/cc/ops/value_types.h"
 #include "tensorflow/core/framework/op.h"
 
 namespace de::ops {

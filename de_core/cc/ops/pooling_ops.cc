@@ -1,6 +1,5 @@
 // Ops that sum rows without outputting them.
 #include "de_core/cc/ops/shapes.h"
-#include "de_core/cc/ops/value_types.h"
 #include "tensorflow/core/framework/op.h"
 
 namespace de::ops {

@@ -1,8 +1,7 @@
-// Ops that write and remove rows.
+// Ops that write and remove rows, and the settings of optimizer steps.
 #include <vector>
 
 #include "de_core/cc/ops/shapes.h"
-#include "de_core/cc/ops/value_types.h"
 #include "tensorflow/core/framework/op.h"
 
 namespace de::ops {
@@ -139,6 +138,32 @@ owner: see DeTableApply.
 settings_of: for each table the number of its `hypers`.
 rule: see DeTableApply.
 average: see DeTableApply.
+)doc");
+
+REGISTER_OP("DeStepSettings")
+    .Input("rate: Trate")
+    .Input("step: int64")
+    .Input("constants: double")
+    .Output("settings: double")
+    .Attr("Trate: {float, double}")
+    .Attr("powers: list(int)")
+    .Attr("Tpowers: {float, double}")
+    .SetShapeFn(Guarded([](InferenceContext* c) {
+      TF_RETURN_IF_ERROR(InputsOfRank(c, {0, 1}, 0));
+      TF_RETURN_IF_ERROR(InputsOfRank(c, {2}, 1));
+      c->set_output(0, c->input(2));
+      return absl::OkStatus();
+    }))
+    .Doc(R"doc(
+Returns the settings of one optimizer step: `constants` with the learning rate as element 0, and
+with some elements raised to the power of the step.
+
+rate: a scalar.
+step: a scalar; the number of the step, counted from 1.
+constants: [k].
+settings: [k].
+powers: positions in `constants`.
+Tpowers: the dtype in which powers are computed.
 )doc");
 
 }  // namespace de::ops

@@ -18,6 +18,7 @@
 
 #include "de_core/cc/engine/base/crc32c.h"
 #include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/snapshot/snapshot_reader.h"
 #include "de_core/cc/engine/snapshot/snapshot_writer.h"
 
 namespace de::engine::testing {
@@ -171,6 +172,12 @@ class AlignedBytes {
   size_t size_;
   char* data_;
 };
+
+/// Opens a reader of bytes in memory.
+inline Status Open(std::string_view bytes, SnapshotVerify verify,
+                   std::unique_ptr<SnapshotReader>* reader) {
+  return SnapshotReader::Open(bytes.data(), bytes.size(), verify, reader);
+}
 
 /// A source whose bytes are not in memory, like a remote file.
 class ReadOnlySource final : public ByteSource {

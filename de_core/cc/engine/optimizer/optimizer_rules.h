@@ -32,7 +32,7 @@
 
 #include "de_core/cc/engine/base/status.h"
 #include "de_core/cc/engine/base/types.h"
-#include "de_core/cc/engine/rows/slot_spec.h"
+#include "de_core/cc/engine/rows/row_layout.h"
 
 namespace de::engine {
 

@@ -15,13 +15,20 @@
 #include "de_core/cc/engine/base/status.h"
 #include "de_core/cc/engine/base/types.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
-#include "de_core/cc/engine/rows/slot_spec.h"
 
 namespace de::engine {
 
 /// Owner and name of the slot that holds the scale of an int8 row: value = stored * scale.
 inline constexpr std::string_view kScaleOwner = "de.stored";
 inline constexpr std::string_view kScaleName = "scale";
+
+/// A part of a row that belongs to an optimizer.
+struct SlotSpec {
+  std::string name;
+  DType dtype;
+  size_t width;    ///< in elements
+  double initial;  ///< initial value of each element
+};
 
 /// One optimizer slot in a row. `owner` names the optimizer.
 struct RowSlot {

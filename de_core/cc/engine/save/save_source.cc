@@ -8,7 +8,6 @@
 
 #include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/base/prefetch.h"
-#include "de_core/cc/engine/batch/bucket_sort.h"
 #include "de_core/cc/engine/rows/values.h"
 
 namespace de::engine {
@@ -73,11 +72,11 @@ void SaveSource::PlanChanges(uint32_t number) {
     const uint64_t word = HashBytes(text);
     list_.push_back({Mix64(word), word, &erased_texts_.emplace_back(std::move(text))});
   }
-  SortByHash(list_.data() + first, list_.size() - first, kShardBits,
-             [](const Listed& a, const Listed& b) {
-               if (a.hash != b.hash) return a.hash < b.hash;
-               return a.erased_text == nullptr && b.erased_text != nullptr;
-             });
+  std::sort(list_.begin() + static_cast<std::ptrdiff_t>(first), list_.end(),
+            [](const Listed& a, const Listed& b) {
+              if (a.hash != b.hash) return a.hash < b.hash;
+              return a.erased_text == nullptr && b.erased_text != nullptr;
+            });
   // Remove duplicates: a key may be listed several times, and as both changed and erased.
   list_.erase(std::unique(list_.begin() + static_cast<std::ptrdiff_t>(first), list_.end(),
                           [](const Listed& a, const Listed& b) {

@@ -20,10 +20,25 @@
 #include "de_core/cc/engine/initial/initializer.h"
 #include "de_core/cc/engine/policy/oov_policy.h"
 #include "de_core/cc/engine/rows/value_reader.h"
-#include "de_core/cc/engine/serving/page_batch.h"
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"
 
 namespace de::engine {
+
+/// Pages of mapped files that are read from the disk together. A page fault reads one page and
+/// waits for it, so a thousand faults take a thousand times the disk's latency. A disk answers a
+/// thousand reads that are requested together many times faster.
+class PageBatch {
+ public:
+  /// Adds the pages of [at, at + bytes). Throws std::bad_alloc.
+  void Add(const void* at, size_t bytes);
+
+  /// Requests those added pages that are not in memory, and forgets all. Does not wait for the
+  /// disk. It is a hint: failures are harmless.
+  void Request() noexcept;
+
+ private:
+  std::vector<uintptr_t> pages_;
+};
 
 struct FrozenOptions {
   SnapshotVerify verify = SnapshotVerify::kHeader;  ///< what Open checks before it succeeds

@@ -8,11 +8,28 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "de_core/cc/engine/base/types.h"
-#include "de_core/cc/engine/table/known_keys.h"
+#include "de_core/cc/engine/batch/partition.h"
+#include "de_core/cc/engine/batch/unique_keys.h"
+#include "de_core/cc/engine/table/shard.h"
 
 namespace de::engine {
+
+/// What a lookup keeps of one batch of integer keys for an update of the same keys: the keys'
+/// shards, which keys are equal, and their rows. The keys alone decide shards and equality, so
+/// these stay valid. Row numbers are valid while Shard::renumbered() is unchanged.
+struct KnownKeys {
+  struct OfShard {
+    UniqueKeys unique;
+    std::vector<uint32_t> rows;  ///< (distinct keys) row numbers; kNoRow for keys without a row
+    uint64_t renumbered = 0;     ///< Shard::renumbered() when the first of `rows` was read
+  };
+
+  Partition partition;
+  OfShard of[kShards];
+};
 
 /// Decides which lookups record their findings. A lookup cannot know whether an update of the same
 /// keys will follow, and recording costs time. So lookups record only while updates use the

@@ -1,6 +1,7 @@
 #include "de_core/cc/engine/table/shard.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "de_core/cc/engine/rows/slot_copy.h"
 
@@ -8,10 +9,14 @@ namespace de::engine {
 namespace {
 
 // A segment with this many lines is split in two instead of grown, so that one step takes bounded
-// time. Both halves have as many lines as the whole had, and are 40 % full. Random keys fill all
-// segments at the same time, so halves of another size would leave memory of the split segments
-// unused.
-constexpr uint32_t kSegmentLines = 1024;
+// time. Both halves have as many lines as the whole had, and are 40 % full, so that other splits of
+// the shard reuse the memory of the whole. Random keys fill all segments of a shard at the same
+// time. So each shard has segments of another size, from 512 down to 272 lines: while the table
+// doubles, one shard after the other splits, and a row takes 22 to 24 bytes of lines at any time.
+// Segments of one size would take 16 to 32 bytes.
+uint32_t SegmentLines(uint32_t shard) noexcept {
+  return static_cast<uint32_t>(std::exp2(9.0 - static_cast<double>(shard) / kShards) + 0.5);
+}
 constexpr uint32_t kFirstLines = 2;
 
 // Number of keys at which a segment grows: 80 % of its entries, that is, four of the five entries
@@ -33,9 +38,9 @@ constexpr size_t kPlacesPerSegment = 64;
 
 }  // namespace
 
-Shard::Shard(const RowLayout& layout, Arena* arena, uint64_t seed)
-    : Shard(arena, seed, layout.stride(), layout.key_type(), layout.value_dtype(), layout.dim(),
-            layout.key_offset()) {
+Shard::Shard(const RowLayout& layout, Arena* arena, uint64_t seed, uint32_t shard)
+    : Shard(arena, seed, SegmentLines(shard), layout.stride(), layout.key_type(),
+            layout.value_dtype(), layout.dim(), layout.key_offset()) {
   MakeIndex(kFirstLines, 0);
 }
 
@@ -155,8 +160,8 @@ void Shard::Clear(std::unique_ptr<Shard> empty) noexcept {
 void Shard::MakeRoom(uint64_t hash) {
   const uint32_t segment = PlaceOf(hash).segment;
   const Segment& full = segments_[segment];
-  if (full.size < kSegmentLines) {
-    Resize(segment, full.size * 2);
+  if (full.size < segment_lines_) {
+    Resize(segment, std::min(full.size * 2, segment_lines_));
   } else if (full.depth == 63 - shift_ &&
              directory_.size() >= kPlacesPerSegment * (segments_.size() + 1)) {
     Resize(segment, full.size * 2);
@@ -235,9 +240,9 @@ void Shard::Rebuild(uint64_t rows, bool compact) {
   rows = std::max<uint64_t>(rows, entries.size());
   (compact ? fresh.slab_ : slab_).Reserve(rows);
   uint32_t depth = 0;
-  while ((uint64_t{Roomy(kSegmentLines)} << depth) < rows && depth < 30) ++depth;
+  while ((uint64_t{Roomy(segment_lines_)} << depth) < rows && depth < 30) ++depth;
   const uint64_t lines = (rows >> depth) * 2 / kEntriesPerLine + kFirstLines;
-  fresh.MakeIndex(static_cast<uint32_t>(std::min<uint64_t>(lines, kSegmentLines)), depth);
+  fresh.MakeIndex(static_cast<uint32_t>(std::min<uint64_t>(lines, segment_lines_)), depth);
   for (const auto& [word, row] : entries) {
     const uint64_t hash = Mix64(word);
     const Place& place = fresh.PlaceWithRoom(hash);
@@ -309,7 +314,7 @@ void Shard::CountProbes(std::vector<uint64_t>* probes) const {
   const size_t step = (segments_.size() + kSampledSegments - 1) / kSampledSegments;
   for (size_t i = 0; i < segments_.size(); i += step) {
     const Segment& segment = segments_[i];
-    for (uint32_t at = 0; at < std::min(segment.size, kSegmentLines); ++at) {
+    for (uint32_t at = 0; at < std::min(segment.size, segment_lines_); ++at) {
       for (uint32_t mask = segment.lines[at].used; mask != 0; mask &= mask - 1) {
         const uint64_t hash = Mix64(segment.lines[at].words[LowestBit(mask)]);
         const uint32_t home = ReduceLow32(SeededHash(hash, seed_), segment.size);

@@ -54,8 +54,9 @@ class Shard {
   using Place = LinePlace;
   using Reader = ShardReader;
 
-  /// `arena` must outlive the shard. `seed` places the keys in the index (SeededHash).
-  Shard(const RowLayout& layout, Arena* arena, uint64_t seed);
+  /// `arena` must outlive the shard. `seed` places the keys in the index (SeededHash). `shard` is
+  /// this shard's number in the table.
+  Shard(const RowLayout& layout, Arena* arena, uint64_t seed, uint32_t shard);
   ~Shard() { FreeIndex(); }
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
@@ -204,9 +205,10 @@ class Shard {
   };
 
   /// Creates a shard without an index.
-  Shard(Arena* arena, uint64_t seed, size_t stride, KeyType key_type, DType value_dtype, size_t dim,
-        size_t key_offset) noexcept
+  Shard(Arena* arena, uint64_t seed, uint32_t segment_lines, size_t stride, KeyType key_type,
+        DType value_dtype, size_t dim, size_t key_offset) noexcept
       : seed_(seed),
+        segment_lines_(segment_lines),
         memory_(arena),
         slab_(stride, arena),
         key_type_(key_type),
@@ -217,8 +219,8 @@ class Shard {
   /// Creates a shard without index and rows, with the row size and types of `like`. The caller
   /// fills it and swaps its contents with `like`.
   Shard(const Shard& like, Empty) noexcept
-      : Shard(like.memory_, like.seed_, like.slab_.stride(), like.key_type_, like.value_dtype_,
-              like.dim_, like.key_offset_) {}
+      : Shard(like.memory_, like.seed_, like.segment_lines_, like.slab_.stride(), like.key_type_,
+              like.value_dtype_, like.dim_, like.key_offset_) {}
 
   const Place& PlaceOf(uint64_t hash) const noexcept {
     return directory_[((hash << kShardBits) >> 1) >> shift_];
@@ -243,6 +245,7 @@ class Shard {
   uint32_t shift_ = 63;  ///< 63 - d, where the directory has 2^d entries
   std::vector<Segment> segments_;
   const uint64_t seed_;
+  const uint32_t segment_lines_;  ///< a segment with so many lines is split instead of grown
   Arena* memory_;
   Slab slab_;
   StringArena arena_;

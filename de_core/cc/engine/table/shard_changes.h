@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "de_core/cc/engine/backend/change_log.h"
+#include "de_core/cc/engine/backend/save_chains.h"
 #include "de_core/cc/engine/table/shard.h"
 
 namespace de::engine {

@@ -19,7 +19,7 @@ Table::Table(TableOptions options)
   const uint64_t seed = RandomWord() | 1;
   shards_.reserve(kShards);
   for (uint32_t i = 0; i < kShards; ++i)
-    shards_.push_back(std::make_unique<Shard>(layout_, &arena_, seed));
+    shards_.push_back(std::make_unique<Shard>(layout_, &arena_, seed, i));
   chains_ = std::make_unique<SaveChains>(std::make_unique<ShardChanges>(&shards_));
 }
 

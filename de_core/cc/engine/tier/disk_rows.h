@@ -7,8 +7,8 @@
 // segment's file is used again (log cleaning: M. Rosenblum and J. Ousterhout, 1992). The
 // README of the engine has the invariants.
 //
-//  - Memory: 24 to 40 bytes per row with an integer key, 32 to 48 with a string key of any length,
-//    and up to 1 MiB. It takes most when the index has just grown.
+//  - Memory: at most 32 bytes per row with an integer key, 40 with a string key of any length, and
+//    up to 1 MiB.
 //  - Disk: at most 1.47 times the bytes of the records, and three segments. A record has 16 bytes
 //    more than its row, so that makes 1.5 times the rows with Adam's slots at dim 64.
 //  - Writes: a segment that is removed has gaps for at least 32 % of its bytes on average, so

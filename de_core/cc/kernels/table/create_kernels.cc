@@ -1,13 +1,16 @@
 // Kernels that create a table and describe it.
+#include <algorithm>
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "de_core/cc/engine/table/table.h"
 #include "de_core/cc/engine/tier/disk_rows.h"
 #include "de_core/cc/engine/tier/tiered_table.h"
-#include "de_core/cc/kernels/table/live_tables.h"
+#include "de_core/cc/kernels/files/snapshot_json.h"
 #include "de_core/cc/kernels/table/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/refcount.h"
 
 namespace de::kernels {
 namespace {
@@ -60,6 +63,57 @@ absl::Status ReadInitializer(OpKernelConstruction* context, engine::InitializerO
       absl::StrCat("initializer must be zeros, constant, uniform, normal, truncated_normal, row or "
                    "quantile. Received: '",
                    name, "'"));
+}
+
+using Known = std::pair<std::string, tensorflow::core::WeakPtr<TableResource>>;
+using Held = std::pair<std::string, tensorflow::core::RefCountPtr<TableResource>>;
+
+/// The live tables of this process, for the statistics of a parameter server, whatever session,
+/// function or cluster created them.
+struct Registry {
+  std::mutex mutex;
+  std::vector<Known> tables;
+
+  /// Returns the tables that still exist, and forgets the others.
+  std::vector<Held> Living() {
+    const std::lock_guard<std::mutex> guard(mutex);
+    std::vector<Held> living;
+    for (const Known& each : tables) {
+      auto held = each.second.GetNewRef();
+      if (held != nullptr) living.emplace_back(each.first, std::move(held));
+    }
+    // Nothing throws from here on. An exception in between would leave names that were moved away.
+    const auto gone = [](const Known& each) { return each.second.GetNewRef() == nullptr; };
+    tables.erase(std::remove_if(tables.begin(), tables.end(), gone), tables.end());
+    return living;
+  }
+};
+
+/// Never destroyed: tables may outlive static objects.
+Registry& TheRegistry() {
+  static auto* const registry = new Registry;
+  return *registry;
+}
+
+/// Adds a table to the list. The list does not keep the table alive.
+void NoteLiveTable(const std::string& name, TableResource* table) {
+  Registry& registry = TheRegistry();
+  registry.Living();  // otherwise freed tables would accumulate
+  const std::lock_guard<std::mutex> guard(registry.mutex);
+  registry.tables.emplace_back(name, tensorflow::core::WeakPtr<TableResource>(table));
+}
+
+/// Returns a JSON array. Each element has the fields `table` (the name) and `stats` (the output of
+/// DeTableStats).
+std::string LiveTablesJson() {
+  std::vector<std::string> found;
+  for (const Held& each : TheRegistry().Living()) {
+    std::string stats;
+    if (!each.second->StatsJson(&stats).ok()) continue;  // closed meanwhile
+    found.push_back(
+        absl::StrCat("{\"table\": ", JsonText(each.first), ", \"stats\": ", stats, "}"));
+  }
+  return absl::StrCat("[", absl::StrJoin(found, ", "), "]");
 }
 
 /// Creates or finds a TableResource and outputs its handle.

@@ -32,27 +32,18 @@ noted; each ratio is the median of the rounds' ratios. Before a measure that all
 memory is touched and freed. Quote numbers only from a quiet machine.
 
 Sections (all by default):
-  w2       80 % of the queries to 20 % of the keys; one and two threads
-  w3       uniform hits, by dim and batch; a large table and a small one
-  w4       Zipf queries, hit rates, and misses with a random initializer (W4, W5)
-  small    time of small batches of cached keys
+  w3       uniform hits, by dim and batch; a large table and a small one; one and two threads
   fill     from empty, growing and with init_size
   memory   resident bytes over keys and values while growing
-  stall    the longest lookup while the table grows twentyfold
-  hostile  adversarial keys: sequential, multiples of 2^k, equal low bits, all in one shard
-  evict    the longest write to a full table
 
 Options:
-  --rows N          rows of w3, w4, memory          (10000000)
+  --rows N          rows of w3 and memory           (10000000)
   --small_rows N    rows of w3's small table        (200000)
-  --skewed_rows N   rows of w2                      (5000000)
   --fill_rows N     rows of fill                    (5000000)
-  --stall_rows N    final rows of stall             (20000000)
-  --hostile_rows N  rows per pattern of hostile     (1048576)
   --queries N       queries per round               (1048576)
   --payload_mb N    greatest rows * dim * 4 bytes   (2600)
   --rounds N        rounds of lookups               (7)
-  --fill_rounds N   rounds of fill and stall        (3)
+  --fill_rounds N   rounds of fill                  (3)
   --dims N,…        dims among 8, 16, 32, 64, 128   (all)
   --batches N,…     batch sizes of w3               (256,4096,131072)
   --quick           1 % of the rows and three rounds: a quick check that it runs
@@ -84,10 +75,7 @@ Options Parse(int argc, char** argv) {
   const std::vector<std::pair<std::string, uint64_t*>> numbers = {
       {"--rows", &options.rows},
       {"--small_rows", &options.small_rows},
-      {"--skewed_rows", &options.skewed_rows},
       {"--fill_rows", &options.fill_rows},
-      {"--stall_rows", &options.stall_rows},
-      {"--hostile_rows", &options.hostile_rows},
       {"--queries", &options.queries}};
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
@@ -130,8 +118,7 @@ Options Parse(int argc, char** argv) {
       if (number == 0) Refuse("A number above 0 is needed. Received: " + name + " " + value);
     }
   }
-  const std::set<std::string> sections = {"w2",     "w3",    "w4",      "small", "fill",
-                                          "memory", "stall", "hostile", "evict"};
+  const std::set<std::string> sections = {"w3", "fill", "memory"};
   for (const std::string& section : options.only) {
     if (sections.count(section) == 0) Refuse("There is no such section. Received: " + section);
   }
@@ -170,12 +157,8 @@ int main(int argc, char** argv) {
   const double start = de::bench::WallSeconds();
   // Run this section first: memory that other sections free would distort its results.
   if (options.Wants("memory")) de::bench::MemorySection(options);
-  de::bench::LookupSections(options);
-  if (options.Wants("small")) de::bench::SmallBatchSection(options);
+  if (options.Wants("w3")) de::bench::LookupSection(options);
   if (options.Wants("fill")) de::bench::FillSection(options);
-  if (options.Wants("stall")) de::bench::StallSection(options);
-  if (options.Wants("hostile")) de::bench::HostileSection(options);
-  if (options.Wants("evict")) de::bench::EvictSection(options);
   std::printf("\n%.0f s; load at the end %s\n", de::bench::WallSeconds() - start,
               FirstLine("/proc/loadavg").c_str());
 }

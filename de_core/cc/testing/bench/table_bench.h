@@ -14,10 +14,7 @@ namespace de::bench {
 struct Options {
   uint64_t rows = 10'000'000;              ///< rows of the large tables
   uint64_t small_rows = 200'000;           ///< rows of the table that fits the cache
-  uint64_t skewed_rows = 5'000'000;        ///< rows of workload W2
   uint64_t fill_rows = 5'000'000;          ///< rows of the table that is filled
-  uint64_t stall_rows = 20'000'000;        ///< rows of the table after it grew while it was read
-  uint64_t hostile_rows = 1 << 20;         ///< rows for each pattern of adversarial keys
   uint64_t queries = 1 << 20;              ///< keys per round
   uint64_t payload_bytes = 2'600'000'000;  ///< upper limit of rows * row bytes of one table
   int rounds = 7;
@@ -76,10 +73,6 @@ std::string Number(double value, int digits = 2);
 /// Returns `count` distinct keys. Disjoint ranges share no keys.
 std::vector<int64_t> KeysFrom(uint64_t first, uint64_t count);
 
-/// Writes to memory and frees it. The first use of memory by a machine is slow; the next
-/// measurement then does not include it.
-void WarmMemory(uint64_t bytes);
-
 /// In a virtual machine, waits until the host has taken back freed memory. Linux reports free
 /// memory to the host after two seconds. Some hosts then stop the virtual machine for 30 to 40 of
 /// every 100 ms.
@@ -89,13 +82,9 @@ uint64_t ResidentBytes();   ///< resident bytes of this process
 uint64_t AvailableBytes();  ///< available bytes of the machine
 
 // The sections.
-void LookupSections(const Options& options);
-void SmallBatchSection(const Options& options);
+void LookupSection(const Options& options);
 void FillSection(const Options& options);
 void MemorySection(const Options& options);
-void StallSection(const Options& options);
-void HostileSection(const Options& options);
-void EvictSection(const Options& options);
 
 }  // namespace de::bench
 

@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "de_core/cc/engine/base/hash.h"
-#include "de_core/cc/engine/memory/page_memory.h"
 #include "de_core/cc/testing/bench/table_bench.h"
 
 namespace de::bench {
@@ -115,11 +114,6 @@ void LetTheHostFinish() {
     return false;
   }();
   if (is_virtual) std::this_thread::sleep_for(std::chrono::seconds(6));
-}
-
-void WarmMemory(uint64_t bytes) {
-  engine::PageMemory memory(bytes);
-  for (uint64_t at = 0; at < bytes; at += engine::PageMemory::kPage) memory.data()[at] = 1;
 }
 
 uint64_t ResidentBytes() {

@@ -51,11 +51,10 @@ inline void OkOrExit(const engine::Status& status) {
 /// The engine's table.
 class Ours {
  public:
-  Ours(size_t dim, uint64_t init_size, const engine::InitializerOptions& initializer = {}) {
+  Ours(size_t dim, uint64_t init_size) {
     engine::TableOptions options;
     options.dim = dim;
     options.init_size = init_size;
-    options.initializer = initializer;
     OkOrExit(engine::Table::Create(options, &table_));
   }
 
@@ -72,8 +71,6 @@ class Ours {
       OkOrExit(table_->Find({keys.data() + at, nullptr, count}, {out, nullptr}, nullptr, pool));
     });
   }
-
-  engine::Table& table() { return *table_; }
 
  private:
   std::unique_ptr<engine::Table> table_;

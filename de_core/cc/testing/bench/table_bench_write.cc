@@ -1,7 +1,4 @@
-// Measures filling a table, memory use, and adversarial keys.
-#include <algorithm>
-#include <random>
-
+// Measures filling a table, and its memory.
 #include "de_core/cc/engine/base/hash.h"
 #include "de_core/cc/testing/bench/table_bench.h"
 #include "de_core/cc/testing/bench/table_bench_peers.h"
@@ -10,7 +7,6 @@ namespace de::bench {
 namespace {
 
 using engine::Mix64;
-using engine::UnMix64;
 
 constexpr size_t kBatch = 16384;
 
@@ -105,72 +101,6 @@ void MemorySection(const Options& options) {
   MemoryOf<16>(options);
   MemoryOf<32>(options);
   MemoryOf<64>(options);
-}
-
-void HostileSection(const Options& options) {
-  constexpr size_t kDim = 8;
-  const uint64_t n = options.hostile_rows;
-  struct Pattern {
-    const char* name;
-    std::function<uint64_t(uint64_t)> key;
-  };
-  const std::vector<Pattern> patterns = {
-      {"random", [](uint64_t i) { return Mix64(i ^ 0x5555); }},
-      {"sequential", [](uint64_t i) { return i; }},
-      {"multiples of 2^12", [](uint64_t i) { return i << 12; }},
-      {"multiples of 2^32", [](uint64_t i) { return i << 32; }},
-      {"multiples of 2^42", [](uint64_t i) { return i << 42; }},
-      {"equal low 32 bits", [](uint64_t i) { return Mix64(i) << 32 | 0x1234; }},
-      {"all in one shard", [](uint64_t i) { return UnMix64(Mix64(i) >> 4 | 0xbULL << 60); }},
-      {"hashes of equal upper 24 bits",
-       [](uint64_t i) { return UnMix64(Mix64(i) >> 24 | 0xabcdefULL << 40); }},
-      // Anybody can invert the hash. Without a secret seed, these keys would belong to one line.
-      {"hashes of equal low 32 bits", [](uint64_t i) { return UnMix64(Mix64(i) << 32); }},
-  };
-  Rounds rounds;
-  std::vector<std::unique_ptr<Ours>> tables;
-  std::vector<std::vector<int64_t>> hits, misses;
-  const std::vector<char> values(kBatch * kDim * sizeof(float), 1);
-  std::vector<char> out(values.size());
-  for (const Pattern& pattern : patterns) {
-    std::vector<int64_t> keys(n), absent(n);
-    for (uint64_t i = 0; i < n; ++i) keys[i] = static_cast<int64_t>(pattern.key(i));
-    for (uint64_t i = 0; i < n; ++i) absent[i] = static_cast<int64_t>(pattern.key(n + i));
-    std::shuffle(keys.begin(), keys.end(), std::mt19937_64(6));
-    hits.push_back(std::move(keys));
-    misses.push_back(std::move(absent));
-  }
-  for (size_t i = 0; i < patterns.size(); ++i) {
-    const std::string name = patterns[i].name;
-    tables.push_back(std::make_unique<Ours>(kDim, 0));
-    tables[i]->Upsert(hits[i], kBatch, values.data());
-    std::shuffle(hits[i].begin(), hits[i].end(), std::mt19937_64(7));
-    rounds.Add("hit " + name, static_cast<double>(n),
-               [&, i] { tables[i]->Find(hits[i], kBatch, out.data()); });
-    rounds.Add("miss " + name, static_cast<double>(n),
-               [&, i] { tables[i]->Find(misses[i], kBatch, out.data()); });
-    rounds.Add("fill " + name, static_cast<double>(n), [&, i] {
-      Ours fresh(kDim, 0);
-      fresh.Upsert(hits[i], kBatch, values.data());
-    });
-  }
-  WarmMemory(n * 200);
-  rounds.Run(options.rounds);
-  PrintSection(
-      "Keys chosen to hurt, dim 8, " + std::to_string(n) + " rows (million/s, and over random)",
-      {"keys", "lookup", "lookup of absent keys", "fill", "lookup ratio", "absent ratio",
-       "fill ratio"});
-  for (const Pattern& pattern : patterns) {
-    const std::string name = pattern.name;
-    std::vector<std::string> cells = {name}, ratios;
-    for (const std::string what : {"hit ", "miss ", "fill "}) {
-      const double ratio = rounds.Ratio(what + name, what + "random");
-      cells.push_back(Number(rounds.Rate(what + name)));
-      ratios.push_back(Number(ratio));
-    }
-    cells.insert(cells.end(), ratios.begin(), ratios.end());
-    PrintRow(cells);
-  }
 }
 
 }  // namespace de::bench

@@ -78,6 +78,7 @@ TEST(ParseRowPolicy, names_the_field_that_is_none) {
         "seed=18446744073709551616", "SEED=1", "seed=1=1", "admission=4", "evict_by=5"}) {
     refused("time=1;" + field + ";uses=1", "'" + field + "'");
   }
+  refused("admission=1;min_count=0", "min_count=0");
   refused("max_rows=1", "max_rows=1, max_bytes=0, evict_by=''");
   refused("evict_by=1", "max_rows=0, max_bytes=0, evict_by='time'");
   refused("ttl_steps=9223372036854775808", "ttl_steps=-9223372036854775808");

@@ -101,6 +101,7 @@ TEST(SnapshotHeader, everything_in_it_is_read_back) {
   header.kind = SnapshotKind::kDelta;
   header.values_only = header.replaces = true;
   header.converted = DType::kFloat32;
+  header.parent[3] = 9;
   header.sequence = ~uint64_t{0};
   header.created_micros = INT64_MIN;
   header.initializer.kind = InitializerOptions::Kind::kQuantile;
@@ -129,6 +130,7 @@ TEST(SnapshotHeader, everything_in_it_is_read_back) {
     EXPECT_EQ(BitsOf(slot.spec.initial), BitsOf(wanted.spec.initial));
   }
   EXPECT_EQ(read.id, header.id);
+  EXPECT_EQ(read.parent, header.parent);
   EXPECT_EQ(read.sequence, header.sequence);
   EXPECT_EQ(read.created_micros, header.created_micros);
   EXPECT_EQ(read.initializer.table, header.initializer.table);

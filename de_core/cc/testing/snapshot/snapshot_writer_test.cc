@@ -13,12 +13,9 @@ namespace de::engine {
 namespace {
 
 using testing::FullSink;
+using testing::Open;
 using testing::SampleHeader;
 using testing::SampleTable;
-
-Status Open(const std::string& bytes, std::unique_ptr<SnapshotReader>* reader) {
-  return SnapshotReader::Open(bytes.data(), bytes.size(), SnapshotVerify::kFull, reader);
-}
 
 SnapshotSection Section(const std::vector<uint64_t>& words, const std::vector<float>& rows,
                         uint64_t begin, uint64_t last) {
@@ -62,7 +59,7 @@ TEST_F(SnapshotWriterOf, an_error_stays) {
   EXPECT_FALSE(writer_->Append(Section(words_, rows_, hash_, hash_)).ok());
   EXPECT_FALSE(writer_->Finish().ok());
   std::unique_ptr<SnapshotReader> reader;
-  EXPECT_FALSE(Open(sink_.bytes(), &reader).ok());
+  EXPECT_FALSE(Open(sink_.bytes(), SnapshotVerify::kFull, &reader).ok());
 }
 
 TEST_F(SnapshotWriterOf, refuses_what_comes_after_finish) {
@@ -80,7 +77,7 @@ TEST_F(SnapshotWriterOf, an_empty_section_leaves_nothing) {
   EXPECT_EQ(writer_->bytes(), sink_.bytes().size());
   EXPECT_EQ(writer_->Finish().code, Code::kFailedPrecondition);
   std::unique_ptr<SnapshotReader> reader;
-  ASSERT_TRUE(Open(sink_.bytes(), &reader).ok());
+  ASSERT_TRUE(Open(sink_.bytes(), SnapshotVerify::kFull, &reader).ok());
   EXPECT_EQ(reader->rows(), 0U);
 }
 

@@ -1,5 +1,5 @@
-// Tables with bfloat16 slots: their bytes per row, the bits after a restart, and conversions from
-// and to float32.
+// Tables with bfloat16 slots: their bytes per row, and the bits after a restart.
+// tests/optimizers/test_half_slots.py tests conversions from and to float32.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -12,9 +12,7 @@
 namespace de::engine {
 namespace {
 
-using testing::Make;
 using testing::Numbers;
-using testing::Put;
 using testing::Readers;
 using testing::Save;
 
@@ -53,16 +51,6 @@ std::map<int64_t, std::string> Bytes(const Table& table) {
     }
   }
   return all;
-}
-
-std::vector<float> Moments(const Table& table, int64_t key, DType dtype) {
-  const size_t bytes = kDim * SizeOf(dtype);
-  std::vector<char> stored(bytes);
-  EXPECT_TRUE(table.FindSlot("opt", "m", bytes, {&key, nullptr, 1}, stored.data(), nullptr).ok());
-  std::vector<float> values(kDim);
-  ReaderOf(dtype, DType::kFloat32)
-      .values(stored.data(), 1.0F, kDim, reinterpret_cast<char*>(values.data()));
-  return values;
 }
 
 TEST(TableHalfSlots, TakeTheBytesThatTheirDtypeSays) {
@@ -106,32 +94,6 @@ TEST(TableHalfSlots, HaveTheSameBitsAfterARestartAndOnAnyThreads) {
   for (int i = 0; i < 3; ++i) Step(shifted.get(), keys, 0.25F);
   ASSERT_TRUE(shifted->Erase({keys.data(), nullptr, 0}, nullptr).ok());
   EXPECT_NE(Bytes(*shifted)[17], Bytes(*first)[17]);
-}
-
-TEST(TableHalfSlots, AreConvertedWhenAFileOfAnotherDtypeIsRestored) {
-  const std::vector<int64_t> keys = Numbers(0, 300);
-  for (const bool to_half : {true, false}) {
-    const DType from = to_half ? DType::kFloat32 : DType::kBFloat16;
-    const DType to = to_half ? DType::kBFloat16 : DType::kFloat32;
-    const auto saved = MakeHalf(kDim, from);
-    for (int i = 0; i < 3; ++i) Step(saved.get(), keys, 0.3F);
-    const std::vector<std::string> files = {Save(saved.get(), {}, 1)};
-    for (const bool used : {false, true}) {
-      const auto table = MakeHalf(kDim, to);
-      if (used) Step(table.get(), {1, 2, 100000}, 5);  // the table has slots of its own dtype
-      RestoreReport report;
-      const Status status = RestoreTable(table.get(), Readers(files).all, {}, nullptr, &report);
-      ASSERT_TRUE(status.ok()) << status.message;
-      Step(table.get(), {-5}, 1);  // the next step converts slots that came from the file
-      EXPECT_EQ(table->layout().FindSlot("opt", "m")->spec.dtype, to);
-      for (const int64_t key : {int64_t{0}, int64_t{17}, int64_t{299}}) {
-        std::vector<float> wanted = Moments(*saved, key, from);
-        for (float& value : wanted) value = ToFloat(ToBFloat16(value));
-        EXPECT_EQ(Moments(*table, key, to), wanted) << key;
-      }
-      EXPECT_EQ(testing::Contents(*table)[17], testing::Contents(*saved)[17]);
-    }
-  }
 }
 
 TEST(TableHalfSlots, NeedRowsThatAreComputedInFloat) {

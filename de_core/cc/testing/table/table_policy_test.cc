@@ -24,15 +24,9 @@ Status Upsert(Table* table, const std::vector<int64_t>& keys) {
   return table->InsertOrAssign(KeysOf(keys), RowsIn(values), nullptr);
 }
 
-std::vector<int64_t> Range(int64_t begin, int64_t end) {
-  std::vector<int64_t> keys;
-  for (int64_t key = begin; key < end; ++key) keys.push_back(key);
-  return keys;
-}
-
 TEST(TablePolicy, ABatchFarLargerThanTheBoundNeverTakesMuchMore) {
   const auto table = Make("evict_by=1;max_rows=1000");
-  ASSERT_TRUE(Upsert(table.get(), Range(0, 100000)).ok());
+  ASSERT_TRUE(Upsert(table.get(), testing::Numbers(0, 100000)).ok());
   EXPECT_LE(table->size(), 1000U);
   EXPECT_GE(table->size(), 900U);
   // The table needs memory for max_rows rows and one part of the batch per shard, not for the whole
@@ -50,7 +44,7 @@ TEST(TablePolicy, ABoundOfBytesHoldsWhileRowsWiden) {
     if (first == 30000) {
       ASSERT_TRUE(table->EnsureSlots("opt", {{"m", DType::kFloat32, 4, 0}}).ok());
     }
-    ASSERT_TRUE(Upsert(table.get(), Range(first, first + 300)).ok());
+    ASSERT_TRUE(Upsert(table.get(), testing::Numbers(first, 300)).ok());
     const TableStats stats = table->Stats();
     most = std::max(most, stats.rows * table->layout().stride() + stats.index_bytes);
   }
@@ -84,8 +78,8 @@ TEST(TablePolicy, ExpiredRowsGoAsOthersAreWritten) {
     const std::vector<float> grads(keys.size());
     return table->Apply(*sgd, "sgd", {1.0}, KeysOf(keys), grads.data(), nullptr);
   };
-  ASSERT_TRUE(train(Range(0, 20000)).ok());
-  for (int64_t step = 0; step < 24; ++step) ASSERT_TRUE(train(Range(-2000, 0)).ok());
+  ASSERT_TRUE(train(testing::Numbers(0, 20000)).ok());
+  for (int64_t step = 0; step < 24; ++step) ASSERT_TRUE(train(testing::Numbers(-2000, 2000)).ok());
   EXPECT_EQ(table->size(), 2000U);
   EXPECT_EQ(table->Stats().evicted, 20000U);
 }
@@ -122,7 +116,7 @@ class LookedUp : public ::testing::TestWithParam<std::tuple<const char*, KeyType
   }
 
   Keys Of(int64_t begin, int64_t end) {
-    numbers_ = Range(begin, end);
+    numbers_ = testing::Numbers(begin, static_cast<size_t>(end - begin));
     texts_.clear();
     for (const int64_t number : numbers_) texts_.push_back("key " + std::to_string(number));
     views_.assign(texts_.begin(), texts_.end());
@@ -183,16 +177,6 @@ INSTANTIATE_TEST_SUITE_P(
                                          "evict_by=2;max_rows=50000;count_reads=1",
                                          "ttl_micros=3600000000;count_reads=1"),
                        ::testing::Values(KeyType::kInt64, KeyType::kString)));
-
-TEST(TablePolicy, BadTextIsAnErrorThatNamesTheField) {
-  RowPolicyOptions options;
-  for (const char* text : {"max_rows", "max_rows=x", "rows=1", "max_rows=1", "admission=7",
-                           "admission=1;min_count=0", "evict_by=1", "ttl_steps=-1", ";"}) {
-    const Status status = ParseRowPolicy(text, &options);
-    EXPECT_FALSE(status.ok()) << text;
-    EXPECT_NE(status.message.find("Received"), std::string::npos) << text;
-  }
-}
 
 TEST(TablePolicy, ATableWithoutAPolicyHasNoColumnsAndSaysSo) {
   const auto table = Make("");

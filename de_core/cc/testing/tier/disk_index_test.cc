@@ -19,7 +19,7 @@ std::unique_ptr<DiskIndex> Make(KeyType key_type) {
   return index;
 }
 
-TEST(DiskIndexTest, ARowTakesAtMost40BytesAnd48WithAStringKeyOfAnyLength) {
+TEST(DiskIndexTest, ARowTakesAtMost32BytesAnd40WithAStringKeyOfAnyLength) {
   constexpr size_t kRows = 600'000, kBatch = 4000, kFreeLines = size_t{1} << 20;
   for (const size_t length : {size_t{0}, size_t{20}, size_t{300}}) {
     const auto index = Make(length == 0 ? KeyType::kInt64 : KeyType::kString);
@@ -36,7 +36,7 @@ TEST(DiskIndexTest, ARowTakesAtMost40BytesAnd48WithAStringKeyOfAnyLength) {
       const Keys keys{length == 0 ? ints.data() : nullptr, length == 0 ? nullptr : views.data(),
                       kBatch};
       ASSERT_TRUE(index->Assign(keys, ints).ok());
-      ASSERT_LE(index->bytes(), (length == 0 ? 40 : 48) * (at + kBatch) + kFreeLines)
+      ASSERT_LE(index->bytes(), (length == 0 ? 32 : 40) * (at + kBatch) + kFreeLines)
           << at + kBatch << " rows with keys of " << length << " bytes";
     }
   }
