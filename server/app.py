@@ -14,11 +14,6 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from . import __version__
-from .dataplane.codec import Codec
-from .dataplane.keys import KeyRing
-from .dataplane.lifecycle import Lifecycle
-from .dataplane.plane import DataPlane, public_error
-from .dataplane.snapshot import Snapshots
 from .engines.base import Engine
 from .engines.routed import RoutedEngine
 from .errors import RefusedError, ServingError
@@ -33,6 +28,11 @@ from .routers import admin, health, page, v1, v2
 from .routers.body import BodyBounds
 from .routers.openapi import add_document
 from .routers.responses import AnswerResponse, RefusalResponse, error_answer, serving_error_answer
+from .services.codec import Codec
+from .services.keys import KeyRing
+from .services.lifecycle import Lifecycle
+from .services.plane import DataPlane, public_error
+from .services.snapshot import Snapshots
 from .settings import Settings, load_settings
 
 # At shutdown, the gateway waits this many seconds for model runs that continue after their requests

@@ -6,14 +6,14 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .dataplane.lifecycle import Lifecycle
-from .dataplane.supervision import ClientGoneError
 from .errors import RefusedError
 from .observability.accounts import Accounts, new_id
 from .observability.logs import LOG
 from .request import RECORD, Request
 from .routers.responses import CLOSE, AnswerResponse, RefusalResponse, error_answer
 from .routers.routing import path_of
+from .services.lifecycle import Lifecycle
+from .services.supervision import ClientGoneError
 from .wire.paths import PREFIX
 
 _CLOSE = (b"connection", b"close")

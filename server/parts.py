@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from .dataplane.keys import KeyRing
-from .dataplane.tokens import Tokens
 from .engines.base import Engine
 from .engines.embedded.batching import BatchOptions
 from .engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
@@ -15,6 +13,8 @@ from .engines.upstream.endpoint import ChannelOptions, parse_upstreams
 from .engines.upstream.engine import RunWork, TfServingEngine, TfServingOptions
 from .errors import StartError
 from .observability.metrics import Metrics
+from .services.keys import KeyRing
+from .services.tokens import Tokens
 from .settings import Settings
 
 # Handing a run to a thread takes about this many seconds. Shorter runs stay in the event loop.

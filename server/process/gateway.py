@@ -13,8 +13,6 @@ from pathlib import Path
 from starlette.types import ASGIApp
 
 from ..app import create_admin_app, create_app
-from ..dataplane.codec import Codec
-from ..dataplane.lifecycle import Lifecycle
 from ..edge.grpc.server import GrpcOptions, GrpcServer
 from ..engines.base import Engine
 from ..engines.embedded.saved_model import load_tensorflow
@@ -23,6 +21,8 @@ from ..observability.metrics import Metrics
 from ..observability.worker_metrics import WorkerMetrics, write_metrics
 from ..parts import make_engine, routes_of
 from ..protos.modules import load_protos
+from ..services.codec import Codec
+from ..services.lifecycle import Lifecycle
 from ..settings import Settings
 from .server import GatewayServer, listening_socket, url_of, with_admin
 from .start_checks import check_start

@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
 
-from ..dataplane.answer import Answer
-from ..dataplane.models import all_statuses, status_entry
 from ..engines.routed import RoutedEngine
 from ..errors import Code, ServingError, invalid
 from ..request import RECORD
+from ..services.answer import Answer
+from ..services.models import all_statuses, status_entry
 from ..wire.paths import malformed
 from .body import answered
 from .responses import AnswerResponse, error_answer, serving_error_answer

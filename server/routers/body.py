@@ -10,11 +10,11 @@ from typing import Any
 from starlette.requests import Request as HttpRequest
 from starlette.types import Receive
 
-from ..dataplane.answer import Answer
-from ..dataplane.plane import DataPlane
-from ..dataplane.supervision import ClientGoneError, Supervisor
 from ..errors import RefusedError
 from ..request import RECORD, Request
+from ..services.answer import Answer
+from ..services.plane import DataPlane
+from ..services.supervision import ClientGoneError, Supervisor
 from .inflate import Inflater, encoding_of
 from .responses import AnswerResponse
 from .routing import TARGET

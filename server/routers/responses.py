@@ -9,8 +9,8 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..dataplane.answer import Answer, Headers
 from ..errors import HTTP_STATUS, Code, RefusedError, ServingError
+from ..services.answer import Answer, Headers
 
 RawHeaders = list[tuple[bytes, bytes]]
 

@@ -38,7 +38,7 @@ SERVER_FLOORS = (
     ("server.protos",),
     ("server.engines",),
     ("server.engines.embedded", "server.engines.upstream"),
-    ("server.dataplane",),
+    ("server.services",),
     ("server.parts", "server.routers", "server.edge.grpc"),
     ("server.middleware",),
     ("server.app",),
@@ -213,14 +213,14 @@ def test_each_room_of_the_gateway_knows_only_the_floors_below(root: Path):
 
 def test_an_upward_import_is_noticed():
     text = "def f():\n    from server.routers.body import answered\n"
-    assert upward_imports("server.dataplane.lookup", text) == [
+    assert upward_imports("server.services.lookup", text) == [
         "server.routers.body",
         "server.routers.body.answered",
     ]
     assert upward_imports("server.routers.v1", text) == []
     assert upward_imports("server.edge.grpc.server", text)
     text = "from ..routers import body\n"
-    found = upward_imports("server.dataplane.lookup", text, "server.dataplane")
+    found = upward_imports("server.services.lookup", text, "server.services")
     assert found == ["server.routers", "server.routers.body"]
 
 

@@ -3,9 +3,6 @@
 from collections.abc import Sequence
 from functools import partial
 
-from ...dataplane.examples import EXAMPLES_WORK, check_classifies, check_regresses
-from ...dataplane.plane import RUN_SCOPES, permit_signature
-from ...dataplane.predict import rows_of
 from ...engines.base import ModelSpec, Servable
 from ...errors import Code, ServingError, invalid
 from ...protos.modules import load_protos
@@ -24,6 +21,9 @@ from ...protos.requests import (
 )
 from ...protos.tensors import fill_signature
 from ...request import Request
+from ...services.examples import EXAMPLES_WORK, check_classifies, check_regresses
+from ...services.plane import RUN_SCOPES, permit_signature
+from ...services.predict import rows_of
 from ...tensors import (
     CLASSIFY_METHOD,
     REGRESS_METHOD,

@@ -23,10 +23,10 @@ else:
     followed = contextlib.nullcontext()
 
 with followed:
-    from server.dataplane.plane import timeout_seconds
     from server.errors import ServingError
     from server.protos.examples import read_json_examples
     from server.protos.inference import message_type, read_infer
+    from server.services.plane import timeout_seconds
     from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
     from server.wire.json_text import parse_value
     from server.wire.limits import Limits

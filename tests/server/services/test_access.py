@@ -9,12 +9,12 @@ import json
 import pytest
 
 from server.app import create_admin_app, create_app
-from server.dataplane.keys import KeyRing
-from server.dataplane.lifecycle import Lifecycle
-from server.dataplane.plane import DataPlane
 from server.engines.routed import RoutedEngine
 from server.errors import ServingError, StartError
 from server.process.server import GatewayServer
+from server.services.keys import KeyRing
+from server.services.lifecycle import Lifecycle
+from server.services.plane import DataPlane
 from server.settings import SettingsError, load_settings
 from tests.server.support.asgi import ask, send
 from tests.server.support.gateway_process import make_key
