@@ -99,7 +99,7 @@ def create_app(
                 await asyncio.sleep(_LOOK_SECONDS)
         yield
         lifecycle.draining = True
-        await plane.close()
+        await plane.codec.close()
         try:
             await asyncio.wait_for(routed.close(), _ENGINE_SECONDS)
         except asyncio.TimeoutError:

@@ -13,7 +13,7 @@ from .request import RECORD, Request
 from .routers.responses import CLOSE, AnswerResponse, RefusalResponse, error_answer
 from .routers.routing import path_of
 from .services.lifecycle import Lifecycle
-from .services.supervision import ClientGoneError
+from .services.plane import ClientGoneError
 from .wire.paths import PREFIX
 
 _CLOSE = (b"connection", b"close")

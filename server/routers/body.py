@@ -13,8 +13,7 @@ from starlette.types import Receive
 from ..errors import RefusedError
 from ..request import RECORD, Request
 from ..services.answer import Answer
-from ..services.plane import DataPlane
-from ..services.supervision import ClientGoneError, Supervisor
+from ..services.plane import ClientGoneError, DataPlane, Supervisor
 from .inflate import Inflater, encoding_of
 from .responses import AnswerResponse
 from .routing import TARGET

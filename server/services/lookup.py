@@ -8,9 +8,9 @@ import orjson
 
 from ..engines.base import ModelSpec
 from ..errors import Code, ServingError, invalid
+from ..limits import Limits
 from ..request import Request, current_request
 from ..tensors import LOOKUP_PREFIX, Array, SignatureSpec, written_work
-from ..wire.limits import Limits
 from ..wire.lookup import (
     Ids,
     LookupBody,

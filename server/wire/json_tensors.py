@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import Code, ServingError, invalid
+from ..limits import Limits
 from ..tensors import (
     Array,
     DType,
@@ -21,7 +22,6 @@ from ..tensors import (
     format_shape,
 )
 from .json_quote import debug_string, type_name
-from .limits import Limits
 from .strings import bytes_array, decode_b64, is_b64_object
 
 # The types of parsed JSON values that are elements of each kind, whatever their value.

@@ -14,11 +14,11 @@ import msgspec
 import numpy as np
 
 from ..errors import ServingError, invalid
+from ..limits import Limits
 from ..tensors import Array, DType, Kind
 from .json_quote import debug_string, type_name
 from .json_tensors import numeric_array
 from .json_text import parse_value
-from .limits import Limits
 from .strings import bytes_array, decode_b64, is_b64_object
 
 Combiner = Annotated[

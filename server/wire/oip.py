@@ -16,6 +16,7 @@ import msgspec
 import orjson
 
 from ..errors import Code, ServingError, invalid
+from ..limits import Limits
 from ..tensors import (
     DEFAULT_SIGNATURE,
     DTYPES,
@@ -28,7 +29,6 @@ from ..tensors import (
 from .encode import json_ready
 from .json_tensors import decode_value
 from .json_text import parse_json
-from .limits import Limits
 from .lookup import Combiner, Missing
 from .tensor_bytes import array_of_bytes, octets
 

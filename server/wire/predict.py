@@ -10,12 +10,12 @@ import msgspec
 import orjson
 
 from ..errors import ServingError, invalid
+from ..limits import Limits
 from ..tensors import DEFAULT_SIGNATURE, Array, SignatureSpec, Tensors
 from . import json_tensors
 from .encode import json_ready, json_rows
 from .json_quote import debug_string
 from .json_text import parse_json
-from .limits import Limits
 
 
 class Format(enum.Enum):

@@ -34,6 +34,7 @@ SERVER_FLOORS = (
     ("server",),
     ("server.errors", "server.settings"),
     ("server.tensors", "server.request"),
+    ("server.limits",),
     ("server.observability", "server.wire"),
     ("server.protos",),
     ("server.engines",),

@@ -8,8 +8,8 @@ import pytest
 
 from server.app import create_app
 from server.errors import ServingError
+from server.limits import Limits
 from server.settings import load_settings
-from server.wire.limits import Limits
 from server.wire.lookup import decode_lookup
 from server.wire.oip import decode_infer
 from server.wire.paths import parse_path, parse_v2_path

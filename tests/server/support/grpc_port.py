@@ -24,7 +24,7 @@ async def serving(plane: DataPlane, **options: Any) -> AsyncIterator[grpc.aio.Ch
             yield channel
     finally:
         await server.stop(0)
-        await plane.close()
+        await plane.codec.close()
 
 
 async def ask_grpc(

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from server.errors import ServingError
+from server.limits import Limits
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
 from server.wire import json_tensors
-from server.wire.limits import Limits
 from server.wire.predict import Format, decode_predict, encode_predict
 
 # Hypothesis fails a test that creates inputs slowly. Switch that off, for busy machines.

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from server.app import create_app
 from server.errors import ServingError
+from server.limits import Limits
 from server.settings import load_settings
 from server.tensors import dtype_of_name
-from server.wire.limits import Limits
 from server.wire.lookup import decode_ids, decode_lookup
 from server.wire.pooling import bag_found, embeddings_b64, embeddings_json, pool
 from tests.server.support.asgi import ask

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from server.app import create_app
+from server.limits import Limits
 from server.settings import load_settings
 from server.tensors import dtype_of_name
-from server.wire.limits import Limits
 from server.wire.oip import decode_infer
 from server.wire.tensor_bytes import array_of_bytes, octets
 from tests.server.support.asgi import ask

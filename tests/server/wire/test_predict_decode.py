@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from server.errors import Code, ServingError
+from server.limits import Limits
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
-from server.wire.limits import Limits
 from server.wire.predict import Format, decode_predict
 
 LIMITS = Limits()
