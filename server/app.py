@@ -22,14 +22,14 @@ from .observability.accounts import Accounts, accounts_of
 from .observability.logs import LOG
 from .observability.metrics import Metrics
 from .observability.worker_metrics import WorkerMetrics
-from .parts import keys_of, make_engine, routes_of
+from .parts import make_engine, routes_of
 from .request import RECORD
 from .routers import admin, health, page, v1, v2
 from .routers.body import BodyBounds
 from .routers.openapi import add_document
 from .routers.responses import AnswerResponse, RefusalResponse, error_answer, serving_error_answer
 from .services.codec import Codec
-from .services.keys import KeyRing
+from .services.credentials import KeyRing, keys_of
 from .services.lifecycle import Lifecycle
 from .services.plane import DataPlane, public_error
 from .services.snapshot import Snapshots

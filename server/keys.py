@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from . import COMMAND
-from .services.keys import SCOPES
+from .services.credentials import SCOPES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,8 +9,8 @@ from pathlib import Path
 from .. import COMMAND
 from ..engines.embedded.model_folder import VersionPolicy
 from ..errors import StartError
-from ..parts import folder_of, found_models, keys_of, routes_of, tfserving_options
-from ..services.keys import KeyRing
+from ..parts import folder_of, found_models, routes_of, tfserving_options
+from ..services.credentials import KeyRing, keys_of
 from ..settings import Settings, flag_of
 from .server import listening_socket
 

@@ -18,7 +18,7 @@ from ..request import Request, begin_request, current_request, deadline_exceeded
 from ..settings import Settings
 from ..tensors import LOOKUP_PREFIX, STATS_SIGNATURE, Array, SignatureSpec, Tensors
 from .codec import Codec
-from .keys import KeyRing, key_of_headers
+from .credentials import KeyRing, key_of_headers
 
 T = TypeVar("T")
 

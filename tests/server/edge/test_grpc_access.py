@@ -17,7 +17,7 @@ import pytest
 from server.app import create_app
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto
-from server.services.keys import KeyRing
+from server.services.credentials import KeyRing
 from server.services.plane import DataPlane
 from server.settings import load_settings
 from server.tensors import dtype_of_numpy

@@ -12,7 +12,7 @@ from server.app import create_admin_app, create_app
 from server.engines.routed import RoutedEngine
 from server.errors import ServingError, StartError
 from server.process.server import GatewayServer
-from server.services.keys import KeyRing
+from server.services.credentials import KeyRing
 from server.services.lifecycle import Lifecycle
 from server.services.plane import DataPlane
 from server.settings import SettingsError, load_settings
