@@ -24,10 +24,9 @@ from .observability.metrics import Metrics
 from .observability.worker_metrics import WorkerMetrics
 from .parts import make_engine, routes_of
 from .request import RECORD
-from .routers import admin, health, page, v1, v2
-from .routers.body import BodyBounds
+from .routers import health, page, v1, v2
+from .routers.body import AnswerResponse, BodyBounds, error_answer, refusal, serving_error_answer
 from .routers.openapi import add_document
-from .routers.responses import AnswerResponse, RefusalResponse, error_answer, serving_error_answer
 from .services.codec import Codec
 from .services.credentials import KeyRing, keys_of
 from .services.lifecycle import Lifecycle
@@ -39,7 +38,6 @@ from .settings import Settings, load_settings
 # have ended.
 _ENGINE_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
-_ADMIN_BYTES = 64 << 10
 
 # Switch off the spans of newer FastAPI versions, which cost time in each request. `--tracing`
 # creates spans of our own.
@@ -111,10 +109,7 @@ def create_app(
     bounds = BodyBounds(
         settings.max_body_bytes, settings.max_decompressed_bytes, settings.body_seconds
     )
-    app = _application(settings, plane, accounts, lifecycle, bounds, lifespan)
-    app.description = (
-        "TensorFlow Serving's REST API, lookups of embeddings, and the Open Inference Protocol."
-    )
+    app = bare_app(settings, plane, accounts, lifecycle, bounds, lifespan=lifespan)
     app.state.metrics = metrics
     app.state.snapshots = Snapshots(routed, metrics)
     app.state.workers = workers or WorkerMetrics(None, 0)
@@ -142,54 +137,41 @@ def create_app_from_environment() -> FastAPI:
     return create_app(settings, engine, metrics=metrics, keys=keys_of(settings), codec=codec)
 
 
-def create_admin_app(
-    settings: Settings,
-    engine: RoutedEngine,
-    keys: KeyRing | None,
-    lifecycle: Lifecycle | None = None,
-) -> FastAPI:
-    """Builds the application of the admin port; `engine` is the gateway's engine.
-
-    Args:
-        settings: The limits of the port.
-        engine: The engine to administer. The gateway's application starts and closes it.
-        keys: The API keys. Every request needs one with the scope `admin`.
-        lifecycle: Announces the shutdown, if given.
-    """
-    accounts = Accounts(Metrics(), None, engine.model_names)
-    plane = DataPlane(engine, settings, keys)
-    bounds = BodyBounds(_ADMIN_BYTES, _ADMIN_BYTES, settings.body_seconds)
-    app = _application(
-        settings, plane, accounts, lifecycle or Lifecycle(), bounds, None, openapi_url=None
-    )
-    app.router.routes.extend(admin.router.routes)
-    for status in (404, 405):
-        app.add_exception_handler(status, admin.unknown)
-    return app
-
-
-def _application(
+def bare_app(
     settings: Settings,
     plane: DataPlane,
     accounts: Accounts,
     lifecycle: Lifecycle,
     bounds: BodyBounds,
-    lifespan: Any,
-    openapi_url: str | None = "/openapi.json",
+    *middleware: Any,
+    **options: Any,
 ) -> FastAPI:
-    """Returns an application without routes, except that of its document."""
+    """Returns an application without routes, except that of its document.
+
+    Args:
+        settings: The limits of heads, and the web origin that may call /v1/.
+        plane: Answers requests to models.
+        accounts: Counts and logs the requests.
+        lifecycle: Announces the shutdown.
+        bounds: Limits of bodies.
+        *middleware: Classes of further middleware.
+        **options: Arguments of `FastAPI`.
+    """
     # FastAPI's pages /docs and /redoc are off, because they load scripts from other sites.
     app = FastAPI(
         title="Embedding gateway",
+        description="TensorFlow Serving's REST API, lookups of embeddings, and the Open Inference "
+        "Protocol.",
         version=__version__,
-        lifespan=lifespan,
-        openapi_url=openapi_url,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        **options,
         **_OWN_TELEMETRY,
     )
     app.state.plane, app.state.lifecycle, app.state.bounds = plane, lifecycle, bounds
+    for each in middleware:
+        app.add_middleware(each)
     app.add_middleware(
         RecordMiddleware,
         accounts=accounts,
@@ -205,37 +187,29 @@ def _application(
     return app
 
 
-async def _serving_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ServingError)
+async def _serving_error(request: Request, error: Any) -> Response:
     return AnswerResponse(serving_error_answer(public_error(error, request.scope[RECORD])))
 
 
-async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RefusedError)
-    return RefusalResponse(error)
+async def _refused(_: Request, error: Any) -> Response:
+    return refusal(error)
 
 
-async def _invalid(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
+async def _invalid(_: Request, error: Any) -> Response:
     told = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
     return AnswerResponse(error_answer(400, f"The request is wrong: {told[:512]}"))
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+async def _http_error(request: Request, error: Any) -> Response:
     headers = dict(error.headers or {})
     if error.status_code == 405:
-        headers = {"allow": ", ".join(sorted(_allowed(request)))}
+        allowed = {
+            method
+            for route in request.app.routes
+            if route.matches(request.scope)[0] is not Match.NONE
+            for method in getattr(route, "methods", None) or ()
+        }
+        headers = {"allow": ", ".join(sorted(allowed))}
     what = {404: "Not found", 405: "Method not allowed"}.get(error.status_code, str(error.detail))
     text = f"{what}: {request.method} {request.scope['path']}"
     return AnswerResponse(error_answer(error.status_code, text, tuple(headers.items())))
-
-
-def _allowed(request: Request) -> set[str]:
-    """Returns the methods of all routes that have the path of a request."""
-    return {
-        method
-        for route in request.app.routes
-        if route.matches(request.scope)[0] is not Match.NONE
-        for method in getattr(route, "methods", None) or ()
-    }

@@ -10,7 +10,7 @@ from .errors import RefusedError
 from .observability.accounts import Accounts, new_id
 from .observability.logs import LOG
 from .request import RECORD, Request
-from .routers.responses import CLOSE, AnswerResponse, RefusalResponse, error_answer
+from .routers.body import CLOSE, AnswerResponse, error_answer, refusal
 from .routers.routing import path_of
 from .services.lifecycle import Lifecycle
 from .services.plane import ClientGoneError
@@ -76,7 +76,7 @@ class RecordMiddleware:
             _check_head(scope, record, self._head_bytes, self._body_bytes)
             await self._app(scope, receive, send_noted)
         except RefusedError as error:
-            await RefusalResponse(error)(scope, receive, send_noted)
+            await refusal(error)(scope, receive, send_noted)
         except ClientGoneError:
             record.status = 499
         except asyncio.CancelledError:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from starlette.types import ASGIApp
 
-from ..app import create_admin_app, create_app
+from ..admin import create_admin_app
+from ..app import create_app
 from ..edge.grpc.server import GrpcOptions, GrpcServer
 from ..engines.base import Engine
 from ..engines.embedded.saved_model import load_tensorflow

@@ -16,10 +16,9 @@ from ..services.plane import RUN_SCOPES, DataPlane
 from ..wire.media import Layout, layout_of
 from ..wire.paths import PREFIX, malformed, parse_path
 from . import schemas
-from .body import describe, run
+from .body import AnswerResponse, describe, run
 from .openapi import INT64, LOOKUP_QUERY, TIMEOUT
 from .openapi_model import model_openapi
-from .responses import AnswerResponse
 from .routing import ModelRoute, ModelRouter, path_of, with_query
 
 _ALLOWED_HEADERS = "authorization, content-type, x-api-key, x-request-id, x-request-timeout-ms"

@@ -43,6 +43,7 @@ SERVER_FLOORS = (
     ("server.parts", "server.routers", "server.edge.grpc"),
     ("server.middleware",),
     ("server.app",),
+    ("server.admin",),
     ("server.process",),
     ("server.cli", "server.keys"),
     ("server.__main__",),

@@ -8,7 +8,8 @@ import json
 
 import pytest
 
-from server.app import create_admin_app, create_app
+from server.admin import create_admin_app
+from server.app import create_app
 from server.engines.routed import RoutedEngine
 from server.errors import ServingError, StartError
 from server.process.server import GatewayServer
@@ -219,10 +220,7 @@ def test_labels_traffic_and_drain_are_set_and_reported(keys):
     assert told("PUT", "/admin/models/m/traffic", {"weights": {"3": -1}}).status == 400
     assert told("PUT", "/admin/models/m/traffic", {"weights": {"x": 1}}).status == 400
     wrong = told("PUT", "/admin/models/m/labels/stable", {"version": "3"})
-    assert (wrong.status, wrong.error.startswith('The body must be as {"version": 2}. R')) == (
-        400,
-        True,
-    )
+    assert (wrong.status, "body.version: " in wrong.error) == (400, True)
     assert told("PUT", "/admin/models/m/traffic", {"weights": {}}).json()["traffic"] == {}
     assert told("DELETE", "/admin/models/m/labels/stable").json()["labels"] == {}
     assert told("DELETE", "/admin/models/m/labels/stable").status == 404
