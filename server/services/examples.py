@@ -7,7 +7,7 @@ from ..protos.modules import load_protos
 from ..protos.tensors import fill_signature
 from ..request import current_request
 from ..tensors import Array, SignatureSpec
-from ..wire.encode import encode_classify, encode_regress
+from ..wire.predict import encode_classify, encode_regress
 from .answer import Answer
 from .plane import DataPlane
 

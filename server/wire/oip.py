@@ -26,8 +26,7 @@ from ..tensors import (
     Tensors,
     dtype_of_numpy,
 )
-from .encode import json_ready
-from .json_tensors import decode_value
+from .json_tensors import decode_value, json_ready
 from .json_text import parse_json
 from .lookup import Combiner, Missing
 from .tensor_bytes import array_of_bytes, octets

@@ -16,8 +16,14 @@ from server.errors import ServingError
 from server.limits import Limits
 from server.settings import load_settings
 from server.tensors import dtype_of_name
-from server.wire.lookup import decode_ids, decode_lookup
-from server.wire.pooling import bag_found, embeddings_b64, embeddings_json, pool
+from server.wire.lookup import (
+    bag_found,
+    decode_ids,
+    decode_lookup,
+    embeddings_b64,
+    embeddings_json,
+    pool,
+)
 from tests.server.support.asgi import ask
 from tests.server.support.numpy_engine import NumpyEngine
 
