@@ -1,10 +1,8 @@
 """Everything under /v1/: TensorFlow Serving's REST API, and lookups."""
 
-from typing import Any
-
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
 from ..engines.base import ModelSpec
@@ -19,7 +17,7 @@ from . import schemas
 from .body import AnswerResponse, describe, run
 from .openapi import INT64, LOOKUP_QUERY, TIMEOUT
 from .openapi_model import model_openapi
-from .routing import ModelRoute, ModelRouter, path_of, with_query
+from .routing import ModelRouter, path_of, with_query
 
 _ALLOWED_HEADERS = "authorization, content-type, x-api-key, x-request-id, x-request-timeout-ms"
 
@@ -126,22 +124,6 @@ async def _document(plane: DataPlane, spec: ModelSpec) -> Answer:
         return Answer(model_openapi(spec.name, servable.signatures), servable.version)
 
 
-class _Rest(ModelRoute):
-    """The route of all other requests under /v1/, with any method."""
-
-    def __init__(self, path: str, endpoint: Any, **options: Any) -> None:
-        super(ModelRoute, self).__init__(path, endpoint, **options)
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        if scope["type"] == "http" and path_of(scope)[: len(PREFIX)].lower() == PREFIX:
-            return Match.FULL, {"endpoint": self.endpoint, "route": self, "path_params": {}}
-        return Match.NONE, {}
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = await self.endpoint(Request(scope, receive, send))
-        await response(scope, receive, send)
-
-
 async def rest(request: Request) -> Response:
     """Answers a browser's preflight request. Refuses others in TensorFlow Serving's words."""
     record = request.scope[RECORD]
@@ -160,7 +142,22 @@ async def rest(request: Request) -> Response:
     raise ServingError(refusal.code, refusal.message.replace("GET", "OPTIONS", 1))
 
 
-router.add_api_route("/v1/{rest:path}", rest, include_in_schema=False, route_class_override=_Rest)
+class _Rest(BaseRoute):
+    """The route of all other requests under /v1/, with any method."""
+
+    path = "/v1/{rest:path}"
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope["type"] == "http" and path_of(scope)[: len(PREFIX)].lower() == PREFIX:
+            return Match.FULL, {"endpoint": rest, "route": self, "path_params": {}}
+        return Match.NONE, {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await rest(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+
+router.routes.append(_Rest())
 
 
 def _preflight(request: Request, method: str) -> Headers:
