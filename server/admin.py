@@ -11,16 +11,15 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .app import bare_app
+from .dependencies import DataPlane, Lifecycle, public_error
 from .engines.routed import RoutedEngine
 from .errors import Code, ServingError
+from .keys import KeyRing
 from .observability.accounts import Accounts
 from .observability.metrics import Metrics
 from .request import RECORD
 from .routers.body import AnswerResponse, BodyBounds, admitted, serving_error_answer
-from .services.credentials import KeyRing
-from .services.lifecycle import Lifecycle
 from .services.models import all_statuses, status_entry
-from .services.plane import DataPlane, public_error
 from .settings import Settings
 from .wire.paths import malformed
 

@@ -14,25 +14,24 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from . import __version__
+from .dependencies import DataPlane, Lifecycle, public_error
 from .engines.base import Engine
+from .engines.chosen import make_engine, routes_of
 from .engines.routed import RoutedEngine
 from .errors import RefusedError, ServingError
+from .keys import KeyRing, keys_of
 from .middleware import RecordMiddleware
 from .observability.accounts import Accounts, accounts_of
 from .observability.logs import LOG
 from .observability.metrics import Metrics
 from .observability.worker_metrics import WorkerMetrics
-from .parts import make_engine, routes_of
 from .request import RECORD
 from .routers import health, page, v1, v2
 from .routers.body import AnswerResponse, BodyBounds, error_answer, refusal, serving_error_answer
 from .routers.openapi import add_document
-from .services.codec import Codec
-from .services.credentials import KeyRing, keys_of
-from .services.lifecycle import Lifecycle
-from .services.plane import DataPlane, public_error
 from .services.snapshot import Snapshots
 from .settings import Settings, load_settings
+from .wire.codec import Codec
 
 # At shutdown, the gateway waits this many seconds for model runs that continue after their requests
 # have ended.

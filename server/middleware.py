@@ -6,14 +6,13 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .dependencies import ClientGoneError, Lifecycle
 from .errors import RefusedError
 from .observability.accounts import Accounts, new_id
 from .observability.logs import LOG
 from .request import RECORD, Request
 from .routers.body import CLOSE, AnswerResponse, error_answer, refusal
 from .routers.routing import path_of
-from .services.lifecycle import Lifecycle
-from .services.plane import ClientGoneError
 from .wire.paths import PREFIX
 
 _CLOSE = (b"connection", b"close")

@@ -11,9 +11,9 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ..dependencies import Lifecycle
 from ..edge.grpc.server import GrpcServer
 from ..errors import StartError
-from ..services.lifecycle import Lifecycle
 from ..settings import Settings
 from .protocol import bounded_protocol
 

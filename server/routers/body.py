@@ -13,10 +13,10 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ..dependencies import ClientGoneError, DataPlane, Supervisor
 from ..errors import HTTP_STATUS, Code, RefusedError, ServingError
 from ..request import RECORD, Request
 from ..services.answer import Answer, Headers
-from ..services.plane import ClientGoneError, DataPlane, Supervisor
 from .inflate import Inflater, encoding_of
 from .routing import TARGET
 

@@ -5,12 +5,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
+from ..dependencies import RUN_SCOPES, DataPlane
 from ..engines.base import ModelSpec
 from ..errors import ServingError
 from ..request import RECORD
 from ..services import examples, lookup, models, predict
 from ..services.answer import Answer, Headers
-from ..services.plane import RUN_SCOPES, DataPlane
 from ..wire.media import Layout, layout_of
 from ..wire.paths import PREFIX, malformed, parse_path
 from . import schemas

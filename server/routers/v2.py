@@ -8,11 +8,11 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from ..dependencies import RUN_SCOPES, DataPlane
 from ..engines.base import ModelSpec
 from ..request import RECORD
 from ..services import infer
 from ..services.answer import Answer
-from ..services.plane import RUN_SCOPES, DataPlane
 from ..wire.json_text import parse_json
 from ..wire.oip import HEADER
 from . import schemas

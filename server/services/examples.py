@@ -1,5 +1,6 @@
 """`:classify` and `:regress`: labels and values for examples with named features."""
 
+from ..dependencies import DataPlane
 from ..engines.base import ModelSpec, Servable
 from ..errors import Code, ServingError, invalid
 from ..protos.examples import read_json_examples
@@ -9,7 +10,6 @@ from ..request import current_request
 from ..tensors import Array, SignatureSpec
 from ..wire.predict import encode_classify, encode_regress
 from .answer import Answer
-from .plane import DataPlane
 
 # Decoding a byte of examples, or writing one label, score or value of an answer, takes as long as
 # decoding this many bytes of JSON numbers.

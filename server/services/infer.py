@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import __version__
+from ..dependencies import DataPlane, Lease
 from ..engines.base import ModelSpec, VersionState
 from ..errors import ServingError, invalid
 from ..request import current_request
@@ -16,14 +17,13 @@ from ..tensors import (
     TensorSpec,
     written_work,
 )
+from ..wire.codec import work_of
 from ..wire.media import RAW
 from ..wire.oip import HEADER, InferRequest, decode_infer, encode_infer
 from ..wire.predict import find_signature
 from .answer import Answer
-from .codec import work_of
 from .lookup import infer_lookup
 from .models import all_statuses
-from .plane import DataPlane, Lease
 from .predict import rows_of
 
 _PLATFORM = "tensorflow_savedmodel"

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
+from ..dependencies import DataPlane, Lease
 from ..engines.base import ModelSpec
 from ..errors import Code, ServingError, invalid
 from ..limits import Limits
@@ -26,7 +27,6 @@ from ..wire.lookup import (
 from ..wire.media import RAW, Layout
 from ..wire.oip import InferRequest
 from .answer import Answer
-from .plane import DataPlane, Lease
 
 _CHOICES = {
     "combiner": ("none", "sum", "mean", "sqrtn"),

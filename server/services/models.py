@@ -5,12 +5,12 @@ from typing import Any
 
 import orjson
 
+from ..dependencies import DataPlane
 from ..engines.base import Engine, ModelSpec, Servable, VersionStatus
 from ..errors import Code, ServingError
 from ..tensors import LOOKUP_PREFIX, STATS_SIGNATURE, TensorSpec
 from .answer import Answer
 from .lookup import table_names, unknown_table
-from .plane import DataPlane
 
 
 def status_entry(status: VersionStatus) -> dict[str, Any]:

@@ -33,19 +33,20 @@ LAZY_ROOMS = ("engines/embedded", "protos")
 SERVER_FLOORS = (
     ("server",),
     ("server.errors", "server.settings"),
-    ("server.tensors", "server.request"),
+    ("server.tensors", "server.request", "server.keys"),
     ("server.limits",),
     ("server.observability", "server.wire"),
     ("server.protos",),
     ("server.engines",),
     ("server.engines.embedded", "server.engines.upstream"),
+    ("server.engines.chosen", "server.dependencies"),
     ("server.services",),
-    ("server.parts", "server.routers", "server.edge.grpc"),
+    ("server.routers", "server.edge.grpc"),
     ("server.middleware",),
     ("server.app",),
     ("server.admin",),
     ("server.process",),
-    ("server.cli", "server.keys"),
+    ("server.cli",),
     ("server.__main__",),
 )
 

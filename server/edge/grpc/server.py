@@ -4,12 +4,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from ...dependencies import DataPlane, Lifecycle
 from ...errors import StartError
 from ...observability.accounts import Accounts
 from ...observability.metrics import Metrics
 from ...protos.modules import load_protos
-from ...services.lifecycle import Lifecycle
-from ...services.plane import DataPlane
 from .exchange import GrpcEdge
 from .health import Health
 from .inference_service import InferenceService

@@ -10,7 +10,7 @@ import re
 import pytest
 
 from server.app import create_app
-from server.services.lifecycle import Lifecycle
+from server.dependencies import Lifecycle
 from server.settings import load_settings
 from tests.server.support.asgi import ask, send
 from tests.server.support.numpy_engine import NumpyEngine

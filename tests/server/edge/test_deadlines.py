@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from server.app import create_app
+from server.dependencies import timeout_seconds
 from server.request import current_request
-from server.services.plane import timeout_seconds
 from server.settings import load_settings
 from tests.server.support.asgi import ask, send
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from server.app import create_app
+from server.dependencies import DataPlane
+from server.keys import KeyRing
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto
-from server.services.credentials import KeyRing
-from server.services.plane import DataPlane
 from server.settings import load_settings
 from server.tensors import dtype_of_numpy
 from tests.server.support.asgi import send

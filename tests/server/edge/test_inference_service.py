@@ -15,9 +15,8 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
+from server.dependencies import DataPlane, Lifecycle
 from server.protos.inference import message_type
-from server.services.lifecycle import Lifecycle
-from server.services.plane import DataPlane
 from server.settings import load_settings
 from tests.server.support.eventually import PATIENCE_S
 from tests.server.support.grpc_port import serving

@@ -13,12 +13,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from server.app import create_app
+from server.dependencies import DataPlane
 from server.observability.accounts import accounts_of
 from server.observability.metrics import Metrics
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto
 from server.request import current_request
-from server.services.plane import DataPlane
 from server.settings import load_settings
 from server.tensors import dtype_of_name
 from tests.server.support.asgi import ask

@@ -18,8 +18,8 @@ from server.errors import Code, ServingError
 from server.observability.metrics import Metrics
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto, fill_signature
-from server.services.codec import Codec
 from server.tensors import dtype_of_name
+from server.wire.codec import Codec
 from tests.server.support.eventually import PATIENCE_S, eventually
 from tests.server.support.gateway_process import GatewayProcess
 from tests.server.support.numpy_engine import FUNCTIONS, tensor

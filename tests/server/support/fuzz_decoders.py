@@ -23,11 +23,11 @@ else:
     followed = contextlib.nullcontext()
 
 with followed:
+    from server.dependencies import timeout_seconds
     from server.errors import ServingError
     from server.limits import Limits
     from server.protos.examples import read_json_examples
     from server.protos.inference import message_type, read_infer
-    from server.services.plane import timeout_seconds
     from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
     from server.wire.json_text import parse_value
     from server.wire.lookup import decode_ids, decode_lookup, decode_raw_ids

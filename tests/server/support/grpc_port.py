@@ -8,8 +8,8 @@ from typing import Any
 
 import grpc
 
+from server.dependencies import DataPlane
 from server.edge.grpc.server import GrpcOptions, GrpcServer
-from server.services.plane import DataPlane
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 

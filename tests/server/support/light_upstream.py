@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from server.dependencies import DataPlane
 from server.edge.grpc.server import GrpcOptions, GrpcServer
-from server.services.plane import DataPlane
 from server.settings import load_settings
 from tests.server.support.gateway_process import ROOT, GatewayProcess, environment
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from server.app import create_app
 from server.errors import StartError
-from server.services.credentials import KeyRing, Tokens, keys_of
+from server.keys import KeyRing, Tokens, keys_of
 from server.settings import load_settings
 from tests.server.support.asgi import ask
 from tests.server.support.numpy_engine import NumpyEngine

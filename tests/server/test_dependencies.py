@@ -10,12 +10,11 @@ import pytest
 
 from server.admin import create_admin_app
 from server.app import create_app
+from server.dependencies import DataPlane, Lifecycle
 from server.engines.routed import RoutedEngine
 from server.errors import ServingError, StartError
+from server.keys import KeyRing
 from server.process.server import GatewayServer
-from server.services.credentials import KeyRing
-from server.services.lifecycle import Lifecycle
-from server.services.plane import DataPlane
 from server.settings import SettingsError, load_settings
 from tests.server.support.asgi import ask, send
 from tests.server.support.gateway_process import make_key

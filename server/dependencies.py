@@ -4,21 +4,22 @@
 """
 
 import asyncio
+import dataclasses
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar
 
-from ..engines.base import Classifications, Engine, LeasedServable, ModelSpec
-from ..errors import PRIVATE_CODES, Code, ServingError, invalid
-from ..limits import Limits, Rate, Shares
-from ..observability.logs import LOG
-from ..request import Request, begin_request, current_request, deadline_exceeded
-from ..settings import Settings
-from ..tensors import LOOKUP_PREFIX, STATS_SIGNATURE, Array, SignatureSpec, Tensors
-from .codec import Codec
-from .credentials import KeyRing, key_of_headers
+from .engines.base import Classifications, Engine, LeasedServable, ModelSpec
+from .errors import PRIVATE_CODES, Code, ServingError, invalid
+from .keys import KeyRing, key_of_headers
+from .limits import Limits, Rate, Shares
+from .observability.logs import LOG
+from .request import Request, begin_request, current_request, deadline_exceeded
+from .settings import Settings
+from .tensors import LOOKUP_PREFIX, STATS_SIGNATURE, Array, SignatureSpec, Tensors
+from .wire.codec import Codec
 
 T = TypeVar("T")
 
@@ -36,6 +37,19 @@ _LOOK_SECONDS = 0.02
 # All bodies in memory together may be as large as this many bodies of the largest size. A limit on
 # received bytes would not be enough, because a small compressed body can decompress to this size.
 _BODIES = 8
+
+
+@dataclasses.dataclass
+class Lifecycle:
+    """State that signal handlers and the readiness endpoint share.
+
+    Attributes:
+        draining: True once shutdown has begun. `/readyz` fails from then on.
+        abandoned: True if a model was still running after everything else had ended.
+    """
+
+    draining: bool = False
+    abandoned: bool = False
 
 
 class DataPlane:

@@ -13,7 +13,7 @@ import pytest
 from server.errors import Code, ServingError
 from server.limits import Limits
 from server.protos.examples import read_json_examples
-from server.services.codec import Codec
+from server.wire.codec import Codec
 from tests.server.support.children import children_of
 from tests.server.support.eventually import eventually
 

@@ -4,16 +4,16 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from .engines.base import Engine
-from .engines.embedded.batching import BatchOptions
-from .engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
-from .engines.embedded.model_folder import ModelFolder, VersionPolicy, Versions
-from .engines.routed import Routes, parse_labels
-from .engines.upstream.endpoint import ChannelOptions, parse_upstreams
-from .engines.upstream.engine import RunWork, TfServingEngine, TfServingOptions
-from .errors import StartError
-from .observability.metrics import Metrics
-from .settings import Settings
+from ..errors import StartError
+from ..observability.metrics import Metrics
+from ..settings import Settings
+from .base import Engine
+from .embedded.batching import BatchOptions
+from .embedded.engine import EmbeddedEngine, EmbeddedOptions
+from .embedded.model_folder import ModelFolder, VersionPolicy, Versions
+from .routed import Routes, parse_labels
+from .upstream.endpoint import ChannelOptions, parse_upstreams
+from .upstream.engine import RunWork, TfServingEngine, TfServingOptions
 
 # Handing a run to a thread takes about this many seconds. Shorter runs stay in the event loop.
 _BRIEF_SECONDS = 0.00025
