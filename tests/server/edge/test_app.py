@@ -9,16 +9,10 @@ import re
 
 import pytest
 
-from server.app import create_app
 from server.dependencies import Lifecycle
-from server.settings import load_settings
-from tests.server.support.asgi import ask, send
+from tests.server.support.asgi import ask, make_app, send
 from tests.server.support.numpy_engine import NumpyEngine
 from tests.server.support.virtual_time import run_in_virtual_time
-
-
-def make_app(engine=None, lifecycle=None, **flags):
-    return create_app(load_settings(model_dir="x", **flags), engine or NumpyEngine(), lifecycle)
 
 
 @pytest.fixture

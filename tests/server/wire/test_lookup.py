@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.app import create_app
 from server.errors import ServingError
 from server.limits import Limits
-from server.settings import load_settings
 from server.tensors import dtype_of_name
 from server.wire.lookup import (
     bag_found,
@@ -24,8 +22,7 @@ from server.wire.lookup import (
     embeddings_json,
     pool,
 )
-from tests.server.support.asgi import ask
-from tests.server.support.numpy_engine import NumpyEngine
+from tests.server.support.asgi import ask, make_app
 
 
 def ids(text: str, dtype: str = "int64", **limits: int):
@@ -172,7 +169,7 @@ LOOKUP = "/v1/models/m:lookup?table=user"
 
 @pytest.fixture
 def app():
-    return create_app(load_settings(model_dir="x"), NumpyEngine())
+    return make_app()
 
 
 def post(app, path, body, kind, accept=""):

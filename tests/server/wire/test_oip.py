@@ -8,13 +8,11 @@ import struct
 import numpy as np
 import pytest
 
-from server.app import create_app
 from server.limits import Limits
-from server.settings import load_settings
 from server.tensors import dtype_of_name
 from server.wire.oip import decode_infer
 from server.wire.tensor_bytes import array_of_bytes, octets
-from tests.server.support.asgi import ask
+from tests.server.support.asgi import ask, make_app
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor
 
 INFER = "/v2/models/m/infer"
@@ -25,14 +23,9 @@ STRING = [tensor("x", "string", None)]
 ECHO = {"echo string": (signature("echo string", STRING, STRING), lambda x: {"x": x})}
 
 
-def make_app(**engine):
-    settings = load_settings(model_dir="x", max_elements=1000, max_ids=500)
-    return create_app(settings, NumpyEngine({**FUNCTIONS, **ECHO}, **engine))
-
-
 @pytest.fixture
 def app():
-    return make_app()
+    return make_app(NumpyEngine({**FUNCTIONS, **ECHO}), max_elements=1000, max_ids=500)
 
 
 def infer(app, value, path=INFER):
@@ -80,7 +73,7 @@ def test_health_metadata_and_readiness(app):
     assert described["versions"] == ["3"]
     assert described["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1]}]
     assert ask(app, "GET", "/v2/models/no/ready").status == 404
-    assert ask(make_app(is_ready=False), "GET", "/v2/health/ready").status == 503
+    assert ask(make_app(NumpyEngine(is_ready=False)), "GET", "/v2/health/ready").status == 503
 
 
 @pytest.mark.parametrize(
