@@ -18,7 +18,7 @@ from .keys import KeyRing
 from .observability.accounts import Accounts
 from .observability.metrics import Metrics
 from .request import RECORD
-from .routers.body import AnswerResponse, BodyBounds, admitted, serving_error_answer
+from .routers.body import AnswerResponse, admitted, serving_error_answer
 from .services.models import all_statuses, status_entry
 from .settings import Settings
 from .wire.paths import malformed
@@ -43,17 +43,11 @@ def create_admin_app(
         lifecycle: Announces the shutdown, if given.
     """
     accounts = Accounts(Metrics(), None, engine.model_names)
-    bounds = BodyBounds(_BODY_BYTES, _BODY_BYTES, settings.body_seconds)
+    most = {"max_body_bytes": _BODY_BYTES, "max_decompressed_bytes": _BODY_BYTES}
+    settings = settings.model_copy(update=most)
     plane = DataPlane(engine, settings, keys)
-    app = bare_app(
-        settings,
-        plane,
-        accounts,
-        lifecycle or Lifecycle(),
-        bounds,
-        _Administrators,
-        openapi_url=None,
-    )
+    lifecycle = lifecycle or Lifecycle()
+    app = bare_app(settings, plane, accounts, lifecycle, _Administrators, openapi_url=None)
     app.router.routes.extend(router.routes)
     app.add_exception_handler(404, _unknown)
     return app
@@ -82,6 +76,7 @@ class _Administrators:
 
             # `curl -d` sends the type of a form, so the content type means nothing.
             headers = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
+            headers.append((b"content-type", b"application/json"))
             await self._app({**scope, "headers": headers}, replay, send)
 
         try:

@@ -27,7 +27,7 @@ from .observability.metrics import Metrics
 from .observability.worker_metrics import WorkerMetrics
 from .request import RECORD
 from .routers import health, page, v1, v2
-from .routers.body import AnswerResponse, BodyBounds, error_answer, refusal, serving_error_answer
+from .routers.body import AnswerResponse, error_answer, refusal, serving_error_answer
 from .routers.openapi import add_document
 from .services.snapshot import Snapshots
 from .settings import Settings, load_settings
@@ -105,15 +105,11 @@ def create_app(
             lifecycle.abandoned = True
             LOG.warning("a model still runs; the process ends without it")
 
-    bounds = BodyBounds(
-        settings.max_body_bytes, settings.max_decompressed_bytes, settings.body_seconds
-    )
-    app = bare_app(settings, plane, accounts, lifecycle, bounds, lifespan=lifespan)
+    app = bare_app(settings, plane, accounts, lifecycle, lifespan=lifespan)
     app.state.metrics = metrics
     app.state.snapshots = Snapshots(routed, metrics)
     app.state.workers = workers or WorkerMetrics(None, 0)
     app.state.accounts, app.state.live = accounts, accounts.live
-    app.state.cors_origin = settings.cors_origin
     # `include_router` would match each request twice.
     for router in (v1.router, v2.models, v2.server, health.router):
         app.router.routes.extend(router.routes)
@@ -141,18 +137,16 @@ def bare_app(
     plane: DataPlane,
     accounts: Accounts,
     lifecycle: Lifecycle,
-    bounds: BodyBounds,
     *middleware: Any,
     **options: Any,
 ) -> FastAPI:
     """Returns an application without routes, except that of its document.
 
     Args:
-        settings: The limits of heads, and the web origin that may call /v1/.
+        settings: The limits of heads and bodies, and the web origin that may call /v1/.
         plane: Answers requests to models.
         accounts: Counts and logs the requests.
         lifecycle: Announces the shutdown.
-        bounds: Limits of bodies.
         *middleware: Classes of further middleware.
         **options: Arguments of `FastAPI`.
     """
@@ -168,17 +162,10 @@ def bare_app(
         **options,
         **_OWN_TELEMETRY,
     )
-    app.state.plane, app.state.lifecycle, app.state.bounds = plane, lifecycle, bounds
+    app.state.settings, app.state.plane, app.state.lifecycle = settings, plane, lifecycle
     for each in middleware:
         app.add_middleware(each)
-    app.add_middleware(
-        RecordMiddleware,
-        accounts=accounts,
-        lifecycle=lifecycle,
-        head_bytes=settings.max_header_bytes,
-        body_bytes=bounds.body_bytes,
-        cors_origin=settings.cors_origin,
-    )
+    app.add_middleware(RecordMiddleware, settings=settings, accounts=accounts, lifecycle=lifecycle)
     app.add_exception_handler(ServingError, _serving_error)
     app.add_exception_handler(RefusedError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import functools
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,6 +16,7 @@ from ..dependencies import ClientGoneError, DataPlane, Supervisor
 from ..errors import HTTP_STATUS, Code, RefusedError, ServingError
 from ..request import RECORD, Request
 from ..services.answer import Answer, Headers
+from ..settings import Settings
 from .inflate import Inflater, encoding_of
 from .routing import TARGET
 
@@ -33,21 +33,6 @@ _LINGER_SECONDS = 2.0
 # Joining the pieces of a larger body would delay other requests. From this size on, `bytes.join`
 # lets other threads run.
 _THREAD_BYTES = 1 << 20
-
-
-@dataclasses.dataclass(frozen=True)
-class BodyBounds:
-    """Limits of a request's body.
-
-    Attributes:
-        body_bytes: Largest body in bytes, as sent.
-        inflated_bytes: Largest body in bytes after decompression.
-        seconds: Seconds for a client to send its body.
-    """
-
-    body_bytes: int
-    inflated_bytes: int
-    seconds: float
 
 
 async def admitted(
@@ -67,7 +52,7 @@ async def admitted(
     state, record, receive = request.app.state, request.scope[RECORD], request.receive
     encoding = record.headers.get(b"content-encoding")
     encoding = encoding_of(encoding) if encoding else b""
-    read = functools.partial(_read, state.plane, state.bounds, record, encoding, receive)
+    read = functools.partial(_read, state.plane, state.settings, record, encoding, receive)
 
     async def gone() -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -109,7 +94,7 @@ async def describe(
 
 async def _read(
     plane: DataPlane,
-    bounds: BodyBounds,
+    settings: Settings,
     record: Request,
     encoding: bytes,
     receive: Receive,
@@ -117,12 +102,15 @@ async def _read(
 ) -> bytes:
     begun = time.perf_counter()
     supervisor.bound(
-        bounds.seconds,
-        lambda: RefusedError(408, f"Request body must arrive within {bounds.seconds:g} seconds"),
+        settings.body_seconds,
+        lambda: RefusedError(
+            408, f"Request body must arrive within {settings.body_seconds:g} seconds"
+        ),
     )
-    most, inflater = min(bounds.body_bytes, bounds.inflated_bytes), None
+    most, inflater = min(settings.max_body_bytes, settings.max_decompressed_bytes), None
     if encoding:
-        most, inflater = bounds.body_bytes, Inflater(bounds.inflated_bytes, encoding)
+        most = settings.max_body_bytes
+        inflater = Inflater(settings.max_decompressed_bytes, encoding)
     received, more = 0, True
     chunks: list[bytes] = []
     while more:

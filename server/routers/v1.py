@@ -162,7 +162,7 @@ router.routes.append(_Rest())
 
 def _preflight(request: Request, method: str) -> Headers:
     allowed: Headers = (("allow", f"{method}, OPTIONS"),)
-    if not request.app.state.cors_origin:
+    if not request.app.state.settings.cors_origin:
         return allowed
     return (
         *allowed,
