@@ -80,7 +80,7 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
             work, "encode", encode_lookup, request, lengths, rows, found
         )
         return Answer(encoded, version)
-    if pooled_work or nullable or not rows.flags.c_contiguous:
+    if lengths is not None or nullable or not rows.flags.c_contiguous:
         work = max(pooled_work, written_work({"": rows}))
         rows = await plane.codec.run(
             work, "encode", _answered, rows, found, lengths, request.combiner, nullable
