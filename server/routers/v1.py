@@ -15,8 +15,7 @@ from ..wire.media import Layout, layout_of
 from ..wire.paths import PREFIX, malformed, parse_path
 from . import schemas
 from .body import AnswerResponse, describe, run
-from .openapi import INT64, LOOKUP_QUERY, TIMEOUT
-from .openapi_model import model_openapi
+from .openapi import INT64, LOOKUP_QUERY, TIMEOUT, model_openapi
 from .routing import ModelRouter, path_of, with_query
 
 _ALLOWED_HEADERS = "authorization, content-type, x-api-key, x-request-id, x-request-timeout-ms"
