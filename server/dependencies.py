@@ -91,7 +91,7 @@ class DataPlane:
             settings.max_in_flight,
             f"requests {running}",
         )
-        self._model_places = Shares(settings.model_in_flight, f"requests to one model {running}")
+        self.model_places = Shares(settings.model_in_flight, f"requests to one model {running}")
         # Bodies in memory, after decompression. A client may hold half of them.
         most = _BODIES * settings.max_decompressed_bytes
         held = "may be in memory"
@@ -174,16 +174,11 @@ class DataPlane:
             # Count only here, where the model is known to exist. The limits remember names, and
             # clients could fill the memory with invented ones.
             self._model_rate.count(spec.name)
-            self._model_places.take(spec.name)
+            self.model_places.take(spec.name)
         except ServingError:
             servable.release()
             raise
         return Lease(self, spec.name, servable)
-
-    def end_lease(self, model: str, servable: LeasedServable) -> None:
-        """Returns the place of a lease, and ends it."""
-        self._model_places.give(model)
-        servable.release()
 
 
 class Lease:
@@ -205,7 +200,8 @@ class Lease:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._plane.end_lease(self._model, self._servable)
+        self._plane.model_places.give(self._model)
+        self._servable.release()
 
     @property
     def version(self) -> int:

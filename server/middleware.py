@@ -45,7 +45,17 @@ class RecordMiddleware:
             await self._app(scope, receive, send)
             return
         begun = time.perf_counter()
-        record = scope[RECORD] = _record_of(scope)
+        # If a header repeats, its first value counts.
+        sent: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+        sent_id, client = sent.get(b"x-request-id"), scope.get("client")
+        record = scope[RECORD] = Request(
+            sent_id.decode() if sent_id and _ALLOWED_ID.fullmatch(sent_id) else new_id(),
+            scope["method"],
+            path_of(scope),
+            scope["query_string"],
+            sent,
+            client[0] if client else "",
+        )
 
         async def send_noted(message: Message) -> None:
             is_start = message["type"] == "http.response.start"
@@ -85,21 +95,6 @@ class RecordMiddleware:
                 await AnswerResponse(failure)(scope, receive, send_noted)
         finally:
             self._accounts.end(record, time.perf_counter() - begun)
-
-
-def _record_of(scope: Scope) -> Request:
-    # If a header repeats, its first value counts.
-    headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
-    sent_id = headers.get(b"x-request-id")
-    client = scope.get("client")
-    return Request(
-        sent_id.decode() if sent_id and _ALLOWED_ID.fullmatch(sent_id) else new_id(),
-        scope["method"],
-        path_of(scope),
-        scope["query_string"],
-        headers,
-        client[0] if client else "",
-    )
 
 
 def _check_head(scope: Scope, record: Request, settings: Settings) -> None:

@@ -84,12 +84,17 @@ async def run(
 async def describe(
     request: HttpRequest,
     scopes: Sequence[str],
-    service: Callable[..., Awaitable[Answer]],
+    service: Callable[..., Awaitable[tuple[Any, int | None]]],
     *more: Any,
 ) -> "AnswerResponse":
-    """Describes a model: `service(plane, spec, *more)`."""
+    """Describes a model: `service(plane, spec, *more)` returns the JSON and the version."""
     plane, spec = request.app.state.plane, request.scope[TARGET].spec
-    return await answered(request, scopes, lambda _: service(plane, spec, *more))
+
+    async def work(_: bytes) -> Answer:
+        told, version = await service(plane, spec, *more)
+        return Answer(orjson.dumps(told), version)
+
+    return await answered(request, scopes, work)
 
 
 async def _read(

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-import orjson
 from fastapi import FastAPI
 
 from .. import __version__
@@ -149,7 +148,7 @@ def _path_parameter(name: str) -> dict[str, Any]:
     }
 
 
-def model_openapi(model: str, signatures: Mapping[str, SignatureSpec]) -> bytes:
+def model_openapi(model: str, signatures: Mapping[str, SignatureSpec]) -> dict[str, Any]:
     """Returns the document: the input and output rows of `:predict` for each signature.
 
     Args:
@@ -165,13 +164,12 @@ def model_openapi(model: str, signatures: Mapping[str, SignatureSpec]) -> bytes:
             "200": {"description": "The answer", "content": _one_of(map(_answer, plain))}
         },
     }
-    document = {
+    return {
         "openapi": "3.1.0",
         "info": {"title": model, "version": __version__},
         "paths": {f"/v1/models/{quote(model, safe='')}:predict": {"post": operation}},
         "components": {"schemas": {"B64": BODIES["B64"]}},
     }
-    return orjson.dumps(document)
 
 
 def _one_of(schemas: Iterable[dict[str, Any]]) -> dict[str, Any]:

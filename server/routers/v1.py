@@ -1,5 +1,7 @@
 """Everything under /v1/: TensorFlow Serving's REST API, and lookups."""
 
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
@@ -118,9 +120,9 @@ async def document(request: Request) -> Response:
     return await describe(request, ("predict",), _document)
 
 
-async def _document(plane: DataPlane, spec: ModelSpec) -> Answer:
+async def _document(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
     with await plane.lease(spec) as servable:
-        return Answer(model_openapi(spec.name, servable.signatures), servable.version)
+        return model_openapi(spec.name, servable.signatures), servable.version
 
 
 async def rest(request: Request) -> Response:

@@ -152,15 +152,15 @@ def _default(servable: Lease) -> SignatureSpec:
     return find_signature(servable.signatures, name)
 
 
-async def ready(plane: DataPlane, spec: ModelSpec) -> int:
-    """Returns the version of a model that serves now.
+async def ready(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
+    """Tells that a model serves now, and returns its version.
 
     Raises:
         ServingError: NOT_FOUND if the model does not serve, UNAVAILABLE while it is being loaded.
     """
     try:
         with await plane.lease(spec) as servable:
-            return servable.version
+            return {"name": spec.name, "ready": True}, servable.version
     except ServingError as error:
         raise ServingError(error.code, f"Model {spec.name} is not ready. {error.message}") from None
 

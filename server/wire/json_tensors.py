@@ -165,7 +165,13 @@ def _rows_by_element(
                 shape = dense_shape(value)
                 limits.check_rank(len(shape) + 1)
                 _fill(value, 0, specs[name].dtype, shape, flats[name])
-                _check_shape(shape, shapes.setdefault(name, shape))
+                first = shapes.setdefault(name, shape)
+                size, got = math.prod(first), math.prod(shape)
+                if got != size:
+                    raise invalid(f"Expecting tensor size: {size} but got: {got}")
+                if shape != first:
+                    told = f"{format_shape(first)} but got: {format_shape(shape)}"
+                    raise invalid(f"Expecting shape {told}")
             except ServingError as error:
                 key = f" key: {name}" if are_objects else ""
                 raise invalid(
@@ -181,13 +187,6 @@ def _rows_by_element(
         name: _array(flat, specs[name].dtype, (len(instances), *shapes[name]))
         for name, flat in flats.items()
     }
-
-
-def _check_shape(shape: tuple[int, ...], first: tuple[int, ...]) -> None:
-    if math.prod(shape) != math.prod(first):
-        raise invalid(f"Expecting tensor size: {math.prod(first)} but got: {math.prod(shape)}")
-    if shape != first:
-        raise invalid(f"Expecting shape {format_shape(first)} but got: {format_shape(shape)}")
 
 
 def decode_columns(
