@@ -3,18 +3,16 @@
 `DataPlane.answer` checks the client, and `DataPlane.lease` the model.
 """
 
-import asyncio
 import dataclasses
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import TracebackType
 from typing import TypeVar
 
 from .engines.base import Classifications, Engine, LeasedServable, ModelSpec
 from .errors import PRIVATE_CODES, Code, ServingError, invalid
 from .keys import KeyRing, key_of_headers
-from .limits import Limits, Rate, Shares
+from .limits import Limits, Rate, Shares, Supervisor, Watch
 from .observability.logs import LOG
 from .request import Request, begin_request, current_request, deadline_exceeded
 from .settings import Settings
@@ -31,9 +29,6 @@ _GRPC_TIMEOUT = b"grpc-timeout"
 _MILLISECONDS = re.compile(rb"[0-9]{1,9}")
 _DURATION = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNIT_SECONDS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
-# Most requests are answered within this many seconds. Only if a request takes longer, a task starts
-# that waits for its client to disconnect.
-_LOOK_SECONDS = 0.02
 # All bodies in memory together may be as large as this many bodies of the largest size. A limit on
 # received bytes would not be enough, because a small compressed body can decompress to this size.
 _BODIES = 8
@@ -81,6 +76,7 @@ class DataPlane:
         )
         self.codec = codec or Codec()
         self._seconds = settings.request_seconds
+        self._watch = Watch()
         self._client_rate = Rate(settings.rate_per_second, "from one client", clock)
         self._model_rate = Rate(settings.model_rate_per_second, "to one model", clock)
         # Running requests. A request runs once its body has arrived.
@@ -104,7 +100,7 @@ class DataPlane:
         request: Request,
         scopes: Sequence[str],
         work: Callable[[bytes], Awaitable[T]],
-        body: "bytes | Callable[[Supervisor], Awaitable[bytes]]",
+        body: bytes | Callable[[Supervisor], Awaitable[bytes]],
         gone: Callable[[], Awaitable[None]] | None = None,
     ) -> T:
         """Answers one request.
@@ -133,7 +129,7 @@ class DataPlane:
         request.counted_as = client
         self._client_rate.count(client)
         try:
-            with Supervisor() as supervisor:
+            with Supervisor(self._watch) as supervisor:
                 if isinstance(body, bytes):
                     self.receive(request, len(body))
                 else:
@@ -235,81 +231,6 @@ class Lease:
     def _check_examples(self, signature: str, examples: Array) -> None:
         permit_signature(signature)
         self._plane.limits.check_examples(len(examples))
-
-
-class ClientGoneError(Exception):
-    """The client closed the connection before the answer."""
-
-
-class Supervisor:
-    """Context manager that cancels the task inside it at a deadline, and raises the reason instead.
-
-    It takes less time than `asyncio.wait_for`, which starts a task per request before Python 3.12.
-    """
-
-    __slots__ = ("_due", "_gone", "_late", "_loop", "_reason", "_task", "_timer", "_watcher")
-
-    def __enter__(self) -> "Supervisor":
-        self._loop = asyncio.get_running_loop()
-        task = asyncio.current_task(self._loop)
-        assert task is not None
-        self._task = task
-        self._reason: Exception | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._watcher: asyncio.Task[None] | None = None
-        return self
-
-    def bound(
-        self,
-        seconds: float,
-        late: Callable[[], Exception],
-        gone: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        """Limits the time of the rest of the block. Replaces an earlier limit.
-
-        Args:
-            seconds: The time limit.
-            late: Creates the exception for a block that exceeds the limit.
-            gone: Returns when the client disconnects; the block then raises `ClientGoneError`. None
-                if the transport itself cancels the task of a client that disconnected.
-        """
-        if self._timer is not None:
-            self._timer.cancel()
-        self._due = self._loop.time() + seconds
-        self._late, self._gone = late, gone
-        self._timer = self._loop.call_later(min(seconds, _LOOK_SECONDS), self._look)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._watcher is not None:
-            self._watcher.cancel()
-        if kind is asyncio.CancelledError and self._reason is not None:
-            if hasattr(self._task, "uncancel"):  # since Python 3.11
-                self._task.uncancel()
-            raise self._reason from None
-
-    def _look(self) -> None:
-        if self._loop.time() >= self._due:
-            self._cancel(self._late())
-            return
-        if self._gone is not None and self._watcher is None:
-            self._watcher = self._loop.create_task(self._wait_gone(self._gone))
-        self._timer = self._loop.call_at(self._due, self._look)
-
-    async def _wait_gone(self, gone: Callable[[], Awaitable[None]]) -> None:
-        await gone()
-        self._cancel(ClientGoneError())
-
-    def _cancel(self, reason: Exception) -> None:
-        if self._reason is None:
-            self._reason = reason
-            self._task.cancel()
 
 
 def timeout_seconds(headers: Mapping[bytes, bytes], most: float) -> float:

@@ -6,8 +6,9 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .dependencies import ClientGoneError, Lifecycle
+from .dependencies import Lifecycle
 from .errors import RefusedError
+from .limits import ClientGoneError
 from .observability.accounts import Accounts, new_id
 from .observability.logs import LOG
 from .request import RECORD, Request

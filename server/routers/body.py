@@ -12,8 +12,9 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..dependencies import ClientGoneError, DataPlane, Supervisor
+from ..dependencies import DataPlane
 from ..errors import HTTP_STATUS, Code, RefusedError, ServingError
+from ..limits import ClientGoneError, Supervisor
 from ..request import RECORD, Request
 from ..services.answer import Answer, Headers
 from ..settings import Settings
