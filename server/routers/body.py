@@ -166,8 +166,9 @@ class AnswerResponse(Response):
         await send({**head, "headers": self.raw_headers})
         left = self._size
         for part in self._parts:
-            is_small = isinstance(part, bytes) and len(part) <= _PIECE_BYTES
-            view = part if is_small else memoryview(part)
+            view: bytes | memoryview = part if isinstance(part, bytes) else part.data
+            if len(view) > _PIECE_BYTES:
+                view = memoryview(view)
             for start in range(0, len(view), _PIECE_BYTES):
                 piece = view[start : start + _PIECE_BYTES]
                 left -= len(piece)
