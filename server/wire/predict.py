@@ -134,7 +134,15 @@ def encode_predict(outputs: Tensors, layout: Format, int64_as_string: bool = Fal
         }
         value: Any = columns if len(columns) > 1 else next(iter(columns.values()))
         return orjson.dumps({"outputs": value}, option=_DUMPS)
-    batch = _batch_size(outputs)
+    batch = -1
+    for name, array in sorted(outputs.items()):
+        if not array.ndim:
+            raise invalid(f"Tensor name: {name} has no shape information ")
+        if batch not in (-1, len(array)):
+            raise invalid(
+                f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {batch}"
+            )
+        batch = len(array)
     if len(outputs) == 1:
         ((name, array),) = outputs.items()
         value = json_ready(name, array, int64_as_string=int64_as_string)
@@ -149,19 +157,6 @@ def encode_predict(outputs: Tensors, layout: Format, int64_as_string: bool = Fal
                 row[name] = item
         value = rows
     return orjson.dumps({"predictions": value}, option=_DUMPS)
-
-
-def _batch_size(outputs: Tensors) -> int:
-    batch = -1
-    for name, array in sorted(outputs.items()):
-        if not array.ndim:
-            raise invalid(f"Tensor name: {name} has no shape information ")
-        if batch not in (-1, len(array)):
-            raise invalid(
-                f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {batch}"
-            )
-        batch = len(array)
-    return batch
 
 
 def encode_classify(classes: Array | None, scores: Array | None) -> bytes:
