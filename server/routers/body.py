@@ -15,8 +15,7 @@ from starlette.types import Receive, Scope, Send
 from ..dependencies import DataPlane
 from ..errors import HTTP_STATUS, Code, RefusedError, ServingError
 from ..limits import ClientGoneError, Supervisor
-from ..request import RECORD, Request
-from ..services.answer import Answer, Headers
+from ..request import RECORD, Answer, Headers, Request
 from ..settings import Settings
 from .inflate import Inflater, encoding_of
 from .routing import TARGET

@@ -16,8 +16,7 @@ from starlette.types import Receive, Scope, Send
 from ..engines.base import ModelSpec
 from ..errors import Code, ServingError
 from ..request import RECORD
-from ..wire.media import PARAMETERS
-from ..wire.paths import PREFIX, parse_path, parse_v2_path
+from ..wire.paths import PARAMETERS, PREFIX, parse_path, parse_v2_path
 from .openapi import described
 
 _Endpoint = TypeVar("_Endpoint", bound=Callable[[Request], Awaitable[Response]])

@@ -10,11 +10,9 @@ from starlette.types import Receive, Scope, Send
 from ..dependencies import RUN_SCOPES, DataPlane
 from ..engines.base import ModelSpec
 from ..errors import ServingError
-from ..request import RECORD
+from ..request import RECORD, Answer, Headers
 from ..services import examples, lookup, models, predict
-from ..services.answer import Answer, Headers
-from ..wire.media import Layout, layout_of
-from ..wire.paths import PREFIX, malformed, parse_path
+from ..wire.paths import PREFIX, Layout, layout_of, malformed, parse_path
 from . import schemas
 from .body import AnswerResponse, describe, run
 from .openapi import INT64, LOOKUP_QUERY, TIMEOUT, model_openapi

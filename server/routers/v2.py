@@ -6,9 +6,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..dependencies import RUN_SCOPES
-from ..request import RECORD
+from ..request import RECORD, Answer
 from ..services import infer
-from ..services.answer import Answer
 from ..wire.json_text import parse_json
 from ..wire.oip import HEADER
 from . import schemas

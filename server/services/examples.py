@@ -6,10 +6,9 @@ from ..errors import Code, ServingError, invalid
 from ..protos.examples import read_json_examples
 from ..protos.modules import load_protos
 from ..protos.tensors import fill_signature
-from ..request import current_request
+from ..request import Answer, current_request
 from ..tensors import Array, SignatureSpec
 from ..wire.predict import encode_classify, encode_regress
-from .answer import Answer
 
 # Decoding a byte of examples, or writing one label, score or value of an answer, takes as long as
 # decoding this many bytes of JSON numbers.

@@ -7,7 +7,7 @@ from .. import __version__
 from ..dependencies import DataPlane, Lease
 from ..engines.base import ModelSpec, VersionState
 from ..errors import ServingError, invalid
-from ..request import current_request
+from ..request import Answer, current_request
 from ..tensors import (
     BINARY_WORK,
     DEFAULT_SIGNATURE,
@@ -18,10 +18,9 @@ from ..tensors import (
     written_work,
 )
 from ..wire.codec import work_of
-from ..wire.media import RAW
 from ..wire.oip import HEADER, InferRequest, decode_infer, encode_infer
+from ..wire.paths import RAW
 from ..wire.predict import find_signature
-from .answer import Answer
 from .lookup import infer_lookup
 from .models import all_statuses
 from .predict import rows_of

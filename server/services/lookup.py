@@ -9,7 +9,7 @@ from ..dependencies import DataPlane, Lease
 from ..engines.base import ModelSpec
 from ..errors import Code, ServingError, invalid
 from ..limits import Limits
-from ..request import Request, current_request
+from ..request import Answer, Request, current_request
 from ..tensors import LOOKUP_PREFIX, Array, SignatureSpec, written_work
 from ..wire.lookup import (
     Found,
@@ -24,9 +24,8 @@ from ..wire.lookup import (
     encode_raw,
     nulled,
 )
-from ..wire.media import RAW, Layout
 from ..wire.oip import InferRequest
-from .answer import Answer
+from ..wire.paths import RAW, Layout
 
 _CHOICES = {
     "combiner": ("none", "sum", "mean", "sqrtn"),

@@ -1,4 +1,4 @@
-"""Parses request paths under /v1/ and /v2/.
+"""Parses request paths under /v1/ and /v2/, and the headers and query that choose formats.
 
 The rules are TensorFlow Serving's: match the whole *undecoded* path, ignore letter case, then
 percent-decode each segment. So a model name may contain any character, even `%2F`. A framework's
@@ -6,12 +6,18 @@ router decodes first and cannot be used.
 """
 
 import dataclasses
+import functools
 import re
-from urllib.parse import unquote_to_bytes
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 from ..errors import Code, ServingError, invalid
 
 PREFIX = b"/v1/"
+RAW = "application/octet-stream"
+# The allowed parameters of a query.
+PARAMETERS = frozenset({"int64", "table", "combiner", "missing"})
 
 _MODEL = rb"/models/(?P<model>[^/:]+)"
 _CHOICE = rb"(?:/versions/(?P<version>[0-9]+)|/labels/(?P<label>[^/:]+))?"
@@ -118,3 +124,34 @@ def _version(digits: bytes | None) -> int | None:
         if version <= _MAX_VERSION:
             return version
     raise invalid(f"Failed to convert version: {digits.decode()} to numeric.")
+
+
+class Layout(NamedTuple):
+    """Whether the request and the answer are bytes instead of JSON, and the query's parameters."""
+
+    raw_request: bool = False
+    raw_answer: bool = False
+    query: Mapping[str, str] = {}
+
+
+@functools.lru_cache(maxsize=512)
+def layout_of(content_type: bytes, accept: bytes, query: bytes) -> Layout:
+    """Returns the layout that headers and query choose.
+
+    Only the content type `application/octet-stream` means bytes. Every other one means JSON,
+    because TensorFlow Serving ignores the content type, and `curl -d` sends the type of a form. The
+    answer is JSON unless `accept` names `application/octet-stream`.
+
+    Example:
+        >>> layout_of(b"application/octet-stream", b"", b"table=user")
+        Layout(raw_request=True, raw_answer=False, query={'table': 'user'})
+    """
+    return Layout(
+        _is_raw(content_type),
+        any(map(_is_raw, accept.split(b","))),
+        dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)),
+    )
+
+
+def _is_raw(text: bytes) -> bool:
+    return text.split(b";", 1)[0].strip().lower() == RAW.encode()
