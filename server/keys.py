@@ -280,8 +280,13 @@ class WatchedFile(Generic[T]):
         """
         self._path, self._parse, self._broken, self._clock = path, parse, broken, clock
         self._looked = clock()
-        self._content = self._read()
-        self.value = self._parsed()
+        self._content = b""
+        self._problem = ""
+        try:
+            self._content = path.read_bytes()
+            self.value = parse(self._content)
+        except Exception as error:
+            raise StartError(self._text(error)) from None
 
     def look(self, *, now: bool = False) -> bool:
         """Reads the file again if it changed. Checks at most once a second.
@@ -299,32 +304,22 @@ class WatchedFile(Generic[T]):
         if not now and abs(time_now - self._looked) < _LOOK_SECONDS:
             return False
         self._looked = time_now
-        content = self._read()
-        if isinstance(content, bytes) and content == self._content:
-            return False
-        known, self._content = self._content, content
         try:
-            self.value = self._parsed()
+            content = self._path.read_bytes()
+            if content == self._content:
+                return False
+            self._content = content
+            self.value = self._parse(content)
         except Exception as error:
-            if isinstance(known, bytes) or isinstance(content, bytes):
-                _LOG.error("the keys stay as they were: %s", error)
+            if self._problem != (problem := self._text(error)):
+                _LOG.error("the keys stay as they were: %s", problem)
+                self._problem = problem
             return False
+        self._problem = ""
         return True
 
-    def _read(self) -> bytes | OSError:
-        try:
-            return self._path.read_bytes()
-        except OSError as error:
-            return error
-
-    def _parsed(self) -> T:
-        try:
-            if isinstance(self._content, OSError):
-                raise self._content
-            return self._parse(self._content)
-        except Exception as error:
-            reason = " ".join(str(error).split())[:200]
-            raise StartError(f"{self._broken}: {reason}") from None
+    def _text(self, error: Exception) -> str:
+        return f"{self._broken}: {' '.join(str(error).split())[:200]}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
