@@ -166,9 +166,8 @@ def _rows_by_element(
                 limits.check_rank(len(shape) + 1)
                 _fill(value, 0, specs[name].dtype, shape, flats[name])
                 first = shapes.setdefault(name, shape)
-                size, got = math.prod(first), math.prod(shape)
-                if got != size:
-                    raise invalid(f"Expecting tensor size: {size} but got: {got}")
+                if math.prod(shape) != (size := math.prod(first)):
+                    raise invalid(f"Expecting tensor size: {size} but got: {math.prod(shape)}")
                 if shape != first:
                     told = f"{format_shape(first)} but got: {format_shape(shape)}"
                     raise invalid(f"Expecting shape {told}")
