@@ -137,7 +137,13 @@ async def rest(request: Request) -> Response:
         except ServingError as error:
             refusal = error
         else:
-            return AnswerResponse(Answer(b"", None, "", _preflight(request, method)))
+            headers: Headers = (("allow", f"{method}, OPTIONS"),)
+            if request.app.state.settings.cors_origin:
+                headers += (
+                    ("access-control-allow-methods", f"{method}, OPTIONS"),
+                    ("access-control-allow-headers", _ALLOWED_HEADERS),
+                )
+            return AnswerResponse(Answer(b"", None, "", headers))
     raise ServingError(refusal.code, refusal.message.replace("GET", "OPTIONS", 1))
 
 
@@ -157,17 +163,6 @@ class _Rest(BaseRoute):
 
 
 router.routes.append(_Rest())
-
-
-def _preflight(request: Request, method: str) -> Headers:
-    allowed: Headers = (("allow", f"{method}, OPTIONS"),)
-    if not request.app.state.settings.cors_origin:
-        return allowed
-    return (
-        *allowed,
-        ("access-control-allow-methods", f"{method}, OPTIONS"),
-        ("access-control-allow-headers", _ALLOWED_HEADERS),
-    )
 
 
 def _layout(request: Request) -> Layout:
