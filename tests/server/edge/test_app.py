@@ -46,13 +46,6 @@ def test_int64_is_exact_and_a_string_on_request(app):
     assert reply.body == b'{"predictions":["9007199254740993"]}'
 
 
-def test_strings_and_bytes(app):
-    value = {"signature_name": "both", "instances": [{"a": 1, "s": {"b64": "/w=="}}]}
-    assert post(app, "predict", value).json() == {
-        "predictions": [{"a": 1, "s_bytes": {"b64": "/w=="}}]
-    }
-
-
 # The model's signature in protocol buffers' text format, which error messages quote.
 DEFAULT_SIGNATURE = """inputs {
   key: "x"
@@ -141,13 +134,6 @@ def test_lookup_pooled(app):
     assert reply.json()["embeddings"] == [[2.0, 4.0], None, None]
 
 
-def test_lookup_of_string_keys_as_bytes(app):
-    reply = post(app, "lookup", {"table": "item", "ids": ["lamp"], "format": "b64"})
-    assert reply.json()["embeddings"] == {
-        "b64": "AACAPwAAAEA=", "dtype": "float32", "shape": [1, 2],
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("value", "status", "error"),
     [
@@ -158,8 +144,6 @@ def test_lookup_of_string_keys_as_bytes(app):
             400,
             "needs `ids` to be a list of lists",
         ),
-        ({"table": "user", "ids": ["x"]}, 400, "An id must be an integer"),
-        ({"table": "item", "ids": [1]}, 400, "An id must be a string"),
         (
             {"table": "user", "ids": [7, 1, 2, 3, 4, 5, 6], "missing": "error"},
             404,
