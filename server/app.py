@@ -182,7 +182,10 @@ async def _refused(_: Request, error: Any) -> Response:
 
 
 async def _invalid(_: Request, error: Any) -> Response:
-    told = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+    told = "; ".join(
+        f"{'.'.join(map(str, each['loc']))}: {each['msg']}. Received: {each['input']!r:.64}"
+        for each in error.errors()
+    )
     return AnswerResponse(error_answer(400, f"The request is wrong: {told[:512]}"))
 
 
