@@ -14,32 +14,29 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from . import __version__
-from .dataplane.codec import Codec
-from .dataplane.keys import KeyRing
-from .dataplane.lifecycle import Lifecycle
-from .dataplane.plane import DataPlane, public_error
-from .dataplane.snapshot import Snapshots
+from .dependencies import DataPlane, Lifecycle, public_error
 from .engines.base import Engine
+from .engines.chosen import make_engine, routes_of
 from .engines.routed import RoutedEngine
 from .errors import RefusedError, ServingError
+from .keys import KeyRing, keys_of
 from .middleware import RecordMiddleware
 from .observability.accounts import Accounts, accounts_of
 from .observability.logs import LOG
 from .observability.metrics import Metrics
 from .observability.worker_metrics import WorkerMetrics
-from .parts import keys_of, make_engine, routes_of
 from .request import RECORD
-from .routers import admin, health, page, v1, v2
-from .routers.body import BodyBounds
+from .routers import health, page, v1, v2
+from .routers.body import AnswerResponse, error_answer, refusal, serving_error_answer
 from .routers.openapi import add_document
-from .routers.responses import AnswerResponse, RefusalResponse, error_answer, serving_error_answer
+from .services.snapshot import Snapshots
 from .settings import Settings, load_settings
+from .wire.codec import Codec
 
 # At shutdown, the gateway waits this many seconds for model runs that continue after their requests
 # have ended.
 _ENGINE_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
-_ADMIN_BYTES = 64 << 10
 
 # Switch off the spans of newer FastAPI versions, which cost time in each request. `--tracing`
 # creates spans of our own.
@@ -99,7 +96,7 @@ def create_app(
                 await asyncio.sleep(_LOOK_SECONDS)
         yield
         lifecycle.draining = True
-        await plane.close()
+        await plane.codec.close()
         try:
             await asyncio.wait_for(routed.close(), _ENGINE_SECONDS)
         except asyncio.TimeoutError:
@@ -108,18 +105,11 @@ def create_app(
             lifecycle.abandoned = True
             LOG.warning("a model still runs; the process ends without it")
 
-    bounds = BodyBounds(
-        settings.max_body_bytes, settings.max_decompressed_bytes, settings.body_seconds
-    )
-    app = _application(settings, plane, accounts, lifecycle, bounds, lifespan)
-    app.description = (
-        "TensorFlow Serving's REST API, lookups of embeddings, and the Open Inference Protocol."
-    )
+    app = bare_app(settings, plane, accounts, lifecycle, lifespan=lifespan)
     app.state.metrics = metrics
     app.state.snapshots = Snapshots(routed, metrics)
     app.state.workers = workers or WorkerMetrics(None, 0)
     app.state.accounts, app.state.live = accounts, accounts.live
-    app.state.cors_origin = settings.cors_origin
     # `include_router` would match each request twice.
     for router in (v1.router, v2.models, v2.server, health.router):
         app.router.routes.extend(router.routes)
@@ -142,62 +132,40 @@ def create_app_from_environment() -> FastAPI:
     return create_app(settings, engine, metrics=metrics, keys=keys_of(settings), codec=codec)
 
 
-def create_admin_app(
-    settings: Settings,
-    engine: RoutedEngine,
-    keys: KeyRing | None,
-    lifecycle: Lifecycle | None = None,
-) -> FastAPI:
-    """Builds the application of the admin port; `engine` is the gateway's engine.
-
-    Args:
-        settings: The limits of the port.
-        engine: The engine to administer. The gateway's application starts and closes it.
-        keys: The API keys. Every request needs one with the scope `admin`.
-        lifecycle: Announces the shutdown, if given.
-    """
-    accounts = Accounts(Metrics(), None, engine.model_names)
-    plane = DataPlane(engine, settings, keys)
-    bounds = BodyBounds(_ADMIN_BYTES, _ADMIN_BYTES, settings.body_seconds)
-    app = _application(
-        settings, plane, accounts, lifecycle or Lifecycle(), bounds, None, openapi_url=None
-    )
-    app.router.routes.extend(admin.router.routes)
-    for status in (404, 405):
-        app.add_exception_handler(status, admin.unknown)
-    return app
-
-
-def _application(
+def bare_app(
     settings: Settings,
     plane: DataPlane,
     accounts: Accounts,
     lifecycle: Lifecycle,
-    bounds: BodyBounds,
-    lifespan: Any,
-    openapi_url: str | None = "/openapi.json",
+    *middleware: Any,
+    **options: Any,
 ) -> FastAPI:
-    """Returns an application without routes, except that of its document."""
+    """Returns an application without routes, except that of its document.
+
+    Args:
+        settings: The limits of heads and bodies, and the web origin that may call /v1/.
+        plane: Answers requests to models.
+        accounts: Counts and logs the requests.
+        lifecycle: Announces the shutdown.
+        *middleware: Classes of further middleware.
+        **options: Arguments of `FastAPI`.
+    """
     # FastAPI's pages /docs and /redoc are off, because they load scripts from other sites.
     app = FastAPI(
         title="Embedding gateway",
+        description="TensorFlow Serving's REST API, lookups of embeddings, and the Open Inference "
+        "Protocol.",
         version=__version__,
-        lifespan=lifespan,
-        openapi_url=openapi_url,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        **options,
         **_OWN_TELEMETRY,
     )
-    app.state.plane, app.state.lifecycle, app.state.bounds = plane, lifecycle, bounds
-    app.add_middleware(
-        RecordMiddleware,
-        accounts=accounts,
-        lifecycle=lifecycle,
-        head_bytes=settings.max_header_bytes,
-        body_bytes=bounds.body_bytes,
-        cors_origin=settings.cors_origin,
-    )
+    app.state.settings, app.state.plane, app.state.lifecycle = settings, plane, lifecycle
+    for each in middleware:
+        app.add_middleware(each)
+    app.add_middleware(RecordMiddleware, settings=settings, accounts=accounts, lifecycle=lifecycle)
     app.add_exception_handler(ServingError, _serving_error)
     app.add_exception_handler(RefusedError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -205,37 +173,32 @@ def _application(
     return app
 
 
-async def _serving_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ServingError)
+async def _serving_error(request: Request, error: Any) -> Response:
     return AnswerResponse(serving_error_answer(public_error(error, request.scope[RECORD])))
 
 
-async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RefusedError)
-    return RefusalResponse(error)
+async def _refused(_: Request, error: Any) -> Response:
+    return refusal(error)
 
 
-async def _invalid(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    told = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+async def _invalid(_: Request, error: Any) -> Response:
+    told = "; ".join(
+        f"{'.'.join(map(str, each['loc']))}: {each['msg']}. Received: {each['input']!r:.64}"
+        for each in error.errors()
+    )
     return AnswerResponse(error_answer(400, f"The request is wrong: {told[:512]}"))
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+async def _http_error(request: Request, error: Any) -> Response:
     headers = dict(error.headers or {})
     if error.status_code == 405:
-        headers = {"allow": ", ".join(sorted(_allowed(request)))}
+        allowed = {
+            method
+            for route in request.app.routes
+            if route.matches(request.scope)[0] is not Match.NONE
+            for method in getattr(route, "methods", None) or ()
+        }
+        headers = {"allow": ", ".join(sorted(allowed))}
     what = {404: "Not found", 405: "Method not allowed"}.get(error.status_code, str(error.detail))
     text = f"{what}: {request.method} {request.scope['path']}"
     return AnswerResponse(error_answer(error.status_code, text, tuple(headers.items())))
-
-
-def _allowed(request: Request) -> set[str]:
-    """Returns the methods of all routes that have the path of a request."""
-    return {
-        method
-        for route in request.app.routes
-        if route.matches(request.scope)[0] is not Match.NONE
-        for method in getattr(route, "methods", None) or ()
-    }

@@ -8,46 +8,37 @@ import enum
 
 
 class Code(enum.Enum):
-    """Canonical status codes, with the names of gRPC and TensorFlow."""
+    """Canonical status codes, with the names of gRPC and TensorFlow, and their HTTP statuses."""
 
-    OK = "OK"
-    CANCELLED = "CANCELLED"
-    UNKNOWN = "UNKNOWN"
-    INVALID_ARGUMENT = "INVALID_ARGUMENT"
-    DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
-    NOT_FOUND = "NOT_FOUND"
-    ALREADY_EXISTS = "ALREADY_EXISTS"
-    PERMISSION_DENIED = "PERMISSION_DENIED"
-    RESOURCE_EXHAUSTED = "RESOURCE_EXHAUSTED"
-    FAILED_PRECONDITION = "FAILED_PRECONDITION"
-    ABORTED = "ABORTED"
-    OUT_OF_RANGE = "OUT_OF_RANGE"
-    UNIMPLEMENTED = "UNIMPLEMENTED"
-    INTERNAL = "INTERNAL"
-    UNAVAILABLE = "UNAVAILABLE"
-    DATA_LOSS = "DATA_LOSS"
-    UNAUTHENTICATED = "UNAUTHENTICATED"
+    http: int
+
+    OK = "OK", 200
+    CANCELLED = "CANCELLED", 499
+    UNKNOWN = "UNKNOWN", 500
+    INVALID_ARGUMENT = "INVALID_ARGUMENT", 400
+    DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED", 504
+    NOT_FOUND = "NOT_FOUND", 404
+    ALREADY_EXISTS = "ALREADY_EXISTS", 409
+    PERMISSION_DENIED = "PERMISSION_DENIED", 403
+    RESOURCE_EXHAUSTED = "RESOURCE_EXHAUSTED", 429
+    FAILED_PRECONDITION = "FAILED_PRECONDITION", 400
+    ABORTED = "ABORTED", 409
+    OUT_OF_RANGE = "OUT_OF_RANGE", 400
+    UNIMPLEMENTED = "UNIMPLEMENTED", 501
+    INTERNAL = "INTERNAL", 500
+    UNAVAILABLE = "UNAVAILABLE", 503
+    DATA_LOSS = "DATA_LOSS", 500
+    UNAUTHENTICATED = "UNAUTHENTICATED", 401
+
+    def __new__(cls, name: str, http: int) -> "Code":
+        """Creates a member whose value is its name."""
+        code = object.__new__(cls)
+        code._value_ = name
+        code.http = http
+        return code
 
 
-HTTP_STATUS: dict[Code, int] = {
-    Code.OK: 200,
-    Code.CANCELLED: 499,
-    Code.UNKNOWN: 500,
-    Code.INVALID_ARGUMENT: 400,
-    Code.DEADLINE_EXCEEDED: 504,
-    Code.NOT_FOUND: 404,
-    Code.ALREADY_EXISTS: 409,
-    Code.PERMISSION_DENIED: 403,
-    Code.RESOURCE_EXHAUSTED: 429,
-    Code.FAILED_PRECONDITION: 400,
-    Code.ABORTED: 409,
-    Code.OUT_OF_RANGE: 400,
-    Code.UNIMPLEMENTED: 501,
-    Code.INTERNAL: 500,
-    Code.UNAVAILABLE: 503,
-    Code.DATA_LOSS: 500,
-    Code.UNAUTHENTICATED: 401,
-}
+HTTP_STATUS: dict[Code, int] = {code: code.http for code in Code}
 
 # An error with one of these codes describes a fault of the server, not of the request. The client
 # gets only the request's id; the log gets the message.

@@ -6,14 +6,15 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .dataplane.lifecycle import Lifecycle
-from .dataplane.supervision import ClientGoneError
+from .dependencies import Lifecycle
 from .errors import RefusedError
+from .limits import ClientGoneError
 from .observability.accounts import Accounts, new_id
 from .observability.logs import LOG
 from .request import RECORD, Request
-from .routers.responses import CLOSE, AnswerResponse, RefusalResponse, error_answer
+from .routers.body import CLOSE, AnswerResponse, error_answer, refusal
 from .routers.routing import path_of
+from .settings import Settings
 from .wire.paths import PREFIX
 
 _CLOSE = (b"connection", b"close")
@@ -24,29 +25,20 @@ class RecordMiddleware:
     """ASGI middleware that reports each request, and hides tracebacks from clients."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        accounts: Accounts,
-        lifecycle: Lifecycle,
-        head_bytes: int,
-        body_bytes: int,
-        cors_origin: str = "",
+        self, app: ASGIApp, settings: Settings, accounts: Accounts, lifecycle: Lifecycle
     ) -> None:
         """Creates the middleware.
 
         Args:
             app: The application inside.
+            settings: The limits of heads and bodies, and the web origin that may call /v1/.
             accounts: Counts and logs the requests.
             lifecycle: While it drains, answers ask clients to close their connections.
-            head_bytes: Largest head in bytes: path, query, and the headers' names and values.
-            body_bytes: Largest declared body in bytes, as sent.
-            cors_origin: The web origin whose pages may call /v1/; none if empty.
         """
-        self._app = app
-        self._head_bytes, self._body_bytes = head_bytes, body_bytes
-        self._accounts = accounts
-        self._lifecycle = lifecycle
-        self._cors = [(b"access-control-allow-origin", cors_origin.encode())] if cors_origin else []
+        self._app, self._settings = app, settings
+        self._accounts, self._lifecycle = accounts, lifecycle
+        origin = settings.cors_origin
+        self._cors = [(b"access-control-allow-origin", origin.encode())] if origin else []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -54,7 +46,17 @@ class RecordMiddleware:
             await self._app(scope, receive, send)
             return
         begun = time.perf_counter()
-        record = scope[RECORD] = _record_of(scope)
+        # If a header repeats, its first value counts.
+        sent: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+        sent_id, client = sent.get(b"x-request-id"), scope.get("client")
+        record = scope[RECORD] = Request(
+            sent_id.decode() if sent_id and _ALLOWED_ID.fullmatch(sent_id) else new_id(),
+            scope["method"],
+            path_of(scope),
+            scope["query_string"],
+            sent,
+            client[0] if client else "",
+        )
 
         async def send_noted(message: Message) -> None:
             is_start = message["type"] == "http.response.start"
@@ -73,10 +75,10 @@ class RecordMiddleware:
 
         self._accounts.begin(record)
         try:
-            _check_head(scope, record, self._head_bytes, self._body_bytes)
+            _check_head(scope, record, self._settings)
             await self._app(scope, receive, send_noted)
         except RefusedError as error:
-            await RefusalResponse(error)(scope, receive, send_noted)
+            await refusal(error)(scope, receive, send_noted)
         except ClientGoneError:
             record.status = 499
         except asyncio.CancelledError:
@@ -96,22 +98,7 @@ class RecordMiddleware:
             self._accounts.end(record, time.perf_counter() - begun)
 
 
-def _record_of(scope: Scope) -> Request:
-    # If a header repeats, its first value counts.
-    headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
-    sent_id = headers.get(b"x-request-id")
-    client = scope.get("client")
-    return Request(
-        sent_id.decode() if sent_id and _ALLOWED_ID.fullmatch(sent_id) else new_id(),
-        scope["method"],
-        path_of(scope),
-        scope["query_string"],
-        headers,
-        client[0] if client else "",
-    )
-
-
-def _check_head(scope: Scope, record: Request, head_bytes: int, body_bytes: int) -> None:
+def _check_head(scope: Scope, record: Request, settings: Settings) -> None:
     """Checks the head.
 
     Raises:
@@ -119,6 +106,7 @@ def _check_head(scope: Scope, record: Request, head_bytes: int, body_bytes: int)
             (HTTP/1.1), or with a body of unclear length; 413 for a body that is declared too large.
     """
     listed, headers = scope["headers"], record.headers
+    head_bytes, body_bytes = settings.max_header_bytes, settings.max_body_bytes
     size = len(record.path) + len(record.query)
     for name, value in listed:
         size += len(name) + len(value)

@@ -8,6 +8,10 @@ from typing import Any
 
 from .errors import Code, ServingError
 
+JSON = "application/json"
+
+Headers = tuple[tuple[str, str], ...]
+
 #: Key of an ASGI scope: the `Request` of the request.
 RECORD = "gateway.record"
 # The headers that the gateway forwards to a model server.
@@ -113,3 +117,23 @@ def current_request() -> Request:
 def begin_request(request: Request) -> None:
     """Makes `request` the request of the running task."""
     _CURRENT.set(request)
+
+
+@dataclasses.dataclass(slots=True)
+class Answer:
+    """An answer.
+
+    Attributes:
+        body: JSON text, or bytes of another media type. A tuple holds the parts of the body, which
+            are sent one after the other; each part is bytes or a uint8 array of rank 1.
+        version: The model version that answered; None if no version did.
+        media_type: The media type of the body; empty without a body.
+        headers: Further headers of the answer.
+        status: The HTTP status.
+    """
+
+    body: bytes | tuple[Any, ...]
+    version: int | None = None
+    media_type: str = JSON
+    headers: Headers = ()
+    status: int = 200

@@ -12,18 +12,19 @@ from pathlib import Path
 
 from starlette.types import ASGIApp
 
-from ..app import create_admin_app, create_app
-from ..dataplane.codec import Codec
-from ..dataplane.lifecycle import Lifecycle
+from ..admin import create_admin_app
+from ..app import create_app
+from ..dependencies import Lifecycle
 from ..edge.grpc.server import GrpcOptions, GrpcServer
 from ..engines.base import Engine
+from ..engines.chosen import make_engine, routes_of
 from ..engines.embedded.saved_model import load_tensorflow
 from ..engines.routed import RoutedEngine
 from ..observability.metrics import Metrics
 from ..observability.worker_metrics import WorkerMetrics, write_metrics
-from ..parts import make_engine, routes_of
 from ..protos.modules import load_protos
 from ..settings import Settings
+from ..wire.codec import Codec
 from .server import GatewayServer, listening_socket, url_of, with_admin
 from .start_checks import check_start
 from .workers import Worker, beat

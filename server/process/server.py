@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..dataplane.lifecycle import Lifecycle
+from ..dependencies import Lifecycle
 from ..edge.grpc.server import GrpcServer
 from ..errors import StartError
 from ..settings import Settings

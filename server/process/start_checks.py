@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from .. import COMMAND
-from ..dataplane.keys import KeyRing
+from ..engines.chosen import folder_of, found_models, routes_of, tfserving_options
 from ..engines.embedded.model_folder import VersionPolicy
 from ..errors import StartError
-from ..parts import folder_of, found_models, keys_of, routes_of, tfserving_options
+from ..keys import KeyRing, keys_of
 from ..settings import Settings, flag_of
 from .server import listening_socket
 

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+from ..engines.chosen import found_models
 from ..observability.logs import LOG
-from ..parts import found_models
 from ..settings import Settings
 from .server import listening_socket, url_of
 

@@ -8,12 +8,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..errors import invalid
+from ..limits import Limits
 from ..tensors import Array
-from ..wire.json_quote import debug_string, type_name
-from ..wire.json_text import parse_json
-from ..wire.limits import Limits
+from ..wire.json_text import debug_string, parse_json, type_name
 from ..wire.predict import signature_name
-from ..wire.strings import bytes_array, decode_b64, is_b64_object
+from ..wire.tensor_bytes import bytes_array, decode_b64, is_b64_object
 from .modules import load_protos
 
 

@@ -4,12 +4,11 @@ import functools
 from typing import Any
 
 from ..errors import Code, ServingError, invalid
+from ..limits import Limits
 from ..tensors import Array, DType, Kind, Tensors
 from ..wire.json_tensors import numeric_array
-from ..wire.limits import Limits
 from ..wire.oip import InferRequest, add_input, datatype_of, parameters_of
-from ..wire.strings import bytes_array
-from ..wire.tensor_bytes import array_of_bytes, octets
+from ..wire.tensor_bytes import array_of_bytes, bytes_array, octets
 from .modules import load_protos
 from .requests import parse
 

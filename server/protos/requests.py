@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import invalid
+from ..limits import Limits
 from ..tensors import CLASSIFY_METHOD, DEFAULT_SIGNATURE, REGRESS_METHOD, Array, DType
-from ..wire.limits import Limits
 from .examples import read_input
 from .modules import load_protos
 from .tensors import fill_typed, to_array

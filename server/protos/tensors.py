@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import Code, ServingError, invalid
 from ..tensors import Array, DType, Kind, SignatureSpec, TensorSpec, dtype_of_number
-from ..wire.strings import bytes_array
+from ..wire.tensor_bytes import bytes_array
 
 _MAX_ELEMENTS = 1 << 30
 # A small message can stand for a huge tensor, because TensorFlow repeats the last value until the

@@ -1,48 +1,44 @@
-"""Sends requests to the data plane, and reads their bodies within limits."""
+"""Reads the bodies of requests within limits, and sends answers and errors."""
 
 import asyncio
-import dataclasses
+import contextlib
 import functools
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+import orjson
 from starlette.requests import Request as HttpRequest
-from starlette.types import Receive
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
-from ..dataplane.answer import Answer
-from ..dataplane.plane import DataPlane
-from ..dataplane.supervision import ClientGoneError, Supervisor
-from ..errors import RefusedError
-from ..request import RECORD, Request
+from ..dependencies import DataPlane
+from ..errors import HTTP_STATUS, Code, RefusedError, ServingError
+from ..limits import ClientGoneError, Supervisor
+from ..request import RECORD, Answer, Headers, Request
+from ..settings import Settings
 from .inflate import Inflater, encoding_of
-from .responses import AnswerResponse
 from .routing import TARGET
 
+T = TypeVar("T")
+
+CLOSE = ("connection", "close")
+# Larger bodies are sent in pieces of this size. Each piece waits until the connection has taken the
+# piece before it.
+_PIECE_BYTES = 256 << 10
+# A refused client may keep sending its body for this many bytes and seconds. If the gateway closed
+# the connection at once, the system would reset it, and most clients would never see the answer.
+_LINGER_BYTES = 64 << 20
+_LINGER_SECONDS = 2.0
 # Joining the pieces of a larger body would delay other requests. From this size on, `bytes.join`
 # lets other threads run.
 _THREAD_BYTES = 1 << 20
 
 
-@dataclasses.dataclass(frozen=True)
-class BodyBounds:
-    """Limits of a request's body.
-
-    Attributes:
-        body_bytes: Largest body in bytes, as sent.
-        inflated_bytes: Largest body in bytes after decompression.
-        seconds: Seconds for a client to send its body.
-    """
-
-    body_bytes: int
-    inflated_bytes: int
-    seconds: float
-
-
-async def answered(
-    request: HttpRequest, scopes: Sequence[str], work: Callable[[bytes], Awaitable[Answer]]
-) -> AnswerResponse:
-    """Answers a request with the result of `work` on its body; raises as `DataPlane.answer`.
+async def admitted(
+    request: HttpRequest, scopes: Sequence[str], work: Callable[[bytes], Awaitable[T]]
+) -> T:
+    """Returns the result of `work` on the body of a request; raises as `DataPlane.answer`.
 
     Args:
         request: The request.
@@ -56,9 +52,21 @@ async def answered(
     state, record, receive = request.app.state, request.scope[RECORD], request.receive
     encoding = record.headers.get(b"content-encoding")
     encoding = encoding_of(encoding) if encoding else b""
-    read = functools.partial(_read, state.plane, state.bounds, record, encoding, receive)
-    gone = functools.partial(_gone, receive)
-    return AnswerResponse(await state.plane.answer(record, scopes, work, read, gone))
+    read = functools.partial(_read, state.plane, state.settings, record, encoding, receive)
+
+    async def gone() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    result: T = await state.plane.answer(record, scopes, work, read, gone)
+    return result
+
+
+async def answered(
+    request: HttpRequest, scopes: Sequence[str], work: Callable[[bytes], Awaitable[Answer]]
+) -> "AnswerResponse":
+    """Answers a request with the result of `work` on its body; as `admitted`."""
+    return AnswerResponse(await admitted(request, scopes, work))
 
 
 async def run(
@@ -66,26 +74,32 @@ async def run(
     scopes: Sequence[str],
     service: Callable[..., Awaitable[Answer]],
     **more: Any,
-) -> AnswerResponse:
+) -> "AnswerResponse":
     """Runs a service on a model and a body: `service(plane, spec, body, **more)`."""
     plane, spec = request.app.state.plane, request.scope[TARGET].spec
-    return await answered(request, scopes, functools.partial(service, plane, spec, **more))
+    work = functools.partial(service, plane, spec, **more)
+    return AnswerResponse(await admitted(request, scopes, work))
 
 
 async def describe(
     request: HttpRequest,
     scopes: Sequence[str],
-    service: Callable[..., Awaitable[Answer]],
+    service: Callable[..., Awaitable[tuple[Any, int | None]]],
     *more: Any,
-) -> AnswerResponse:
-    """Describes a model: `service(plane, spec, *more)`."""
+) -> "AnswerResponse":
+    """Describes a model: `service(plane, spec, *more)` returns the JSON and the version."""
     plane, spec = request.app.state.plane, request.scope[TARGET].spec
-    return await answered(request, scopes, lambda _: service(plane, spec, *more))
+
+    async def work(_: bytes) -> Answer:
+        told, version = await service(plane, spec, *more)
+        return Answer(orjson.dumps(told), version)
+
+    return await answered(request, scopes, work)
 
 
 async def _read(
     plane: DataPlane,
-    bounds: BodyBounds,
+    settings: Settings,
     record: Request,
     encoding: bytes,
     receive: Receive,
@@ -93,12 +107,15 @@ async def _read(
 ) -> bytes:
     begun = time.perf_counter()
     supervisor.bound(
-        bounds.seconds,
-        lambda: RefusedError(408, f"Request body must arrive within {bounds.seconds:g} seconds"),
+        settings.body_seconds,
+        lambda: RefusedError(
+            408, f"Request body must arrive within {settings.body_seconds:g} seconds"
+        ),
     )
-    most, inflater = min(bounds.body_bytes, bounds.inflated_bytes), None
+    most, inflater = min(settings.max_body_bytes, settings.max_decompressed_bytes), None
     if encoding:
-        most, inflater = bounds.body_bytes, Inflater(bounds.inflated_bytes, encoding)
+        most = settings.max_body_bytes
+        inflater = Inflater(settings.max_decompressed_bytes, encoding)
     received, more = 0, True
     chunks: list[bytes] = []
     while more:
@@ -124,6 +141,84 @@ async def _read(
     return body
 
 
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+class AnswerResponse(Response):
+    """The response with an answer. Sends large bodies in pieces."""
+
+    def __init__(self, answer: Answer, *, lingers: bool = False) -> None:
+        """Creates the response; if it lingers, it discards the rest of the request before its end.
+
+        So a client that still sends its body has time to read the answer.
+        """
+        self.status_code = answer.status
+        self.background = None
+        self._parts = (answer.body,) if isinstance(answer.body, bytes) else answer.body
+        self._size = sum(map(len, self._parts))
+        self._lingers = lingers
+        self.raw_headers = [
+            *_raw_headers(answer.media_type, answer.version, answer.headers),
+            (b"content-length", b"%d" % self._size),
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        """Sends the response."""
+        head = {"type": "http.response.start", "status": self.status_code}
+        await send({**head, "headers": self.raw_headers})
+        left = self._size
+        for part in self._parts:
+            view: bytes | memoryview = part if isinstance(part, bytes) else part.data
+            if len(view) > _PIECE_BYTES:
+                view = memoryview(view)
+            for start in range(0, len(view), _PIECE_BYTES):
+                piece = view[start : start + _PIECE_BYTES]
+                left -= len(piece)
+                more = left > 0 or self._lingers
+                await send({"type": "http.response.body", "body": piece, "more_body": more})
+        if self._lingers:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(_discard(receive), _LINGER_SECONDS)
+        if self._lingers or not self._size:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def refusal(error: RefusedError) -> AnswerResponse:
+    """Returns the response to a request that breaks a rule of HTTP."""
+    answer = error_answer(error.status, error.message, (CLOSE,) if error.close else ())
+    return AnswerResponse(answer, lingers=error.linger)
+
+
+@functools.lru_cache(maxsize=512)
+def _raw_headers(
+    media_type: str, version: int | None, headers: Headers
+) -> list[tuple[bytes, bytes]]:
+    named = [("content-type", media_type)] if media_type else []
+    if version is not None:
+        named.append(("x-model-version", str(version)))
+    return [(name.encode(), value.encode("latin-1")) for name, value in (*named, *headers)]
+
+
+async def _discard(receive: Receive) -> None:
+    left = _LINGER_BYTES
+    while left > 0:
+        message = await receive()
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            return
+        left -= len(message.get("body", b""))
+
+
+def error_answer(status: int, message: str, headers: Headers = ()) -> Answer:
+    """Returns the answer `{"error": message}`."""
+    # A message may quote a lone surrogate from the client, which UTF-8 cannot encode.
+    text = message.encode("utf-8", "replace").decode()
+    return Answer(orjson.dumps({"error": text}), headers=headers, status=status)
+
+
+def serving_error_answer(error: ServingError) -> Answer:
+    """Returns the answer for a public error."""
+    headers: Headers = ()
+    if error.retry_after is not None:
+        headers = (("retry-after", str(max(1, round(error.retry_after)))),)
+    elif error.code is Code.UNAVAILABLE:
+        headers = (("retry-after", "1"),)
+    if error.code is Code.UNAUTHENTICATED:
+        headers = (*headers, ("www-authenticate", 'Bearer realm="gateway"'))
+    return error_answer(HTTP_STATUS[error.code], error.message, headers)

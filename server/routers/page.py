@@ -9,8 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from .. import __version__
-from ..dataplane.answer import Answer
-from ..request import RECORD
+from ..request import RECORD, Answer
 from .body import answered
 
 # The page may load nothing from anywhere, and be framed by nobody.

@@ -1,6 +1,5 @@
 """Routes about models. They match the undecoded path of a request."""
 
-import dataclasses
 import functools
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,8 +16,7 @@ from starlette.types import Receive, Scope, Send
 from ..engines.base import ModelSpec
 from ..errors import Code, ServingError
 from ..request import RECORD
-from ..wire.media import PARAMETERS
-from ..wire.paths import PREFIX, parse_path, parse_v2_path
+from ..wire.paths import PARAMETERS, PREFIX, parse_path, parse_v2_path
 from .openapi import described
 
 _Endpoint = TypeVar("_Endpoint", bound=Callable[[Request], Awaitable[Response]])
@@ -64,7 +62,13 @@ class ModelRoute(APIRoute):
         """Compares the form of the request's path with the form of this route."""
         if scope["type"] != "http":
             return Match.NONE, {}
-        target = scope[TARGET] if TARGET in scope else _target_of(scope)
+        if TARGET in scope:
+            target = scope[TARGET]
+        else:
+            path, query = scope[RECORD].path, scope[RECORD].query
+            is_short = len(path) + len(query) <= _REMEMBERED_BYTES
+            parse = _parse if is_short else _parse.__wrapped__
+            target = scope[TARGET] = parse(scope["method"], path, query)
         if target is None or target.form != self._form:
             return Match.NONE, {}
         found = Match.FULL if scope["method"] in self._methods else Match.PARTIAL
@@ -122,16 +126,6 @@ def path_of(scope: Scope) -> bytes:
     return path.split(b"?", 1)[0].removeprefix(root)
 
 
-def _target_of(scope: Scope) -> Target | None:
-    record = scope[RECORD]
-    path, query = record.path, record.query
-    is_short = len(path) + len(query) <= _REMEMBERED_BYTES
-    parse = _parse if is_short else _parse.__wrapped__
-    target: Target | None = parse(scope["method"], path, query)
-    scope[TARGET] = target
-    return target
-
-
 @functools.lru_cache(maxsize=512)
 def _parse(method: str, path: bytes, query: bytes) -> Target | None:
     """Returns the meaning of a path; None if no `ModelRoute` has its form."""
@@ -146,10 +140,9 @@ def _parse(method: str, path: bytes, query: bytes) -> Target | None:
         if path[: len(PREFIX)].lower() != PREFIX and error.code is not Code.NOT_FOUND:
             raise
         return None
-    parameters = dataclasses.asdict(route)
-    verb = parameters.pop("verb")
-    given = {name: value for name, value in parameters.items() if value is not None}
-    return Target((verb, *given), given, ModelSpec(route.model, route.version, route.label))
+    given = {name: value for name, value in vars(route).items() if value is not None}
+    form = (given.pop("verb"), *given)
+    return Target(form, given, ModelSpec(route.model, route.version, route.label))
 
 
 def with_query(method: str, path: bytes, query: bytes) -> bytes:

@@ -4,23 +4,19 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from ..dataplane import examples, lookup, models, predict
-from ..dataplane.answer import Answer, Headers
-from ..dataplane.plane import RUN_SCOPES, DataPlane
+from ..dependencies import RUN_SCOPES, DataPlane
 from ..engines.base import ModelSpec
 from ..errors import ServingError
-from ..request import RECORD
-from ..wire.media import Layout, layout_of
-from ..wire.paths import PREFIX, malformed, parse_path
+from ..request import RECORD, Answer, Headers
+from ..services import examples, lookup, models, predict
+from ..wire.paths import PREFIX, Layout, layout_of, malformed, parse_path
 from . import schemas
-from .body import describe, run
-from .openapi import INT64, LOOKUP_QUERY, TIMEOUT
-from .openapi_model import model_openapi
-from .responses import AnswerResponse
-from .routing import ModelRoute, ModelRouter, path_of, with_query
+from .body import AnswerResponse, describe, run
+from .openapi import INT64, LOOKUP_QUERY, TIMEOUT, model_openapi
+from .routing import ModelRouter, path_of, with_query
 
 _ALLOWED_HEADERS = "authorization, content-type, x-api-key, x-request-id, x-request-timeout-ms"
 
@@ -122,25 +118,9 @@ async def document(request: Request) -> Response:
     return await describe(request, ("predict",), _document)
 
 
-async def _document(plane: DataPlane, spec: ModelSpec) -> Answer:
+async def _document(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
     with await plane.lease(spec) as servable:
-        return Answer(model_openapi(spec.name, servable.signatures), servable.version)
-
-
-class _Rest(ModelRoute):
-    """The route of all other requests under /v1/, with any method."""
-
-    def __init__(self, path: str, endpoint: Any, **options: Any) -> None:
-        super(ModelRoute, self).__init__(path, endpoint, **options)
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        if scope["type"] == "http" and path_of(scope)[: len(PREFIX)].lower() == PREFIX:
-            return Match.FULL, {"endpoint": self.endpoint, "route": self, "path_params": {}}
-        return Match.NONE, {}
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = await self.endpoint(Request(scope, receive, send))
-        await response(scope, receive, send)
+        return model_openapi(spec.name, servable.signatures), servable.version
 
 
 async def rest(request: Request) -> Response:
@@ -157,22 +137,32 @@ async def rest(request: Request) -> Response:
         except ServingError as error:
             refusal = error
         else:
-            return AnswerResponse(Answer(b"", None, "", _preflight(request, method)))
+            headers: Headers = (("allow", f"{method}, OPTIONS"),)
+            if request.app.state.settings.cors_origin:
+                headers += (
+                    ("access-control-allow-methods", f"{method}, OPTIONS"),
+                    ("access-control-allow-headers", _ALLOWED_HEADERS),
+                )
+            return AnswerResponse(Answer(b"", None, "", headers))
     raise ServingError(refusal.code, refusal.message.replace("GET", "OPTIONS", 1))
 
 
-router.add_api_route("/v1/{rest:path}", rest, include_in_schema=False, route_class_override=_Rest)
+class _Rest(BaseRoute):
+    """The route of all other requests under /v1/, with any method."""
+
+    path = "/v1/{rest:path}"
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope["type"] == "http" and path_of(scope)[: len(PREFIX)].lower() == PREFIX:
+            return Match.FULL, {"endpoint": rest, "route": self, "path_params": {}}
+        return Match.NONE, {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await rest(Request(scope, receive, send))
+        await response(scope, receive, send)
 
 
-def _preflight(request: Request, method: str) -> Headers:
-    allowed: Headers = (("allow", f"{method}, OPTIONS"),)
-    if not request.app.state.cors_origin:
-        return allowed
-    return (
-        *allowed,
-        ("access-control-allow-methods", f"{method}, OPTIONS"),
-        ("access-control-allow-headers", _ALLOWED_HEADERS),
-    )
+router.routes.append(_Rest())
 
 
 def _layout(request: Request) -> Layout:

@@ -1,18 +1,13 @@
 """Everything under /v2: the Open Inference Protocol."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 import orjson
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ..dataplane import infer
-from ..dataplane.answer import Answer
-from ..dataplane.plane import RUN_SCOPES, DataPlane
-from ..engines.base import ModelSpec
-from ..request import RECORD
+from ..dependencies import RUN_SCOPES
+from ..request import RECORD, Answer
+from ..services import infer
 from ..wire.json_text import parse_json
 from ..wire.oip import HEADER
 from . import schemas
@@ -47,33 +42,19 @@ async def run_infer(request: Request) -> Response:
 @models.on("GET", "", "v2_metadata", schemas.Object)
 async def metadata(request: Request) -> Response:
     """Describes the model's inputs and outputs."""
-    return await describe(request, ("predict",), _encoded, infer.metadata)
+    return await describe(request, ("predict",), infer.metadata)
 
 
 @models.on("GET", "/config", "v2_config", schemas.Object)
 async def config(request: Request) -> Response:
     """Describes the model as Triton does."""
-    return await describe(request, ("predict",), _encoded, infer.config)
+    return await describe(request, ("predict",), infer.config)
 
 
 @models.on("GET", "/ready", "v2_model_ready", schemas.Object)
 async def model_ready(request: Request) -> Response:
     """Tells whether the model serves."""
-    return await describe(request, ("predict",), _ready)
-
-
-async def _ready(plane: DataPlane, spec: ModelSpec) -> Answer:
-    version = await infer.ready(plane, spec)
-    return Answer(orjson.dumps({"name": spec.name, "ready": True}), version)
-
-
-async def _encoded(
-    plane: DataPlane,
-    spec: ModelSpec,
-    service: Callable[[DataPlane, ModelSpec], Awaitable[tuple[dict[str, Any], int]]],
-) -> Answer:
-    told, version = await service(plane, spec)
-    return Answer(orjson.dumps(told), version)
+    return await describe(request, ("predict",), infer.ready)
 
 
 _LISTED = list[schemas.IndexEntry]

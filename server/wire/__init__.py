@@ -1,1 +1,1 @@
-"""Converts JSON and bytes to tensors and back: pure functions without HTTP or TensorFlow."""
+"""Converts JSON and bytes to tensors and back: no HTTP, no TensorFlow. `Codec` chooses where."""

@@ -1,28 +1,37 @@
-"""Reads tensors from parsed JSON by TensorFlow Serving's rules, with its messages.
+"""Reads tensors from parsed JSON by TensorFlow Serving's rules, with its messages; and back.
 
 Evenly nested lists of one type are converted in few calls. All other values are read element by
 element: that finds the wrong element for the message, or reads a value of an unusual form.
+
+`json_ready` converts a tensor to a value that `orjson.dumps(…, option=OPT_SERIALIZE_NUMPY)` can
+write. orjson writes numeric arrays directly: floats with the fewest digits that read back as the
+same number, whole floats with `.0`. `json_ready` handles the rest: NaN and infinities, 64-bit
+integers as strings, string tensors, bfloat16.
 """
 
+import base64
 import itertools
+import math
+import re
 from collections.abc import Mapping, Sequence, Set
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import orjson
 
 from ..errors import Code, ServingError, invalid
+from ..limits import Limits
 from ..tensors import (
     Array,
     DType,
     Kind,
     SignatureSpec,
-    TensorSpec,
     format_shape,
 )
-from .json_quote import debug_string, type_name
-from .limits import Limits
-from .strings import bytes_array, decode_b64, is_b64_object
+from .json_text import debug_string, type_name
+from .tensor_bytes import bytes_array, decode_b64, is_b64_object
 
 # The types of parsed JSON values that are elements of each kind, whatever their value.
 _TYPES: dict[Kind, set[type]] = {
@@ -33,6 +42,8 @@ _TYPES: dict[Kind, set[type]] = {
     Kind.STRING: {str},
     Kind.OTHER: set(),
 }
+_NULL = re.compile(rb"null")
+_WORDS = {"nan": b"NaN", "inf": b"Infinity", "-inf": b"-Infinity"}
 
 
 def numeric_array(values: Sequence[Any], dtype: DType) -> Array:
@@ -139,20 +150,42 @@ def _even(value: Any, dtype: DType, limits: Limits) -> Array | None:
 def _rows_by_element(
     instances: list[Any], signature: SignatureSpec, limits: Limits
 ) -> dict[str, Array]:
-    columns = {name: _Column(spec, limits) for name, spec in signature.inputs.items()}
-    if _is_object(instances[0]):
-        for index, instance in enumerate(instances):
-            _add_object(index, instance, columns)
-    else:
-        (column,) = columns.values()
-        for index, instance in enumerate(instances):
-            if _is_object(instance):
-                raise invalid(f"Expecting value/list but got object at item {index} of input list")
+    specs = signature.inputs
+    flats: dict[str, list[Any]] = {name: [] for name in specs}
+    shapes: dict[str, tuple[int, ...]] = {}
+    are_objects = _is_object(instances[0])
+    for index, instance in enumerate(instances):
+        if _is_object(instance) != are_objects:
+            wanted, got = ("object", "list") if are_objects else ("value/list", "object")
+            raise invalid(f"Expecting {wanted} but got {got} at item {index} of input list")
+        for name, value in (instance if are_objects else dict.fromkeys(specs, instance)).items():
             try:
-                column.add(instance)
+                if name not in specs:
+                    raise invalid(f"JSON object: does not have named input: {name}")
+                shape = dense_shape(value)
+                limits.check_rank(len(shape) + 1)
+                _fill(value, 0, specs[name].dtype, shape, flats[name])
+                first = shapes.setdefault(name, shape)
+                if math.prod(shape) != (size := math.prod(first)):
+                    raise invalid(f"Expecting tensor size: {size} but got: {math.prod(shape)}")
+                if shape != first:
+                    told = f"{format_shape(first)} but got: {format_shape(shape)}"
+                    raise invalid(f"Expecting shape {told}")
             except ServingError as error:
-                raise _element_error(index, "", error) from None
-    return {name: column.array() for name, column in columns.items()}
+                key = f" key: {name}" if are_objects else ""
+                raise invalid(
+                    f"Failed to process element: {index}{key} of 'instances' list. "
+                    f"Error: {error.code.value}: {error.message}"
+                ) from None
+        if are_objects and instance.keys() != specs.keys():
+            raise invalid(
+                f"Failed to process element: {index} of 'instances' list. JSON object: "
+                f"{debug_string(instance)} keys must be equal to: {','.join(sorted(specs))}"
+            )
+    return {
+        name: _array(flat, specs[name].dtype, (len(instances), *shapes[name]))
+        for name, flat in flats.items()
+    }
 
 
 def decode_columns(
@@ -201,62 +234,6 @@ def dense_shape(value: Any) -> tuple[int, ...]:
             break
         value = value[0]
     return tuple(shape)
-
-
-class _Column:
-    """Collects the values of one input, instance after instance."""
-
-    def __init__(self, spec: TensorSpec, limits: Limits) -> None:
-        self._spec = spec
-        self._limits = limits
-        self._count = 0
-        self._shape: tuple[int, ...] = ()
-        self._flat: list[Any] = []
-
-    def add(self, item: Any) -> None:
-        shape = dense_shape(item)
-        self._limits.check_rank(len(shape) + 1)
-        before = len(self._flat)
-        _fill(item, 0, self._spec.dtype, shape, self._flat)
-        if not self._count:
-            self._shape = shape
-            self._size = len(self._flat)
-        elif len(self._flat) - before != self._size:
-            raise invalid(
-                f"Expecting tensor size: {self._size} but got: {len(self._flat) - before}"
-            )
-        elif shape != self._shape:
-            raise invalid(
-                f"Expecting shape {format_shape(self._shape)} but got: {format_shape(shape)}"
-            )
-        self._count += 1
-
-    def array(self) -> Array:
-        return _array(self._flat, self._spec.dtype, (self._count, *self._shape))
-
-
-def _add_object(index: int, instance: Any, columns: Mapping[str, _Column]) -> None:
-    if not _is_object(instance):
-        raise invalid(f"Expecting object but got list at item {index} of input list")
-    for key, value in instance.items():
-        try:
-            if key not in columns:
-                raise invalid(f"JSON object: does not have named input: {key}")
-            columns[key].add(value)
-        except ServingError as error:
-            raise _element_error(index, f" key: {key}", error) from None
-    if instance.keys() != columns.keys():
-        raise invalid(
-            f"Failed to process element: {index} of 'instances' list. JSON object: "
-            f"{debug_string(instance)} keys must be equal to: {','.join(sorted(columns))}"
-        )
-
-
-def _element_error(index: int, key: str, error: ServingError) -> ServingError:
-    return invalid(
-        f"Failed to process element: {index}{key} of 'instances' list. "
-        f"Error: {error.code.value}: {error.message}"
-    )
 
 
 def _is_object(value: Any) -> bool:
@@ -319,3 +296,60 @@ def _array(flat: list[Any], dtype: DType, shape: tuple[int, ...]) -> Array:
     if dtype.kind is Kind.OTHER:
         raise ServingError(Code.UNIMPLEMENTED, f"Conversion of JSON to type: {dtype.name}")
     return numeric_array(flat, dtype).reshape(shape)
+
+
+def json_ready(name: str, array: Array, *, int64_as_string: bool = False) -> Any:
+    """Converts a tensor to the form that orjson writes as TensorFlow Serving does.
+
+    Args:
+        name: The tensor's name. A string tensor whose name ends in `_bytes` becomes base64 objects.
+        array: The tensor, of any shape.
+        int64_as_string: True to write 64-bit integers as strings.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT for an element type that JSON cannot express.
+    """
+    kind = array.dtype.kind
+    # Compare the kind first, because numpy takes long to compute a type's name.
+    if kind == "V" and array.dtype.name == "bfloat16":
+        array, kind = array.astype(np.float32), "f"
+    if kind in "OSU":
+        written = np.empty(array.size, object)
+        written[:] = [_string(each, name.endswith("_bytes")) for each in array.ravel().tolist()]
+        return written.reshape(array.shape).tolist()
+    if kind in "iu" and int64_as_string and array.dtype.itemsize == 8:
+        return array.astype(str).tolist()
+    if kind == "f":
+        return float_json(array)
+    if kind in "iub":
+        return _plain(array)
+    raise invalid(f"Failed to write JSON value for tensor type: {array.dtype.name}")
+
+
+def float_json(values: npt.ArrayLike) -> Any:
+    """Converts floats for orjson; NaN, Infinity and -Infinity become bare words."""
+    array = _plain(np.asarray(values))
+    finite = np.isfinite(array)
+    if finite.all():
+        return array
+    # orjson writes null for NaN and infinities. An array of floats gives no other nulls, so each
+    # null in the text stands for one of these values.
+    words = iter([_WORDS[str(value)] for value in np.asarray(array)[~finite].tolist()])
+    text = orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)
+    return orjson.Fragment(_NULL.sub(lambda _: next(words), text))
+
+
+def _plain(array: Array) -> Any:
+    # orjson writes C-contiguous arrays and scalars, but no arrays of rank 0.
+    return np.ascontiguousarray(array) if array.ndim else array[()]
+
+
+def _string(value: bytes | str, as_bytes: bool) -> Any:
+    raw = value.encode() if isinstance(value, str) else value
+    if not as_bytes:
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            # JSON text is UTF-8, so other bytes need base64.
+            pass
+    return {"b64": base64.b64encode(raw).decode()}

@@ -1,25 +1,27 @@
 """Bodies of `:lookup` requests and answers.
 
 `{"table": "user", "ids": [[7, "9007199254740993"], []], "combiner": "mean"}` requests one embedding
-per bag. Ids are integers, or strings of decimal digits for clients whose numbers are doubles. For a
-table of string keys they are strings, or `{"b64": …}` for other bytes.
+per bag, which is a list of ids. Ids are integers, or strings of decimal digits for clients whose
+numbers are doubles. For a table of string keys they are strings, or `{"b64": …}` for other bytes.
 """
 
+import base64
+import functools
 import itertools
 import re
-import sys
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
+import orjson
 
 from ..errors import ServingError, invalid
+from ..limits import Limits
 from ..tensors import Array, DType, Kind
-from .json_quote import debug_string, type_name
-from .json_tensors import numeric_array
-from .json_text import parse_value
-from .limits import Limits
-from .strings import bytes_array, decode_b64, is_b64_object
+from .json_tensors import json_ready, numeric_array
+from .json_text import debug_string, parse_value, type_name
+from .tensor_bytes import bytes_array, decode_b64, is_b64_object, octets
 
 Combiner = Annotated[
     Literal["none", "sum", "mean", "sqrtn"],
@@ -30,9 +32,9 @@ Missing = Annotated[
     msgspec.Meta(description="The answer for an unknown id: its initial row, a 404, or null."),
 ]
 
+Found = npt.NDArray[np.bool_]
+
 _DECIMAL = re.compile(r"-?[0-9]{1,20}")
-
-
 _ID = {"oneOf": [{"type": "integer"}, {"type": "string"}, {"$ref": "#/components/schemas/B64"}]}
 
 
@@ -162,8 +164,7 @@ def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
         raise invalid(f"The body must hold ids of {size} bytes each. Received: {len(body)} bytes")
     limits.check_ids(count)
     # The memory of `bytes` is aligned.
-    ids = np.frombuffer(body, dtype.numpy)
-    return Ids(ids.byteswap() if sys.byteorder == "big" else ids, None)
+    return Ids(np.frombuffer(body, dtype.numpy), None)
 
 
 def bags_of(ids: Array, lengths: Array | None) -> Ids:
@@ -208,3 +209,153 @@ def _wrong_id(wanted: str, value: Any, index: int) -> ServingError:
         f"An id must be {wanted}. Received: id number {index}: {debug_string(value)} "
         f"(of type {type_name(value)})"
     )
+
+
+def pool(rows: Array, counted: Found, lengths: list[int], combiner: str) -> Array:
+    """Combines the rows of each bag.
+
+    Args:
+        rows: Shape (n, dim), the rows of all bags in order.
+        counted: Shape (n,); pooling skips rows that are False here.
+        lengths: The size of each bag; their sum is n.
+        combiner: `sum`, `mean` (divides by the number of counted rows) or `sqrtn` (by its root).
+
+    Returns:
+        Shape (bags, dim); zeros for a bag without counted rows. Integer rows stay integers with
+        `sum`. 16-bit floats are combined and returned as float32.
+    """
+    if rows.dtype.kind not in "iu" and rows.dtype.itemsize < 4:
+        rows = rows.astype(np.float32)
+    elif rows.dtype.kind in "iu" and combiner != "sum":
+        rows = rows.astype(np.float64)
+    pooled = _sums(np.where(counted[:, None], rows, np.zeros((), rows.dtype)), lengths)
+    if combiner != "sum":
+        counts = _sums(counted.astype(np.int64), lengths)
+        divisor = np.maximum(counts, 1).astype(rows.dtype)
+        if combiner == "sqrtn":
+            divisor = np.sqrt(divisor)
+        pooled /= divisor[:, None]
+    return pooled
+
+
+def _sums(values: Array, lengths: list[int]) -> Array:
+    """Returns the sum of each bag's values."""
+    sizes = np.asarray(lengths, np.int64)
+    filled = sizes > 0
+    sums = np.zeros((len(lengths), *values.shape[1:]), values.dtype)
+    if filled.any():
+        starts = np.cumsum(sizes) - sizes
+        sums[filled] = np.add.reduceat(values, starts[filled], axis=0)
+    return sums
+
+
+def bag_found(found: Found, lengths: list[int]) -> Found:
+    """Returns for each bag whether the table holds any of its ids."""
+    return np.asarray(_sums(found.astype(np.int64), lengths) > 0)
+
+
+def combined(
+    rows: Array, found: Found, lengths: list[int] | None, combiner: str, nullable: bool
+) -> tuple[Array, Found | None, list[int] | None]:
+    """Combines the rows of each bag if the request names a combiner.
+
+    Returns:
+        The vectors of the answer; which of them were found, None if none of them becomes null; and
+        the sizes of their bags, None if they are in no bags.
+    """
+    present: Found | None = found if nullable else None
+    if combiner == "none" or lengths is None:
+        return rows, present, lengths
+    counted = found if nullable else np.ones_like(found)
+    pooled = pool(rows, counted, lengths, combiner)
+    return pooled, bag_found(found, lengths) if nullable else None, None
+
+
+def nest(values: Any, lengths: list[int] | None) -> Any:
+    """Divides a sequence into bags; returns it unchanged if the request had a flat list of ids."""
+    if lengths is None:
+        return values
+    bags, start = [], 0
+    for length in lengths:
+        bags.append(values[start : start + length])
+        start += length
+    return bags
+
+
+def embeddings_json(rows: Array, present: Found | None, lengths: list[int] | None) -> Any:
+    """Converts embeddings for orjson.
+
+    Args:
+        rows: Shape (n, dim).
+        present: Shape (n,); rows that are False here become null. None if no row does.
+        lengths: Divides the rows into bags, if given.
+    """
+    if present is not None and not present.all():
+        nulled = [
+            json_ready("", row) if there else None
+            for row, there in zip(rows, present.tolist(), strict=True)
+        ]
+        return nest(nulled, lengths)
+    if lengths is None:
+        return json_ready("", rows)
+    return [json_ready("", bag) for bag in nest(rows, lengths)]
+
+
+def embeddings_b64(rows: Array, present: Found | None, lengths: list[int] | None) -> dict[str, Any]:
+    """Returns embeddings as little-endian bytes: `{"b64", "dtype", "shape"}`.
+
+    The shape is ids.shape + (dim,) if all bags have equal length, and (n, dim) otherwise. Null rows
+    hold NaN (zero for integers).
+    """
+    rows = nulled(rows, present)
+    shape: tuple[int, ...] = rows.shape
+    if lengths and len(set(lengths)) == 1:
+        shape = (len(lengths), lengths[0], rows.shape[1])
+    return {
+        "b64": base64.b64encode(np.ascontiguousarray(rows).tobytes()).decode(),
+        "dtype": rows.dtype.name,
+        "shape": list(shape),
+    }
+
+
+def nulled(rows: Array, present: Found | None) -> Array:
+    """Returns rows with NaN (zero for integers) where `present` is False."""
+    if present is None or present.all():
+        return rows
+    rows = rows.copy()
+    rows[~present] = 0 if rows.dtype.kind in "iu" else np.nan
+    return rows
+
+
+def encode_lookup(
+    request: LookupBody, lengths: list[int] | None, rows: Array, found: Found
+) -> bytes:
+    """Encodes the answer to a lookup as JSON."""
+    nullable = request.missing == "null"
+    vectors, present, bags = combined(rows, found, lengths, request.combiner, nullable)
+    encode = embeddings_b64 if request.format == "b64" else embeddings_json
+    answer = {
+        "embeddings": encode(vectors, present, bags),
+        "found": nest(found.tolist(), lengths),
+    }
+    return orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+@functools.lru_cache(maxsize=256)
+def _headers(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
+    return (
+        ("x-embeddings-dtype", dtype.name),
+        ("x-embeddings-shape", ",".join(map(str, shape))),
+    )
+
+
+def encode_raw(
+    rows: Array, found: Found
+) -> tuple[tuple[Array, Array], tuple[tuple[str, str], ...]]:
+    """Encodes embeddings and found flags as bytes.
+
+    Returns:
+        Embeddings and flags as flat uint8 arrays, which share the tensors' memory if possible; and
+        the headers, from which clients know where the embeddings end.
+    """
+    return (octets(rows), octets(found)), _headers(rows.dtype, rows.shape)

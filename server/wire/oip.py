@@ -16,6 +16,7 @@ import msgspec
 import orjson
 
 from ..errors import Code, ServingError, invalid
+from ..limits import Limits
 from ..tensors import (
     DEFAULT_SIGNATURE,
     DTYPES,
@@ -25,10 +26,8 @@ from ..tensors import (
     Tensors,
     dtype_of_numpy,
 )
-from .encode import json_ready
-from .json_tensors import decode_value
+from .json_tensors import decode_value, json_ready
 from .json_text import parse_json
-from .limits import Limits
 from .lookup import Combiner, Missing
 from .tensor_bytes import array_of_bytes, octets
 
@@ -167,7 +166,15 @@ def decode_infer(body: bytes, header: bytes | None, limits: Limits) -> InferRequ
     Raises:
         ServingError: INVALID_ARGUMENT, naming the input.
     """
-    length = _json_length(header, len(body))
+    size = length = len(body)
+    if header is not None:
+        # Python refuses to convert thousands of digits: check the length first.
+        if not header.isdigit() or len(header) > 19 or int(header) > size:
+            raise invalid(
+                "Inference-Header-Content-Length must be the length of the body's JSON, at most "
+                f"{size} bytes. Received: {header[:128].decode('latin-1')}"
+            )
+        length = int(header)
     text, rest = body[:length], memoryview(body)[length:]
     limits.check_elements(text)
     request = _envelope(text)
@@ -251,18 +258,6 @@ def _read(data: Any, view: memoryview | None, limits: Limits, dtype: DType, coun
     if view is not None:
         return array_of_bytes(view, dtype, count)
     return decode_value(data, dtype, limits)
-
-
-def _json_length(header: bytes | None, size: int) -> int:
-    if header is None:
-        return size
-    # Python refuses to convert thousands of digits: check the length first.
-    if not header.isdigit() or len(header) > 19 or int(header) > size:
-        raise invalid(
-            "Inference-Header-Content-Length must be the length of the body's JSON, at most "
-            f"{size} bytes. Received: {header[:128].decode('latin-1')}"
-        )
-    return int(header)
 
 
 def _bytes_of(tensor: InputTensor, rest: memoryview) -> tuple[memoryview | None, memoryview]:

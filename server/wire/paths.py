@@ -1,4 +1,4 @@
-"""Parses request paths under /v1/ and /v2/.
+"""Parses request paths under /v1/ and /v2/, and the headers and query that choose formats.
 
 The rules are TensorFlow Serving's: match the whole *undecoded* path, ignore letter case, then
 percent-decode each segment. So a model name may contain any character, even `%2F`. A framework's
@@ -6,23 +6,35 @@ router decodes first and cannot be used.
 """
 
 import dataclasses
+import functools
 import re
-from urllib.parse import unquote_to_bytes
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 from ..errors import Code, ServingError, invalid
 
 PREFIX = b"/v1/"
+RAW = "application/octet-stream"
+# The allowed parameters of a query.
+PARAMETERS = frozenset({"int64", "table", "combiner", "missing"})
 
-_MODEL = rb"/v1/models/([^/:]+)"
-_CHOICE = rb"(?:/versions/([0-9]+)|/labels/([^/:]+))?"
-_POST = re.compile(_MODEL + _CHOICE + rb":(classify|regress|predict|lookup)", re.IGNORECASE)
-_GET = re.compile(rb"/v1/models(?:/([^/:]+))?" + _CHOICE + rb"(?:/(metadata))?", re.IGNORECASE)
-_TABLES = re.compile(_MODEL + _CHOICE + rb"/(tables)(?:/([^/:]+))?", re.IGNORECASE)
-_OPENAPI = re.compile(_MODEL + _CHOICE + rb"/(openapi\.json)", re.IGNORECASE)
-_V2 = re.compile(rb"/v2/models/([^/:]+)" + _CHOICE + rb"(?:/(ready|infer|config))?")
+_MODEL = rb"/models/(?P<model>[^/:]+)"
+_CHOICE = rb"(?:/versions/(?P<version>[0-9]+)|/labels/(?P<label>[^/:]+))?"
+_V1 = {
+    method: [re.compile(rb"/v1" + pattern, re.IGNORECASE) for pattern in patterns]
+    for method, patterns in {
+        "POST": [_MODEL + _CHOICE + rb":(?P<verb>classify|regress|predict|lookup)"],
+        "GET": [
+            rb"/models(?:/(?P<model>[^/:]+))?" + _CHOICE + rb"(?:/(?P<verb>metadata))?",
+            _MODEL + _CHOICE + rb"/(?P<verb>tables)(?:/(?P<table>[^/:]+))?",
+            _MODEL + _CHOICE + rb"/(?P<verb>openapi)\.json",
+        ],
+    }.items()
+}
+_V2 = re.compile(rb"/v2" + _MODEL + _CHOICE + rb"(?:/(?P<verb>ready|infer|config))?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
-_VERBS = frozenset({"classify", "regress", "predict", "lookup"})
 _MAX_VERSION = 2**63 - 1
 
 
@@ -57,21 +69,15 @@ def parse_path(method: str, path: bytes) -> Route:
         ServingError: INVALID_ARGUMENT, with TensorFlow Serving's message, for an unknown path, a
             version beyond int64, or a name that is not printable UTF-8.
     """
-    if method == "POST" and (match := _POST.fullmatch(path)):
-        verb = match[4].decode()
-        if verb not in _VERBS:
-            # The match ignores letter case but the verb does not, as in TensorFlow Serving.
-            raise malformed(method, path)
-        return _route(method, path, verb, match)
-    if method == "GET":
-        if match := _GET.fullmatch(path):
-            if match[1] is None:
+    for pattern in _V1.get(method, ()):
+        if match := pattern.fullmatch(path):
+            verb = (match["verb"] or b"status").decode()
+            if method == "POST" and verb != verb.lower():
+                # The match ignores letter case but the verb does not, as in TensorFlow Serving.
+                break
+            if match["model"] is None:
                 raise invalid("Missing model name in request.")
-            return _route(method, path, "metadata" if match[4] else "status", match)
-        if match := _TABLES.fullmatch(path):
-            return _route(method, path, "tables", match, table=match[5])
-        if match := _OPENAPI.fullmatch(path):
-            return _route(method, path, "openapi", match)
+            return _route(method, path, verb.lower(), match)
     raise malformed(method, path)
 
 
@@ -86,8 +92,8 @@ def parse_v2_path(method: str, path: bytes) -> Route:
         'infer'
     """
     match = _V2.fullmatch(path)
-    if match and (method == "POST") == (match[4] == b"infer") and method in ("GET", "POST"):
-        return _route(method, path, (match[4] or b"describe").decode(), match)
+    if match and method == ("POST" if match["verb"] == b"infer" else "GET"):
+        return _route(method, path, (match["verb"] or b"describe").decode(), match)
     raise ServingError(Code.NOT_FOUND, f"Not found: {method} {path.decode('latin-1')}")
 
 
@@ -96,27 +102,17 @@ def malformed(method: str, path: bytes) -> ServingError:
     return invalid(f"Malformed request: {method} {path.decode('latin-1')}")
 
 
-def _route(
-    method: str, path: bytes, verb: str, match: re.Match[bytes], table: bytes | None = None
-) -> Route:
-    def decoded(segment: bytes | None) -> str | None:
-        if segment is None:
-            return None
-        try:
-            text = unquote_to_bytes(segment).decode()
-        except UnicodeDecodeError:
-            raise malformed(method, path) from None
-        if _CONTROL.search(text):
-            raise malformed(method, path)
-        return text
-
-    return Route(
-        verb=verb,
-        model=decoded(match[1]) or "",
-        version=_version(match[2]),
-        label=decoded(match[3]),
-        table=decoded(table),
-    )
+def _route(method: str, path: bytes, verb: str, match: re.Match[bytes]) -> Route:
+    segments = {name: value for name, value in match.groupdict().items() if value is not None}
+    segments.pop("verb", None)
+    digits = segments.pop("version", None)
+    try:
+        decoded = {name: unquote_to_bytes(value).decode() for name, value in segments.items()}
+    except UnicodeDecodeError:
+        raise malformed(method, path) from None
+    if any(map(_CONTROL.search, decoded.values())):
+        raise malformed(method, path)
+    return Route(verb, version=_version(digits), **decoded)
 
 
 def _version(digits: bytes | None) -> int | None:
@@ -128,3 +124,34 @@ def _version(digits: bytes | None) -> int | None:
         if version <= _MAX_VERSION:
             return version
     raise invalid(f"Failed to convert version: {digits.decode()} to numeric.")
+
+
+class Layout(NamedTuple):
+    """Whether the request and the answer are bytes instead of JSON, and the query's parameters."""
+
+    raw_request: bool = False
+    raw_answer: bool = False
+    query: Mapping[str, str] = {}
+
+
+@functools.lru_cache(maxsize=512)
+def layout_of(content_type: bytes, accept: bytes, query: bytes) -> Layout:
+    """Returns the layout that headers and query choose.
+
+    Only the content type `application/octet-stream` means bytes. Every other one means JSON,
+    because TensorFlow Serving ignores the content type, and `curl -d` sends the type of a form. The
+    answer is JSON unless `accept` names `application/octet-stream`.
+
+    Example:
+        >>> layout_of(b"application/octet-stream", b"", b"table=user")
+        Layout(raw_request=True, raw_answer=False, query={'table': 'user'})
+    """
+    return Layout(
+        _is_raw(content_type),
+        any(map(_is_raw, accept.split(b","))),
+        dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)),
+    )
+
+
+def _is_raw(text: bytes) -> bool:
+    return text.split(b";", 1)[0].strip().lower() == RAW.encode()

@@ -1,4 +1,4 @@
-"""Bodies of `:predict` requests and answers."""
+"""Bodies of `:predict` requests and answers, and the answers of `:classify` and `:regress`."""
 
 import dataclasses
 import enum
@@ -10,12 +10,11 @@ import msgspec
 import orjson
 
 from ..errors import ServingError, invalid
+from ..limits import Limits
 from ..tensors import DEFAULT_SIGNATURE, Array, SignatureSpec, Tensors
 from . import json_tensors
-from .encode import json_ready, json_rows
-from .json_quote import debug_string
-from .json_text import parse_json
-from .limits import Limits
+from .json_tensors import float_json, json_ready
+from .json_text import debug_string, parse_json
 
 
 class Format(enum.Enum):
@@ -176,21 +175,6 @@ def encode_predict(outputs: Tensors, layout: Format, int64_as_string: bool = Fal
         }
         value: Any = columns if len(columns) > 1 else next(iter(columns.values()))
         return orjson.dumps({"outputs": value}, option=_DUMPS)
-    batch = _batch_size(outputs)
-    if len(outputs) == 1:
-        ((name, array),) = outputs.items()
-        value = json_ready(name, array, int64_as_string=int64_as_string)
-    else:
-        rows: list[dict[str, Any]] = [{} for _ in range(batch)]
-        for name, array in sorted(outputs.items()):
-            items = json_rows(name, array, int64_as_string=int64_as_string)
-            for row, item in zip(rows, items, strict=True):
-                row[name] = item
-        value = rows
-    return orjson.dumps({"predictions": value}, option=_DUMPS)
-
-
-def _batch_size(outputs: Tensors) -> int:
     batch = -1
     for name, array in sorted(outputs.items()):
         if not array.ndim:
@@ -200,4 +184,50 @@ def _batch_size(outputs: Tensors) -> int:
                 f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {batch}"
             )
         batch = len(array)
-    return batch
+    if len(outputs) == 1:
+        ((name, array),) = outputs.items()
+        value = json_ready(name, array, int64_as_string=int64_as_string)
+    else:
+        rows: list[dict[str, Any]] = [{} for _ in range(batch)]
+        for name, array in sorted(outputs.items()):
+            items = json_ready(name, array, int64_as_string=int64_as_string)
+            if isinstance(items, orjson.Fragment):
+                items = [json_ready(name, row) for row in array]
+            # orjson also writes numpy's scalars, so rows of a vector need no conversion.
+            for row, item in zip(rows, items, strict=True):
+                row[name] = item
+        value = rows
+    return orjson.dumps({"predictions": value}, option=_DUMPS)
+
+
+def encode_classify(classes: Array | None, scores: Array | None) -> bytes:
+    """Encodes classifications as lists of `[label, score]` pairs, one list per example.
+
+    Args:
+        classes: Labels as `bytes`, shape (examples, classes); None if the model has none.
+        scores: Scores, same shape; None if the model has none.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if there is nothing to encode.
+    """
+    shape = classes.shape if classes is not None else scores.shape if scores is not None else (0,)
+    if not shape[0]:
+        raise invalid("Cannot convert empty ClassificationResults to JSON")
+    results = [
+        [
+            [
+                classes[i, j].decode(errors="replace") if classes is not None else "",
+                float_json(scores[i, j]) if scores is not None else 0.0,
+            ]
+            for j in range(shape[1])
+        ]
+        for i in range(shape[0])
+    ]
+    return orjson.dumps({"results": results}, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def encode_regress(values: Array) -> bytes:
+    """Encodes one value per example; `values` has shape (examples,)."""
+    if not len(values):
+        raise invalid("Cannot convert empty RegressionResults to JSON")
+    return orjson.dumps({"results": float_json(values)}, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -1,13 +1,17 @@
-"""Tensors as bytes: little-endian in row-major order, each string after its length."""
+"""Tensors as bytes: little-endian in row-major order, each string after its length.
 
+In JSON, a string element is a string, or base64 in an object `{"b64": "…"}` for other bytes.
+"""
+
+import base64
+import binascii
 import struct
-import sys
+from typing import Any
 
 import numpy as np
 
 from ..errors import invalid
 from ..tensors import Array, DType
-from .strings import bytes_array
 
 _LENGTH = struct.Struct("<I")
 _OCTET = np.dtype(np.uint8)
@@ -42,8 +46,6 @@ def array_of_bytes(view: memoryview, dtype: DType, count: int) -> Array:
         # numpy allows only the bytes 0 and 1 in a boolean.
         return np.frombuffer(view, np.uint8) != 0
     array = np.frombuffer(view, element)
-    if sys.byteorder == "big":
-        array = array.byteswap()
     # Copy unaligned values, because TensorFlow needs aligned memory. Values are unaligned after
     # JSON of an odd length, for example.
     return array if array.flags.aligned else array.copy()
@@ -73,6 +75,28 @@ def octets(array: Array) -> Array:
             part for value in array.reshape(-1) for part in (_LENGTH.pack(len(value)), value)
         )
         return np.frombuffer(joined, np.uint8)
-    if sys.byteorder == "big":
-        array = array.byteswap()
     return array.ravel().view(_OCTET)
+
+
+def is_b64_object(value: Any) -> bool:
+    """Returns whether a parsed JSON value is an object with a single key `b64` and a string."""
+    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str)
+
+
+def decode_b64(text: str) -> bytes:
+    """Decodes standard base64 with optional padding.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT.
+    """
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        raise invalid("Unable to base64 decode") from None
+
+
+def bytes_array(values: list[bytes], shape: tuple[int, ...]) -> Array:
+    """Creates a string tensor of `shape` from its elements in order."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array.reshape(shape)

@@ -15,13 +15,18 @@ import numpy as np
 import pytest
 
 from server.errors import Code, ServingError
+from server.limits import Limits
 from server.protos.examples import read_json_examples
 from server.protos.modules import load_protos
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
-from server.wire.encode import encode_classify, encode_regress
-from server.wire.limits import Limits
 from server.wire.paths import parse_path
-from server.wire.predict import Format, decode_predict, encode_predict
+from server.wire.predict import (
+    Format,
+    decode_predict,
+    encode_classify,
+    encode_predict,
+    encode_regress,
+)
 from tests.conformance.essential_cases import ESSENTIAL_CASES
 
 CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "conformance" / "rest_cases.jsonl"

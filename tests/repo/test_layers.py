@@ -33,17 +33,20 @@ LAZY_ROOMS = ("engines/embedded", "protos")
 SERVER_FLOORS = (
     ("server",),
     ("server.errors", "server.settings"),
-    ("server.tensors", "server.request"),
+    ("server.tensors", "server.request", "server.keys"),
+    ("server.limits",),
     ("server.observability", "server.wire"),
     ("server.protos",),
     ("server.engines",),
     ("server.engines.embedded", "server.engines.upstream"),
-    ("server.dataplane",),
-    ("server.parts", "server.routers", "server.edge.grpc"),
+    ("server.engines.chosen", "server.dependencies"),
+    ("server.services",),
+    ("server.routers", "server.edge.grpc"),
     ("server.middleware",),
     ("server.app",),
+    ("server.admin",),
     ("server.process",),
-    ("server.cli", "server.keys"),
+    ("server.cli",),
     ("server.__main__",),
 )
 
@@ -213,14 +216,14 @@ def test_each_room_of_the_gateway_knows_only_the_floors_below(root: Path):
 
 def test_an_upward_import_is_noticed():
     text = "def f():\n    from server.routers.body import answered\n"
-    assert upward_imports("server.dataplane.lookup", text) == [
+    assert upward_imports("server.services.lookup", text) == [
         "server.routers.body",
         "server.routers.body.answered",
     ]
     assert upward_imports("server.routers.v1", text) == []
     assert upward_imports("server.edge.grpc.server", text)
     text = "from ..routers import body\n"
-    found = upward_imports("server.dataplane.lookup", text, "server.dataplane")
+    found = upward_imports("server.services.lookup", text, "server.services")
     assert found == ["server.routers", "server.routers.body"]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from server.protos.modules import load_protos
-from server.wire.media import RAW
+from server.wire.paths import RAW
 from tests.server.support.attack import LOST, check_work_is_done_apart
 from tests.server.support.children import children_of
 from tests.server.support.eventually import wait_until

@@ -21,9 +21,8 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
-from server.app import create_app
-from server.routers import admin
-from server.settings import load_settings
+from server import admin
+from tests.server.support.asgi import make_app
 from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.server.support.gateway_process import (
     NAME,
@@ -33,7 +32,6 @@ from tests.server.support.gateway_process import (
     make_key,
 )
 from tests.server.support.light_upstream import LightUpstream
-from tests.server.support.numpy_engine import NumpyEngine
 
 ROW = {"user": 7, "item": "x"}
 LOOKUP = {"table": "user", "ids": [7]}
@@ -54,9 +52,7 @@ BODIES: dict[str, Any] = {
 NAMES = {"model": "ranker", "version": "1", "label": "stable", "table": "user"}
 OPERATIONS = [
     (path, method)
-    for path, methods in create_app(load_settings(model_dir="x", ui="true"), NumpyEngine())
-    .openapi()["paths"]
-    .items()
+    for path, methods in make_app(ui="true").openapi()["paths"].items()
     for method in methods
 ]
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ...dataplane.plane import DataPlane, public_error
+from ...dependencies import DataPlane, public_error
 from ...errors import HTTP_STATUS, Code, ServingError
 from ...observability.accounts import Accounts, new_id
 from ...observability.logs import LOG

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from ...dataplane.examples import EXAMPLES_WORK, check_classifies, check_regresses
-from ...dataplane.plane import RUN_SCOPES, permit_signature
-from ...dataplane.predict import rows_of
+from ...dependencies import RUN_SCOPES, permit_signature
 from ...engines.base import ModelSpec, Servable
 from ...errors import Code, ServingError, invalid
 from ...protos.modules import load_protos
@@ -24,6 +22,8 @@ from ...protos.requests import (
 )
 from ...protos.tensors import fill_signature
 from ...request import Request
+from ...services.examples import EXAMPLES_WORK, check_classifies, check_regresses
+from ...services.predict import rows_of
 from ...tensors import (
     CLASSIFY_METHOD,
     REGRESS_METHOD,

@@ -4,8 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from ...dataplane.lifecycle import Lifecycle
-from ...dataplane.plane import DataPlane
+from ...dependencies import DataPlane, Lifecycle
 from ...errors import StartError
 from ...observability.accounts import Accounts
 from ...observability.metrics import Metrics

@@ -13,11 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from server.app import create_app
-from server.settings import load_settings
 from tests.server.clients.conftest import Asked, run
+from tests.server.support.asgi import make_app
 from tests.server.support.gateway_process import GatewayProcess
-from tests.server.support.numpy_engine import NumpyEngine
 
 HERE = Path(__file__).parent
 
@@ -36,8 +34,7 @@ def test_triton_and_kserve(asked: Asked, clients_python, script):
 @pytest.mark.slow
 def test_a_client_generated_from_the_document(asked: Asked, clients_python, tmp_path, monkeypatch):
     document = tmp_path / "openapi.json"
-    app = create_app(load_settings(model_dir="x"), NumpyEngine())
-    document.write_text(json.dumps(app.openapi()))
+    document.write_text(json.dumps(make_app().openapi()))
     # The generator runs `ruff` from PATH to format its output; use the ruff of its environment.
     monkeypatch.setenv("PATH", f"{clients_python.parent}{os.pathsep}{os.environ['PATH']}")
     run(

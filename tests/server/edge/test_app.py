@@ -9,16 +9,10 @@ import re
 
 import pytest
 
-from server.app import create_app
-from server.dataplane.lifecycle import Lifecycle
-from server.settings import load_settings
-from tests.server.support.asgi import ask, send
+from server.dependencies import Lifecycle
+from tests.server.support.asgi import ask, make_app, send
 from tests.server.support.numpy_engine import NumpyEngine
 from tests.server.support.virtual_time import run_in_virtual_time
-
-
-def make_app(engine=None, lifecycle=None, **flags):
-    return create_app(load_settings(model_dir="x", **flags), engine or NumpyEngine(), lifecycle)
 
 
 @pytest.fixture
@@ -50,13 +44,6 @@ def test_int64_is_exact_and_a_string_on_request(app):
     assert post(app, "predict", value).body == b'{"predictions":[9007199254740993]}'
     reply = ask(app, "POST", "/v1/models/m:predict?int64=string", json.dumps(value).encode())
     assert reply.body == b'{"predictions":["9007199254740993"]}'
-
-
-def test_strings_and_bytes(app):
-    value = {"signature_name": "both", "instances": [{"a": 1, "s": {"b64": "/w=="}}]}
-    assert post(app, "predict", value).json() == {
-        "predictions": [{"a": 1, "s_bytes": {"b64": "/w=="}}]
-    }
 
 
 # The model's signature in protocol buffers' text format, which error messages quote.
@@ -91,36 +78,13 @@ method_name: "tensorflow/serving/predict"
 @pytest.mark.parametrize(
     ("path", "body", "status", "error"),
     [
-        ("/v1/models/m:predict", b"", 400, "JSON Parse error: The document is empty"),
-        ("/v1/models/m:predict", b"[]", 400, "JSON Value: [] Is not object"),
-        ("/v1/models/m:explain", b"{}", 400, "Malformed request: POST /v1/models/m:explain"),
         ("/v1/x%2Fy", b"{}", 400, "Malformed request: POST /v1/x%2Fy"),
-        ("/v1/models/x:predict", b"{}", 404, "Servable not found for request: Latest(x)"),
-        (
-            "/v1/models/m/versions/7:predict",
-            b"{}",
-            404,
-            "Servable not found for request: Specific(m, 7)",
-        ),
-        ("/v1/models/m/labels/l:predict", b"{}", 400, "Unrecognized servable version label: l"),
         ("/v1/models/x/labels/l:predict", b"{}", 400, "Unrecognized servable version label: l"),
-        (
-            "/v1/models/m:predict",
-            b'{"signature_name": "no", "instances": [1]}',
-            400,
-            'Serving signature name: "no" not found in signature def',
-        ),
         (
             "/v1/models/m:regress",
             b'{"examples": [{}]}',
             400,
             f"No regression inputs found in SignatureDef: {DEFAULT_SIGNATURE}",
-        ),
-        (
-            "/v1/models/m:regress",
-            b'{"signature_name": "both", "examples": [{}]}',
-            400,
-            "Expected one input Tensor.",
         ),
         (
             "/v1/models/m:classify",
@@ -170,13 +134,6 @@ def test_lookup_pooled(app):
     assert reply.json()["embeddings"] == [[2.0, 4.0], None, None]
 
 
-def test_lookup_of_string_keys_as_bytes(app):
-    reply = post(app, "lookup", {"table": "item", "ids": ["lamp"], "format": "b64"})
-    assert reply.json()["embeddings"] == {
-        "b64": "AACAPwAAAEA=", "dtype": "float32", "shape": [1, 2],
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("value", "status", "error"),
     [
@@ -187,8 +144,6 @@ def test_lookup_of_string_keys_as_bytes(app):
             400,
             "needs `ids` to be a list of lists",
         ),
-        ({"table": "user", "ids": ["x"]}, 400, "An id must be an integer"),
-        ({"table": "item", "ids": [1]}, 400, "An id must be a string"),
         (
             {"table": "user", "ids": [7, 1, 2, 3, 4, 5, 6], "missing": "error"},
             404,
@@ -210,31 +165,7 @@ def test_the_only_table_needs_no_name():
     assert post(app, "lookup", {"ids": [7]}).error == "Model m has no embedding tables"
 
 
-def test_status_metadata_and_tables(app):
-    assert ask(app, "GET", "/v1/models/m").json() == {
-        "model_version_status": [
-            {
-                "version": "3",
-                "state": "AVAILABLE",
-                "status": {"error_code": "OK", "error_message": ""},
-            }
-        ]
-    }
-    metadata = ask(app, "GET", "/v1/models/m/versions/3/metadata").json()
-    assert metadata["model_spec"] == {"name": "m", "signature_name": "", "version": "3"}
-    definition = metadata["metadata"]["signature_def"]["signature_def"]["echo64"]
-    assert definition == {
-        "inputs": {
-            "x": {
-                "dtype": "DT_INT64",
-                "tensor_shape": {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False},
-                "name": "x:0",
-            }
-        },
-        "outputs": definition["inputs"],
-        "method_name": "tensorflow/serving/predict",
-        "defaults": {},
-    }
+def test_tables_are_described(app):
     user = {"table": "user", "dim": 2, "key_dtype": "int64", "value_dtype": "float32"}
     assert ask(app, "GET", "/v1/models/m/tables/user").json() == user
     assert [t["table"] for t in ask(app, "GET", "/v1/models/m/tables").json()["tables"]] == [

@@ -7,10 +7,7 @@ import zlib
 
 import pytest
 
-from server.app import create_app
-from server.settings import load_settings
-from tests.server.support.asgi import ask
-from tests.server.support.numpy_engine import NumpyEngine
+from tests.server.support.asgi import ask, make_app
 
 PATH = "/v1/models/m:predict"
 BODY = b'{"instances": [1, 2, 5]}'
@@ -19,8 +16,7 @@ ANSWER = b'{"predictions":[2.5,3.0,4.5]}'
 
 @pytest.fixture(scope="module")
 def app():
-    settings = load_settings(model_dir="x", max_body_bytes=1000, max_decompressed_bytes=2000)
-    return create_app(settings, NumpyEngine())
+    return make_app(max_body_bytes=1000, max_decompressed_bytes=2000)
 
 
 def test_a_body_at_the_limit_is_taken_and_one_byte_more_is_not(app):
@@ -32,8 +28,8 @@ def test_a_body_at_the_limit_is_taken_and_one_byte_more_is_not(app):
 
 @pytest.mark.parametrize("size", [301, 999])
 def test_a_body_beyond_the_limit_after_decompression_is_refused_uncompressed_too(size):
-    settings = load_settings(model_dir="x", max_body_bytes=1000, max_decompressed_bytes=100)
-    reply = ask(create_app(settings, NumpyEngine()), "POST", PATH, BODY.ljust(size))
+    app = make_app(max_body_bytes=1000, max_decompressed_bytes=100)
+    reply = ask(app, "POST", PATH, BODY.ljust(size))
     assert (reply.status, reply.error) == (413, "Request body exceeds 100 bytes")
 
 
@@ -75,7 +71,7 @@ def test_a_gzip_bomb_is_refused_at_the_limit(app):
 
 
 def test_endless_empty_gzip_members_are_refused():
-    app = create_app(load_settings(model_dir="x"), NumpyEngine())
+    app = make_app()
     headers = {"content-encoding": "gzip"}
     members = gzip.compress(b"") * 40
     assert ask(app, "POST", PATH, members + gzip.compress(BODY), headers).body == ANSWER

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 
 import numpy as np
 import pytest
 
-from server.app import create_app
-from server.dataplane.plane import timeout_seconds
+from server.dependencies import timeout_seconds
 from server.request import current_request
-from server.settings import load_settings
-from tests.server.support.asgi import ask, send
+from tests.server.support.asgi import PREDICT, ask, make_app, scope_of, send
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine
 from tests.server.support.virtual_time import run_in_virtual_time
 
-BODY = json.dumps({"instances": [1.0]}).encode()
-PATH = "/v1/models/m:predict"
+_, PATH, BODY = PREDICT
 
 
 class SlowEngine(NumpyEngine):
@@ -39,10 +35,6 @@ class SlowEngine(NumpyEngine):
             return {"y": np.asarray(inputs["x"])}
 
         self.servable.run = run
-
-
-def make_app(engine, **flags):
-    return create_app(load_settings(model_dir="x", **flags), engine)
 
 
 def ask_in_virtual_time(app, **kwargs):
@@ -109,13 +101,8 @@ async def leave_after(app, seconds: float) -> list[dict]:
     async def collect(message):
         sent.append(message)
 
-    scope = {
-        "type": "http", "http_version": "1.1", "method": "POST", "path": PATH,
-        "raw_path": PATH.encode(), "query_string": b"", "state": {},
-        "headers": [(b"host", b"test")],
-    }  # fmt: skip
     asyncio.get_running_loop().call_later(seconds, gone.set)
-    await app(scope, receive, collect)
+    await app(scope_of("POST", PATH), receive, collect)
     return sent
 
 

@@ -7,13 +7,9 @@ import re
 import pytest
 
 import server.app
-from server.app import create_app
-from server.settings import load_settings
-from tests.server.support.asgi import ask
+from tests.server.support.asgi import PREDICT, ask, make_app
 from tests.server.support.gateway_process import ROOT
 from tests.server.support.numpy_engine import NumpyEngine
-
-PREDICT = ("POST", "/v1/models/m:predict", b'{"instances": [1.0]}')
 
 
 @pytest.fixture
@@ -39,7 +35,7 @@ def test_the_example_of_the_readme_adds_a_route_and_a_middleware(extended):
 
 
 def test_a_middleware_sees_the_route_and_its_parameters():
-    app, seen = create_app(load_settings(model_dir="x"), NumpyEngine()), []
+    app, seen = make_app(), []
 
     def middleware(inner):
         async def call(scope, receive, send):
@@ -61,7 +57,7 @@ def test_a_middleware_sees_the_route_and_its_parameters():
 
 
 def test_an_error_of_a_route_of_the_user_has_the_gateway_s_form():
-    app = create_app(load_settings(model_dir="x"), NumpyEngine())
+    app = make_app()
 
     @app.get("/double")
     async def double(x: int) -> int:
@@ -97,7 +93,7 @@ NOWHERE = ("/x", "/v1", "/v2/health", "/v2/models", "/v2/models/m/no", "/v2/x", 
     ],
 )
 def test_an_undeclared_method_is_405_outside_of_v1(method, path, status, allow):
-    app = create_app(load_settings(model_dir="x"), NumpyEngine())
+    app = make_app()
     reply = ask(app, method, path)
     assert (reply.status, reply.headers.get("allow")) == (status, allow)
     assert method == "HEAD" or list(reply.json()) == ["error"]

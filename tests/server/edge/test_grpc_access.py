@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from server.app import create_app
-from server.dataplane.keys import KeyRing
-from server.dataplane.plane import DataPlane
+from server.dependencies import DataPlane
+from server.keys import KeyRing
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto
 from server.settings import load_settings

@@ -15,8 +15,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
-from server.dataplane.lifecycle import Lifecycle
-from server.dataplane.plane import DataPlane
+from server.dependencies import DataPlane, Lifecycle
 from server.protos.inference import message_type
 from server.settings import load_settings
 from tests.server.support.eventually import PATIENCE_S

@@ -6,17 +6,14 @@ import json
 
 import pytest
 
-from server.app import create_app
 from server.errors import ServingError
-from server.settings import load_settings
-from server.wire.limits import Limits
+from server.limits import Limits
 from server.wire.lookup import decode_lookup
 from server.wire.oip import decode_infer
 from server.wire.paths import parse_path, parse_v2_path
-from tests.server.support.asgi import ask
-from tests.server.support.numpy_engine import NumpyEngine
+from tests.server.support.asgi import ask, make_app
 
-DOCUMENT = create_app(load_settings(model_dir="x", ui="true"), NumpyEngine()).openapi()
+DOCUMENT = make_app(ui="true").openapi()
 
 
 def decode_infer_json(body, limits):
@@ -56,7 +53,7 @@ def test_every_path_exists_and_names_its_parameters(path, method, operation):
     if path.startswith(("/v1/", "/v2/models")):
         parse(method.upper(), path.encode())
     else:
-        app = create_app(load_settings(model_dir="x", ui="true"), NumpyEngine())
+        app = make_app(ui="true")
         assert ask(app, method.upper(), path).status == 200
 
 
@@ -102,7 +99,7 @@ def test_examples_of_lookups_are_lookups():
 
 
 def test_a_model_has_a_document_of_its_own():
-    app = create_app(load_settings(model_dir="x", ui="true"), NumpyEngine())
+    app = make_app(ui="true")
     document = ask(app, "GET", "/v1/models/m/openapi.json").json()
     (path,) = document["paths"]
     assert path == "/v1/models/m:predict"

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from server.app import create_app
-from server.dataplane.plane import DataPlane
+from server.dependencies import DataPlane
 from server.observability.accounts import accounts_of
 from server.observability.metrics import Metrics
 from server.protos.modules import load_protos

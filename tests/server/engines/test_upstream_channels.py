@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from server.dataplane.codec import Codec
 from server.engines.base import ModelSpec
 from server.engines.upstream.endpoint import ChannelOptions, Endpoint, UpstreamAddress
 from server.engines.upstream.engine import TfServingEngine, TfServingOptions
@@ -20,6 +19,7 @@ from server.observability.metrics import Metrics
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto, fill_signature
 from server.tensors import dtype_of_name
+from server.wire.codec import Codec
 from tests.server.support.eventually import PATIENCE_S, eventually
 from tests.server.support.gateway_process import GatewayProcess
 from tests.server.support.numpy_engine import FUNCTIONS, tensor

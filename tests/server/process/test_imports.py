@@ -32,7 +32,7 @@ assert threading.active_count() == 1
 
 
 def test_the_core_knows_no_http():
-    for folder in ("wire", "protos", "engines", "dataplane"):
+    for folder in ("wire", "protos", "engines", "services"):
         for file in (ROOT / "server" / folder).rglob("*.py"):
             text = file.read_text()
             for library in ("fastapi", "starlette", "uvicorn", "routers", "server.edge"):

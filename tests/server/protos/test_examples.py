@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from server.errors import ServingError
+from server.limits import Limits
 from server.protos.examples import read_json_examples
 from server.protos.modules import load_protos
-from server.wire.encode import encode_classify, encode_regress
-from server.wire.limits import Limits
+from server.wire.predict import encode_classify, encode_regress
 
 
 def decode(text: str):

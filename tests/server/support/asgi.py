@@ -7,6 +7,23 @@ import dataclasses
 import json
 from typing import Any
 
+from fastapi import FastAPI
+
+from server.app import create_app
+from server.settings import load_settings
+from tests.server.support.numpy_engine import NumpyEngine
+
+PREDICT = ("POST", "/v1/models/m:predict", b'{"instances": [1.0]}')
+LOOKUP = ("POST", "/v1/models/m:lookup", b'{"table": "user", "ids": [7]}')
+
+
+def make_app(
+    engine: Any = None, lifecycle: Any = None, *, plane: Any = None, keys: Any = None, **flags: Any
+) -> FastAPI:
+    """Returns a gateway's application that serves the model `m` of numpy functions."""
+    settings = load_settings(model_dir="x", **flags)
+    return create_app(settings, engine or NumpyEngine(), lifecycle, plane=plane, keys=keys)
+
 
 @dataclasses.dataclass
 class Reply:
@@ -33,9 +50,31 @@ async def send(
 
     At a piece that is None the client stops sending.
     """
-    target, _, query = path.partition("?")
     pieces = [body] if isinstance(body, bytes) else list(body)
-    scope = {
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        if not pieces or pieces[0] is None:
+            await asyncio.sleep(3600)
+        piece = pieces.pop(0)
+        return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
+
+    async def collect(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await app(scope_of(method, path, headers), receive, collect)
+    start = sent[0]
+    return Reply(
+        start["status"],
+        {k.decode(): v.decode() for k, v in start["headers"]},
+        b"".join(message.get("body", b"") for message in sent[1:]),
+    )
+
+
+def scope_of(method: str, path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    """Returns the scope of a request."""
+    target, _, query = path.partition("?")
+    return {
         "type": "http",
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
@@ -49,24 +88,6 @@ async def send(
         ],
         "state": {},
     }
-    sent: list[dict[str, Any]] = []
-
-    async def receive() -> dict[str, Any]:
-        if not pieces or pieces[0] is None:
-            await asyncio.sleep(3600)
-        piece = pieces.pop(0)
-        return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
-
-    async def collect(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    await app(scope, receive, collect)
-    start = sent[0]
-    return Reply(
-        start["status"],
-        {k.decode(): v.decode() for k, v in start["headers"]},
-        b"".join(message.get("body", b"") for message in sent[1:]),
-    )
 
 
 def ask(app: Any, method: str, path: str, *args: Any, **kwargs: Any) -> Reply:

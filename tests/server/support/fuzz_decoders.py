@@ -23,17 +23,16 @@ else:
     followed = contextlib.nullcontext()
 
 with followed:
-    from server.dataplane.plane import timeout_seconds
+    from server.dependencies import timeout_seconds
     from server.errors import ServingError
+    from server.limits import Limits
     from server.protos.examples import read_json_examples
     from server.protos.inference import message_type, read_infer
     from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
     from server.wire.json_text import parse_value
-    from server.wire.limits import Limits
     from server.wire.lookup import decode_ids, decode_lookup, decode_raw_ids
-    from server.wire.media import layout_of
     from server.wire.oip import decode_infer
-    from server.wire.paths import parse_path, parse_v2_path
+    from server.wire.paths import layout_of, parse_path, parse_v2_path
     from server.wire.predict import decode_predict
 
 LIMITS = Limits(max_rank=8, max_elements=10_000, max_ids=1_000, max_bytes=1 << 20)

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from server.dataplane.plane import DataPlane
+from server.dependencies import DataPlane
 from server.edge.grpc.server import GrpcOptions, GrpcServer
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -24,7 +24,7 @@ async def serving(plane: DataPlane, **options: Any) -> AsyncIterator[grpc.aio.Ch
             yield channel
     finally:
         await server.stop(0)
-        await plane.close()
+        await plane.codec.close()
 
 
 async def ask_grpc(

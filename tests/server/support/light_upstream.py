@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from server.dataplane.plane import DataPlane
+from server.dependencies import DataPlane
 from server.edge.grpc.server import GrpcOptions, GrpcServer
 from server.settings import load_settings
 from tests.server.support.gateway_process import ROOT, GatewayProcess, environment

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from server.limits import Limits
 from server.tensors import DType, SignatureSpec, TensorSpec, dtype_of_name
-from server.wire.limits import Limits
 from server.wire.oip import InferRequest, RequestParameters, decode_infer, encode_infer
 from server.wire.predict import Format, decode_predict, encode_predict
 from tests.server.support.fuzz_decoders import SEEDS, TARGETS, feed

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from unittest import mock
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from server.errors import ServingError
+from server.limits import Limits
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
 from server.wire import json_tensors
-from server.wire.limits import Limits
-from server.wire.predict import Format, decode_predict, encode_predict
+from server.wire.predict import decode_predict
 
 # Hypothesis fails a test that creates inputs slowly. Switch that off, for busy machines.
 SLOW = [HealthCheck.too_slow]
@@ -83,16 +82,3 @@ def test_bytes_alone_are_no_row_of_a_model_with_two_inputs(tail):
     body = json.dumps({"instances": [{"b64": "eA=="}]}).encode()
     _, message = outcome(body + tail, SignatureSpec("s", inputs, {}))
     assert "expecting list of objects" in message
-
-
-@settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
-@given(st.lists(st.binary(max_size=6), min_size=1, max_size=5))
-def test_every_byte_string_survives_json(elements):
-    signature = SignatureSpec(
-        "s", {"x_bytes": TensorSpec("x_bytes", dtype_of_name("string"), None)}, {}
-    )
-    body = encode_predict({"x_bytes": np.array(elements, object)}, Format.ROW)
-    again = decode_predict(
-        body.replace(b'"predictions"', b'"instances"'), {"serving_default": signature}, Limits()
-    )
-    assert again.inputs["x_bytes"].tolist() == elements

@@ -7,8 +7,7 @@ import math
 import pytest
 
 from server.errors import ServingError
-from server.wire.json_quote import debug_string
-from server.wire.json_text import parse_json, parse_value
+from server.wire.json_text import debug_string, parse_json, parse_value
 
 
 def test_nonstandard_json_is_accepted():

@@ -11,15 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.app import create_app
 from server.errors import ServingError
-from server.settings import load_settings
+from server.limits import Limits
 from server.tensors import dtype_of_name
-from server.wire.limits import Limits
-from server.wire.lookup import decode_ids, decode_lookup
-from server.wire.pooling import bag_found, embeddings_b64, embeddings_json, pool
-from tests.server.support.asgi import ask
-from tests.server.support.numpy_engine import NumpyEngine
+from server.wire.lookup import (
+    bag_found,
+    decode_ids,
+    decode_lookup,
+    embeddings_b64,
+    embeddings_json,
+    pool,
+)
+from tests.server.support.asgi import ask, make_app
 
 
 def ids(text: str, dtype: str = "int64", **limits: int):
@@ -166,7 +169,7 @@ LOOKUP = "/v1/models/m:lookup?table=user"
 
 @pytest.fixture
 def app():
-    return create_app(load_settings(model_dir="x"), NumpyEngine())
+    return make_app()
 
 
 def post(app, path, body, kind, accept=""):

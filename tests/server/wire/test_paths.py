@@ -37,22 +37,15 @@ def test_paths_are_parsed(method, path, route):
     [
         ("GET", "/v1/foo"),
         ("POST", "/v1/models"),
-        ("GET", "/v1/models/"),
-        ("GET", "/v1/models/m/"),
-        ("GET", "/v1/models/m:predict"),
         ("POST", "/v1/models/m:Predict"),
-        ("POST", "/v1/models/m:explain"),
         ("POST", "/v1/models/a:b:predict"),
         ("POST", "/v1/models/m/versions/HELLO:predict"),
-        ("POST", "/v1/models/m/versions/-1:predict"),
-        ("POST", "/v1/models/m/versions/1/labels/l:predict"),
         ("POST", "/v1/models/m:predict\n"),
         ("POST", "/v1/models/m%00:predict"),
         ("POST", "/v1/models/m%0A:predict"),
         ("POST", "/v1/models/m%FF:predict"),
         ("POST", "/v1/models/m/tables"),
         ("PUT", "/v1/models/m:predict"),
-        ("HEAD", "/v1/models/m"),
     ],
 )
 def test_path_that_means_nothing_is_malformed(method, path):

@@ -6,9 +6,7 @@ import asyncio
 
 import numpy as np
 
-from server.app import create_app
-from server.settings import load_settings
-from tests.server.support.asgi import send
+from tests.server.support.asgi import make_app, send
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor
 from tests.server.support.virtual_time import run_in_virtual_time
 
@@ -39,7 +37,7 @@ class Statistics:
 def test_metrics_are_reported_while_statistics_are_slow():
     async def work():
         statistics = Statistics()
-        app = create_app(load_settings(model_dir="x"), statistics.engine)
+        app = make_app(statistics.engine)
         async with app.router.lifespan_context(app):
             loop = asyncio.get_running_loop()
             begun = loop.time()

@@ -61,7 +61,7 @@ class CodecProcess:
             return value
         if kind == "refused":
             code, message = value
-            raise ServingError(Code(code), message)
+            raise ServingError(Code[code], message)
         if kind == "memory":
             self.kill()
             self.wait()

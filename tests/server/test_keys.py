@@ -13,17 +13,11 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from server.app import create_app
-from server.dataplane.keys import KeyRing
-from server.dataplane.tokens import Tokens
 from server.errors import StartError
-from server.parts import keys_of
+from server.keys import KeyRing, Tokens, keys_of
 from server.settings import load_settings
-from tests.server.support.asgi import ask
-from tests.server.support.numpy_engine import NumpyEngine
+from tests.server.support.asgi import LOOKUP, PREDICT, ask, make_app
 
-PREDICT = ("POST", "/v1/models/m:predict", b'{"instances": [1.0]}')
-LOOKUP = ("POST", "/v1/models/m:lookup", b'{"table": "user", "ids": [7]}')
 ISSUER, AUDIENCE = "https://issuer.example", "gateway"
 ALGORITHMS = {
     "ES256": (jwt.algorithms.ECAlgorithm, lambda: ec.generate_private_key(ec.SECP256R1())),
@@ -59,9 +53,8 @@ def token(private, algorithm="ES256", kid="", **changes):
     return jwt.encode(claims, private[algorithm], algorithm, headers={"kid": kid or algorithm})
 
 
-def make_app(file):
-    ring = KeyRing(None, Tokens(file, ISSUER, AUDIENCE))
-    return create_app(load_settings(model_dir="x"), NumpyEngine(), keys=ring)
+def app_of(file):
+    return make_app(keys=KeyRing(None, Tokens(file, ISSUER, AUDIENCE)))
 
 
 def status(app, text, request=PREDICT):
@@ -70,7 +63,7 @@ def status(app, text, request=PREDICT):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_token_opens_its_scopes_and_no_others(file, private, algorithm):
-    app = make_app(file)
+    app = app_of(file)
     assert status(app, token(private, algorithm)) == 200
     assert status(app, token(private, algorithm), LOOKUP) == 403
     both = token(private, algorithm, scope=None, scp=["predict", "lookup"])
@@ -85,7 +78,7 @@ def test_a_token_opens_its_scopes_and_no_others(file, private, algorithm):
      {"exp": 10**400}, {"nbf": float("inf")}],
 )  # fmt: skip
 def test_an_invalid_token_grants_nothing(file, private, changes):
-    assert status(make_app(file), token(private, **changes)) == 401
+    assert status(app_of(file), token(private, **changes)) == 401
 
 
 def by_shared_secret(claims, private):
@@ -101,7 +94,7 @@ def by_shared_secret(claims, private):
 
 
 def test_forged_tokens_open_nothing(file, private):
-    app = make_app(file)
+    app = app_of(file)
     good = token(private)
     head, claims, _ = good.split(".")
     other = token({"ES256": ALGORITHMS["ES256"][1]()})

@@ -1,15 +1,14 @@
 """`:classify` and `:regress`: labels and values for examples with named features."""
 
+from ..dependencies import DataPlane
 from ..engines.base import ModelSpec, Servable
 from ..errors import Code, ServingError, invalid
 from ..protos.examples import read_json_examples
 from ..protos.modules import load_protos
 from ..protos.tensors import fill_signature
-from ..request import current_request
+from ..request import Answer, current_request
 from ..tensors import Array, SignatureSpec
-from ..wire.encode import encode_classify, encode_regress
-from .answer import Answer
-from .plane import DataPlane
+from ..wire.predict import encode_classify, encode_regress
 
 # Decoding a byte of examples, or writing one label, score or value of an answer, takes as long as
 # decoding this many bytes of JSON numbers.
@@ -51,49 +50,43 @@ def check_classifies(servable: Servable, name: str) -> None:
     Like TensorFlow Serving we ignore the signature's method name: TensorFlow 2 saves every
     signature with the method name `tensorflow/serving/predict`, even one that classifies.
     """
-    signature = _with_examples(servable, name)
-    if len(signature.outputs) not in (1, 2):
-        raise invalid(f"Expected one or two output Tensors, found {len(signature.outputs)}")
-    _check_inputs(signature, "classification")
+    signature = _with_examples(servable, name, "classification")
     if not {"classes", "scores"} & signature.outputs.keys():
         raise _unfit(
             'Expected classification signature outputs to contain at least one of "classes" or '
-            f'"scores". Signature was: {_signature_text(signature)}'
+            '"scores". Signature was: ',
+            signature,
         )
 
 
 def check_regresses(servable: Servable, name: str) -> None:
     """Raises if the signature is missing or returns no value per example."""
-    signature = _with_examples(servable, name)
-    if len(signature.outputs) != 1:
-        raise invalid("Expected one output Tensor.")
-    _check_inputs(signature, "regression")
+    signature = _with_examples(servable, name, "regression")
     if "outputs" not in signature.outputs:
-        raise _unfit(f"No regression outputs found in SignatureDef: {_signature_text(signature)}")
+        raise _unfit("No regression outputs found in SignatureDef: ", signature)
 
 
-def _with_examples(servable: Servable, name: str) -> SignatureSpec:
+def _with_examples(servable: Servable, name: str, kind: str) -> SignatureSpec:
     signature = servable.signatures.get(name)
     if signature is None:
         raise invalid(f"No signature was found with the name: {name}")
     if len(signature.inputs) != 1:
         raise invalid("Expected one input Tensor.")
+    count = len(signature.outputs)
+    if kind == "classification" and count not in (1, 2):
+        raise invalid(f"Expected one or two output Tensors, found {count}")
+    if kind == "regression" and count != 1:
+        raise invalid("Expected one output Tensor.")
+    if "inputs" not in signature.inputs:
+        raise _unfit(f"No {kind} inputs found in SignatureDef: ", signature)
     return signature
 
 
-def _check_inputs(signature: SignatureSpec, kind: str) -> None:
-    if "inputs" not in signature.inputs:
-        raise _unfit(f"No {kind} inputs found in SignatureDef: {_signature_text(signature)}")
-
-
-def _unfit(message: str) -> ServingError:
-    return ServingError(Code.FAILED_PRECONDITION, message)
-
-
-def _signature_text(signature: SignatureSpec) -> str:
-    """Returns a `SignatureDef` in text format. TensorFlow Serving quotes it in errors."""
+def _unfit(message: str, signature: SignatureSpec) -> ServingError:
+    """Returns an error that ends with the signature in text format, as TensorFlow Serving does."""
     from google.protobuf import text_format
 
     definition = load_protos().meta_graph.SignatureDef()
     fill_signature(definition, signature)
-    return str(text_format.MessageToString(definition))
+    text = message + text_format.MessageToString(definition)
+    return ServingError(Code.FAILED_PRECONDITION, text)

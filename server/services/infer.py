@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import __version__
+from ..dependencies import DataPlane, Lease
 from ..engines.base import ModelSpec, VersionState
 from ..errors import ServingError, invalid
-from ..request import current_request
+from ..request import Answer, current_request
 from ..tensors import (
     BINARY_WORK,
     DEFAULT_SIGNATURE,
@@ -16,14 +17,12 @@ from ..tensors import (
     TensorSpec,
     written_work,
 )
-from ..wire.media import RAW
+from ..wire.codec import work_of
 from ..wire.oip import HEADER, InferRequest, decode_infer, encode_infer
+from ..wire.paths import RAW
 from ..wire.predict import find_signature
-from .answer import Answer
-from .codec import work_of
 from .lookup import infer_lookup
 from .models import all_statuses
-from .plane import DataPlane, Lease
 from .predict import rows_of
 
 _PLATFORM = "tensorflow_savedmodel"
@@ -152,15 +151,15 @@ def _default(servable: Lease) -> SignatureSpec:
     return find_signature(servable.signatures, name)
 
 
-async def ready(plane: DataPlane, spec: ModelSpec) -> int:
-    """Returns the version of a model that serves now.
+async def ready(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
+    """Tells that a model serves now, and returns its version.
 
     Raises:
         ServingError: NOT_FOUND if the model does not serve, UNAVAILABLE while it is being loaded.
     """
     try:
         with await plane.lease(spec) as servable:
-            return servable.version
+            return {"name": spec.name, "ready": True}, servable.version
     except ServingError as error:
         raise ServingError(error.code, f"Model {spec.name} is not ready. {error.message}") from None
 

@@ -8,21 +8,17 @@ import json
 
 import pytest
 
-from server.app import create_admin_app, create_app
-from server.dataplane.keys import KeyRing
-from server.dataplane.lifecycle import Lifecycle
-from server.dataplane.plane import DataPlane
+from server.admin import create_admin_app
+from server.dependencies import DataPlane, Lifecycle
 from server.engines.routed import RoutedEngine
 from server.errors import ServingError, StartError
+from server.keys import KeyRing
 from server.process.server import GatewayServer
 from server.settings import SettingsError, load_settings
-from tests.server.support.asgi import ask, send
+from tests.server.support.asgi import LOOKUP, PREDICT, ask, make_app, send
 from tests.server.support.gateway_process import make_key
 from tests.server.support.numpy_engine import NumpyEngine
 from tests.server.support.virtual_time import run_in_virtual_time
-
-PREDICT = ("POST", "/v1/models/m:predict", b'{"instances": [1.0]}')
-LOOKUP = ("POST", "/v1/models/m:lookup", b'{"table": "user", "ids": [7]}')
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +31,6 @@ def keys(tmp_path_factory):
     return KeyRing(file), {name: key for name, (key, _) in made.items()}
 
 
-def make_app(keys=None, **flags):
-    return create_app(load_settings(model_dir="x", **flags), NumpyEngine(), keys=keys)
-
-
 @pytest.mark.parametrize("header", ["authorization", "x-api-key"])
 def test_a_key_opens_its_scope_and_no_other(keys, header):
     ring, values = keys
@@ -46,7 +38,7 @@ def test_a_key_opens_its_scope_and_no_other(keys, header):
     def headers(name):
         return {header: ("Bearer " if header == "authorization" else "") + values[name]}
 
-    app = make_app(ring)
+    app = make_app(keys=ring)
     assert ask(app, *PREDICT, headers=headers("predict")).status == 200
     assert ask(app, *LOOKUP, headers=headers("lookup")).status == 200
     wrong = ask(app, *LOOKUP, headers=headers("predict"))
@@ -72,9 +64,11 @@ RUN_THE_LOOKUP = [
 @pytest.mark.parametrize("request_", RUN_THE_LOOKUP, ids=["v1", "v2"])
 def test_a_key_for_predicting_reads_no_embeddings_by_another_verb(keys, request_):
     ring, values = keys
-    reply = ask(make_app(ring), *request_, headers={"x-api-key": values["predict"]})
+    reply = ask(make_app(keys=ring), *request_, headers={"x-api-key": values["predict"]})
     assert (reply.status, "does not open the scope lookup" in reply.error) == (403, True)
-    assert ask(make_app(ring), *request_, headers={"x-api-key": values["lookup"]}).status == 200
+    assert (
+        ask(make_app(keys=ring), *request_, headers={"x-api-key": values["lookup"]}).status == 200
+    )
 
 
 @pytest.mark.parametrize("request_", RUN_THE_LOOKUP, ids=["v1", "v2"])
@@ -90,13 +84,13 @@ def test_the_limit_on_ids_applies_to_lookups_by_any_verb(request_):
     "headers", [{}, {"authorization": "Bearer no"}, {"authorization": "Basic eDp5"}]
 )
 def test_without_a_known_key_only_health_is_answered(keys, headers):
-    app = make_app(keys[0], ui="true")
+    app = make_app(keys=keys[0], ui="true")
     for request in (PREDICT, LOOKUP, ("GET", "/v1/models/m"), ("GET", "/ui/data")):
         reply = ask(app, *request, headers=headers)
         assert reply.status == 401
         assert reply.headers["www-authenticate"].startswith("Bearer")
     for path in ("/livez", "/readyz", "/metrics", "/ui"):
-        assert ask(make_app(keys[0], ui="true"), "GET", path, headers=headers).status == 200
+        assert ask(make_app(keys=keys[0], ui="true"), "GET", path, headers=headers).status == 200
 
 
 def test_the_page_is_off_unless_it_is_asked_for():
@@ -107,7 +101,7 @@ def test_the_page_is_off_unless_it_is_asked_for():
 
 def test_looked_up_ids_are_shown_only_with_the_scope_lookup(keys):
     ring, values = keys
-    app = make_app(ring, ui="true")
+    app = make_app(keys=ring, ui="true")
 
     async def run():
         assert (await send(app, *LOOKUP, headers={"x-api-key": values["lookup"]})).status == 200
@@ -192,7 +186,7 @@ def test_the_admin_port_answers_administrators_only(keys, method, path, status, 
 
 
 def test_the_port_of_models_has_no_admin_api(keys):
-    assert ask(make_app(keys[0]), "GET", "/admin/models").status == 404
+    assert ask(make_app(keys=keys[0]), "GET", "/admin/models").status == 404
 
 
 def test_labels_traffic_and_drain_are_set_and_reported(keys):
@@ -200,17 +194,16 @@ def test_labels_traffic_and_drain_are_set_and_reported(keys):
     engine = RoutedEngine(NumpyEngine(), chance=lambda: 0.5)
     app = create_admin_app(load_settings(model_dir="x"), engine, ring)
 
-    def gateway():
-        return create_app(load_settings(model_dir="x"), engine)
-
     def told(method, path, value=None):
         return admin(app, method, path, value, values["admin"])
 
     reply = told("PUT", "/admin/models/m/labels/stable", {"version": 3})
     assert reply.json()["labels"] == {"m": {"stable": 3}}
-    labelled = ask(gateway(), "POST", "/v1/models/m/labels/stable:predict", PREDICT[2])
+    labelled = ask(make_app(engine), "POST", "/v1/models/m/labels/stable:predict", PREDICT[2])
     assert (labelled.status, labelled.headers["x-model-version"]) == (200, "3")
-    [status] = ask(gateway(), "GET", "/v1/models/m/labels/stable").json()["model_version_status"]
+    [status] = ask(make_app(engine), "GET", "/v1/models/m/labels/stable").json()[
+        "model_version_status"
+    ]
     assert (status["version"], status["state"]) == ("3", "AVAILABLE")
     assert told("PUT", "/admin/models/m/labels/stable", {"version": 4}).status == 404
     assert told("PUT", "/admin/models/m/traffic", {"weights": {"3": 1}}).status == 200
@@ -219,10 +212,7 @@ def test_labels_traffic_and_drain_are_set_and_reported(keys):
     assert told("PUT", "/admin/models/m/traffic", {"weights": {"3": -1}}).status == 400
     assert told("PUT", "/admin/models/m/traffic", {"weights": {"x": 1}}).status == 400
     wrong = told("PUT", "/admin/models/m/labels/stable", {"version": "3"})
-    assert (wrong.status, wrong.error.startswith('The body must be as {"version": 2}. R')) == (
-        400,
-        True,
-    )
+    assert (wrong.status, "body.version: " in wrong.error) == (400, True)
     assert told("PUT", "/admin/models/m/traffic", {"weights": {}}).json()["traffic"] == {}
     assert told("DELETE", "/admin/models/m/labels/stable").json()["labels"] == {}
     assert told("DELETE", "/admin/models/m/labels/stable").status == 404
@@ -234,9 +224,9 @@ def test_labels_traffic_and_drain_are_set_and_reported(keys):
     assert told("POST", "/admin/upstreams/u:enable").json()["drained"] == []
     assert told("POST", "/admin/upstreams/no:drain").status == 404
     assert told("POST", "/admin/gateway:drain").json()["draining"] is True
-    assert ask(gateway(), "GET", "/readyz").status == 503
+    assert ask(make_app(engine), "GET", "/readyz").status == 503
     assert told("POST", "/admin/gateway:enable").json()["draining"] is False
-    assert ask(gateway(), "GET", "/readyz").status == 200
+    assert ask(make_app(engine), "GET", "/readyz").status == 200
 
 
 @pytest.mark.parametrize(
@@ -254,7 +244,7 @@ def test_a_client_beyond_its_rate_gets_429_until_time_has_passed():
     now = 0.0
     settings = load_settings(model_dir="x", rate_per_second="1")
     plane = DataPlane(NumpyEngine(), settings, clock=lambda: now)
-    app = create_app(settings, plane.engine, plane=plane)
+    app = make_app(plane.engine, plane=plane)
 
     async def ask_as(*clients):
         replies = [await send(at(app, client), *PREDICT) for client in clients]
@@ -286,7 +276,7 @@ def slow_engine():
     [("max_in_flight", "abcde", "requests are"), ("client_in_flight", "aaaaa", "requests of one")],
 )
 def test_requests_beyond_the_places_are_refused(flag, clients, told):
-    app = create_app(load_settings(model_dir="x", **{flag: "2"}), slow_engine())
+    app = make_app(slow_engine(), **{flag: "2"})
 
     async def run():
         asked = [send(at(app, client), *PREDICT) for client in clients]
@@ -304,7 +294,7 @@ def test_a_busy_model_leaves_room_for_other_models():
     engine = slow_engine()
     settings = load_settings(model_dir="x", model_in_flight="2", model_rate_per_second="2")
     plane = DataPlane(engine, settings, clock=lambda: 0.0)
-    app = create_app(settings, engine, plane=plane)
+    app = make_app(engine, plane=plane)
 
     async def run():
         at_once = await asyncio.gather(*(send(app, *PREDICT) for _ in range(3)))
@@ -321,8 +311,7 @@ def test_a_busy_model_leaves_room_for_other_models():
 
 
 def test_bodies_that_trickle_hold_no_places():
-    flags = {"client_in_flight": "2", "max_in_flight": "2"}
-    app = create_app(load_settings(model_dir="x", **flags), NumpyEngine())
+    app = make_app(client_in_flight="2", max_in_flight="2")
 
     async def run():
         slow = [send(at(app, "10.0.0.1"), *PREDICT[:2], [b"{", None]) for _ in range(2)]
@@ -346,7 +335,7 @@ def test_bodies_that_trickle_hold_no_places():
 )
 def test_the_bodies_in_memory_have_a_bound_and_each_client_half_of_it(clients, told, others):
     # Eight bodies of the largest size.
-    app = create_app(load_settings(model_dir="x", max_decompressed_bytes="100"), NumpyEngine())
+    app = make_app(max_decompressed_bytes="100")
     full = gzip.compress(b" " * 100)
     head = {"type": "http", "method": "POST", "path": PREDICT[1], "query_string": b""}
 
@@ -410,7 +399,7 @@ def test_forwarded_addresses_are_trusted_only_from_trusted_proxies():
 def test_answers_close_connections_once_the_gateway_drains(keys):
     lifecycle = Lifecycle()
     settings = load_settings(model_dir="x", max_header_bytes="1000")
-    app = create_app(settings, NumpyEngine(), lifecycle)
+    app = make_app(lifecycle=lifecycle, max_header_bytes="1000")
     admin_app = create_admin_app(settings, RoutedEngine(NumpyEngine()), keys[0], lifecycle)
 
     async def run():

@@ -4,35 +4,28 @@ from collections.abc import Mapping
 
 import msgspec
 import numpy as np
-import orjson
 
+from ..dependencies import DataPlane, Lease
 from ..engines.base import ModelSpec
 from ..errors import Code, ServingError, invalid
-from ..request import Request, current_request
+from ..limits import Limits
+from ..request import Answer, Request, current_request
 from ..tensors import LOOKUP_PREFIX, Array, SignatureSpec, written_work
-from ..wire.limits import Limits
 from ..wire.lookup import (
+    Found,
     Ids,
     LookupBody,
     bags_of,
+    combined,
     decode_ids,
     decode_lookup,
     decode_raw_ids,
-)
-from ..wire.media import RAW, Layout
-from ..wire.oip import InferRequest
-from ..wire.pooling import (
-    Found,
-    bag_found,
-    embeddings_b64,
-    embeddings_json,
+    encode_lookup,
     encode_raw,
-    nest,
     nulled,
-    pool,
 )
-from .answer import JSON, Answer, Headers
-from .plane import DataPlane, Lease
+from ..wire.oip import InferRequest
+from ..wire.paths import RAW, Layout
 
 _CHOICES = {
     "combiner": ("none", "sum", "mean", "sqrtn"),
@@ -78,16 +71,21 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
             )
         rows, found = await _find(servable, name, ids, request.combiner, request.missing)
         version = servable.version
-    raw = layout.raw_answer
-    is_sent_as_is = rows.flags.c_contiguous and rows.dtype.kind != "O"
-    if raw and is_sent_as_is and ids.lengths is None and request.missing != "null":
-        octets, shapes = encode_raw(rows, found)
-        return Answer(octets, version, RAW, shapes)
-    work = _written_work(rows, ids, "raw" if raw else request.format)
-    encoded, headers = await plane.codec.run(
-        work, "encode", _encode, request, ids.lengths, rows, found, raw
-    )
-    return Answer(encoded, version, RAW if raw else JSON, headers)
+    lengths, nullable = ids.lengths, request.missing == "null"
+    pooled_work = 0 if lengths is None else rows.size
+    if not layout.raw_answer:
+        work = max(pooled_work, _written_work(rows, request.format))
+        encoded = await plane.codec.run(
+            work, "encode", encode_lookup, request, lengths, rows, found
+        )
+        return Answer(encoded, version)
+    if lengths is not None or nullable or not rows.flags.c_contiguous:
+        work = max(pooled_work, written_work({"": rows}))
+        rows = await plane.codec.run(
+            work, "encode", _answered, rows, found, lengths, request.combiner, nullable
+        )
+    octets, shapes = encode_raw(rows, found)
+    return Answer(octets, version, RAW, shapes)
 
 
 def _decode(
@@ -100,15 +98,11 @@ def _decode(
     return signature.name, msgspec.structs.replace(request, ids=None), ids
 
 
-def _written_work(rows: Array, ids: Ids, format_: str) -> int:
-    """Returns the cost of `_encode`, as the bytes of JSON that take as long to decode."""
-    if format_ == "raw":
-        work = written_work({"": rows})
-    elif format_ == "list":
-        work = rows.size * _NUMBER_WORK
-    else:
-        work = rows.nbytes // _BASE64_WORK + len(rows)
-    return work if ids.lengths is None else max(work, rows.size)
+def _written_work(rows: Array, format_: str) -> int:
+    """Returns the cost of `encode_lookup`, as the bytes of JSON that take as long to decode."""
+    if format_ == "list":
+        return rows.size * _NUMBER_WORK
+    return rows.nbytes // _BASE64_WORK + len(rows)
 
 
 async def infer_lookup(
@@ -132,8 +126,8 @@ def _answered(
     rows: Array, found: Found, lengths: list[int] | None, combiner: str, nullable: bool
 ) -> Array:
     """Returns the vectors of the answer; those of unknown ids or bags are NaN if `nullable`."""
-    rows, present, _ = _combine(rows, found, lengths, combiner, nullable)
-    return nulled(rows, present)
+    vectors, present, _ = combined(rows, found, lengths, combiner, nullable)
+    return np.ascontiguousarray(nulled(vectors, present))
 
 
 async def _find(
@@ -213,37 +207,6 @@ def _count(call: Request, table: str, ids: Array, found: Found) -> None:
     call.sample[table] = [
         item.decode(errors="replace") if isinstance(item, bytes) else item for item in known
     ]
-
-
-def _encode(
-    request: LookupBody, lengths: list[int] | None, rows: Array, found: Found, raw: bool
-) -> tuple[bytes | tuple[Array, Array], Headers]:
-    """Returns the body of the answer and its further headers."""
-    nullable = request.missing == "null"
-    if raw:
-        return encode_raw(_answered(rows, found, lengths, request.combiner, nullable), found)
-    rows, present, bags = _combine(rows, found, lengths, request.combiner, nullable)
-    encode = embeddings_b64 if request.format == "b64" else embeddings_json
-    answer = {
-        "embeddings": encode(rows, present, bags),
-        "found": nest(found.tolist(), lengths),
-    }
-    return orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY), ()
-
-
-def _combine(
-    rows: Array, found: Found, lengths: list[int] | None, combiner: str, nullable: bool
-) -> tuple[Array, Found | None, list[int] | None]:
-    """Returns the vectors of the answer, which of them were found, and their bags."""
-    present: Found | None = found if nullable else None
-    if combiner == "none" or lengths is None:
-        return rows, present, lengths
-    counted = found if nullable else np.ones_like(found)
-    return (
-        pool(rows, counted, lengths, combiner),
-        bag_found(found, lengths) if nullable else None,
-        None,
-    )
 
 
 def _missing_ids(table: str, ids: Array, found: Found) -> ServingError:

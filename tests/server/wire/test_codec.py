@@ -10,10 +10,10 @@ import time
 import numpy as np
 import pytest
 
-from server.dataplane.codec import Codec
 from server.errors import Code, ServingError
+from server.limits import Limits
 from server.protos.examples import read_json_examples
-from server.wire.limits import Limits
+from server.wire.codec import Codec
 from tests.server.support.children import children_of
 from tests.server.support.eventually import eventually
 

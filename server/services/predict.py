@@ -2,15 +2,14 @@
 
 from operator import attrgetter, itemgetter
 
+from ..dependencies import DataPlane
 from ..engines.base import ModelSpec
 from ..errors import invalid
-from ..request import current_request
+from ..request import Answer, current_request
 from ..tensors import Tensors
-from ..wire.media import Layout
+from ..wire.codec import work_of
+from ..wire.paths import Layout
 from ..wire.predict import decode_predict, encode_predict
-from .answer import Answer
-from .codec import work_of
-from .plane import DataPlane
 
 
 async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout) -> Answer:

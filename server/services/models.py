@@ -5,12 +5,11 @@ from typing import Any
 
 import orjson
 
+from ..dependencies import DataPlane
 from ..engines.base import Engine, ModelSpec, Servable, VersionStatus
 from ..errors import Code, ServingError
 from ..tensors import LOOKUP_PREFIX, STATS_SIGNATURE, TensorSpec
-from .answer import Answer
 from .lookup import table_names, unknown_table
-from .plane import DataPlane
 
 
 def status_entry(status: VersionStatus) -> dict[str, Any]:
@@ -22,10 +21,10 @@ def status_entry(status: VersionStatus) -> dict[str, Any]:
     }
 
 
-async def status(plane: DataPlane, spec: ModelSpec) -> Answer:
-    """Answers with the state of a model's versions; raises as `Engine.status`."""
+async def status(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], None]:
+    """Describes the state of a model's versions; raises as `Engine.status`."""
     entries = [status_entry(each) for each in await plane.engine.status(spec)]
-    return Answer(orjson.dumps({"model_version_status": entries}))
+    return {"model_version_status": entries}, None
 
 
 async def all_statuses(engine: Engine) -> AsyncIterator[tuple[str, Sequence[VersionStatus], str]]:
@@ -37,8 +36,8 @@ async def all_statuses(engine: Engine) -> AsyncIterator[tuple[str, Sequence[Vers
             yield name, (), error.message
 
 
-async def metadata(plane: DataPlane, spec: ModelSpec) -> Answer:
-    """Answers with a model's signatures; raises as `Engine.lease`."""
+async def metadata(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
+    """Describes a model's signatures, and returns the version; raises as `Engine.lease`."""
     with await plane.lease(spec) as servable:
         definitions = {
             signature.name: {
@@ -57,7 +56,7 @@ async def metadata(plane: DataPlane, spec: ModelSpec) -> Answer:
             },
             "metadata": {"signature_def": {"signature_def": definitions}},
         }
-        return Answer(orjson.dumps(told), servable.version)
+        return told, servable.version
 
 
 def _tensors(specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
@@ -77,8 +76,10 @@ def _tensors(specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
     }
 
 
-async def tables(plane: DataPlane, spec: ModelSpec, table: str | None) -> Answer:
-    """Answers with the description of a model's tables.
+async def tables(
+    plane: DataPlane, spec: ModelSpec, table: str | None
+) -> tuple[dict[str, Any], int]:
+    """Describes a model's tables, and returns the version.
 
     Args:
         plane: Leases the model.
@@ -91,10 +92,10 @@ async def tables(plane: DataPlane, spec: ModelSpec, table: str | None) -> Answer
     with await plane.lease(spec) as servable:
         known = await table_stats(servable)
         if table is None:
-            return Answer(orjson.dumps({"tables": known}), servable.version)
+            return {"tables": known}, servable.version
         for entry in known:
             if entry.get("table") == table:
-                return Answer(orjson.dumps(entry), servable.version)
+                return entry, servable.version
         raise unknown_table(spec, table, [str(entry.get("table")) for entry in known])
 
 

@@ -1,11 +1,13 @@
 """A summary of what the engine serves: models, versions and their ages, tables and their growth."""
 
 import asyncio
+import contextlib
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
-from ..engines.base import Engine, ModelSpec, VersionState
+from ..engines.base import Engine, ModelSpec, VersionState, VersionStatus
 from ..errors import ServingError
 from ..observability.metrics import Metrics
 from ..request import Request, begin_request
@@ -50,33 +52,44 @@ class Snapshots:
         # Give the collection a deadline of its own. The request that started it may have less time
         # than others that wait for it.
         begin_request(Request(deadline=time.monotonic() + _GIVEN_UP_SECONDS))
+        found: list[dict[str, Any]] = []
+        serving: dict[str, tuple[int, float]] = {}
+        sizes: list[tuple[str, str, float, float | None, str | None]] = []
         try:
-            self._models = [await self._model(n) for n in sorted(self._engine.model_names())]
-            self._publish()
+            for name in sorted(self._engine.model_names()):
+                statuses: Sequence[VersionStatus] = ()
+                with contextlib.suppress(ServingError):
+                    statuses = await self._engine.status(ModelSpec(name))
+                now = time.time()
+                ages = {s: round(now - s.published, 1) if s.published else None for s in statuses}
+                available = [s for s in statuses if s.state is VersionState.AVAILABLE]
+                newest = max(available, key=lambda s: s.version, default=None)
+                tables: list[dict[str, Any]] = []
+                if newest is not None:
+                    serving[name] = (newest.version, ages[newest] or 0.0)
+                    tables = await self._tables(name)
+                    sizes += [
+                        (name, str(t.get("table")), rows, _number(t, "bytes"), t.get("health"))
+                        for t in tables
+                        if (rows := _number(t, "rows")) is not None
+                    ]
+                found.append(
+                    {
+                        "name": name,
+                        "serving": newest.version if newest else None,
+                        "versions": [
+                            {**models.status_entry(s), "age_seconds": age}
+                            for s, age in ages.items()
+                        ],
+                        "tables": tables,
+                    }
+                )
+            self._models = found
+            self._metrics.set_models(serving)
+            self._metrics.set_tables(sizes)
             self._taken = time.monotonic()
         finally:
             self._taking = None
-
-    async def _model(self, name: str) -> dict[str, Any]:
-        now = time.time()
-        try:
-            statuses = await self._engine.status(ModelSpec(name))
-        except ServingError:
-            statuses = []
-        serving = [s for s in statuses if s.state is VersionState.AVAILABLE]
-        newest = max(serving, key=lambda s: s.version, default=None)
-        return {
-            "name": name,
-            "serving": newest.version if newest else None,
-            "versions": [
-                {
-                    **models.status_entry(s),
-                    "age_seconds": round(now - s.published, 1) if s.published else None,
-                }
-                for s in statuses
-            ],
-            "tables": await self._tables(name) if newest else [],
-        }
 
     async def _tables(self, name: str) -> list[dict[str, Any]]:
         try:
@@ -95,28 +108,6 @@ class Snapshots:
                 points.append((int(time.time()), rows))
                 table["growth"] = list(points)
         return tables
-
-    def _publish(self) -> None:
-        self._metrics.set_models(
-            {
-                model["name"]: (int(model["serving"]), version["age_seconds"] or 0.0)
-                for model in self._models
-                for version in model["versions"]
-                if model["serving"] is not None and version["version"] == str(model["serving"])
-            }
-        )
-        self._metrics.set_tables(
-            (
-                model["name"],
-                str(table.get("table")),
-                rows,
-                _number(table, "bytes"),
-                table.get("health"),
-            )
-            for model in self._models
-            for table in model["tables"]
-            if (rows := _number(table, "rows")) is not None
-        )
 
 
 def _number(table: dict[str, Any], name: str) -> float | None:

@@ -4,18 +4,16 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from .dataplane.keys import KeyRing
-from .dataplane.tokens import Tokens
-from .engines.base import Engine
-from .engines.embedded.batching import BatchOptions
-from .engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
-from .engines.embedded.model_folder import ModelFolder, VersionPolicy, Versions
-from .engines.routed import Routes, parse_labels
-from .engines.upstream.endpoint import ChannelOptions, parse_upstreams
-from .engines.upstream.engine import RunWork, TfServingEngine, TfServingOptions
-from .errors import StartError
-from .observability.metrics import Metrics
-from .settings import Settings
+from ..errors import StartError
+from ..observability.metrics import Metrics
+from ..settings import Settings
+from .base import Engine
+from .embedded.batching import BatchOptions
+from .embedded.engine import EmbeddedEngine, EmbeddedOptions
+from .embedded.model_folder import ModelFolder, VersionPolicy, Versions
+from .routed import Routes, parse_labels
+from .upstream.endpoint import ChannelOptions, parse_upstreams
+from .upstream.engine import RunWork, TfServingEngine, TfServingOptions
 
 # Handing a run to a thread takes about this many seconds. Shorter runs stay in the event loop.
 _BRIEF_SECONDS = 0.00025
@@ -81,22 +79,6 @@ def found_models(settings: Settings) -> Mapping[str, Versions]:
 def routes_of(settings: Settings) -> Routes:
     """Returns the labels at the start; raises `StartError`."""
     return Routes(labels=parse_labels(settings.labels, _only_model(settings)))
-
-
-def keys_of(settings: Settings) -> KeyRing | None:
-    """Returns the accepted keys and tokens; None if no key is needed.
-
-    Raises:
-        StartError: Settings of tokens are missing. Errors of the files pass through.
-    """
-    tokens = None
-    if settings.jwt_keys_file is not None:
-        if not settings.jwt_issuer or not settings.jwt_audience:
-            raise StartError("Tokens need --jwt-issuer and --jwt-audience beside --jwt-keys-file.")
-        tokens = Tokens(settings.jwt_keys_file, settings.jwt_issuer, settings.jwt_audience)
-    if settings.keys_file is None and tokens is None:
-        return None
-    return KeyRing(settings.keys_file, tokens)
 
 
 def _only_model(settings: Settings) -> str | None:

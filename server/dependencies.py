@@ -1,31 +1,23 @@
-"""The data plane: one path for every request to a model, over any transport.
+"""The conditions of every request, over any transport: key, scope, rate, places, deadline, limits.
 
-Only this module checks keys, scopes, rates, concurrency, deadlines and limits.
+`DataPlane.answer` checks the client, and `DataPlane.lease` the model.
 """
 
+import dataclasses
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import TracebackType
 from typing import TypeVar
 
-from ..engines.base import Classifications, Engine, LeasedServable, ModelSpec
-from ..errors import PRIVATE_CODES, Code, ServingError, invalid
-from ..observability.logs import LOG
-from ..request import Request, begin_request, current_request, deadline_exceeded
-from ..settings import Settings
-from ..tensors import (
-    LOOKUP_PREFIX,
-    STATS_SIGNATURE,
-    Array,
-    SignatureSpec,
-    Tensors,
-)
-from ..wire.limits import Limits
-from .codec import Codec
+from .engines.base import Classifications, Engine, LeasedServable, ModelSpec
+from .errors import PRIVATE_CODES, Code, ServingError, invalid
 from .keys import KeyRing, key_of_headers
-from .supervision import Supervisor, Watch
-from .throttle import Throttle
+from .limits import Limits, Rate, Shares, Supervisor, Watch
+from .observability.logs import LOG
+from .request import Request, begin_request, current_request, deadline_exceeded
+from .settings import Settings
+from .tensors import LOOKUP_PREFIX, STATS_SIGNATURE, Array, SignatureSpec, Tensors
+from .wire.codec import Codec
 
 T = TypeVar("T")
 
@@ -37,6 +29,22 @@ _GRPC_TIMEOUT = b"grpc-timeout"
 _MILLISECONDS = re.compile(rb"[0-9]{1,9}")
 _DURATION = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNIT_SECONDS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+# All bodies in memory together may be as large as this many bodies of the largest size. A limit on
+# received bytes would not be enough, because a small compressed body can decompress to this size.
+_BODIES = 8
+
+
+@dataclasses.dataclass
+class Lifecycle:
+    """State that signal handlers and the readiness endpoint share.
+
+    Attributes:
+        draining: True once shutdown has begun. `/readyz` fails from then on.
+        abandoned: True if a model was still running after everything else had ended.
+    """
+
+    draining: bool = False
+    abandoned: bool = False
 
 
 class DataPlane:
@@ -67,9 +75,25 @@ class DataPlane:
             max_bytes=settings.max_decompressed_bytes,
         )
         self.codec = codec or Codec()
-        self.throttle = Throttle(settings, clock)
-        self._watch = Watch()
         self._seconds = settings.request_seconds
+        self._watch = Watch()
+        self._client_rate = Rate(settings.rate_per_second, "from one client", clock)
+        self._model_rate = Rate(settings.model_rate_per_second, "to one model", clock)
+        # Running requests. A request runs once its body has arrived.
+        running = "are answered at once"
+        self._places = Shares(
+            settings.client_in_flight,
+            f"requests of one client {running}",
+            settings.max_in_flight,
+            f"requests {running}",
+        )
+        self.model_places = Shares(settings.model_in_flight, f"requests to one model {running}")
+        # Bodies in memory, after decompression. A client may hold half of them.
+        most = _BODIES * settings.max_decompressed_bytes
+        held = "may be in memory"
+        self._bytes = Shares(
+            most // 2, f"bytes of requests of one client {held}", most, f"bytes of requests {held}"
+        )
 
     async def answer(
         self,
@@ -94,7 +118,6 @@ class DataPlane:
                 DEADLINE_EXCEEDED, or what `work` raises.
             ClientGoneError: The client disconnected.
         """
-        throttle = self.throttle
         client = request.address
         if self.keys is not None:
             headers = request.headers
@@ -104,27 +127,26 @@ class DataPlane:
             _permit(request, scopes)
             client = f"key {owner.name}"
         request.counted_as = client
-        throttle.client_rate.count(client)
+        self._client_rate.count(client)
         try:
             with Supervisor(self._watch) as supervisor:
                 if isinstance(body, bytes):
                     self.receive(request, len(body))
                 else:
                     body = await body(supervisor)
-                throttle.places.take(client)
+                self._places.take(client)
                 try:
-                    most = self._seconds
+                    seconds = timeout_seconds(request.headers, self._seconds)
                     if request.timeout is not None:
-                        most = min(most, request.timeout)
-                    seconds = timeout_seconds(request.headers, most)
+                        seconds = min(seconds, request.timeout)
                     request.deadline = time.monotonic() + seconds
                     begin_request(request)
                     supervisor.bound(seconds, deadline_exceeded, gone)
                     return await work(body)
                 finally:
-                    throttle.places.give(client)
+                    self._places.give(client)
         finally:
-            throttle.bytes.give(client, request.received_bytes)
+            self._bytes.give(client, request.received_bytes)
 
     def receive(self, request: Request, count: int) -> None:
         """Counts bytes of a request's body as they arrive. `answer` subtracts them again.
@@ -132,7 +154,7 @@ class DataPlane:
         Raises:
             ServingError: RESOURCE_EXHAUSTED if too many bytes are held.
         """
-        self.throttle.bytes.take(request.counted_as, count)
+        self._bytes.take(request.counted_as, count)
         request.received_bytes += count
 
     async def lease(self, spec: ModelSpec) -> "Lease":
@@ -144,20 +166,15 @@ class DataPlane:
             ServingError: RESOURCE_EXHAUSTED if the model has too many requests.
         """
         servable = await self.engine.lease(spec)
-        throttle = self.throttle
         try:
             # Count only here, where the model is known to exist. The limits remember names, and
             # clients could fill the memory with invented ones.
-            throttle.model_rate.count(spec.name)
-            throttle.model_places.take(spec.name)
+            self._model_rate.count(spec.name)
+            self.model_places.take(spec.name)
         except ServingError:
             servable.release()
             raise
         return Lease(self, spec.name, servable)
-
-    async def close(self) -> None:
-        """Releases the resources of the plane."""
-        await self.codec.close()
 
 
 class Lease:
@@ -166,37 +183,26 @@ class Lease:
     Inside the `with` block it is a `Servable` that checks scopes and limits before each run.
     """
 
-    __slots__ = ("_model", "_plane", "_servable", "signatures")
+    __slots__ = ("_model", "_plane", "_servable", "described", "signatures")
 
     def __init__(self, plane: DataPlane, model: str, servable: LeasedServable) -> None:
         """Creates the lease of a servable for which a place of the model was taken."""
-        self._plane = plane
-        self._model = model
-        self._servable = servable
-        #: See `Servable.signatures`.
-        self.signatures = servable.signatures
+        self._plane, self._model, self._servable = plane, model, servable
+        #: See `Servable.signatures` and `Servable.described`.
+        self.signatures: Mapping[str, SignatureSpec] = servable.signatures
+        self.described: Sequence[SignatureSpec] = servable.described
 
     def __enter__(self) -> "Lease":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._plane.throttle.model_places.give(self._model)
+    def __exit__(self, *_: object) -> None:
+        self._plane.model_places.give(self._model)
         self._servable.release()
 
     @property
     def version(self) -> int:
         """See `Servable.version`. A run changes it if another model server answers."""
         return self._servable.version
-
-    @property
-    def described(self) -> Sequence[SignatureSpec]:
-        """See `Servable.described`."""
-        return self._servable.described
 
     async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
         """Runs a signature; raises as `Servable.run`.
@@ -214,15 +220,17 @@ class Lease:
 
     async def classify(self, signature: str, examples: Array) -> Classifications:
         """Classifies examples; raises as `run`."""
-        permit_signature(signature)
-        self._plane.limits.check_examples(len(examples))
+        self._check_examples(signature, examples)
         return await self._servable.classify(signature, examples)
 
     async def regress(self, signature: str, examples: Array) -> Array:
         """Returns one value per example; raises as `run`."""
+        self._check_examples(signature, examples)
+        return await self._servable.regress(signature, examples)
+
+    def _check_examples(self, signature: str, examples: Array) -> None:
         permit_signature(signature)
         self._plane.limits.check_examples(len(examples))
-        return await self._servable.regress(signature, examples)
 
 
 def timeout_seconds(headers: Mapping[bytes, bytes], most: float) -> float:
