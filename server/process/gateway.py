@@ -15,10 +15,10 @@ from starlette.types import ASGIApp
 from ..app import create_admin_app, create_app
 from ..dataplane.codec import Codec
 from ..dataplane.lifecycle import Lifecycle
-from ..edge.grpc.server import GrpcOptions, GrpcServer
 from ..engines.base import Engine
 from ..engines.embedded.saved_model import load_tensorflow
 from ..engines.routed import RoutedEngine
+from ..grpc.server import GrpcOptions, GrpcServer
 from ..observability.metrics import Metrics
 from ..observability.worker_metrics import WorkerMetrics, write_metrics
 from ..parts import make_engine, routes_of

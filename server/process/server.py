@@ -12,8 +12,8 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..dataplane.lifecycle import Lifecycle
-from ..edge.grpc.server import GrpcServer
 from ..errors import StartError
+from ..grpc.server import GrpcServer
 from ..settings import Settings
 from .protocol import bounded_protocol
 

@@ -35,7 +35,7 @@ def test_the_core_knows_no_http():
     for folder in ("wire", "protos", "engines", "dataplane"):
         for file in (ROOT / "server" / folder).rglob("*.py"):
             text = file.read_text()
-            for library in ("fastapi", "starlette", "uvicorn", "routers", "server.edge"):
+            for library in ("fastapi", "starlette", "uvicorn", "routers", "server.grpc"):
                 assert library not in text, f"{file} knows of {library}"
 
 

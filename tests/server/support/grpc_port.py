@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from server.dataplane.plane import DataPlane
-from server.edge.grpc.server import GrpcOptions, GrpcServer
+from server.grpc.server import GrpcOptions, GrpcServer
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from server.dataplane.plane import DataPlane
-from server.edge.grpc.server import GrpcOptions, GrpcServer
+from server.grpc.server import GrpcOptions, GrpcServer
 from server.settings import load_settings
 from tests.server.support.gateway_process import ROOT, GatewayProcess, environment
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from ...dataplane import infer
-from ...dataplane.lifecycle import Lifecycle
-from ...dataplane.plane import RUN_SCOPES
-from ...engines.base import ModelSpec
-from ...errors import Code, ServingError, invalid
-from ...protos.inference import SERVICE, message_type, read_infer, write_infer
-from ...protos.requests import parse
-from ...request import Request
-from ...tensors import BINARY_WORK, written_work
+from ..dataplane import infer
+from ..dataplane.lifecycle import Lifecycle
+from ..dataplane.plane import RUN_SCOPES
+from ..engines.base import ModelSpec
+from ..errors import Code, ServingError, invalid
+from ..protos.inference import SERVICE, message_type, read_infer, write_infer
+from ..protos.requests import parse
+from ..request import Request
+from ..tensors import BINARY_WORK, written_work
 from .exchange import GrpcEdge
 
 

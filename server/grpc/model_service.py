@@ -1,9 +1,9 @@
 """TensorFlow Serving's ModelService: GetModelStatus."""
 
-from ...errors import Code, ServingError
-from ...protos.modules import load_protos
-from ...protos.requests import parse, target_of
-from ...request import Request
+from ..errors import Code, ServingError
+from ..protos.modules import load_protos
+from ..protos.requests import parse, target_of
+from ..request import Request
 from .exchange import GrpcEdge
 from .prediction_service import spec_of
 

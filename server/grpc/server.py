@@ -4,12 +4,12 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from ...dataplane.lifecycle import Lifecycle
-from ...dataplane.plane import DataPlane
-from ...errors import StartError
-from ...observability.accounts import Accounts
-from ...observability.metrics import Metrics
-from ...protos.modules import load_protos
+from ..dataplane.lifecycle import Lifecycle
+from ..dataplane.plane import DataPlane
+from ..errors import StartError
+from ..observability.accounts import Accounts
+from ..observability.metrics import Metrics
+from ..protos.modules import load_protos
 from .exchange import GrpcEdge
 from .health import Health
 from .inference_service import InferenceService

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from functools import partial
 
-from ...dataplane.examples import EXAMPLES_WORK, check_classifies, check_regresses
-from ...dataplane.plane import RUN_SCOPES, permit_signature
-from ...dataplane.predict import rows_of
-from ...engines.base import ModelSpec, Servable
-from ...errors import Code, ServingError, invalid
-from ...protos.modules import load_protos
-from ...protos.requests import (
+from ..dataplane.examples import EXAMPLES_WORK, check_classifies, check_regresses
+from ..dataplane.plane import RUN_SCOPES, permit_signature
+from ..dataplane.predict import rows_of
+from ..engines.base import ModelSpec, Servable
+from ..errors import Code, ServingError, invalid
+from ..protos.modules import load_protos
+from ..protos.requests import (
     ExamplesResult,
     PredictMessage,
     Target,
@@ -22,9 +22,9 @@ from ...protos.requests import (
     write_examples,
     write_predict,
 )
-from ...protos.tensors import fill_signature
-from ...request import Request
-from ...tensors import (
+from ..protos.tensors import fill_signature
+from ..request import Request
+from ..tensors import (
     CLASSIFY_METHOD,
     REGRESS_METHOD,
     Array,

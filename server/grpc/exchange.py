@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ...dataplane.plane import DataPlane, public_error
-from ...errors import HTTP_STATUS, Code, ServingError
-from ...observability.accounts import Accounts, new_id
-from ...observability.logs import LOG
-from ...request import Request
+from ..dataplane.plane import DataPlane, public_error
+from ..errors import HTTP_STATUS, Code, ServingError
+from ..observability.accounts import Accounts, new_id
+from ..observability.logs import LOG
+from ..request import Request
 
 # A function that answers one request. Request and answer are serialized messages.
 Work = Callable[[Request, bytes], Awaitable[bytes]]
