@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import sys
-from pathlib import Path
 
 from starlette.types import ASGIApp
 
@@ -18,7 +17,6 @@ from ..dataplane.lifecycle import Lifecycle
 from ..engines.base import Engine
 from ..engines.embedded.saved_model import load_tensorflow
 from ..engines.routed import RoutedEngine
-from ..grpc.server import GrpcOptions, GrpcServer
 from ..observability.metrics import Metrics
 from ..observability.worker_metrics import WorkerMetrics, write_metrics
 from ..parts import make_engine, routes_of
@@ -90,11 +88,18 @@ class Gateway:
             admin = create_admin_app(settings, self._engine, self._keys, lifecycle)
             app = with_admin(app, admin, self._admin_listener)
             listeners.append(self._admin_listener)
-        grpc_server: GrpcServer | None = None
+        grpc_server = None
         if settings.grpc_port is not None:
-            options = self._grpc_options(settings.grpc_port)
-            state = gateway.state
-            grpc_server = GrpcServer(state.plane, options, state.accounts, lifecycle)
+            from ..grpc.server import GrpcServer  # loads grpc
+
+            grpc_server = GrpcServer(
+                gateway.state.plane,
+                settings,
+                worker.grpc_port if worker else settings.grpc_port,
+                share_port=worker is not None,
+                accounts=gateway.state.accounts,
+                lifecycle=lifecycle,
+            )
         server = GatewayServer(
             app,
             settings,
@@ -106,7 +111,7 @@ class Gateway:
             ]
             if worker
             else [],
-            announce=lambda: self._announce(grpc_server),
+            announce=lambda: self._announce(grpc_server.port if grpc_server else None),
             reload=self._keys.reload if self._keys is not None else lambda: None,
         )
         server.run(listeners)
@@ -118,32 +123,17 @@ class Gateway:
             os._exit(0)
         return 0
 
-    def _announce(self, grpc_server: GrpcServer | None) -> None:
+    def _announce(self, grpc_port: int | None) -> None:
         scheme = "https" if self._settings.tls_cert else "http"
         print(f"Gateway listens on {url_of(self._listener, scheme)}", flush=True)
         if self._admin_listener is not None:
             print(f"Admin API listens on {url_of(self._admin_listener, scheme)}", flush=True)
-        if grpc_server is not None:
-            print(f"gRPC listens on {self._settings.host}:{grpc_server.port}", flush=True)
+        if grpc_port is not None:
+            print(f"gRPC listens on {self._settings.host}:{grpc_port}", flush=True)
 
     def _make_engine(self) -> Engine:
         promised = self._worker.models if self._worker else None
         return make_engine(self._settings, self._metrics, self._codec.run, promised)
-
-    def _grpc_options(self, port: int) -> GrpcOptions:
-        settings = self._settings
-        certificate: tuple[Path, Path] | None = None
-        if settings.tls_cert is not None and settings.tls_key is not None:
-            certificate = (settings.tls_cert, settings.tls_key)
-        return GrpcOptions(
-            host=settings.host,
-            port=self._worker.grpc_port if self._worker else port,
-            max_message_bytes=settings.max_decompressed_bytes,
-            max_in_flight=settings.max_in_flight,
-            share_port=self._worker is not None,
-            certificate=certificate,
-            client_ca=settings.tls_client_ca,
-        )
 
 
 def _keep_freed_memory() -> None:

@@ -6,16 +6,18 @@ import socket
 import ssl
 from collections.abc import Callable, Coroutine, Sequence
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..dataplane.lifecycle import Lifecycle
 from ..errors import StartError
-from ..grpc.server import GrpcServer
 from ..settings import Settings
 from .protocol import bounded_protocol
+
+if TYPE_CHECKING:
+    from ..grpc.server import GrpcServer
 
 # A connection is closed if the client acknowledges no data for this many milliseconds.
 _TCP_USER_TIMEOUT_MS = 60_000
@@ -118,7 +120,7 @@ class GatewayServer(uvicorn.Server):
         app: ASGIApp,
         settings: Settings,
         lifecycle: Lifecycle,
-        grpc_server: GrpcServer | None = None,
+        grpc_server: "GrpcServer | None" = None,
         background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
         announce: Callable[[], None] = lambda: None,
         reload: Callable[[], None] = lambda: None,

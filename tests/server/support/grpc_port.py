@@ -9,7 +9,8 @@ from typing import Any
 import grpc
 
 from server.dataplane.plane import DataPlane
-from server.grpc.server import GrpcOptions, GrpcServer
+from server.grpc.server import GrpcServer
+from server.settings import load_settings
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
@@ -17,7 +18,7 @@ PREDICT = "/tensorflow.serving.PredictionService/Predict"
 @contextlib.asynccontextmanager
 async def serving(plane: DataPlane, **options: Any) -> AsyncIterator[grpc.aio.Channel]:
     """Serves a plane, and yields a channel to it."""
-    server = GrpcServer(plane, GrpcOptions("127.0.0.1", 0, max_message_bytes=64 << 20), **options)
+    server = GrpcServer(plane, load_settings(model_dir="unused"), 0, **options)
     await server.start()
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
