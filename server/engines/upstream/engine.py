@@ -32,7 +32,7 @@ from ..base import (
     chosen_statuses,
 )
 from .catalog import Catalog
-from .endpoint import ChannelOptions, Endpoint, UpstreamAddress
+from .endpoint import ChannelOptions, Endpoint
 from .pool import UpstreamPool
 
 _LOG = logging.getLogger("server.upstreams")
@@ -62,13 +62,13 @@ class TfServingOptions:
     """Options of the tfserving engine.
 
     Attributes:
-        upstreams: The model servers.
+        upstreams: The addresses of the model servers by their public names.
         models: The names of their models.
         poll_seconds: Seconds between two polls of the servers' versions.
         channel: Options of the connections.
     """
 
-    upstreams: Sequence[UpstreamAddress]
+    upstreams: Mapping[str, str]
     models: Sequence[str]
     poll_seconds: float = 2.0
     channel: ChannelOptions = dataclasses.field(default_factory=ChannelOptions)
@@ -88,7 +88,7 @@ class TfServingEngine:
         self._options = options
         self.work = work
         self._metrics = metrics
-        self._pool = UpstreamPool([Endpoint(each) for each in options.upstreams], metrics)
+        self._pool = UpstreamPool([Endpoint(*each) for each in options.upstreams.items()], metrics)
         self._protos: Protos = load_protos()
         self._catalog = Catalog(options.models, self._pool, self._protos)
         self._started = False

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from server.engines.upstream.catalog import Catalog
-from server.engines.upstream.endpoint import Endpoint, UpstreamAddress, parse_upstreams
+from server.engines.upstream.endpoint import Endpoint, parse_upstreams
 from server.engines.upstream.pool import UpstreamPool
 from server.errors import Code, ServingError, StartError
 from server.protos.modules import load_protos
@@ -21,7 +21,7 @@ class FakeEndpoint(Endpoint):
     """Answers with its name; fails or delays as the test says."""
 
     def __init__(self, name, seconds=0.0, fails=0):
-        super().__init__(UpstreamAddress(name, ""))
+        super().__init__(name, "")
         self.seconds = seconds
         self.fails = fails
         self.most = 0
@@ -158,7 +158,7 @@ class Polled(Endpoint):
     """Serves one version. While `error` is set, polls of it fail so."""
 
     def __init__(self, name: str, version: int) -> None:
-        super().__init__(UpstreamAddress(name, ""))
+        super().__init__(name, "")
         self.version = version
         self.error: Code | None = None
 
