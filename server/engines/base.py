@@ -53,6 +53,10 @@ class VersionState(enum.Enum):
     END = "END"
 
 
+#: The numbers of the states in TensorFlow Serving's messages.
+STATE_NUMBERS = {state: 10 * place for place, state in enumerate(VersionState, 1)}
+
+
 @dataclasses.dataclass(frozen=True)
 class VersionStatus:
     """The state of one version.
