@@ -9,13 +9,13 @@ import contextlib
 import dataclasses
 import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ...errors import Code, ServingError
 from ..base import LeasedServable, ModelSpec, VersionStatus, chosen_statuses
 from .batching import NO_BATCHES, BatchOptions
-from .leased_version import LeasedVersion, LoadModel
+from .leased_version import LeasedVersion
 from .model_folder import LATEST, ModelFolder, VersionPolicy
 from .model_versions import ModelVersions
 from .saved_model import SavedModel, component_versions
@@ -56,7 +56,9 @@ class EmbeddedOptions:
 class EmbeddedEngine:
     """An `Engine` that runs SavedModels in this process."""
 
-    def __init__(self, options: EmbeddedOptions, load: LoadModel | None = None) -> None:
+    def __init__(
+        self, options: EmbeddedOptions, load: Callable[[Path], SavedModel] | None = None
+    ) -> None:
         """Creates the engine. It reads and loads nothing before `start`.
 
         Args:

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from ...errors import Code
 from ..base import VersionState, VersionStatus
-from .leased_version import LeasedVersion, LoadedModel, LoadModel
+from .leased_version import LeasedVersion
 from .model_folder import LATEST, VersionPolicy, Versions, fingerprint
+from .saved_model import SavedModel
 from .worker_pool import WorkerPool
 
 _LOG = logging.getLogger("server.models")
@@ -44,8 +45,8 @@ class ModelVersions:
     def __init__(
         self,
         name: str,
-        load: LoadModel,
-        serve: Callable[[int, LoadedModel], LeasedVersion],
+        load: Callable[[Path], SavedModel],
+        serve: Callable[[int, SavedModel], LeasedVersion],
         loader: WorkerPool,
         policy: VersionPolicy = LATEST,
     ) -> None:

@@ -121,7 +121,13 @@ def component_versions() -> dict[str, str]:
 
 
 class SavedModel:
-    """A loaded SavedModel. Its methods block, and may be called from several threads at once."""
+    """A loaded SavedModel. Its methods block, and may be called from several threads at once.
+
+    Attributes:
+        described: All signatures that the model declares.
+        signatures: The signatures that can be run, by name.
+        steady: The signatures whose time depends only on the sizes of their inputs.
+    """
 
     def __init__(self, path: Path, threads: int = 4) -> None:
         """Loads the SavedModel in `path`.
@@ -158,7 +164,10 @@ class SavedModel:
     def run(
         self, signature: str, inputs: Tensors, seconds: float | None = None
     ) -> dict[str, Array]:
-        """Runs a signature; see `LoadedModel.run`."""
+        """Runs a signature; see `Servable.run`.
+
+        With `seconds`, cancels the run after one to two times this time.
+        """
         spec = self.signatures[signature]
         timeout = _INLINE if seconds is None else _rounded_ms(seconds)
         try:
