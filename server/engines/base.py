@@ -185,7 +185,8 @@ class Engine(Protocol):
         """Looks for new versions now instead of at the next poll."""
 
     def upstreams(self) -> Mapping[str, str]:
-        """Returns the state of each model server behind the engine, by name."""
+        """Returns the state of each model server behind the engine, by name; by default none."""
+        return {}
 
     def drain(self, names: frozenset[str]) -> None:
         """Sends no requests to these upstreams, and resumes all others."""

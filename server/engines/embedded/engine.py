@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ...errors import Code, ServingError
-from ..base import LeasedServable, ModelSpec, VersionStatus, chosen_statuses
+from ..base import Engine, LeasedServable, ModelSpec, VersionStatus, chosen_statuses
 from .batching import NO_BATCHES, BatchOptions
 from .leased_version import LeasedVersion
 from .model_folder import LATEST, ModelFolder, VersionPolicy
@@ -53,7 +53,7 @@ class EmbeddedOptions:
     promised: frozenset[str] | None = None
 
 
-class EmbeddedEngine:
+class EmbeddedEngine(Engine):
     """An `Engine` that runs SavedModels in this process."""
 
     def __init__(
@@ -115,13 +115,6 @@ class EmbeddedEngine:
         self._looked.clear()
         self._look.set()
         await self._looked.wait()
-
-    def upstreams(self) -> Mapping[str, str]:
-        """See `Engine.upstreams`: this engine has none."""
-        return {}
-
-    def drain(self, names: frozenset[str]) -> None:
-        """See `Engine.drain`: this engine has no upstreams."""
 
     def component_versions(self) -> Mapping[str, str]:
         """See `Engine.component_versions`."""
