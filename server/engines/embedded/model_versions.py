@@ -7,6 +7,7 @@ damaged one.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -157,14 +158,20 @@ class ModelVersions:
             return False
         record = _Record(VersionStatus(version, VersionState.LOADING))
         self._records[version] = record
+
+        def load() -> tuple[SavedModel, float]:
+            model, published = self._load(path), time.time()
+            with contextlib.suppress(OSError):  # the folder has just gone
+                published = (path / "saved_model.pb").stat().st_mtime
+            return model, published
+
         try:
-            model = await self._loader.run(lambda: self._load(path))
+            model, published = await self._loader.run(load)
         except Exception as error:
             record.status = VersionStatus(version, VersionState.END, Code.UNKNOWN, str(error))
             record.failed_fingerprint = files
             _LOG.error("model %s version %d does not load: %s", self._name, version, error)
             return False
-        published = await self._loader.run(lambda: _published(path))
         record.serving = self._serve(version, model)
         record.status = VersionStatus(version, VersionState.AVAILABLE, published=published)
         self._choose_current()
@@ -205,10 +212,3 @@ class ModelVersions:
 
 def _new(version: int) -> _Record:
     return _Record(VersionStatus(version, VersionState.START))
-
-
-def _published(path: Path) -> float:
-    try:
-        return (path / "saved_model.pb").stat().st_mtime
-    except OSError:
-        return time.time()
