@@ -125,7 +125,12 @@ class RoutedEngine:
         if spec.label is not None:
             spec = self._labelled(spec)
         elif spec.version is None and spec.name in self.routes.traffic:
-            spec = self._drawn(spec)
+            weights = self.routes.traffic[spec.name]
+            point = self._chance() * sum(weights.values())
+            for version, weight in weights.items():
+                point -= weight
+                if point < 0:
+                    return self.inner.lease(ModelSpec(spec.name, int(version)))
         return self.inner.lease(spec)
 
     async def set_label(self, model: str, label: str, version: int | None) -> None:
@@ -186,15 +191,6 @@ class RoutedEngine:
     def _labelled(self, spec: ModelSpec) -> ModelSpec:
         version = self.routes.labels.get(spec.name, {}).get(spec.label or "")
         return spec if version is None else ModelSpec(spec.name, version)
-
-    def _drawn(self, spec: ModelSpec) -> ModelSpec:
-        weights = self.routes.traffic[spec.name]
-        point = self._chance() * sum(weights.values())
-        for version, weight in weights.items():
-            point -= weight
-            if point < 0:
-                return ModelSpec(spec.name, int(version))
-        return spec
 
     def _set(self, **changes: Any) -> None:
         """Replaces some decisions, in the file too."""
