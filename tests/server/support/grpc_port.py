@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import types
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,7 +11,23 @@ import grpc
 
 from server.dataplane.plane import DataPlane
 from server.grpc.server import GrpcServer
+from server.protos.modules import Service
 from server.settings import load_settings
+
+
+def stub(service: Service, channel: Any) -> Any:
+    """Returns an object with one callable per method of a service, for clients on `channel`."""
+    return types.SimpleNamespace(
+        **{
+            method: channel.unary_unary(
+                f"/{service.name}/{method}",
+                request_serializer=request.SerializeToString,
+                response_deserializer=response.FromString,
+            )
+            for method, (request, response) in service.methods.items()
+        }
+    )
+
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
