@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import functools
 import logging
 import os
 import signal
@@ -24,7 +23,7 @@ from ..protos.modules import load_protos
 from ..settings import Settings
 from .server import GatewayServer, listening_socket, url_of, with_admin
 from .start_checks import check_start
-from .workers import Worker, beat
+from .workers import Worker
 
 # The numbers of glibc's <malloc.h>.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -100,20 +99,19 @@ class Gateway:
                 accounts=gateway.state.accounts,
                 lifecycle=lifecycle,
             )
-        server = GatewayServer(
-            app,
-            settings,
-            lifecycle,
-            grpc_server,
-            background=[
-                functools.partial(write_metrics, self._metrics, workers),
-                functools.partial(beat, worker),
-            ]
-            if worker
-            else [],
-            announce=lambda: self._announce(grpc_server.port if grpc_server else None),
-            reload=self._keys.reload if self._keys is not None else lambda: None,
-        )
+
+        async def started() -> None:
+            scheme = "https" if settings.tls_cert else "http"
+            print(f"Gateway listens on {url_of(self._listener, scheme)}", flush=True)
+            if self._admin_listener is not None:
+                print(f"Admin API listens on {url_of(self._admin_listener, scheme)}", flush=True)
+            if grpc_server is not None:
+                print(f"gRPC listens on {settings.host}:{grpc_server.port}", flush=True)
+            if worker is not None:
+                await write_metrics(self._metrics, workers)
+
+        reload = self._keys.reload if self._keys is not None else lambda: None
+        server = GatewayServer(app, settings, lifecycle, grpc_server, started, reload)
         server.run(listeners)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end of the loop removed the handler
         if lifecycle.abandoned or server.force_exit:
@@ -122,14 +120,6 @@ class Gateway:
             sys.stdout.flush()
             os._exit(0)
         return 0
-
-    def _announce(self, grpc_port: int | None) -> None:
-        scheme = "https" if self._settings.tls_cert else "http"
-        print(f"Gateway listens on {url_of(self._listener, scheme)}", flush=True)
-        if self._admin_listener is not None:
-            print(f"Admin API listens on {url_of(self._admin_listener, scheme)}", flush=True)
-        if grpc_port is not None:
-            print(f"gRPC listens on {self._settings.host}:{grpc_port}", flush=True)
 
     def _make_engine(self) -> Engine:
         promised = self._worker.models if self._worker else None
