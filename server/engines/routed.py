@@ -4,7 +4,6 @@ Labels and a traffic split choose the version of a request. Drained upstreams ge
 """
 
 import asyncio
-import contextlib
 import logging
 import os
 import random
@@ -112,8 +111,7 @@ class RoutedEngine:
         """See `Engine.close`."""
         if self._watcher is not None:
             self._watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watcher
+            await asyncio.wait([self._watcher])
         await self.inner.close()
 
     async def status(self, spec: ModelSpec) -> Sequence[VersionStatus]:

@@ -1,7 +1,6 @@
 """The gRPC port. It starts and ends with the application's event loop."""
 
 import asyncio
-import contextlib
 from typing import Any
 
 import grpc
@@ -120,8 +119,7 @@ class GrpcServer:
         if self._server is None:
             return
         self._watcher.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._watcher
+        await asyncio.wait([self._watcher])
         await self._health.enter_graceful_shutdown()
         await self._server.stop(seconds)
 

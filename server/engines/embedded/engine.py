@@ -85,8 +85,7 @@ class EmbeddedEngine(Engine):
         """See `Engine.close`."""
         if self._watcher is not None:
             self._watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watcher
+            await asyncio.wait([self._watcher])
         await asyncio.gather(*(model.close() for model in self._models.values()))
         await self._pool.close()
         await self._loader.close()

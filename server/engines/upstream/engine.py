@@ -111,8 +111,7 @@ class TfServingEngine:
         """See `Engine.close`."""
         if self._watcher is not None:
             self._watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watcher
+            await asyncio.wait([self._watcher])
         await asyncio.gather(*(endpoint.close() for endpoint in self._pool.endpoints))
 
     def model_names(self) -> frozenset[str]:
