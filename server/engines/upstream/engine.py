@@ -218,24 +218,15 @@ class TfServingEngine:
                 self._damaged.pop(served, None)
             elif Code.DATA_LOSS in codes:
                 self._damaged[served] = time.monotonic() + _DAMAGED_SECONDS
-        self._answers.clear()
+            codes.clear()
         for endpoint in self._pool.endpoints:
             self._metrics.upstream_in_flight.labels(endpoint.name).set(endpoint.in_flight)
             self._metrics.upstream_in_service.labels(endpoint.name).set(endpoint.in_service)
 
     async def call(self, method: str, request: bytes, model: str, version: int) -> bytes:
         """Sends a request to an endpoint that serves the version."""
-        code = Code.CANCELLED
-        try:
-            endpoints = self._catalog.endpoints_of(model, version)
-            answer = await self._pool.call(method, request, endpoints)
-            code = Code.OK
-            return answer
-        except ServingError as error:
-            code = error.code
-            raise
-        finally:
-            self._answers[model, version].add(code)
+        endpoints = self._catalog.endpoints_of(model, version)
+        return await self._pool.call(method, request, endpoints, self._answers[model, version])
 
     def ask_for_poll(self) -> None:
         """Makes the next poll begin soon. A request that failed does not wait for it."""
