@@ -188,8 +188,9 @@ class Engine(Protocol):
         """Returns the state of each model server behind the engine, by name; by default none."""
         return {}
 
-    def drain(self, names: frozenset[str]) -> None:
-        """Sends no requests to these upstreams, and resumes all others."""
+    def drain(self, names: frozenset[str]) -> None:  # noqa: ARG002
+        """Sends no requests to these upstreams, and resumes all others; by default does nothing."""
+        return
 
     def component_versions(self) -> Mapping[str, str]:
         """Returns the engine's software versions, for `/version`."""
