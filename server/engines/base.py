@@ -70,7 +70,7 @@ class VersionStatus:
     """
 
     version: int
-    state: VersionState
+    state: VersionState = VersionState.START
     code: Code = Code.OK
     message: str = ""
     published: float = 0.0

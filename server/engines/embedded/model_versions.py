@@ -91,7 +91,7 @@ class ModelVersions:
     def expect(self, folders: Versions) -> None:
         """Marks versions as about to load: those that the next `update` tries first."""
         for version in self._policy.candidates(folders)[: self._policy.count]:
-            self._records.setdefault(version, _new(version))
+            self._records.setdefault(version, _Record(VersionStatus(version)))
 
     def statuses(self) -> list[VersionStatus]:
         """Returns the state of every known version, highest first."""
@@ -108,7 +108,7 @@ class ModelVersions:
         for version in self._policy.candidates(folders):
             if len(kept) == self._policy.count:
                 break
-            record = self._records.setdefault(version, _new(version))
+            record = self._records.setdefault(version, _Record(VersionStatus(version)))
             state = record.status.state
             if record.damage and state is not VersionState.END:
                 continue
@@ -208,7 +208,3 @@ class ModelVersions:
                 ended.append(version)
         for version in ended[:-_REMEMBERED]:
             del self._records[version]
-
-
-def _new(version: int) -> _Record:
-    return _Record(VersionStatus(version, VersionState.START))
