@@ -87,7 +87,14 @@ def main(arguments: Sequence[str] | None = None, command: str = COMMAND) -> int:
         if worker is not None:
             end_with_parent(worker)
         if settings.tracing:
-            _trace()
+            try:
+                from .observability.tracing import export_spans
+
+                export_spans()
+            except ImportError as error:
+                raise StartError(
+                    f"--tracing needs: pip install 'de-core-gateway[otel]'. Received: {error}"
+                ) from None
         gateway = Gateway(settings, worker)
         # Modules imported so far are never freed: exclude them from later garbage collections.
         gc.collect()
@@ -117,16 +124,6 @@ def drop_service_links(environment: MutableMapping[str, str]) -> list[str]:
     for name in links:
         del environment[name]
     return links
-
-
-def _trace() -> None:
-    try:
-        from .observability.tracing import export_spans
-    except ImportError as error:
-        raise StartError(
-            f"--tracing needs: pip install 'de-core-gateway[otel]'. Received: {error}"
-        ) from None
-    export_spans()
 
 
 _GROUPS = {

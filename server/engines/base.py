@@ -53,6 +53,10 @@ class VersionState(enum.Enum):
     END = "END"
 
 
+#: The numbers of the states in TensorFlow Serving's messages.
+STATE_NUMBERS = {state: 10 * place for place, state in enumerate(VersionState, 1)}
+
+
 @dataclasses.dataclass(frozen=True)
 class VersionStatus:
     """The state of one version.
@@ -66,7 +70,7 @@ class VersionStatus:
     """
 
     version: int
-    state: VersionState
+    state: VersionState = VersionState.START
     code: Code = Code.OK
     message: str = ""
     published: float = 0.0
@@ -181,10 +185,12 @@ class Engine(Protocol):
         """Looks for new versions now instead of at the next poll."""
 
     def upstreams(self) -> Mapping[str, str]:
-        """Returns the state of each model server behind the engine, by name."""
+        """Returns the state of each model server behind the engine, by name; by default none."""
+        return {}
 
-    def drain(self, names: frozenset[str]) -> None:
-        """Sends no requests to these upstreams, and resumes all others."""
+    def drain(self, names: frozenset[str]) -> None:  # noqa: ARG002
+        """Sends no requests to these upstreams, and resumes all others; by default does nothing."""
+        return
 
     def component_versions(self) -> Mapping[str, str]:
         """Returns the engine's software versions, for `/version`."""

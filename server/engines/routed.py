@@ -4,7 +4,6 @@ Labels and a traffic split choose the version of a request. Drained upstreams ge
 """
 
 import asyncio
-import contextlib
 import logging
 import os
 import random
@@ -112,8 +111,7 @@ class RoutedEngine:
         """See `Engine.close`."""
         if self._watcher is not None:
             self._watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watcher
+            await asyncio.wait([self._watcher])
         await self.inner.close()
 
     async def status(self, spec: ModelSpec) -> Sequence[VersionStatus]:
@@ -125,7 +123,12 @@ class RoutedEngine:
         if spec.label is not None:
             spec = self._labelled(spec)
         elif spec.version is None and spec.name in self.routes.traffic:
-            spec = self._drawn(spec)
+            weights = self.routes.traffic[spec.name]
+            point = self._chance() * sum(weights.values())
+            for version, weight in weights.items():
+                point -= weight
+                if point < 0:
+                    return self.inner.lease(ModelSpec(spec.name, int(version)))
         return self.inner.lease(spec)
 
     async def set_label(self, model: str, label: str, version: int | None) -> None:
@@ -186,15 +189,6 @@ class RoutedEngine:
     def _labelled(self, spec: ModelSpec) -> ModelSpec:
         version = self.routes.labels.get(spec.name, {}).get(spec.label or "")
         return spec if version is None else ModelSpec(spec.name, version)
-
-    def _drawn(self, spec: ModelSpec) -> ModelSpec:
-        weights = self.routes.traffic[spec.name]
-        point = self._chance() * sum(weights.values())
-        for version, weight in weights.items():
-            point -= weight
-            if point < 0:
-                return ModelSpec(spec.name, int(version))
-        return spec
 
     def _set(self, **changes: Any) -> None:
         """Replaces some decisions, in the file too."""

@@ -1,10 +1,7 @@
 """OpenTelemetry spans, one per request over any transport. Health probes and metrics have none."""
 
-from typing import Any
-
 from opentelemetry import context, propagate, trace
 
-from ..errors import StartError
 from ..request import Request
 
 _UNTRACED = (
@@ -61,22 +58,12 @@ class Tracing:
         context.detach(token)
 
 
-def export_spans() -> Any:
-    """Exports spans as OpenTelemetry's OTEL_ variables configure; returns the provider.
+def export_spans() -> None:
+    """Exports spans as OpenTelemetry's OTEL_ variables configure; needs its SDK and exporter."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    Raises:
-        StartError: The SDK or its exporter is not installed.
-    """
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ImportError as error:
-        raise StartError(
-            "Tracing needs OpenTelemetry's SDK and OTLP exporter: "
-            f"pip install 'de-core-gateway[otel]'. Received: {error}"
-        ) from None
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
-    return provider

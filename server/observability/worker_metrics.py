@@ -1,6 +1,8 @@
 """Metrics of several worker processes. Each writes its own to a file; any of them reports all."""
 
 import asyncio
+import contextlib
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -29,13 +31,19 @@ class WorkerMetrics:
         self._index = index
 
     def write(self, exposition: bytes) -> None:
-        """Writes this worker's metrics to its file; raises OSError, for example on a full disk."""
+        """Writes this worker's metrics to its file; raises OSError, for example on a full disk.
+
+        The file's time tells the supervisor that the worker runs, even on a full disk.
+        """
         if self._folder is None:
             return
+        file = self._folder / f"{self._index}.prom"
+        with contextlib.suppress(OSError):
+            os.utime(file)
         self._folder.mkdir(exist_ok=True)
-        part = self._folder / f"{self._index}.part"
+        part = file.with_suffix(".part")
         part.write_bytes(exposition)
-        part.replace(self._folder / f"{self._index}.prom")
+        part.replace(file)
 
     def merged(self, exposition: bytes) -> bytes:
         """Returns this worker's current metrics and the last written metrics of the others."""

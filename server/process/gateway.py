@@ -2,20 +2,17 @@
 
 import contextlib
 import ctypes
-import functools
 import logging
 import os
 import signal
 import socket
 import sys
-from pathlib import Path
 
 from starlette.types import ASGIApp
 
 from ..admin import create_admin_app
 from ..app import create_app
 from ..dependencies import Lifecycle
-from ..edge.grpc.server import GrpcOptions, GrpcServer
 from ..engines.base import Engine
 from ..engines.chosen import make_engine, routes_of
 from ..engines.embedded.saved_model import load_tensorflow
@@ -27,7 +24,7 @@ from ..settings import Settings
 from ..wire.codec import Codec
 from .server import GatewayServer, listening_socket, url_of, with_admin
 from .start_checks import check_start
-from .workers import Worker, beat
+from .workers import Worker
 
 # The numbers of glibc's <malloc.h>.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -91,25 +88,31 @@ class Gateway:
             admin = create_admin_app(settings, self._engine, self._keys, lifecycle)
             app = with_admin(app, admin, self._admin_listener)
             listeners.append(self._admin_listener)
-        grpc_server: GrpcServer | None = None
+        grpc_server = None
         if settings.grpc_port is not None:
-            options = self._grpc_options(settings.grpc_port)
-            state = gateway.state
-            grpc_server = GrpcServer(state.plane, options, state.accounts, lifecycle)
-        server = GatewayServer(
-            app,
-            settings,
-            lifecycle,
-            grpc_server,
-            background=[
-                functools.partial(write_metrics, self._metrics, workers),
-                functools.partial(beat, worker),
-            ]
-            if worker
-            else [],
-            announce=lambda: self._announce(grpc_server),
-            reload=self._keys.reload if self._keys is not None else lambda: None,
-        )
+            from ..grpc.server import GrpcServer  # loads grpc
+
+            grpc_server = GrpcServer(
+                gateway.state.plane,
+                settings,
+                worker.grpc_port if worker else settings.grpc_port,
+                share_port=worker is not None,
+                accounts=gateway.state.accounts,
+                lifecycle=lifecycle,
+            )
+
+        async def started() -> None:
+            scheme = "https" if settings.tls_cert else "http"
+            print(f"Gateway listens on {url_of(self._listener, scheme)}", flush=True)
+            if self._admin_listener is not None:
+                print(f"Admin API listens on {url_of(self._admin_listener, scheme)}", flush=True)
+            if grpc_server is not None:
+                print(f"gRPC listens on {settings.host}:{grpc_server.port}", flush=True)
+            if worker is not None:
+                await write_metrics(self._metrics, workers)
+
+        reload = self._keys.reload if self._keys is not None else lambda: None
+        server = GatewayServer(app, settings, lifecycle, grpc_server, started, reload)
         server.run(listeners)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end of the loop removed the handler
         if lifecycle.abandoned or server.force_exit:
@@ -119,32 +122,9 @@ class Gateway:
             os._exit(0)
         return 0
 
-    def _announce(self, grpc_server: GrpcServer | None) -> None:
-        scheme = "https" if self._settings.tls_cert else "http"
-        print(f"Gateway listens on {url_of(self._listener, scheme)}", flush=True)
-        if self._admin_listener is not None:
-            print(f"Admin API listens on {url_of(self._admin_listener, scheme)}", flush=True)
-        if grpc_server is not None:
-            print(f"gRPC listens on {self._settings.host}:{grpc_server.port}", flush=True)
-
     def _make_engine(self) -> Engine:
         promised = self._worker.models if self._worker else None
         return make_engine(self._settings, self._metrics, self._codec.run, promised)
-
-    def _grpc_options(self, port: int) -> GrpcOptions:
-        settings = self._settings
-        certificate: tuple[Path, Path] | None = None
-        if settings.tls_cert is not None and settings.tls_key is not None:
-            certificate = (settings.tls_cert, settings.tls_key)
-        return GrpcOptions(
-            host=settings.host,
-            port=self._worker.grpc_port if self._worker else port,
-            max_message_bytes=settings.max_decompressed_bytes,
-            max_in_flight=settings.max_in_flight,
-            share_port=self._worker is not None,
-            certificate=certificate,
-            client_ca=settings.tls_client_ca,
-        )
 
 
 def _keep_freed_memory() -> None:

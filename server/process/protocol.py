@@ -22,8 +22,6 @@ _SCARCE = 0.9
 # The parser reads this many bytes at once, and no more while requests wait for the one before them.
 # Otherwise it would spend a tenth of a second on a piece full of small requests.
 _PARSED_BYTES = 16 << 10
-# A connection is closed if more bytes than this wait behind its requests.
-_WAITING_BYTES = 4 << 20
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -65,13 +63,10 @@ class BoundedProtocol(HttpToolsProtocol):
         """Reads bytes, unless earlier bytes wait."""
         if self._is_deaf:
             return
-        if not self.waiting:
+        if self.waiting:
+            self.waiting += data
+        else:
             self._read(data)
-            return
-        self.waiting += data
-        self.flow.pause_reading()
-        if len(self.waiting) > _WAITING_BYTES:
-            self.transport.close()
 
     def on_response_complete(self) -> None:
         """Reads the bytes that waited for the answer."""
@@ -105,7 +100,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self._start_timer()
         if self._bytes > self.max_bytes and not self.transport.is_closing():
             if cycle is None or cycle.response_complete:
-                self.transport.write(self._too_large())
+                body = orjson.dumps({"error": f"Request head exceeds {self.max_bytes} bytes"})
+                self.transport.write(
+                    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+                    b"content-type: application/json\r\nconnection: close\r\n"
+                    b"content-length: %d\r\n\r\n%b" % (len(body), body)
+                )
             self.transport.close()
 
     @property
@@ -130,24 +130,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _start_timer(self) -> None:
         if self._timer is None:
-            self._timer = self.loop.call_later(self.seconds, self._late)
+            self._timer = self.loop.call_later(self.seconds, self.transport.close)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _late(self) -> None:
-        self._timer = None
-        if not self.transport.is_closing():
-            self.transport.close()
-
-    def _too_large(self) -> bytes:
-        body = orjson.dumps({"error": f"Request head exceeds {self.max_bytes} bytes"})
-        return (
-            b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
-            b"connection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
-        )
 
     def _warn_of_files(self, connection: Any) -> None:
         """Logs a warning if the process has almost as many open files as it may have."""
@@ -175,8 +163,3 @@ class _Flow(FlowControl):
     def resume_reading(self) -> None:
         if not self._protocol.waiting:
             super().resume_reading()
-
-
-def bounded_protocol(seconds: float, max_bytes: int) -> type[asyncio.Protocol]:
-    """Returns the protocol with limits; arguments as for `BoundedProtocol`."""
-    return type("Bounded", (BoundedProtocol,), {"seconds": seconds, "max_bytes": max_bytes})

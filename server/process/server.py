@@ -4,18 +4,20 @@ import asyncio
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..dependencies import Lifecycle
-from ..edge.grpc.server import GrpcServer
 from ..errors import StartError
 from ..settings import Settings
-from .protocol import bounded_protocol
+from .protocol import BoundedProtocol
+
+if TYPE_CHECKING:
+    from ..grpc.server import GrpcServer
 
 # A connection is closed if the client acknowledges no data for this many milliseconds.
 _TCP_USER_TIMEOUT_MS = 60_000
@@ -85,9 +87,10 @@ def with_admin(app: ASGIApp, admin: ASGIApp, listener: socket.socket) -> ASGIApp
 
 
 def _config(app: ASGIApp, settings: Settings, lifespan: Any) -> uvicorn.Config:
+    limits = {"seconds": settings.head_seconds, "max_bytes": settings.max_header_bytes}
     return uvicorn.Config(
         app,
-        http=bounded_protocol(settings.head_seconds, settings.max_header_bytes),
+        http=type("Bounded", (BoundedProtocol,), limits),
         lifespan=lifespan,
         ws="none",
         log_config=None,
@@ -118,10 +121,9 @@ class GatewayServer(uvicorn.Server):
         app: ASGIApp,
         settings: Settings,
         lifecycle: Lifecycle,
-        grpc_server: GrpcServer | None = None,
-        background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
-        announce: Callable[[], None] = lambda: None,
-        reload: Callable[[], None] = lambda: None,
+        grpc_server: "GrpcServer | None",
+        started: Callable[[], Coroutine[Any, Any, None]],
+        reload: Callable[[], None],
     ) -> None:
         """Creates the server; `run` serves.
 
@@ -130,16 +132,14 @@ class GatewayServer(uvicorn.Server):
             settings: The time limits.
             lifecycle: Announces the shutdown.
             grpc_server: Starts once the application has started, and stops before it ends.
-            background: Run from the start of the application until the process ends.
-            announce: Called when both servers listen.
+            started: Runs from when both servers listen until the process ends.
             reload: Called in the event loop after a SIGHUP.
         """
         super().__init__(_config(app, settings, "on"))
         self._settings = settings
         self._lifecycle = lifecycle
         self._grpc = grpc_server
-        self._background = background
-        self._announce = announce
+        self._started = started
         self._reload = reload
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -150,8 +150,7 @@ class GatewayServer(uvicorn.Server):
         if not self.should_exit:
             if self._grpc is not None:
                 await self._grpc.start()
-            self._tasks = [self._loop.create_task(each()) for each in self._background]
-            self._announce()
+            self._task = self._loop.create_task(self._started())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ends running requests, then the application."""

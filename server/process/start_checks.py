@@ -4,7 +4,6 @@ import logging
 import os
 import ssl
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from .. import COMMAND
 from ..engines.chosen import folder_of, found_models, routes_of, tfserving_options
@@ -56,7 +55,8 @@ def check_start(settings: Settings, *, is_worker: bool = False) -> KeyRing | Non
             raise StartError(
                 f"The file must exist and be readable. Received: {flag_of(name)}={path}"
             )
-    _check_certificates(settings)
+    _check_certificates(settings, "tls", "tls_client_ca")
+    _check_certificates(settings, "upstream", "upstream_ca")
     labels = routes_of(settings).labels
     if settings.engine == "embedded":
         folder_of(settings).check()
@@ -85,33 +85,28 @@ def _check_ports(settings: Settings) -> None:
             listening_socket(host, port, flag=flag, listen=False).close()
 
 
-def _check_certificates(settings: Settings) -> None:
+def _check_certificates(settings: Settings, side: str, authority: str) -> None:
     """Raises `StartError` if a certificate or its private key cannot be used."""
-    for side, certificate, key, ca in (
-        ("tls", settings.tls_cert, settings.tls_key, settings.tls_client_ca),
-        ("upstream", settings.upstream_cert, settings.upstream_key, settings.upstream_ca),
-    ):
-        if certificate is not None:
-            _check_certificate(side, certificate, key)
-        if ca is not None:
-            flag = "--tls-client-ca" if side == "tls" else "--upstream-ca"
-            try:
-                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca)
-            except OSError as error:
-                raise StartError(
-                    f"The file must hold certificates as PEM. Received: {flag}={ca}: {error}"
-                ) from None
-
-
-def _check_certificate(side: str, certificate: Path, key: Path | None) -> None:
+    certificate, key, ca = (
+        getattr(settings, name) for name in (f"{side}_cert", f"{side}_key", authority)
+    )
     try:
-        # With the empty password, a key that needs a password fails to load. Without any, OpenSSL
-        # would ask for the password on the terminal and wait.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+        if certificate is not None:
+            # With the empty password, a key that needs a password fails to load. Without any,
+            # OpenSSL would ask for the password on the terminal and wait.
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, key, password="")
     except OSError as error:
         raise StartError(
             "The files must hold a certificate and its private key, as PEM and without a "
             f"password. Received: --{side}-cert={certificate} --{side}-key={key}: {error}"
+        ) from None
+    try:
+        if ca is not None:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca)
+    except OSError as error:
+        raise StartError(
+            f"The file must hold certificates as PEM. Received: {flag_of(authority)}={ca}: {error}"
         ) from None
 
 

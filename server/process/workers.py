@@ -5,7 +5,6 @@ the files of embedding tables, so the tables are in memory only once. Workers sh
 traffic split through the routes file, and metrics through a folder.
 """
 
-import asyncio
 import contextlib
 import ctypes
 import dataclasses
@@ -30,7 +29,6 @@ _VARIABLE = "_GATEWAY_WORKER"
 _PACKAGE = __name__.partition(".")[0]
 _PR_SET_PDEATHSIG = 1
 _RESTART_SECONDS = 1.0
-_BEAT_SECONDS = 1.0
 # The supervisor looks at the workers this often. It replaces a worker without a heartbeat for
 # _LOOKS looks, about 10 seconds. Counting looks, not time, spares the workers after a pause of the
 # whole machine.
@@ -64,16 +62,11 @@ class Worker:
 
     @property
     def heartbeat(self) -> Path:
-        """The file that the worker touches every second. Its time is 0 until the worker serves."""
-        return self.folder / f"{self.index}.alive"
+        """The file of metrics that the worker's event loop writes every second.
 
-
-async def beat(worker: Worker) -> None:
-    """Shows the supervisor that a worker's event loop runs, as long as the loop does."""
-    while True:
-        with contextlib.suppress(OSError):
-            worker.heartbeat.touch()
-        await asyncio.sleep(_BEAT_SECONDS)
+        The file is missing, or its time is 0, until the worker serves.
+        """
+        return self.folder / f"{self.index}.prom"
 
 
 def this_worker() -> Worker | None:
@@ -136,7 +129,9 @@ class WorkerSupervisor:
             ]
             for worker in workers:
                 self._start(worker)
-            if not all([self._wait_started(worker) for worker in workers]):
+            # A worker that cannot start prints the reason to standard error and ends.
+            outputs = [process.stdout for process in self._processes.values()]
+            if not all(["listens" in output.readline() for output in outputs if output]):
                 self._end(signal.SIGTERM)
                 return _CANNOT_START if self._told is None else 0
             scheme = "https" if settings.tls_cert else "http"
@@ -154,7 +149,6 @@ class WorkerSupervisor:
         # A worker ignores SIGHUP until its handler is installed.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         with contextlib.suppress(OSError):
-            worker.heartbeat.touch()
             os.utime(worker.heartbeat, (0, 0))
         process = subprocess.Popen(
             [sys.executable, "-m", _PACKAGE, *self._arguments],
@@ -167,12 +161,6 @@ class WorkerSupervisor:
         if self._told is not None:
             # The signal came while this worker was being created, so only the other workers got it.
             process.send_signal(self._told)
-
-    def _wait_started(self, worker: Worker) -> bool:
-        stream = self._processes[worker.index].stdout
-        assert stream is not None
-        # A worker that cannot start prints the reason to standard error and ends.
-        return "listens" in stream.readline()
 
     def _look_after(self, workers: Sequence[Worker]) -> None:
         while self._processes:

@@ -32,19 +32,6 @@ class Service:
     name: str
     methods: Mapping[str, tuple[Any, Any]]
 
-    def stub(self, channel: Any) -> Any:
-        """Returns an object with one callable per method, for clients on `channel`."""
-        return types.SimpleNamespace(
-            **{
-                method: channel.unary_unary(
-                    f"/{self.name}/{method}",
-                    request_serializer=request.SerializeToString,
-                    response_deserializer=response.FromString,
-                )
-                for method, (request, response) in self.methods.items()
-            }
-        )
-
 
 # The message classes of a `.proto` file, by its short name.
 _FILES = {
@@ -52,11 +39,8 @@ _FILES = {
     "classification": f"{_APIS}/classification",
     "regression": f"{_APIS}/regression",
     "inference": f"{_APIS}/inference",
-    "inputs": f"{_APIS}/input",
     "metadata": f"{_APIS}/get_model_metadata",
     "status": f"{_APIS}/get_model_status",
-    "management": f"{_APIS}/model_management",
-    "model": f"{_APIS}/model",
     "log": f"{_APIS}/prediction_log",
     "example": "tensorflow/core/example/example",
     "meta_graph": "tensorflow/core/protobuf/meta_graph",

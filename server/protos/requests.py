@@ -24,15 +24,17 @@ class Target:
         version: The version's number, if the message names one.
         label: The version's label, if the message names one.
         signature: The signature to run.
+        method_name: TensorFlow Serving's name of the method to run on examples.
     """
 
     name: str
     version: int | None
     label: str | None
     signature: str
+    method_name: str = ""
 
 
-def target_of(message: Any) -> Target:
+def target_of(message: Any, method_name: str = "") -> Target:
     """Reads a ModelSpec message; refuses one without a name."""
     if not message.name:
         raise invalid("Missing ModelSpec")
@@ -42,22 +44,8 @@ def target_of(message: Any) -> Target:
         message.version.value if choice == "version" else None,
         message.version_label if choice == "version_label" else None,
         message.signature_name or DEFAULT_SIGNATURE,
+        method_name,
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class PredictMessage:
-    """A decoded PredictRequest.
-
-    Attributes:
-        target: The requested model and signature.
-        inputs: The tensors, with their element types as numbers of `DataType`.
-        output_filter: The requested outputs, each once; all if empty.
-    """
-
-    target: Target
-    inputs: dict[str, tuple[int, Array]]
-    output_filter: list[str]
 
 
 def parse(kind: Any, body: bytes) -> Any:
@@ -74,8 +62,15 @@ def parse(kind: Any, body: bytes) -> Any:
         raise invalid(f"The request must be a {kind.DESCRIPTOR.name}") from None
 
 
-def read_predict(body: bytes, limits: Limits) -> PredictMessage:
-    """Reads a PredictRequest; raises as `to_array`, and INVALID_ARGUMENT beyond a limit."""
+def read_predict(
+    body: bytes, limits: Limits
+) -> tuple[Target, dict[str, tuple[int, Array]], list[str]]:
+    """Reads a PredictRequest; raises as `to_array`, and INVALID_ARGUMENT beyond a limit.
+
+    Returns:
+        The model and signature; the tensors, with their element types as numbers of `DataType`;
+        and the requested outputs, each once, or none for all.
+    """
     message = parse(load_protos().predict.PredictRequest, body)
     target = target_of(message.model_spec)
     claimed = 0
@@ -87,7 +82,7 @@ def read_predict(body: bytes, limits: Limits) -> PredictMessage:
         claimed += count
     limits.check_count(claimed)
     inputs = {name: (proto.dtype, to_array(proto)) for name, proto in message.inputs.items()}
-    return PredictMessage(target, inputs, list(dict.fromkeys(message.output_filter)))
+    return target, inputs, list(dict.fromkeys(message.output_filter))
 
 
 def write_predict(
@@ -108,15 +103,7 @@ def fill_target(message: Any, target: Target, version: int) -> None:
     message.signature_name = target.signature
 
 
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """One task of a request on examples: its model, and the method name of TensorFlow Serving."""
-
-    target: Target
-    method_name: str
-
-
-def read_examples(kind: str, body: bytes, limits: Limits) -> tuple[list[Task], Array]:
+def read_examples(kind: str, body: bytes, limits: Limits) -> tuple[list[Target], Array]:
     """Reads a ClassificationRequest, RegressionRequest or MultiInferenceRequest.
 
     Args:
@@ -125,38 +112,26 @@ def read_examples(kind: str, body: bytes, limits: Limits) -> tuple[list[Task], A
         limits: Limits on the request.
 
     Returns:
-        The request's tasks, and its serialized examples.
+        The models to run, and the request's serialized examples.
     """
-    message = parse(getattr(_module(kind), f"{kind}Request"), body)
+    message = parse(_message(kind, "Request"), body)
     if kind == "MultiInference":
-        tasks = [Task(target_of(task.model_spec), task.method_name) for task in message.tasks]
+        targets = [target_of(task.model_spec, task.method_name) for task in message.tasks]
     else:
         method = CLASSIFY_METHOD if kind == "Classification" else REGRESS_METHOD
-        tasks = [Task(target_of(message.model_spec), method)]
-    return tasks, read_input(message.input, limits)
+        targets = [target_of(message.model_spec, method)]
+    return targets, read_input(message.input, limits)
 
 
-def _module(kind: str) -> Any:
+def _message(kind: str, suffix: str) -> Any:
     protos = load_protos()
-    modules = {"Classification": protos.classification, "Regression": protos.regression}
-    return modules.get(kind, protos.inference)
+    files = {"Classification": protos.classification, "Regression": protos.regression}
+    return getattr(files.get(kind, protos.inference), kind + suffix)
 
 
-@dataclasses.dataclass(frozen=True)
-class ExamplesResult:
-    """The answer of one task's model.
-
-    Attributes:
-        target: The model of the request.
-        version: The version that answered.
-        classes: Labels and scores, if the task was to classify.
-        values: Values of shape (examples,), if it was to regress.
-    """
-
-    target: Target
-    version: int
-    classes: tuple[Array | None, Array | None] | None = None
-    values: Array | None = None
+# A model, the version that answered, and what it answered: labels and scores of shape (examples,
+# classes), one of them perhaps None; or values of shape (examples,).
+ExamplesResult = tuple[Target, int, tuple[Array | None, Array | None] | Array]
 
 
 def write_examples(kind: str, results: Sequence[ExamplesResult]) -> bytes:
@@ -166,32 +141,27 @@ def write_examples(kind: str, results: Sequence[ExamplesResult]) -> bytes:
         kind: `Classification`, `Regression` or `MultiInference`.
         results: One result, or several for a MultiInferenceResponse.
     """
-    response = getattr(_module(kind), f"{kind}Response")()
-    if kind == "MultiInference":
-        for result in results:
-            entry = response.results.add()
-            _fill_result(entry, "classification_result", "regression_result", result)
-    else:
-        _fill_result(response, "result", "result", results[0])
+    response = _message(kind, "Response")()
+    for target, version, found in results:
+        of_classes = isinstance(found, tuple)
+        if kind == "MultiInference":
+            message = response.results.add()
+            result = message.classification_result if of_classes else message.regression_result
+        else:
+            message, result = response, response.result
+        fill_target(message.model_spec, target, version)
+        if not isinstance(found, tuple):
+            for value in found.tolist():
+                result.regressions.add().value = value
+            continue
+        columns = [None if part is None else part.tolist() for part in found]
+        for row in range(len(columns[0] or columns[1] or ())):
+            labels, scores = [None if part is None else part[row] for part in columns]
+            entries = result.classifications.add().classes
+            for column in range(len(labels or scores or ())):
+                entry = entries.add()
+                if labels is not None:
+                    entry.label = labels[column].decode(errors="replace")
+                if scores is not None:
+                    entry.score = scores[column]
     return bytes(response.SerializeToString())
-
-
-def _fill_result(message: Any, classes: str, values: str, result: ExamplesResult) -> None:
-    fill_target(message.model_spec, result.target, result.version)
-    if result.values is not None:
-        regressions = getattr(message, values).regressions
-        for value in result.values.tolist():
-            regressions.add().value = value
-    if result.classes is None:
-        return
-    # Labels and scores have the same shape, (examples, classes). One of them may be None.
-    columns = [None if part is None else part.tolist() for part in result.classes]
-    for row in range(len(columns[0] or columns[1] or ())):
-        labels, scores = [None if part is None else part[row] for part in columns]
-        entries = getattr(message, classes).classifications.add().classes
-        for column in range(len(labels or scores or ())):
-            entry = entries.add()
-            if labels is not None:
-                entry.label = labels[column].decode(errors="replace")
-            if scores is not None:
-                entry.score = scores[column]

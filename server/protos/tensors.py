@@ -126,31 +126,20 @@ def _from_content(content: bytes, dtype: DType, shape: tuple[int, ...], count: i
     return array.byteswap() if sys.byteorder == "big" else array
 
 
-def specs_of(infos: Mapping[str, Any]) -> dict[str, TensorSpec]:
-    """Returns the specs in TensorInfo messages."""
-    return {
-        name: TensorSpec(
-            name=name,
-            dtype=dtype_of_number(info.dtype),
-            shape=None
-            if info.tensor_shape.unknown_rank
-            else tuple(None if dim.size < 0 else dim.size for dim in info.tensor_shape.dim),
-            tensor_name=info.name,
-        )
-        for name, info in infos.items()
-    }
-
-
 def signatures_of(definitions: Mapping[str, Any]) -> list[SignatureSpec]:
     """Returns the signatures in SignatureDef messages, by name."""
+
+    def specs(infos: Mapping[str, Any]) -> dict[str, TensorSpec]:
+        found = {}
+        for name, info in infos.items():
+            sizes = tuple(None if dim.size < 0 else dim.size for dim in info.tensor_shape.dim)
+            shape = None if info.tensor_shape.unknown_rank else sizes
+            found[name] = TensorSpec(name, dtype_of_number(info.dtype), shape, info.name)
+        return found
+
     return [
-        SignatureSpec(
-            name=name,
-            inputs=specs_of(definition.inputs),
-            outputs=specs_of(definition.outputs),
-            method_name=definition.method_name,
-        )
-        for name, definition in sorted(definitions.items())
+        SignatureSpec(name, specs(each.inputs), specs(each.outputs), each.method_name)
+        for name, each in sorted(definitions.items())
     ]
 
 

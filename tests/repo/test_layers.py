@@ -41,7 +41,7 @@ SERVER_FLOORS = (
     ("server.engines.embedded", "server.engines.upstream"),
     ("server.engines.chosen", "server.dependencies"),
     ("server.services",),
-    ("server.routers", "server.edge.grpc"),
+    ("server.routers", "server.grpc"),
     ("server.middleware",),
     ("server.app",),
     ("server.admin",),
@@ -208,9 +208,8 @@ def test_each_room_of_the_gateway_knows_only_the_floors_below(root: Path):
         relative = path.relative_to(root).with_suffix("")
         module = ".".join(relative.parts).removesuffix(".__init__")
         package = ".".join(relative.parts[:-1])
-        if module != "server.edge":
-            wrong = upward_imports(module, path.read_text("utf-8"), package)
-            found |= {module: wrong} if wrong else {}
+        wrong = upward_imports(module, path.read_text("utf-8"), package)
+        found |= {module: wrong} if wrong else {}
     assert found == {}
 
 
@@ -221,7 +220,7 @@ def test_an_upward_import_is_noticed():
         "server.routers.body.answered",
     ]
     assert upward_imports("server.routers.v1", text) == []
-    assert upward_imports("server.edge.grpc.server", text)
+    assert upward_imports("server.grpc.server", text)
     text = "from ..routers import body\n"
     found = upward_imports("server.services.lookup", text, "server.services")
     assert found == ["server.routers", "server.routers.body"]

@@ -23,6 +23,12 @@ for name in ("server", *os.environ.get("DE_TEST_ABSENT", "").split()):
 """
 
 
+@pytest.fixture(autouse=True)
+def _no_settings_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ.keys() - environment().keys():
+        monkeypatch.delenv(name)
+
+
 def once(factory: pytest.TempPathFactory, name: str, write: Callable[[Path], None]) -> Path:
     """Returns a folder that one of the test processes writes; the others wait for it."""
     base = factory.getbasetemp()

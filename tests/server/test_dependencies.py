@@ -13,7 +13,7 @@ from server.dependencies import DataPlane, Lifecycle
 from server.engines.routed import RoutedEngine
 from server.errors import ServingError, StartError
 from server.keys import KeyRing
-from server.process.server import GatewayServer
+from server.process.server import _config
 from server.settings import SettingsError, load_settings
 from tests.server.support.asgi import LOOKUP, PREDICT, ask, make_app, send
 from tests.server.support.gateway_process import make_key
@@ -379,7 +379,7 @@ def test_forwarded_addresses_are_trusted_only_from_trusted_proxies():
 
     async def run(trusted, peer):
         settings = load_settings(model_dir="x", trusted_proxies=trusted)
-        config = GatewayServer(app, settings, Lifecycle()).config
+        config = _config(app, settings, "off")
         config.load()
         headers = [(b"x-forwarded-for", b"6.6.6.6, 9.9.9.9"), (b"x-forwarded-proto", b"https")]
         scope = {"type": "http", "scheme": "http", "client": (peer, 1), "headers": headers}

@@ -29,7 +29,7 @@ from tests.server.support.gateway_process import (
     ROOT,
     GatewayProcess,
     installed_environment,
-    make_key,
+    write_key,
 )
 from tests.server.support.light_upstream import LightUpstream
 
@@ -139,9 +139,8 @@ ADMIN: list[tuple[str, str, Any]] = [
 @pytest.mark.usefixtures("without_tensorflow")
 def test_every_admin_route_answers_in_front_of_a_model_server(site: Path, tmp_path: Path) -> None:
     assert len(ADMIN) == len(admin.router.routes)
-    key, line = make_key("tests", "predict", "admin")
-    keys, headers = tmp_path / "keys.yaml", {"x-api-key": key}
-    keys.write_text(f"keys:\n{line}\n")
+    key, keys = write_key(tmp_path, "predict", "admin")
+    headers = {"x-api-key": key}
     with LightUpstream() as upstream, GatewayProcess(
         None, tmp_path / "log", "--engine", "tfserving", "--models", "m", "--admin-port", "0",
         "--upstreams", f"u0=127.0.0.1:{upstream.port}", "--keys-file", str(keys),

@@ -53,9 +53,9 @@ class _Part:
 class _Batch:
     """Parts that wait for one batch."""
 
-    parts: list[_Part]
+    timer: asyncio.TimerHandle
+    parts: list[_Part] = dataclasses.field(default_factory=list)
     rows: int = 0
-    timer: asyncio.TimerHandle | None = None
 
 
 def batchable(signature: SignatureSpec) -> bool:
@@ -90,7 +90,8 @@ class Batcher:
         Raises:
             ServingError: RESOURCE_EXHAUSTED if too many rows wait, or the error of the run.
         """
-        rows = _rows(inputs)
+        sizes = {len(array) if array.ndim else 0 for array in inputs.values()}
+        rows = sizes.pop() if len(sizes) == 1 else 0
         if not 0 < rows < self._options.rows:
             return await self._run(signature.name, inputs)
         if self._waiting_rows + rows > self._options.max_waiting_rows:
@@ -99,37 +100,30 @@ class Batcher:
                 f"Too many rows wait for the model: {self._waiting_rows}. Try again later.",
                 retry_after=1.0,
             )
-        done = asyncio.get_running_loop().create_future()
-        part = _Part(inputs, rows, done, current_request().deadline)
-        self._add(signature.name, part)
+        loop = asyncio.get_running_loop()
+        shapes = tuple((name, array.shape[1:]) for name, array in sorted(inputs.items()))
+        key = (signature.name, shapes)
+        batch = self._batches.get(key)
+        if batch is not None and batch.rows + rows > self._options.rows:
+            self._send(key)
+            batch = None
+        if batch is None:
+            batch = _Batch(loop.call_later(self._options.delay_seconds, self._send, key))
+            self._batches[key] = batch
+        part = _Part(inputs, rows, loop.create_future(), current_request().deadline)
+        batch.parts.append(part)
+        batch.rows += rows
+        if batch.rows >= self._options.rows:
+            self._send(key)
         self._waiting_rows += rows
         try:
             return await part.done
         finally:
             self._waiting_rows -= rows
 
-    def _add(self, signature: str, part: _Part) -> None:
-        key = (
-            signature,
-            tuple((name, array.shape[1:]) for name, array in sorted(part.inputs.items())),
-        )
-        batch = self._batches.get(key)
-        if batch is not None and batch.rows + part.rows > self._options.rows:
-            self._send(key)
-            batch = None
-        if batch is None:
-            batch = self._batches[key] = _Batch([])
-            loop = asyncio.get_running_loop()
-            batch.timer = loop.call_later(self._options.delay_seconds, self._send, key)
-        batch.parts.append(part)
-        batch.rows += part.rows
-        if batch.rows >= self._options.rows:
-            self._send(key)
-
     def _send(self, key: _Key) -> None:
         batch = self._batches.pop(key)
-        if batch.timer is not None:
-            batch.timer.cancel()
+        batch.timer.cancel()
         task = asyncio.get_running_loop().create_task(self._answer(key[0], batch))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -188,9 +182,3 @@ class Batcher:
                 part.done.set_exception(answer)
             else:
                 part.done.set_result(answer)
-
-
-def _rows(inputs: Tensors) -> int:
-    """Returns the number of rows of the inputs; 0 if they differ."""
-    sizes = {len(array) if array.ndim else 0 for array in inputs.values()}
-    return sizes.pop() if len(sizes) == 1 else 0

@@ -8,27 +8,24 @@ only for *steady* signatures, whose time depends only on the sizes of their inpu
 import dataclasses
 import math
 import re
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from ...tensors import Kind, SignatureSpec
 
-# This many short runs in a row prove that a signature is short.
+# This many short runs in a row prove that a signature is short. Each time that it then delays the
+# event loop, twice as many are needed, up to _MOST_PROOF.
 _PROOF = 16
+_MOST_PROOF = 4096
 # A signature delays the event loop if its runs there take, on average, more than this many times
 # the longest time of a short run, or if one run takes more than this many seconds. (On a thread
 # such runs may have looked shorter, because a thread's CPU time omits the work of other threads.)
-# The signature then runs on threads for a while, and twice as long if it delays the event loop
-# again.
 _HELD_UP = 2
 _HELD_UP_SECONDS = 0.02
 # The moving average of run times counts at most this many times the longest time of a short run, so
 # that a run which the system interrupted does not dominate it. _WEIGHT is the weight of a new run.
 _MOST = 8
 _WEIGHT = 0.125
-_FIRST_BAN_SECONDS = 0.1
-_LONGEST_BAN_SECONDS = 60.0
 _UNSTEADY = re.compile(
     r"While|^For$|^Enter$|PyFunc|Queue|Barrier|Dataset|Iterator|MapDefun|File|Stage|Recv|Mutex"
 )
@@ -39,42 +36,29 @@ class _Record:
     """A signature's past runs. The size of a run is the number of values in its inputs."""
 
     proofs: int = 0
+    needed: int = _PROOF
     largest: int = -1
     smallest_long: float = math.inf
-    banned_until: float = -math.inf
-    ban_seconds: float = _FIRST_BAN_SECONDS
     usual_seconds: float = 0.0
 
 
 class BriefRuns:
     """Records how long the runs of one model take, by signature and number of input values."""
 
-    def __init__(
-        self,
-        seconds: float,
-        steady: Iterable[str],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, seconds: float, steady: Iterable[str]) -> None:
         """Creates the record of a model that has not run yet.
 
         Args:
             seconds: Longest time of a short run; 0 if no run is short.
             steady: The signatures whose time depends only on the sizes of their inputs.
-            clock: Returns the time in seconds.
         """
         self._seconds = seconds
-        self._clock = clock
         self._records = {name: _Record() for name in steady} if seconds else {}
 
     def expects(self, signature: str, size: int) -> bool:
         """Returns whether a run of this size will be short."""
         record = self._records.get(signature)
-        return (
-            record is not None
-            and record.proofs >= _PROOF
-            and size <= record.largest
-            and self._clock() >= record.banned_until
-        )
+        return record is not None and record.proofs >= record.needed and size <= record.largest
 
     def may_be_brief(self, signature: str, size: int) -> bool:
         """Returns whether a run of this size should be tried as a short run."""
@@ -114,12 +98,8 @@ class BriefRuns:
             return
         record.usual_seconds = 0.0
         record.proofs = 0
+        record.needed = min(2 * record.needed, _MOST_PROOF)
         record.largest = size - 1
-        now = self._clock()
-        recurs = now - record.banned_until < 10 * record.ban_seconds
-        longer = min(2 * record.ban_seconds, _LONGEST_BAN_SECONDS)
-        record.ban_seconds = longer if recurs else _FIRST_BAN_SECONDS
-        record.banned_until = now + record.ban_seconds
 
 
 def steady_signatures(graph: Any, signatures: Iterable[SignatureSpec]) -> frozenset[str]:

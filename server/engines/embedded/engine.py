@@ -9,13 +9,13 @@ import contextlib
 import dataclasses
 import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ...errors import Code, ServingError
-from ..base import LeasedServable, ModelSpec, VersionStatus, chosen_statuses
+from ..base import Engine, LeasedServable, ModelSpec, VersionStatus, chosen_statuses
 from .batching import NO_BATCHES, BatchOptions
-from .leased_version import LeasedVersion, LoadModel
+from .leased_version import LeasedVersion
 from .model_folder import LATEST, ModelFolder, VersionPolicy
 from .model_versions import ModelVersions
 from .saved_model import SavedModel, component_versions
@@ -53,10 +53,12 @@ class EmbeddedOptions:
     promised: frozenset[str] | None = None
 
 
-class EmbeddedEngine:
+class EmbeddedEngine(Engine):
     """An `Engine` that runs SavedModels in this process."""
 
-    def __init__(self, options: EmbeddedOptions, load: LoadModel | None = None) -> None:
+    def __init__(
+        self, options: EmbeddedOptions, load: Callable[[Path], SavedModel] | None = None
+    ) -> None:
         """Creates the engine. It reads and loads nothing before `start`.
 
         Args:
@@ -83,8 +85,7 @@ class EmbeddedEngine:
         """See `Engine.close`."""
         if self._watcher is not None:
             self._watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watcher
+            await asyncio.wait([self._watcher])
         await asyncio.gather(*(model.close() for model in self._models.values()))
         await self._pool.close()
         await self._loader.close()
@@ -113,13 +114,6 @@ class EmbeddedEngine:
         self._looked.clear()
         self._look.set()
         await self._looked.wait()
-
-    def upstreams(self) -> Mapping[str, str]:
-        """See `Engine.upstreams`: this engine has none."""
-        return {}
-
-    def drain(self, names: frozenset[str]) -> None:
-        """See `Engine.drain`: this engine has no upstreams."""
 
     def component_versions(self) -> Mapping[str, str]:
         """See `Engine.component_versions`."""

@@ -3,46 +3,18 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 import orjson
 
 from ...request import current_request
-from ...tensors import STATS_SIGNATURE, Array, SignatureSpec, Tensors
+from ...tensors import STATS_SIGNATURE, Array, Tensors
 from ..base import Classifications
 from .batching import NO_BATCHES, Batcher, BatchOptions, batchable
 from .brief_runs import BriefRuns
 from .example_outputs import classifications, regressions
+from .saved_model import SavedModel
 from .worker_pool import WorkerPool
-
-
-class LoadedModel(Protocol):
-    """A model in memory. Its methods block; `engines.base.Servable` describes them."""
-
-    @property
-    def signatures(self) -> Mapping[str, SignatureSpec]:
-        """The signatures that can be run, by name."""
-
-    @property
-    def described(self) -> Sequence[SignatureSpec]:
-        """All signatures that the model declares."""
-
-    @property
-    def steady(self) -> frozenset[str]:
-        """The signatures whose time depends only on the sizes of their inputs."""
-
-    def run(
-        self, signature: str, inputs: Tensors, seconds: float | None = None
-    ) -> dict[str, Array]:
-        """Runs a signature. With `seconds`, cancels the run after one to two times this time."""
-
-    def close(self) -> None:
-        """Releases the model. No run may be active."""
-
-
-LoadModel = Callable[[Path], LoadedModel]
 
 
 class LeasedVersion:
@@ -51,7 +23,7 @@ class LeasedVersion:
     def __init__(
         self,
         version: int,
-        model: LoadedModel,
+        model: SavedModel,
         pool: WorkerPool,
         batching: BatchOptions = NO_BATCHES,
         brief_seconds: float = 0.0,

@@ -7,6 +7,7 @@ damaged one.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -16,8 +17,9 @@ from pathlib import Path
 
 from ...errors import Code
 from ..base import VersionState, VersionStatus
-from .leased_version import LeasedVersion, LoadedModel, LoadModel
+from .leased_version import LeasedVersion
 from .model_folder import LATEST, VersionPolicy, Versions, fingerprint
+from .saved_model import SavedModel
 from .worker_pool import WorkerPool
 
 _LOG = logging.getLogger("server.models")
@@ -44,8 +46,8 @@ class ModelVersions:
     def __init__(
         self,
         name: str,
-        load: LoadModel,
-        serve: Callable[[int, LoadedModel], LeasedVersion],
+        load: Callable[[Path], SavedModel],
+        serve: Callable[[int, SavedModel], LeasedVersion],
         loader: WorkerPool,
         policy: VersionPolicy = LATEST,
     ) -> None:
@@ -89,7 +91,7 @@ class ModelVersions:
     def expect(self, folders: Versions) -> None:
         """Marks versions as about to load: those that the next `update` tries first."""
         for version in self._policy.candidates(folders)[: self._policy.count]:
-            self._records.setdefault(version, _new(version))
+            self._records.setdefault(version, _Record(VersionStatus(version)))
 
     def statuses(self) -> list[VersionStatus]:
         """Returns the state of every known version, highest first."""
@@ -106,7 +108,7 @@ class ModelVersions:
         for version in self._policy.candidates(folders):
             if len(kept) == self._policy.count:
                 break
-            record = self._records.setdefault(version, _new(version))
+            record = self._records.setdefault(version, _Record(VersionStatus(version)))
             state = record.status.state
             if record.damage and state is not VersionState.END:
                 continue
@@ -156,14 +158,20 @@ class ModelVersions:
             return False
         record = _Record(VersionStatus(version, VersionState.LOADING))
         self._records[version] = record
+
+        def load() -> tuple[SavedModel, float]:
+            model, published = self._load(path), time.time()
+            with contextlib.suppress(OSError):  # the folder has just gone
+                published = (path / "saved_model.pb").stat().st_mtime
+            return model, published
+
         try:
-            model = await self._loader.run(lambda: self._load(path))
+            model, published = await self._loader.run(load)
         except Exception as error:
             record.status = VersionStatus(version, VersionState.END, Code.UNKNOWN, str(error))
             record.failed_fingerprint = files
             _LOG.error("model %s version %d does not load: %s", self._name, version, error)
             return False
-        published = await self._loader.run(lambda: _published(path))
         record.serving = self._serve(version, model)
         record.status = VersionStatus(version, VersionState.AVAILABLE, published=published)
         self._choose_current()
@@ -200,14 +208,3 @@ class ModelVersions:
                 ended.append(version)
         for version in ended[:-_REMEMBERED]:
             del self._records[version]
-
-
-def _new(version: int) -> _Record:
-    return _Record(VersionStatus(version, VersionState.START))
-
-
-def _published(path: Path) -> float:
-    try:
-        return (path / "saved_model.pb").stat().st_mtime
-    except OSError:
-        return time.time()

@@ -19,6 +19,7 @@ import logging
 import math
 import os
 import re
+import runpy
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -94,16 +95,12 @@ def op_library_problem(of_tfra: bool = False) -> str:
         return "the op library is not installed; install it with: pip install de-core"
     file = Path(package.origin).parent / "base" / "environment.py"
     try:
-        checks = importlib.util.spec_from_file_location("de_core_environment", file)
-        assert checks is not None
-        assert checks.loader is not None
-        environment = importlib.util.module_from_spec(checks)
-        checks.loader.exec_module(environment)
-        environment.check()
+        environment = runpy.run_path(str(file))
+        environment["check"]()
         load = importlib.import_module("tensorflow").load_op_library
-        load(environment.library_path())
+        load(environment["library_path"]())
         if of_tfra:
-            load(environment.tfra_library_path())
+            load(environment["tfra_library_path"]())
     except Exception as error:  # Plain models do not need the library, whatever is wrong with it.
         return f"the op library de_core does not load: {_one_line(error)}"
     return ""
@@ -121,7 +118,13 @@ def component_versions() -> dict[str, str]:
 
 
 class SavedModel:
-    """A loaded SavedModel. Its methods block, and may be called from several threads at once."""
+    """A loaded SavedModel. Its methods block, and may be called from several threads at once.
+
+    Attributes:
+        described: All signatures that the model declares.
+        signatures: The signatures that can be run, by name.
+        steady: The signatures whose time depends only on the sizes of their inputs.
+    """
 
     def __init__(self, path: Path, threads: int = 4) -> None:
         """Loads the SavedModel in `path`.
@@ -158,9 +161,15 @@ class SavedModel:
     def run(
         self, signature: str, inputs: Tensors, seconds: float | None = None
     ) -> dict[str, Array]:
-        """Runs a signature; see `LoadedModel.run`."""
+        """Runs a signature; see `Servable.run`.
+
+        With `seconds`, cancels the run after one to two times this time.
+        """
         spec = self.signatures[signature]
-        timeout = _INLINE if seconds is None else _rounded_ms(seconds)
+        timeout = _INLINE
+        if seconds is not None:
+            # Each callable has a fixed timeout, so round up to one of a few values.
+            timeout = max(128, 1 << math.ceil(math.log2(seconds * 1000)))
         try:
             with self._alone:
                 known = self._calls.get((signature, timeout)) or self._prepare(spec, timeout)
@@ -231,11 +240,6 @@ def _load_session(tensorflow: Any, path: Path, threads: int) -> Any:
     finally:
         logger.setLevel(level)
     return session
-
-
-def _rounded_ms(seconds: float) -> int:
-    """Rounds a timeout up to one of a few values, because each callable has a fixed timeout."""
-    return max(128, 1 << math.ceil(math.log2(seconds * 1000)))
 
 
 def _runs(signature: SignatureSpec) -> bool:

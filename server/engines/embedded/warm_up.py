@@ -16,7 +16,7 @@ import numpy as np
 from ...protos.modules import load_protos
 from ...protos.tensors import to_array
 from ...tensors import CLASSIFY_METHOD, DEFAULT_SIGNATURE, REGRESS_METHOD, Kind
-from .leased_version import LoadedModel
+from .saved_model import SavedModel
 
 _LOG = logging.getLogger("server.models")
 _FILE = Path("assets.extra") / "tf_serving_warmup_requests"
@@ -27,7 +27,7 @@ _MAX_ZEROS = 1_000_000
 _SECONDS = 60.0
 
 
-def warm_up(model: LoadedModel, path: Path) -> int:
+def warm_up(model: SavedModel, path: Path) -> int:
     """Warms up a model that was just loaded; returns the number of answered requests.
 
     Args:
@@ -54,7 +54,7 @@ def warm_up(model: LoadedModel, path: Path) -> int:
     return answered
 
 
-def _run(model: LoadedModel, signature: str, inputs: dict[str, Any]) -> None:
+def _run(model: SavedModel, signature: str, inputs: dict[str, Any]) -> None:
     # Run the signature as requests do: a steady one without a deadline, others with a deadline.
     # TensorFlow prepares the two kinds of runs separately.
     model.run(signature, inputs, None if signature in model.steady else _SECONDS)
@@ -84,7 +84,7 @@ def read_records(file: Path) -> list[bytes]:
     return records
 
 
-def _zeros(model: LoadedModel) -> Iterator[tuple[str, dict[str, Any]]]:
+def _zeros(model: SavedModel) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields each signature that takes no examples, with inputs of one row unless too large."""
     for signature in model.signatures.values():
         if signature.method_name not in (CLASSIFY_METHOD, REGRESS_METHOD):

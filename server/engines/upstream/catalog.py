@@ -12,20 +12,13 @@ from ...protos.forwarding import read_answer
 from ...protos.modules import Protos
 from ...protos.tensors import signatures_of
 from ...tensors import SignatureSpec
-from ..base import ModelSpec, VersionState, VersionStatus
+from ..base import STATE_NUMBERS, ModelSpec, VersionState, VersionStatus
 from .endpoint import Endpoint
 from .pool import UpstreamPool
 
-_STATES = {
-    10: VersionState.START,
-    20: VersionState.LOADING,
-    30: VersionState.AVAILABLE,
-    40: VersionState.UNLOADING,
-    50: VersionState.END,
-}
-# States from the least to the most advanced, without AVAILABLE, which ranks highest. A version has
-# the most advanced state that any endpoint reports.
-_RANK = [VersionState.END, VersionState.START, VersionState.UNLOADING, VersionState.LOADING]
+_STATES = {number: state for state, number in STATE_NUMBERS.items()}
+# States from the least to the most advanced. The most advanced one that is reported counts.
+_RANK = ["END", "START", "UNLOADING", "LOADING", "AVAILABLE"]
 _CODES = dict(enumerate(Code))
 _PROBE_SECONDS = 2.0
 _GOOD, _LATE, _DRAINED = range(3)
@@ -137,23 +130,26 @@ class Catalog:
 
     def reached(self, model: str) -> bool:
         """Returns whether any endpoint knows the model."""
-        return any(self._reports(model))
-
-    def _reports(self, model: str) -> list[list[VersionStatus]]:
-        found = self._found.get(model, {})
-        return [found.get(each.name, []) for each in self._pool.endpoints if each.answers]
+        return bool(self.statuses(model))
 
     def statuses(self, model: str) -> list[VersionStatus]:
         """Returns the state of each version, highest first."""
+        found = self._found.get(model, {})
+        reports = [
+            status
+            for endpoint in self._pool.endpoints
+            if endpoint.answers
+            for status in found.get(endpoint.name, ())
+        ]
+        reports.sort(
+            key=lambda status: (status.version, _RANK.index(status.state.value)), reverse=True
+        )
         best: dict[int, VersionStatus] = {}
-        for statuses in self._reports(model):
-            for status in statuses:
-                known = best.get(status.version)
-                if known is None or _rank(status) > _rank(known):
-                    best[status.version] = status
+        for status in reports:
+            best.setdefault(status.version, status)
         return [
             dataclasses.replace(status, published=self._first_seen.get((model, version), 0.0))
-            for version, status in sorted(best.items(), reverse=True)
+            for version, status in best.items()
         ]
 
     async def version_of_label(self, spec: ModelSpec) -> int:
@@ -215,7 +211,3 @@ class Catalog:
 def _best(serving: list[_Serving]) -> list[_Serving]:
     least = min((each.badness for each in serving), default=_GOOD)
     return [each for each in serving if each.badness == least]
-
-
-def _rank(status: VersionStatus) -> int:
-    return _RANK.index(status.state) if status.state in _RANK else len(_RANK)

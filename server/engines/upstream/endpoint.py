@@ -15,25 +15,20 @@ _PART = re.compile(r"(?:([\w.-]{1,128})=)?([\w.-]+|\[[0-9a-fA-F:]+\]):([0-9]{1,5
 _POLLS = 2
 
 
-@dataclasses.dataclass(frozen=True)
-class UpstreamAddress:
-    """A model server's address, and its public name."""
-
-    name: str
-    target: str
-
-
-def parse_upstreams(text: str) -> list[UpstreamAddress]:
+def parse_upstreams(text: str) -> dict[str, str]:
     """Reads the setting: `[NAME=]HOST:PORT`, separated by commas.
+
+    Returns:
+        The addresses of the model servers by their public names.
 
     Raises:
         StartError: A part does not have this form, or a name occurs twice.
 
     Example:
-        >>> [each.name for each in parse_upstreams("one=10.0.0.1:8500,localhost:8500")]
-        ['one', 'upstream-1']
+        >>> parse_upstreams("one=10.0.0.1:8500,localhost:8500")
+        {'one': '10.0.0.1:8500', 'upstream-1': 'localhost:8500'}
     """
-    addresses = []
+    addresses: dict[str, str] = {}
     for index, part in enumerate(text.split(",")):
         match = _PART.fullmatch(part.strip())
         if not match or not 0 < int(match[3]) < 65536:
@@ -43,10 +38,9 @@ def parse_upstreams(text: str) -> list[UpstreamAddress]:
             )
         # Clients never see the address.
         name = match[1] or f"upstream-{index}"
-        addresses.append(UpstreamAddress(name, f"{match[2]}:{match[3]}"))
-    names = [address.name for address in addresses]
-    if len(set(names)) < len(names):
-        raise StartError(f"Each upstream must have a different name. Received: {text}")
+        if name in addresses:
+            raise StartError(f"Each upstream must have a different name. Received: {text}")
+        addresses[name] = f"{match[2]}:{match[3]}"
     return addresses
 
 
@@ -79,13 +73,13 @@ class Endpoint:
             service.
     """
 
-    def __init__(self, address: UpstreamAddress) -> None:
-        """Creates the endpoint without connecting."""
-        self.name = address.name
+    def __init__(self, name: str, target: str) -> None:
+        """Creates the endpoint of the server at `target`, without connecting."""
+        self.name = name
         self.in_flight = 0
         self.drained = False
         self.missed = 0
-        self._target = address.target
+        self._target = target
         self._channel: Any = None
         self._methods: Mapping[str, Callable[..., Any]] = {}
         self._metadata: tuple[tuple[str, str], ...] = ()

@@ -32,7 +32,7 @@ from ..base import (
     chosen_statuses,
 )
 from .catalog import Catalog
-from .endpoint import ChannelOptions, Endpoint, UpstreamAddress
+from .endpoint import ChannelOptions, Endpoint
 from .pool import UpstreamPool
 
 _LOG = logging.getLogger("server.upstreams")
@@ -62,13 +62,13 @@ class TfServingOptions:
     """Options of the tfserving engine.
 
     Attributes:
-        upstreams: The model servers.
+        upstreams: The addresses of the model servers by their public names.
         models: The names of their models.
         poll_seconds: Seconds between two polls of the servers' versions.
         channel: Options of the connections.
     """
 
-    upstreams: Sequence[UpstreamAddress]
+    upstreams: Mapping[str, str]
     models: Sequence[str]
     poll_seconds: float = 2.0
     channel: ChannelOptions = dataclasses.field(default_factory=ChannelOptions)
@@ -88,7 +88,7 @@ class TfServingEngine:
         self._options = options
         self.work = work
         self._metrics = metrics
-        self._pool = UpstreamPool([Endpoint(each) for each in options.upstreams], metrics)
+        self._pool = UpstreamPool([Endpoint(*each) for each in options.upstreams.items()], metrics)
         self._protos: Protos = load_protos()
         self._catalog = Catalog(options.models, self._pool, self._protos)
         self._started = False
@@ -111,8 +111,7 @@ class TfServingEngine:
         """See `Engine.close`."""
         if self._watcher is not None:
             self._watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watcher
+            await asyncio.wait([self._watcher])
         await asyncio.gather(*(endpoint.close() for endpoint in self._pool.endpoints))
 
     def model_names(self) -> frozenset[str]:
@@ -219,24 +218,15 @@ class TfServingEngine:
                 self._damaged.pop(served, None)
             elif Code.DATA_LOSS in codes:
                 self._damaged[served] = time.monotonic() + _DAMAGED_SECONDS
-        self._answers.clear()
+            codes.clear()
         for endpoint in self._pool.endpoints:
             self._metrics.upstream_in_flight.labels(endpoint.name).set(endpoint.in_flight)
             self._metrics.upstream_in_service.labels(endpoint.name).set(endpoint.in_service)
 
     async def call(self, method: str, request: bytes, model: str, version: int) -> bytes:
         """Sends a request to an endpoint that serves the version."""
-        code = Code.CANCELLED
-        try:
-            endpoints = self._catalog.endpoints_of(model, version)
-            answer = await self._pool.call(method, request, endpoints)
-            code = Code.OK
-            return answer
-        except ServingError as error:
-            code = error.code
-            raise
-        finally:
-            self._answers[model, version].add(code)
+        endpoints = self._catalog.endpoints_of(model, version)
+        return await self._pool.call(method, request, endpoints, self._answers[model, version])
 
     def ask_for_poll(self) -> None:
         """Makes the next poll begin soon. A request that failed does not wait for it."""

@@ -27,7 +27,13 @@ class UpstreamPool:
         self._metrics = metrics or Metrics()
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    async def call(self, method: str, request: bytes, eligible: Collection[str]) -> bytes:
+    async def call(
+        self,
+        method: str,
+        request: bytes,
+        eligible: Collection[str],
+        codes: set[Code] | None = None,
+    ) -> bytes:
         """Sends a request and returns the answer.
 
         If the endpoint cannot be reached, sends the request once more, to another endpoint. Both
@@ -38,45 +44,41 @@ class UpstreamPool:
             request: The serialized message. It may be sent twice, which does no harm, because
                 inference changes nothing on the server.
             eligible: Names of the endpoints that can answer.
+            codes: Gets the code of each attempt.
 
         Raises:
             ServingError: UNAVAILABLE if no endpoint accepts it, RESOURCE_EXHAUSTED if too many
                 requests wait, DEADLINE_EXCEEDED, or the endpoint's own error.
         """
-        tried: list[str] = []
-        try:
-            return await self._attempt(method, request, eligible, tried)
-        except ServingError as error:
-            if error.code is not Code.UNAVAILABLE or not self._usable(eligible, tried):
-                raise
-        self._metrics.retries.inc()
-        return await self._attempt(method, request, eligible, tried)
-
-    async def _attempt(
-        self, method: str, request: bytes, eligible: Collection[str], tried: list[str]
-    ) -> bytes:
         call = current_request()
-        begun = time.perf_counter()
-        while (endpoint := self._choose(eligible, tried)) is None:
-            await self._wait()
-        tried.append(endpoint.name)
-        sent = time.perf_counter()
-        call.spent("queue", sent - begun)
-        code = Code.CANCELLED
-        endpoint.in_flight += 1
-        try:
-            answer = await endpoint.call(method, request, call.remaining(), call.metadata)
-            code = Code.OK
-            return answer
-        except ServingError as error:
-            code = error.code
-            raise
-        finally:
-            endpoint.in_flight -= 1
-            self._wake()
-            seconds = time.perf_counter() - sent
-            call.spent("run", seconds)
-            self._metrics.upstream_seconds(endpoint.name, code.value).observe(seconds)
+        tried: list[str] = []
+        while True:
+            begun = time.perf_counter()
+            while (endpoint := self._choose(eligible, tried)) is None:
+                await self._wait()
+            tried.append(endpoint.name)
+            sent = time.perf_counter()
+            call.spent("queue", sent - begun)
+            code = Code.CANCELLED
+            endpoint.in_flight += 1
+            try:
+                answer = await endpoint.call(method, request, call.remaining(), call.metadata)
+                code = Code.OK
+                return answer
+            except ServingError as error:
+                code = error.code
+                again = code is Code.UNAVAILABLE and len(tried) == 1
+                if not again or not self._usable(eligible, tried):
+                    raise
+            finally:
+                endpoint.in_flight -= 1
+                if codes is not None:
+                    codes.add(code)
+                self._wake()
+                seconds = time.perf_counter() - sent
+                call.spent("run", seconds)
+                self._metrics.upstream_seconds(endpoint.name, code.value).observe(seconds)
+            self._metrics.retries.inc()
 
     def _choose(self, eligible: Collection[str], tried: Collection[str]) -> Endpoint | None:
         """Returns the least busy endpoint; None if all usable ones are full."""

@@ -23,7 +23,7 @@ from server.settings import load_settings
 from server.tensors import dtype_of_numpy
 from tests.server.support.asgi import send
 from tests.server.support.eventually import eventually
-from tests.server.support.gateway_process import make_key
+from tests.server.support.gateway_process import write_key
 from tests.server.support.grpc_port import ask_grpc
 from tests.server.support.numpy_engine import NumpyEngine
 
@@ -50,24 +50,23 @@ async def codes_of(*asked: Any, **options: Any) -> list[str]:
 
 
 def key_of(folder: Path, scope: str) -> tuple[str, KeyRing]:
-    key, line = make_key("tests", scope)
-    file = folder / "keys.yaml"
-    file.write_text(f"keys:\n{line}\n")
+    key, file = write_key(folder, scope)
     return key, KeyRing(file)
 
 
 @pytest.mark.parametrize(
     ("scope", "codes"),
     [
+        (None, ["UNAUTHENTICATED"] * 2),
         ("predict", ["OK", "PERMISSION_DENIED"]),
         # The lookup fails after the check of the scope, because there is no such table.
         ("lookup", ["PERMISSION_DENIED", "FAILED_PRECONDITION"]),
     ],
 )
 def test_rows_are_looked_up_with_the_scope_lookup(tmp_path, scope, codes):
-    key, ring = key_of(tmp_path, scope)
+    key, ring = key_of(tmp_path, scope or "predict")
     asked = predict(), predict("de_lookup/none")
-    assert asyncio.run(codes_of(plane_of(ring), *asked, key=key)) == codes
+    assert asyncio.run(codes_of(plane_of(ring), *asked, key=key if scope else "")) == codes
 
 
 def test_a_client_is_counted_once_over_all_protocols(tmp_path):
@@ -166,6 +165,12 @@ def shaped(*shape: int, dtype: int = 0) -> Any:
     return message
 
 
+def versioned(**choice: Any) -> Any:
+    message = predict()
+    message.model_spec.MergeFrom(type(message.model_spec)(**choice))
+    return message
+
+
 def infer(*shape: int) -> Any:
     message = PROTOS.open_inference.ModelInferRequest(model_name="m")
     message.inputs.add(name="x", datatype="FP32", shape=shape)
@@ -179,6 +184,11 @@ UNFIT = "Expected classification signature outputs to contain at least one of"
 @pytest.mark.parametrize(
     ("method", "request_message", "code", "words"),
     [
+        ("Predict", versioned(version={"value": 9}), "NOT_FOUND", "Specific(m, 9)"),
+        ("Predict", versioned(version_label="no"), "INVALID_ARGUMENT", "servable version label"),
+        ("Predict", predict("no"), "FAILED_PRECONDITION", 'key "no" not found'),
+        ("Predict", predict(y=ONE), "INVALID_ARGUMENT", "expected to be in the set {x}"),
+        ("Predict", PROTOS.predict.PredictRequest(), "INVALID_ARGUMENT", "Missing ModelSpec"),
         ("Predict", shaped(), "UNIMPLEMENTED", "DT_INVALID"),
         ("Classify", CLASSIFY, "FAILED_PRECONDITION", UNFIT),
         ("MultiInference", multi("half_the_age", "classify"), "FAILED_PRECONDITION", UNFIT),

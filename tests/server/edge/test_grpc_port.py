@@ -19,7 +19,8 @@ import pytest
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto, to_array
 from server.tensors import dtype_of_name
-from tests.server.support.gateway_process import GatewayProcess, make_key
+from tests.server.support.gateway_process import GatewayProcess, write_key
+from tests.server.support.grpc_port import stub
 from tests.server.support.tls_files import tls_files
 
 MODEL = "/v1/models/ranker"
@@ -55,8 +56,8 @@ class Secured:
         self.metadata = (("authorization", f"Bearer {key}"),)
         credentials = grpc.ssl_channel_credentials(certificate.read_bytes())
         self.channel = grpc.secure_channel(f"127.0.0.1:{self.grpc_port}", credentials)
-        self.predictions = PROTOS.prediction_service.stub(self.channel)
-        self.models = PROTOS.model_service.stub(self.channel)
+        self.predictions = stub(PROTOS.prediction_service, self.channel)
+        self.models = stub(PROTOS.model_service, self.channel)
 
     def ask(self, method, path, body=None):
         return self.gateway.ask(method, path, body, self.headers)
@@ -72,9 +73,7 @@ def secured(saved_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         shutil.copytree(saved_models / str(version), folder / "ranker" / str(version))
     write_warm_up(folder / "ranker" / "1", *(predict_request(value=i) for i in range(3)))
     certificate, key_file = tls_files(folder)
-    key, line = make_key("tests", "predict", "lookup", "admin")
-    keys = folder / "keys.yaml"
-    keys.write_text(f"keys:\n{line}\n")
+    key, keys = write_key(folder, "predict", "lookup", "admin")
     settings = folder / "gateway.yaml"
     settings.write_text(
         json.dumps({"version_policy": "all", "labels": "stable=1", "poll_seconds": 0.1})
@@ -126,33 +125,6 @@ def test_predict_over_grpc(secured):
     for choice in ({"version": 1}, {"label": "stable"}):
         answer = secured.predictions.Predict(predict_request(**choice), metadata=secured.metadata)
         assert answer.model_spec.version.value == 1
-
-
-@pytest.mark.parametrize(
-    ("request_message", "code", "words"),
-    [
-        (predict_request(version=9), "NOT_FOUND", "Specific(ranker, 9)"),
-        (
-            predict_request(label="no"),
-            "INVALID_ARGUMENT",
-            "Unrecognized servable version label",
-        ),
-        (predict_request("no"), "FAILED_PRECONDITION", 'key "no" not found'),
-        (predict_request("slow"), "INVALID_ARGUMENT", "expected to be in the set {rounds}"),
-        (PROTOS.predict.PredictRequest(), "INVALID_ARGUMENT", "Missing ModelSpec"),
-    ],
-)
-def test_grpc_errors_are_those_of_tensorflow_serving(secured, request_message, code, words):
-    with pytest.raises(grpc.RpcError) as caught:
-        secured.predictions.Predict(request_message, metadata=secured.metadata)
-    assert caught.value.code() is getattr(grpc.StatusCode, code)
-    assert words in caught.value.details()
-
-
-def test_grpc_needs_a_key_too(secured):
-    with pytest.raises(grpc.RpcError) as caught:
-        secured.predictions.Predict(predict_request())
-    assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_status_metadata_and_examples_over_grpc(secured):

@@ -22,7 +22,7 @@ from server.request import current_request
 from server.settings import load_settings
 from server.tensors import dtype_of_name
 from tests.server.support.asgi import ask
-from tests.server.support.grpc_port import serving
+from tests.server.support.grpc_port import serving, stub
 from tests.server.support.numpy_engine import NumpyEngine
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -86,11 +86,11 @@ def test_a_grpc_request_is_a_span_like_one_over_rest(spans):
     async def run():
         async with serving(plane, accounts=accounts) as channel:
             metadata = (("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01"),)
-            stub = protos.prediction_service.stub(channel)
-            await stub.Predict(request, metadata=metadata)
+            predictions = stub(protos.prediction_service, channel)
+            await predictions.Predict(request, metadata=metadata)
             request.model_spec.name = "none"
             with pytest.raises(grpc.aio.AioRpcError):
-                await stub.Predict(request, metadata=metadata)
+                await predictions.Predict(request, metadata=metadata)
 
     asyncio.run(run())
     answered, refused = own(spans)

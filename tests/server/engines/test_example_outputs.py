@@ -19,42 +19,38 @@ def test_labels_scores_or_both():
     assert classifications({"classes": LABELS, "more": SCORES}, 2).scores is None
 
 
-@pytest.mark.parametrize(
-    ("outputs", "said"),
-    [
-        ({"y": SCORES}, "at least one of {classes, scores}"),
-        ({"scores": SCORES[0]}, r"shape: [batch_size num_classes] but got [2]"),
-        ({"scores": SCORES[:1]}, "Expected scores output batch size of 2. Got: 1"),
-        ({"classes": LABELS[:1]}, "Expected classes output batch size of 2. Got: 1"),
-        ({"scores": SCORES.astype(float)}, "of DT_FLOAT. Got: float64"),
-        ({"classes": SCORES}, "of DT_STRING. Got: float32"),
-        ({"classes": LABELS, "scores": SCORES[:, :1]}, "match in dim_size(1). Got 2 vs. 1"),
-    ],
-)
-def test_invalid_classifications_are_refused(outputs, said):
-    with pytest.raises(ServingError) as caught:
-        classifications(outputs, 2)
-    assert caught.value.code is Code.INVALID_ARGUMENT
-    assert said in caught.value.message
-
-
 def test_values_of_one_column_or_none():
     assert regressions({"outputs": SCORES[:, 0]}, 2).tolist() == [0.25, 0.5]
     assert regressions({"outputs": SCORES[:, :1]}, 2).tolist() == [0.25, 0.5]
 
 
 @pytest.mark.parametrize(
-    ("outputs", "said"),
+    ("check", "outputs", "said"),
     [
-        ({"y": SCORES}, "No regression outputs found in SignatureDef."),
-        ({"outputs": SCORES}, "[batch_size] or [batch_size, 1] but got [2,2]"),
-        ({"outputs": np.float32(1.0).reshape(())}, "[batch_size, 1] but got []"),
-        ({"outputs": SCORES[:1, 0]}, "did not match output batch size: 2 vs. 1"),
-        ({"outputs": np.array([1, 2])}, "of DT_FLOAT. Got: int64"),
+        (classifications, {"y": SCORES}, "at least one of {classes, scores}"),
+        (classifications, {"scores": SCORES[0]}, r"shape: [batch_size num_classes] but got [2]"),
+        (classifications, {"scores": SCORES[:1]}, "Expected scores output batch size of 2. Got: 1"),
+        (
+            classifications,
+            {"classes": LABELS[:1]},
+            "Expected classes output batch size of 2. Got: 1",
+        ),
+        (classifications, {"scores": SCORES.astype(float)}, "of DT_FLOAT. Got: float64"),
+        (classifications, {"classes": SCORES}, "of DT_STRING. Got: float32"),
+        (
+            classifications,
+            {"classes": LABELS, "scores": SCORES[:, :1]},
+            "match in dim_size(1). Got 2 vs. 1",
+        ),
+        (regressions, {"y": SCORES}, "No regression outputs found in SignatureDef."),
+        (regressions, {"outputs": SCORES}, "[batch_size] or [batch_size, 1] but got [2,2]"),
+        (regressions, {"outputs": np.float32(1.0).reshape(())}, "[batch_size, 1] but got []"),
+        (regressions, {"outputs": SCORES[:1, 0]}, "did not match output batch size: 2 vs. 1"),
+        (regressions, {"outputs": np.array([1, 2])}, "of DT_FLOAT. Got: int64"),
     ],
 )
-def test_invalid_regressions_are_refused(outputs, said):
+def test_outputs_of_another_form_are_refused(check, outputs, said):
     with pytest.raises(ServingError) as caught:
-        regressions(outputs, 2)
+        check(outputs, 2)
     assert caught.value.code is Code.INVALID_ARGUMENT
     assert said in caught.value.message

@@ -54,15 +54,12 @@ def test_an_empty_folder_is_a_model_only_if_it_is_named(tmp_path):
     assert ModelFolder(tmp_path, "m").scan() == {"m": {}}
 
 
-def test_a_missing_folder_and_a_file_are_refused(tmp_path):
+def test_a_folder_that_can_never_be_served_is_refused_with_the_remedy(tmp_path):
     with pytest.raises(StartError, match=r"must exist\. Received: --model-dir="):
         ModelFolder(tmp_path / "nowhere").check()
     (tmp_path / "file").write_text("")
     with pytest.raises(StartError, match=r"must be a folder\."):
         ModelFolder(tmp_path / "file").check()
-
-
-def test_a_saved_model_itself_is_refused_with_the_remedy(tmp_path):
     write_version(tmp_path, 1)
     with pytest.raises(StartError, match=r"itself a SavedModel.* give its parent folder\.$"):
         ModelFolder(tmp_path / "1").check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import shutil
 import threading
@@ -87,6 +88,10 @@ class World:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "saved_model.pb").write_text(content)
 
+    async def publish(self, version, content="fine"):
+        self.write(version, content)
+        await self.update()
+
     def remove(self, version):
         (self.path / str(version) / "saved_model.pb").unlink()
 
@@ -100,6 +105,12 @@ class World:
             for _ in range(20):  # more turns of the loop than a release takes
                 await asyncio.sleep(0)
             await self.loader.run(lambda: None)
+
+    async def run_for_long(self):
+        """Starts a run of the current version that ends when the test lets it."""
+        running = asyncio.create_task(self.model.current.run("serving_default", {}))
+        await eventually(lambda: self.loaded[-1].running)
+        return running
 
     @property
     def current(self):
@@ -116,12 +127,10 @@ def world(tmp_path):
 
 
 async def test_the_newest_version_serves_and_the_old_one_is_released(world):
-    world.write(1)
-    await world.update()
+    await world.publish(1)
     assert (world.current, world.states()) == (1, {1: "AVAILABLE"})
     world.write(3)
-    world.write(2)
-    await world.update()
+    await world.publish(2)
     assert (world.current, world.states()) == (3, {3: "AVAILABLE", 1: "END"})
     assert [m.number for m in world.loaded] == [1, 3]
     assert [m.closed for m in world.loaded] == [True, False]
@@ -130,15 +139,12 @@ async def test_the_newest_version_serves_and_the_old_one_is_released(world):
 
 
 async def test_the_previous_version_replaces_a_damaged_one(world):
-    world.write(1)
-    await world.update()
-    world.write(2)
-    await world.update()
+    await world.publish(1)
+    await world.publish(2)
     assert world.current == 2
     (_, damaged) = world.loaded
     damaged.hold, damaged.health = threading.Event(), "damaged"
-    running = asyncio.create_task(world.model.current.run("serving_default", {}))
-    await eventually(lambda: damaged.running)
+    running = await world.run_for_long()
     for _ in range(2):
         await world.update()
         assert (world.current, world.states()) == (1, {2: "UNLOADING", 1: "AVAILABLE"})
@@ -149,30 +155,26 @@ async def test_the_previous_version_replaces_a_damaged_one(world):
         assert (world.current, world.states()) == (1, {2: "END", 1: "AVAILABLE"})
     (status, _) = world.model.statuses()
     assert (status.code, status.message) == (Code.DATA_LOSS, "t.de: section 3 is corrupt")
-    world.write(2, "written again")
-    await world.update()
+    await world.publish(2, "written again")
     assert (world.current, [m.number for m in world.loaded]) == (2, [1, 2, 1, 2])
     await world.model.close()
 
 
 async def test_a_damaged_version_serves_if_it_is_the_only_one(world):
-    world.write(1)
-    await world.update()
+    await world.publish(1)
     (only,) = world.loaded
     only.health = "damaged"
     for _ in range(2):
         await world.update()
         assert world.current == 1
-    world.write(2)
-    await world.update()
+    await world.publish(2)
     assert (world.current, world.states()) == (2, {2: "AVAILABLE", 1: "END"})
     await world.model.close()
 
 
 async def test_files_are_looked_at_after_they_were_found_intact(world):
     for version in (1, 2):
-        world.write(version)
-        await world.update()
+        await world.publish(version)
     for health, current in (("intact", 2), ("damaged", 1)):
         world.loaded[1].health = health
         await world.update()
@@ -182,12 +184,9 @@ async def test_files_are_looked_at_after_they_were_found_intact(world):
 
 async def test_a_request_in_flight_finishes_on_its_version_and_only_then_it_is_released(world):
     world.hold = threading.Event()
-    world.write(1)
-    await world.update()
-    running = asyncio.create_task(world.model.current.run("serving_default", {}))
-    await eventually(lambda: world.loaded[0].running)
-    world.write(2)
-    await world.update()
+    await world.publish(1)
+    running = await world.run_for_long()
+    await world.publish(2)
     assert (world.current, world.states()) == (2, {2: "AVAILABLE", 1: "UNLOADING"})
     assert not world.loaded[0].closed
     world.hold.set()
@@ -199,23 +198,18 @@ async def test_a_request_in_flight_finishes_on_its_version_and_only_then_it_is_r
 
 async def test_a_run_whose_client_left_still_holds_its_version(world):
     world.hold = threading.Event()
-    world.write(1)
-    await world.update()
-    running = asyncio.create_task(world.model.current.run("serving_default", {}))
-    await eventually(lambda: world.loaded[0].running)
+    await world.publish(1)
+    running = await world.run_for_long()
     running.cancel()
-    world.write(2)
-    await world.update()
+    await world.publish(2)
     assert not world.loaded[0].closed
     world.hold.set()
     await eventually(lambda: world.loaded[0].closed)
 
 
 async def test_a_broken_version_is_reported_and_changes_nothing(world):
-    world.write(1)
-    await world.update()
-    world.write(2, "broken")
-    await world.update()
+    await world.publish(1)
+    await world.publish(2, "broken")
     assert (world.current, world.states()) == (1, {2: "END", 1: "AVAILABLE"})
     (broken, _) = world.model.statuses()
     assert (broken.code, broken.message) == (Code.UNKNOWN, "broken file")
@@ -232,23 +226,20 @@ async def test_a_broken_version_is_tried_again_only_when_its_files_change(world)
     for _ in range(3):
         await world.update()
     assert len(tries) == 1
-    world.write(1, "repaired by now")
-    await world.update()
+    await world.publish(1, "repaired by now")
     assert (world.current, len(tries)) == (1, 2)
 
 
 async def test_at_the_start_the_newest_version_that_loads_serves(world):
     world.write(1)
     world.write(2, "broken")
-    world.write(3, "broken")
-    await world.update()
+    await world.publish(3, "broken")
     assert (world.current, world.states()) == (1, {3: "END", 2: "END", 1: "AVAILABLE"})
 
 
 async def test_removing_the_newest_version_goes_back_to_the_one_before(world):
     world.write(1)
-    world.write(2)
-    await world.update()
+    await world.publish(2)
     assert world.current == 2
     world.remove(2)
     await world.update()
@@ -257,13 +248,10 @@ async def test_removing_the_newest_version_goes_back_to_the_one_before(world):
 
 async def test_a_version_wanted_again_during_its_release_is_loaded_later(world):
     world.hold = threading.Event()
-    world.write(2)
-    await world.update()
-    running = asyncio.create_task(world.model.find(2).run("serving_default", {}))
-    await eventually(lambda: world.loaded[0].running)
+    await world.publish(2)
+    running = await world.run_for_long()
     world.write(3)
-    world.write(1)
-    await world.update()
+    await world.publish(1)
     world.remove(3)
     await world.update()
     assert world.current == 3
@@ -275,8 +263,7 @@ async def test_a_version_wanted_again_during_its_release_is_loaded_later(world):
 
 
 async def test_loaded_versions_keep_serving_when_every_folder_is_gone(world):
-    world.write(1)
-    await world.update()
+    await world.publish(1)
     world.remove(1)
     await world.update()
     assert world.current == 1
@@ -289,75 +276,57 @@ async def test_ended_versions_are_forgotten_after_a_while(world):
     await world.settle()
     await world.update()
     assert len(world.states()) == 17
-    world.write(99, "broken")
-    await world.update()
+    await world.publish(99, "broken")
     assert world.states()[99] == "END"
     world.remove(99)
     await world.update()
     assert 99 not in world.states()
 
 
-def engine_of(world, **options):
-    folder = ModelFolder(options.pop("folder", world.path))
-    return EmbeddedEngine(EmbeddedOptions(folder, poll_seconds=0.02, **options), world.load)
+@contextlib.asynccontextmanager
+async def serving(world, folder=None, **options):
+    """Starts an engine that serves the world's folder, and closes it at the end."""
+    options = EmbeddedOptions(ModelFolder(folder or world.path), poll_seconds=0.02, **options)
+    engine = EmbeddedEngine(options, world.load)
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        if world.hold is not None:
+            world.hold.set()
+        await engine.close()
 
 
 async def test_engine_picks_up_models_and_versions_by_itself(world):
-    engine = engine_of(world, folder=world.path.parent)
-    await engine.start()
-    await eventually(engine.started)
-    assert not engine.ready()
-    world.write(1)
-    await eventually(engine.ready)
-    servable = await engine.lease(ModelSpec("m"))
-    assert servable.version == 1
-    servable.release()
-    world.write(2)
-    await eventually(lambda: world.loaded[0].closed)
-    wanted = [VersionState.AVAILABLE, VersionState.END]
-    while [s.state for s in await engine.status(ModelSpec("m"))] != wanted:
-        await asyncio.sleep(0.01)
-    await engine.close()
+    async with serving(world, world.path.parent) as engine:
+        await eventually(engine.started)
+        assert not engine.ready()
+        world.write(1)
+        await eventually(engine.ready)
+        servable = await engine.lease(ModelSpec("m"))
+        assert servable.version == 1
+        servable.release()
+        world.write(2)
+        await eventually(lambda: world.loaded[0].closed)
+        wanted = [VersionState.AVAILABLE, VersionState.END]
+        while [s.state for s in await engine.status(ModelSpec("m"))] != wanted:
+            await asyncio.sleep(0.01)
     assert world.loaded[1].closed
 
 
 async def test_engine_goes_on_when_its_folder_vanishes(world, monkeypatch):
     looks, scan = [], ModelFolder.scan
     monkeypatch.setattr(ModelFolder, "scan", lambda folder: looks.append(0) or scan(folder))
-
-    engine = engine_of(world)
     world.write(1)
-    await engine.start()
-    await eventually(engine.ready)
-    world.path.rename(world.path.with_name("elsewhere"))
-    looked = len(looks)
-    await eventually(lambda: len(looks) > looked + 2)
-    assert engine.ready()
-    world.path.with_name("elsewhere").rename(world.path)
-    world.write(2)
-    await eventually(lambda: world.loaded[0].closed)
-    await engine.close()
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        (ModelSpec("x"), "Servable not found for request: Latest(x)"),
-        (ModelSpec("m", version=7), "Servable not found for request: Specific(m, 7)"),
-        (ModelSpec("m", label="l"), "Unrecognized servable version label: l"),
-    ],
-)
-async def test_engine_leases_only_what_serves(world, spec, message):
-    engine = engine_of(world)
-    world.write(1)
-    await engine.start()
-    await eventually(engine.started)
-    try:
-        with pytest.raises(ServingError) as caught:
-            await engine.lease(spec)
-    finally:
-        await engine.close()
-    assert caught.value.message == message
+    async with serving(world) as engine:
+        await eventually(engine.ready)
+        world.path.rename(world.path.with_name("elsewhere"))
+        looked = len(looks)
+        await eventually(lambda: len(looks) > looked + 2)
+        assert engine.ready()
+        world.path.with_name("elsewhere").rename(world.path)
+        world.write(2)
+        await eventually(lambda: world.loaded[0].closed)
 
 
 async def lease_error(engine, spec):
@@ -366,75 +335,77 @@ async def lease_error(engine, spec):
     return caught.value
 
 
+async def test_engine_leases_only_what_serves(world):
+    world.write(1)
+    async with serving(world) as engine:
+        await eventually(engine.started)
+        for spec, message in (
+            (ModelSpec("x"), "Servable not found for request: Latest(x)"),
+            (ModelSpec("m", version=7), "Servable not found for request: Specific(m, 7)"),
+            (ModelSpec("m", label="l"), "Unrecognized servable version label: l"),
+        ):
+            assert (await lease_error(engine, spec)).message == message
+
+
 async def test_a_model_that_comes_later_changes_nothing_for_readiness(world):
     world.hold = threading.Event()
     world.write(1)
-    engine = engine_of(world, folder=world.path.parent)
-    await engine.start()
-    await eventually(engine.ready)
+    async with serving(world, world.path.parent) as engine:
+        await eventually(engine.ready)
 
-    world.write(1, "broken", model="later")
-    await eventually(lambda: "later" in engine.model_names())
-    while (await engine.status(ModelSpec("later")))[0].state is not VersionState.END:
+        world.write(1, "broken", model="later")
+        await eventually(lambda: "later" in engine.model_names())
+        while (await engine.status(ModelSpec("later")))[0].state is not VersionState.END:
+            assert engine.ready()
+            await asyncio.sleep(0.01)
         assert engine.ready()
-        await asyncio.sleep(0.01)
-    assert engine.ready()
-    shutil.rmtree(world.path.with_name("later"))
-    await eventually(lambda: "later" not in engine.model_names())
+        shutil.rmtree(world.path.with_name("later"))
+        await eventually(lambda: "later" not in engine.model_names())
 
-    world.write(1, "slow", model="slow")
-    await eventually(lambda: "slow" in engine.model_names())
-    assert engine.ready()
-    world.hold.set()
-    await engine.close()
+        world.write(1, "slow", model="slow")
+        await eventually(lambda: "slow" in engine.model_names())
+        assert engine.ready()
 
 
 async def test_a_promised_model_counts_until_it_is_removed(world):
     world.write(1)
     world.write(1, "broken", model="first")
-    engine = engine_of(world, folder=world.path.parent)
-    await engine.start()
-    await eventually(engine.started)
-    assert not engine.ready()
-    shutil.rmtree(world.path.with_name("first"))
-    await eventually(engine.ready)
-    await engine.close()
+    async with serving(world, world.path.parent) as engine:
+        await eventually(engine.started)
+        assert not engine.ready()
+        shutil.rmtree(world.path.with_name("first"))
+        await eventually(engine.ready)
 
     # The models in `promised` were found by another process, perhaps before `first` existed. So
     # readiness does not wait for `first`.
     world.write(1, "broken", model="first")
-    engine = engine_of(world, folder=world.path.parent, promised=frozenset({"m"}))
-    await engine.start()
-    await eventually(engine.started)
-    assert engine.ready()
-    await engine.close()
+    async with serving(world, world.path.parent, promised=frozenset({"m"})) as engine:
+        await eventually(engine.started)
+        assert engine.ready()
 
 
 async def test_a_version_that_is_loading_is_unavailable_and_not_unknown(world):
     world.hold = threading.Event()
     world.write(1, "slow")
     world.write(1, model="next")
-    engine = engine_of(world, folder=world.path.parent)
-    await engine.start()
-    for name in ("m", "next", "unknown"):
-        error = await lease_error(engine, ModelSpec(name))
-        assert (error.code, error.retry_after) == (Code.UNAVAILABLE, 1.0)
-    await eventually(engine.model_names)
-    for spec in (ModelSpec("m", 1), ModelSpec("next"), ModelSpec("next", 1)):
-        assert (await lease_error(engine, spec)).code is Code.UNAVAILABLE
-    assert not engine.ready()
-    world.hold.set()
-    await eventually(engine.started)
-    assert engine.ready()
-    assert (await lease_error(engine, ModelSpec("unknown"))).code is Code.NOT_FOUND
-    world.hold.clear()
-    world.write(2, "slow")
-    while len(await engine.status(ModelSpec("m"))) == 1:
-        await asyncio.sleep(0.01)
-    assert (await lease_error(engine, ModelSpec("m", 2))).code is Code.UNAVAILABLE
-    assert (await lease_error(engine, ModelSpec("m", 3))).code is Code.NOT_FOUND
-    servable = await engine.lease(ModelSpec("m"))
-    assert servable.version == 1
-    servable.release()
-    world.hold.set()
-    await engine.close()
+    async with serving(world, world.path.parent) as engine:
+        for name in ("m", "next", "unknown"):
+            error = await lease_error(engine, ModelSpec(name))
+            assert (error.code, error.retry_after) == (Code.UNAVAILABLE, 1.0)
+        await eventually(engine.model_names)
+        for spec in (ModelSpec("m", 1), ModelSpec("next"), ModelSpec("next", 1)):
+            assert (await lease_error(engine, spec)).code is Code.UNAVAILABLE
+        assert not engine.ready()
+        world.hold.set()
+        await eventually(engine.started)
+        assert engine.ready()
+        assert (await lease_error(engine, ModelSpec("unknown"))).code is Code.NOT_FOUND
+        world.hold.clear()
+        world.write(2, "slow")
+        while len(await engine.status(ModelSpec("m"))) == 1:
+            await asyncio.sleep(0.01)
+        assert (await lease_error(engine, ModelSpec("m", 2))).code is Code.UNAVAILABLE
+        assert (await lease_error(engine, ModelSpec("m", 3))).code is Code.NOT_FOUND
+        servable = await engine.lease(ModelSpec("m"))
+        assert servable.version == 1
+        servable.release()

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from server.engines.base import ModelSpec
-from server.engines.upstream.endpoint import ChannelOptions, Endpoint, UpstreamAddress
+from server.engines.upstream.endpoint import ChannelOptions, Endpoint
 from server.engines.upstream.engine import TfServingEngine, TfServingOptions
 from server.errors import Code, ServingError
 from server.observability.metrics import Metrics
@@ -101,7 +101,7 @@ async def serving(tls=None):
         certificate, key = (path.read_bytes() for path in tls)
         credentials = grpc.ssl_server_credentials([(key, certificate)], certificate, True)
         port = server.add_secure_port("127.0.0.1:0", credentials)
-    service.address = UpstreamAddress("u", f"127.0.0.1:{port}")
+    service.address = f"127.0.0.1:{port}"
     await server.start()
     try:
         yield service
@@ -112,7 +112,7 @@ async def serving(tls=None):
 
 @contextlib.asynccontextmanager
 async def connected(service, options=None):
-    endpoint = Endpoint(service.address)
+    endpoint = Endpoint("u", service.address)
     endpoint.open(PROTOS, options or ChannelOptions())
     try:
         yield endpoint
@@ -134,7 +134,7 @@ async def endpoint(service):
 
 @pytest_asyncio.fixture
 async def engine(service):
-    options = TfServingOptions([service.address], ["m"], poll_seconds=1000.0)
+    options = TfServingOptions({"u": service.address}, ["m"], poll_seconds=1000.0)
     engine = TfServingEngine(options, Codec().run, Metrics())
     await engine.start()
     try:
@@ -193,7 +193,7 @@ async def test_a_model_that_answers_nothing_but_data_loss_is_not_ready_and_the_l
 
     def front():
         with GatewayProcess(
-            None, tmp_path / "log", "--engine", "tfserving", "--upstreams", service.address.target,
+            None, tmp_path / "log", "--engine", "tfserving", "--upstreams", service.address,
             "--models", "m", "--poll-seconds", "0.1",
         ) as gateway:  # fmt: skip
             gateway.wait_ready()

@@ -23,6 +23,7 @@ from server.tensors import dtype_of_name
 from tests.server.support.asgi import Reply
 from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.server.support.gateway_process import STUB, GatewayProcess
+from tests.server.support.grpc_port import stub
 
 PROTOS = load_protos()
 MODEL = "/v1/models/ranker"
@@ -38,7 +39,7 @@ class Served:
         self.models = models
         self.numbers = itertools.count(1)
         self.channel = grpc.insecure_channel(f"127.0.0.1:{gateway.port_of('gRPC')}")
-        self.predictions = PROTOS.prediction_service.stub(self.channel)
+        self.predictions = stub(PROTOS.prediction_service, self.channel)
         self.current = 0
 
     def publish(self, model: int, pauses: float = 0) -> int:
@@ -63,9 +64,6 @@ class Served:
 
     def predict(self, path: str = MODEL) -> Reply:
         return self.gateway.ask("POST", f"{path}:predict", ROW)
-
-    def slow(self, rounds: int) -> tuple[threading.Thread, list[Reply]]:
-        return slow_request(self.gateway, rounds)
 
 
 def slow_request(gateway: GatewayProcess, rounds: int) -> tuple[threading.Thread, list[Reply]]:
@@ -152,22 +150,6 @@ def test_swap_under_load_loses_no_request_and_mixes_no_answer(served, ask):
     gone = served.predict(f"{MODEL}/versions/{old}")
     assert gone.status == 404
     assert gone.error == f"Servable not found for request: Specific(ranker, {old})"
-
-
-def test_a_request_in_flight_finishes_on_its_version(served):
-    rounds, state = 4000, ""
-    while state != "UNLOADING":  # otherwise the request ended before the swap
-        old = served.publish(1)
-        served.wait_for_state(old, "AVAILABLE")
-        thread, replies = served.slow(rounds)
-        new = served.publish(2)
-        served.wait_for_state(new, "AVAILABLE")
-        state = served.state(old)
-        rounds *= 4
-        thread.join()
-    assert replies[0].json() == {"outputs": 1}
-    assert replies[0].headers["x-model-version"] == str(old)
-    served.wait_for_state(old, "END")
 
 
 def test_a_broken_version_does_not_unseat_the_good_one(served):

@@ -7,15 +7,6 @@ import pytest
 from server.settings import SettingsError, load_settings, settings_text
 
 
-@pytest.fixture(autouse=True)
-def _no_settings_around(monkeypatch):
-    import os
-
-    for name in list(os.environ):
-        if name.startswith("DE_GATEWAY_"):
-            monkeypatch.delenv(name)
-
-
 def test_a_flag_wins_over_the_environment_and_that_over_the_default(monkeypatch):
     monkeypatch.setenv("DE_GATEWAY_PORT", "9000")
     monkeypatch.setenv("DE_GATEWAY_THREADS", "3")

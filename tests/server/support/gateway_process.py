@@ -57,6 +57,14 @@ def make_key(name: str, *scopes: str) -> tuple[str, str]:
     return key.removeprefix("key: "), line
 
 
+def write_key(folder: Path, *scopes: str) -> tuple[str, Path]:
+    """Creates a key; returns it and the keys file that holds it."""
+    key, line = make_key("tests", *scopes)
+    file = folder / "keys.yaml"
+    file.write_text(f"keys:\n{line}\n")
+    return key, file
+
+
 class GatewayProcess:
     """`python -m server` on a free port. A context manager that stops the process at the end."""
 

@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import types
 from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 
 from server.dependencies import DataPlane
-from server.edge.grpc.server import GrpcOptions, GrpcServer
+from server.grpc.server import GrpcServer
+from server.protos.modules import Service
+from server.settings import load_settings
+
+
+def stub(service: Service, channel: Any) -> Any:
+    """Returns an object with one callable per method of a service, for clients on `channel`."""
+    return types.SimpleNamespace(
+        **{
+            method: channel.unary_unary(
+                f"/{service.name}/{method}",
+                request_serializer=request.SerializeToString,
+                response_deserializer=response.FromString,
+            )
+            for method, (request, response) in service.methods.items()
+        }
+    )
+
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
@@ -17,7 +35,7 @@ PREDICT = "/tensorflow.serving.PredictionService/Predict"
 @contextlib.asynccontextmanager
 async def serving(plane: DataPlane, **options: Any) -> AsyncIterator[grpc.aio.Channel]:
     """Serves a plane, and yields a channel to it."""
-    server = GrpcServer(plane, GrpcOptions("127.0.0.1", 0, max_message_bytes=64 << 20), **options)
+    server = GrpcServer(plane, load_settings(model_dir="unused"), 0, **options)
     await server.start()
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:

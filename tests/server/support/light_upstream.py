@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from server.dependencies import DataPlane
-from server.edge.grpc.server import GrpcOptions, GrpcServer
+from server.grpc.server import GrpcServer
 from server.settings import load_settings
 from tests.server.support.gateway_process import ROOT, GatewayProcess, environment
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor
@@ -26,8 +26,8 @@ async def serve(port: int, version: int, seconds: float) -> None:
     functions = {"told": (told, lambda x: {"version": np.full(x.shape, version, np.int64)})}
     engine = NumpyEngine({**FUNCTIONS, **functions}, version=version)
     engine.servable.seconds = seconds
-    plane = DataPlane(engine, load_settings(model_dir="unused"))
-    server = GrpcServer(plane, GrpcOptions("127.0.0.1", port, 64 << 20))
+    settings = load_settings(model_dir="unused")
+    server = GrpcServer(DataPlane(engine, settings), settings, port)
     await server.start()
     print(f"gRPC listens on 127.0.0.1:{server.port}", flush=True)
     await asyncio.Event().wait()

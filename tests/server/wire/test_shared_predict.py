@@ -3,10 +3,10 @@
 import numpy as np
 import orjson
 import pytest
+from server.wire.limits import Limits
 
 from server.errors import ServingError
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
-from server.wire.limits import Limits
 from server.wire.predict import Format, decode_predict
 
 
@@ -54,7 +54,10 @@ def test_a_user_is_sent_once_and_an_item_per_instance(shared, given, splits):
         ({"shared": ANN, "instances": ITEMS, "inputs": {}}, "no 'inputs'"),
         ({"shared": {**ANN, "age": 7}, "instances": ITEMS}, "0 key: age of 'shared' list"),
         ({"shared": {**ANN, "user": 7}, "instances": ITEMS}, "0 key: user of 'shared' list"),
-        ({"shared": [ANN, 7], "row_splits": [0, 1, 3], "instances": ITEMS}, "but got list at item 1"),
+        (
+            {"shared": [ANN, 7], "row_splits": [0, 1, 3], "instances": ITEMS},
+            "but got list at item 1",
+        ),
         ({"shared": {"user": "ann"}, "instances": ITEMS}, "element: 0 of 'instances' list"),
         ({"shared": ANN, "instances": [{"item": 7}]}, "element: 0 of 'instances' list"),
         ({"shared": ANN, "instances": []}, "No values in 'instances' array"),

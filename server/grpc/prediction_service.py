@@ -1,17 +1,15 @@
 """TensorFlow Serving's PredictionService, for unchanged clients."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import partial
 
-from ...dependencies import RUN_SCOPES, permit_signature
-from ...engines.base import ModelSpec, Servable
-from ...errors import Code, ServingError, invalid
-from ...protos.modules import load_protos
-from ...protos.requests import (
+from ..dependencies import RUN_SCOPES, permit_signature
+from ..engines.base import ModelSpec, Servable
+from ..errors import Code, ServingError, invalid
+from ..protos.modules import load_protos
+from ..protos.requests import (
     ExamplesResult,
-    PredictMessage,
     Target,
-    Task,
     fill_target,
     parse,
     read_examples,
@@ -20,15 +18,14 @@ from ...protos.requests import (
     write_examples,
     write_predict,
 )
-from ...protos.tensors import fill_signature
-from ...request import Request
-from ...services.examples import EXAMPLES_WORK, check_classifies, check_regresses
-from ...services.predict import rows_of
-from ...tensors import (
+from ..protos.tensors import fill_signature
+from ..request import Request
+from ..services.examples import EXAMPLES_WORK, check_classifies, check_regresses
+from ..services.predict import rows_of
+from ..tensors import (
     CLASSIFY_METHOD,
     REGRESS_METHOD,
     Array,
-    DType,
     SignatureSpec,
     Tensors,
     dtype_of_numpy,
@@ -72,34 +69,53 @@ class PredictionService:
     async def _predict(self, request: Request, body: bytes) -> bytes:
         codec = self._plane.codec
         size = len(body) // _TENSOR_WORK
-        message = await codec.run(size, "decode", read_predict, body, self._plane.limits)
-        request.model = message.target.name
-        name = message.target.signature
-        permit_signature(name)
-        with await self._plane.lease(spec_of(message.target)) as servable:
-            signature = servable.signatures.get(name)
+        target, given, names = await codec.run(
+            size, "decode", read_predict, body, self._plane.limits
+        )
+        request.model = target.name
+        permit_signature(target.signature)
+        with await self._plane.lease(spec_of(target)) as servable:
+            signature = servable.signatures.get(target.signature)
             if signature is None:
-                text = f'Serving signature key "{name}" not found.'
+                text = f'Serving signature key "{target.signature}" not found.'
                 raise ServingError(Code.FAILED_PRECONDITION, text)
-            inputs = _inputs(message, signature)
+            inputs = _inputs(given, signature)
             request.rows = rows_of(inputs)
-            outputs = await servable.run(name, inputs)
+            outputs = await servable.run(signature.name, inputs)
             version = servable.version
-        wanted = _wanted(message, outputs, signature)
+        wanted = {}
+        for name in names or outputs:
+            if name not in outputs:
+                raise invalid(
+                    f"output tensor alias not found in signature: {name} Outputs expected to be "
+                    f"in the set {{{','.join(sorted(outputs))}}}."
+                )
+            spec = signature.outputs.get(name)
+            dtype = spec.dtype if spec else dtype_of_numpy(outputs[name].dtype)
+            wanted[name] = (dtype, outputs[name])
         size = sum(array.nbytes for _, array in wanted.values())
-        return await codec.run(size, "encode", write_predict, message.target, version, wanted)
+        return await codec.run(size, "encode", write_predict, target, version, wanted)
 
     async def _examples(self, kind: str, request: Request, body: bytes) -> bytes:
         codec = self._plane.codec
-        tasks, examples = await codec.run(
+        targets, examples = await codec.run(
             len(body) * _TENSOR_WORK, "decode", read_examples, kind, body, self._plane.limits
         )
         request.rows = len(examples)
-        request.model = tasks[0].target.name if tasks else ""
-        _check_tasks(tasks)
+        if not targets:
+            raise invalid("A MultiInferenceRequest must have at least one task")
+        request.model = targets[0].name
+        if len({target.name for target in targets}) > 1:
+            raise invalid(
+                "All ModelSpecs in a MultiInferenceRequest must access the same model name."
+            )
+        names = [target.signature for target in targets]
+        for name in names:
+            if names.count(name) > 1:
+                raise invalid(f"Duplicate evaluation of signature: {name}")
         # One version answers all tasks, even if a newer one arrives meanwhile.
-        with await self._plane.lease(spec_of(tasks[0].target)) as servable:
-            results = [await _run_task(servable, task, examples) for task in tasks]
+        with await self._plane.lease(spec_of(targets[0])) as servable:
+            results = [await _run_task(servable, target, examples) for target in targets]
         size = EXAMPLES_WORK * len(examples) * len(results)
         return await codec.run(size, "encode", write_examples, kind, results)
 
@@ -124,57 +140,29 @@ class PredictionService:
         return bytes(response.SerializeToString())
 
 
-def _check_tasks(tasks: Sequence[Task]) -> None:
-    if not tasks:
-        raise invalid("A MultiInferenceRequest must have at least one task")
-    if len({task.target.name for task in tasks}) > 1:
-        raise invalid("All ModelSpecs in a MultiInferenceRequest must access the same model name.")
-    names = [task.target.signature for task in tasks]
-    for name in names:
-        if names.count(name) > 1:
-            raise invalid(f"Duplicate evaluation of signature: {name}")
-
-
-async def _run_task(servable: Servable, task: Task, examples: Array) -> ExamplesResult:
-    target, name = task.target, task.target.signature
-    if task.method_name == CLASSIFY_METHOD:
+async def _run_task(servable: Servable, target: Target, examples: Array) -> ExamplesResult:
+    name = target.signature
+    if target.method_name == CLASSIFY_METHOD:
         check_classifies(servable, name)
         found = await servable.classify(name, examples)
-        return ExamplesResult(target, servable.version, classes=(found.classes, found.scores))
-    if task.method_name == REGRESS_METHOD:
+        return target, servable.version, (found.classes, found.scores)
+    if target.method_name == REGRESS_METHOD:
         check_regresses(servable, name)
         values = await servable.regress(name, examples)
-        return ExamplesResult(target, servable.version, values=values)
-    raise ServingError(Code.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}")
+        return target, servable.version, values
+    text = f"Unsupported signature method_name: {target.method_name}"
+    raise ServingError(Code.UNIMPLEMENTED, text)
 
 
-def _inputs(message: PredictMessage, signature: SignatureSpec) -> Tensors:
-    if message.inputs.keys() != signature.inputs.keys():
+def _inputs(given: Mapping[str, tuple[int, Array]], signature: SignatureSpec) -> Tensors:
+    if given.keys() != signature.inputs.keys():
         raise invalid(
             "input tensor alias not found in signature, or missing: inputs expected to be in the "
             f"set {{{','.join(sorted(signature.inputs))}}}. "
-            f"Received: {{{','.join(sorted(message.inputs))}}}"
+            f"Received: {{{','.join(sorted(given))}}}"
         )
-    arrays: dict[str, Array] = {}
     for name, spec in signature.inputs.items():
-        number, array = message.inputs[name]
+        number = given[name][0]
         if number != spec.dtype.number:
             raise invalid(f"Expects arg[{name}] to be {spec.dtype.name}. Received: dtype={number}")
-        arrays[name] = array
-    return arrays
-
-
-def _wanted(
-    message: PredictMessage, outputs: Tensors, signature: SignatureSpec
-) -> dict[str, tuple[DType, Array]]:
-    wanted = {}
-    for name in message.output_filter or outputs:
-        if name not in outputs:
-            raise invalid(
-                f"output tensor alias not found in signature: {name} Outputs expected to be in "
-                f"the set {{{','.join(sorted(outputs))}}}."
-            )
-        spec = signature.outputs.get(name)
-        dtype = spec.dtype if spec else dtype_of_numpy(outputs[name].dtype)
-        wanted[name] = (dtype, outputs[name])
-    return wanted
+    return {name: given[name][1] for name in signature.inputs}

@@ -5,11 +5,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ...dependencies import DataPlane, public_error
-from ...errors import HTTP_STATUS, Code, ServingError
-from ...observability.accounts import Accounts, new_id
-from ...observability.logs import LOG
-from ...request import Request
+import grpc
+
+from ..dependencies import DataPlane, public_error
+from ..errors import HTTP_STATUS, Code, ServingError
+from ..observability.accounts import Accounts, new_id
+from ..observability.logs import LOG
+from ..request import Request
 
 # A function that answers one request. Request and answer are serialized messages.
 Work = Callable[[Request, bytes], Awaitable[bytes]]
@@ -38,8 +40,6 @@ class GrpcEdge:
             name: The service's full name.
             methods: Its methods by name.
         """
-        import grpc
-
         handlers = {
             method: grpc.unary_unary_rpc_method_handler(
                 self._handler(f"/{name}/{method}", verb, scopes, work)
@@ -72,8 +72,6 @@ class GrpcEdge:
             finally:
                 request.status = HTTP_STATUS[code]
                 self._accounts.end(request, time.perf_counter() - begun)
-            import grpc
-
             del body  # gRPC keeps the error of `abort`, and with it the names of this frame
             await context.abort(getattr(grpc.StatusCode, code.value), message)
             raise AssertionError("abort raises")

@@ -1,16 +1,16 @@
 """TensorFlow Serving's ModelService: GetModelStatus."""
 
-from ...errors import Code, ServingError
-from ...protos.modules import load_protos
-from ...protos.requests import parse, target_of
-from ...request import Request
+from ..engines.base import STATE_NUMBERS
+from ..errors import Code, ServingError
+from ..protos.modules import load_protos
+from ..protos.requests import parse, target_of
+from ..request import Request
 from .exchange import GrpcEdge
 from .prediction_service import spec_of
 
 _NAME = "tensorflow.serving.ModelService"
 # TensorFlow Serving and gRPC number the codes in the order of their declaration.
 _NUMBERS = {code: number for number, code in enumerate(Code)}
-_STATES = {"START": 10, "LOADING": 20, "AVAILABLE": 30, "UNLOADING": 40, "END": 50}
 
 
 class ModelService:
@@ -35,7 +35,7 @@ class ModelService:
         for status in await self._plane.engine.status(spec_of(target)):
             entry = response.model_version_status.add()
             entry.version = status.version
-            entry.state = _STATES[status.state.value]
+            entry.state = STATE_NUMBERS[status.state]
             entry.status.error_code = _NUMBERS[status.code]
             entry.status.error_message = status.message
         return bytes(response.SerializeToString())

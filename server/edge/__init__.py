@@ -1,1 +1,0 @@
-"""Transports: each converts its requests and answers for the data plane."""

@@ -1,0 +1,153 @@
+"""The gRPC port. It starts and ends with the application's event loop."""
+
+import asyncio
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+from ..dependencies import DataPlane, Lifecycle
+from ..errors import StartError
+from ..observability.accounts import Accounts
+from ..observability.metrics import Metrics
+from ..protos.inference import SERVICE
+from ..protos.modules import load_protos
+from ..settings import Settings
+from .exchange import GrpcEdge
+from .inference_service import InferenceService
+from .model_service import ModelService
+from .prediction_service import PredictionService
+
+_SERVICES = (
+    "tensorflow.serving.PredictionService",
+    "tensorflow.serving.ModelService",
+    SERVICE,
+)
+_LOOK_SECONDS = 0.5
+
+
+class GrpcServer:
+    """Serves TensorFlow Serving's and the Open Inference Protocol's services over gRPC."""
+
+    def __init__(
+        self,
+        plane: DataPlane,
+        settings: Settings,
+        port: int,
+        *,
+        share_port: bool = False,
+        accounts: Accounts | None = None,
+        lifecycle: Lifecycle | None = None,
+    ) -> None:
+        """Creates the server.
+
+        Args:
+            plane: Answers the requests. The engine's owner starts and closes the engine.
+            settings: Address, limits and TLS.
+            port: Port to listen on; 0 for any free one.
+            share_port: True if other processes listen on the same port.
+            accounts: Counts and logs the requests; created by default.
+            lifecycle: Says whether the gateway takes traffic; by default it always does.
+        """
+        self._plane = plane
+        self._settings = settings
+        self.port = port
+        self._share_port = share_port
+        self._accounts = accounts or Accounts(Metrics(), None, plane.engine.model_names)
+        self._lifecycle = lifecycle or Lifecycle()
+        self._server: Any = None
+
+    async def start(self) -> None:
+        """Starts to listen.
+
+        Raises:
+            StartError: The address is not available.
+        """
+        settings = self._settings
+        server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", settings.max_decompressed_bytes),
+                ("grpc.max_send_message_length", settings.max_decompressed_bytes),
+                ("grpc.so_reuseport", int(self._share_port)),
+            ],
+            maximum_concurrent_rpcs=settings.max_in_flight,
+        )
+        edge = GrpcEdge(self._plane, self._accounts)
+        server.add_generic_rpc_handlers(
+            (
+                PredictionService(edge).handler,
+                ModelService(edge).handler,
+                InferenceService(edge, self._lifecycle).handler,
+            )
+        )
+        self._health = _Health(self._plane, self._lifecycle)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        # Clients such as grpcurl discover services and messages.
+        pool = load_protos().pool
+        for file in (health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR):
+            pool.AddSerializedFile(file.serialized_pb)
+        names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server, pool)
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        address, asked = f"{host}:{self.port}", self.port
+        try:
+            if settings.tls_cert is None or settings.tls_key is None:
+                self.port = server.add_insecure_port(address)
+            else:
+                ca = settings.tls_client_ca and settings.tls_client_ca.read_bytes()
+                credentials = grpc.ssl_server_credentials(
+                    [(settings.tls_key.read_bytes(), settings.tls_cert.read_bytes())],
+                    ca,
+                    require_client_auth=ca is not None,
+                )
+                self.port = server.add_secure_port(address, credentials)
+        except RuntimeError:
+            self.port = 0
+        if not self.port:
+            raise StartError(
+                f"Port {asked} of {settings.host} must be free to listen on. Stop what uses "
+                "it, or choose another with --grpc-port."
+            )
+        self._server = server
+        self._watcher = asyncio.get_running_loop().create_task(self._health.watch())
+        await server.start()
+
+    async def stop(self, seconds: float) -> None:
+        """Refuses new requests, and gives running ones some time."""
+        if self._server is None:
+            return
+        self._watcher.cancel()
+        await asyncio.wait([self._watcher])
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(seconds)
+
+
+class _Health(health.aio.HealthServicer):
+    """gRPC's health service: reports for every service whether the gateway takes traffic.
+
+    Like `/readyz` it needs no key.
+    """
+
+    def __init__(self, plane: DataPlane, lifecycle: Lifecycle) -> None:
+        super().__init__()
+        self._plane = plane
+        self._lifecycle = lifecycle
+
+    async def look(self) -> None:
+        """Sets the status of all services to the current one."""
+        serves = self._plane.engine.ready() and not self._lifecycle.draining
+        status = health_pb2.HealthCheckResponse
+        for name in ("", *_SERVICES):
+            await self.set(name, status.SERVING if serves else status.NOT_SERVING)
+
+    async def watch(self) -> None:
+        """Sends changes to the clients of `Watch`."""
+        while True:
+            await self.look()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Reports the current status, which `Watch` may report a little later."""
+        await self.look()
+        return await super().Check(request, context)
