@@ -3,7 +3,7 @@
 import numpy as np
 import orjson
 import pytest
-from server.wire.limits import Limits
+from server.limits import Limits
 
 from server.errors import ServingError
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
