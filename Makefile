@@ -5,6 +5,8 @@ PRESET ?= default
 PYTEST := $(VENV)/bin/python -m pytest
 # One process per core. The tests of one file stay together, so that they share expensive fixtures.
 PARALLEL ?= -n auto --maxprocesses 8 --dist loadfile
+IMAGES ?= wheel trainer gateway gateway-front dev
+BUILD ?=
 ENVIRONMENT := $(PYTHON) scripts/environment.py --venv $(VENV) --extras
 
 .DEFAULT_GOAL := help
@@ -59,8 +61,9 @@ python:
 	  echo "Python 3.10 to 3.13 is needed, and there is no $(PYTHON). Run: apt-get install python3 python3-venv g++"; \
 	  exit 1; }
 
-images: python  ## build the Dockerfile's images with Docker, or as root with buildah [IMAGES="trainer gateway"]
-	@$(PYTHON) serving_ops/build_images.py $(IMAGES)
+images:  ## build the Dockerfile's images with Docker [IMAGES="trainer gateway"] [BUILD="--build-arg NAME=VALUE"]
+	@for image in $(IMAGES); do docker build --target $$image --tag de-core/$$image \
+	  $$(sed -n 's/^[A-Z]/--build-arg &/p' serving_ops/versions.env) $(BUILD) . || exit 1; done
 
 clean:  ## remove the environment and all build results
 	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,98 +1,123 @@
-"""The images work: one trains and exports, one serves and looks up."""
+"""The images work: one trains and exports, one serves and looks up. Docker builds and runs them."""
 
 import json
 import os
-import signal
+import re
 import subprocess
-import time
 import urllib.request
-from contextlib import contextmanager
 from pathlib import Path
 
-import build_images
 import pytest
 from versions import versions
 
+from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import some_port
 from tests.serving.tools import ROOT, needs, run
 from tests.support.applies import applies_if
 
 pytestmark = [
     pytest.mark.slow,
-    needs("buildah", "debootstrap", "ps"),
-    applies_if(os.geteuid() == 0, "root, for a chroot"),
+    needs("docker", "dockerd", "debootstrap"),
+    applies_if(os.geteuid() == 0, "root, for Docker's daemon"),
 ]
 WORK = ROOT / "build" / "images"  # kept, so that the next run reuses the layers
-ISOLATED = ["--isolation", "chroot", "--network", "host"]
+BASE = "de-core/python"
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+PACKAGES = "python3,python3-venv,python3-pip,python3-dev,ca-certificates"
+TARGETS = ("wheel", "trainer", "gateway", "gateway-front", "dev")
 
 
 @pytest.fixture(scope="module")
-def builder():
+def docker():
+    """Returns a function that runs Docker's command, with a daemon that needs no registry."""
     WORK.mkdir(parents=True, exist_ok=True)
-    builder = build_images.Buildah(WORK / "storage")
-    builder.make_base(WORK)
-    for target in build_images.TARGETS:
-        builder.build(target)
-    return builder
+    socket = f"unix://{WORK}/docker.sock"
+    options = ["--host", socket, "--data-root", WORK / "docker", "--exec-root", WORK / "exec"]
+    options += ["--pidfile", WORK / "docker.pid", "--iptables=false", "--bridge=none"]
+    with (WORK / "dockerd.log").open("w") as log:
+        daemon = subprocess.Popen(["dockerd", *map(str, options)], stdout=log, stderr=log)
 
+    def docker(*command, **settings):
+        return run(["docker", "--host", socket, *command], **settings).strip()
 
-@pytest.fixture(autouse=True)
-def handled_sigint():
-    """Lets containers handle SIGINT.
-
-    They inherit ignored signals, and a shell without job control ignores SIGINT in the background.
-    """
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def settings(builder, target):
-    """Returns the image's configuration."""
-    said = json.loads(run([*builder.command, "inspect", f"localhost/de-core/{target}"]))
-    return said["Docker"]["config"]
-
-
-@contextmanager
-def running(builder, target, command, *options):
-    """Runs a command in a new container; returns buildah's process."""
-    name = run([*builder.command, "from", "--pull-never", f"localhost/de-core/{target}"]).strip()
-    full = [*builder.command, "run", *ISOLATED, *options, name, "--", *command]
     try:
-        with subprocess.Popen(
-            list(map(str, full)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        ) as process:
-            try:
-                yield process
-            finally:
-                for pid in descendants(process.pid) if process.poll() is None else []:
-                    os.kill(pid, signal.SIGKILL)
+        wait_until(Path(f"{WORK}/docker.sock").exists)
+        if not docker("images", "--quiet", BASE):
+            import_base(docker)
+        yield docker
     finally:
-        run([*builder.command, "rm", name])
+        daemon.terminate()
+        daemon.wait(60)
 
 
-def in_container(builder, target, command, *options, timeout=900):
-    """Runs a command, which must succeed, and returns its output."""
-    with running(builder, target, command, *options) as process:
-        said, _ = process.communicate(timeout=timeout)
-        assert process.returncode == 0, said[-4000:]
-    return said
+def import_base(docker):
+    """Makes a Debian with Python in place of Docker Hub's images, which need a registry."""
+    system = WORK / "debian"
+    if not system.exists():
+        unfinished = WORK / "debian.unfinished"
+        run(["debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", unfinished])
+        for name in ("python", "python3"):
+            (unfinished / "usr/local/bin" / name).symlink_to("/usr/bin/python3")
+        # The authorities that this machine trusts, for a package index of its own.
+        (unfinished / CERTIFICATES.relative_to("/")).write_bytes(CERTIFICATES.read_bytes())
+        unfinished.rename(system)
+    archive = WORK / "debian.tar"
+    run(["tar", "-C", system, "-cf", archive, "."])
+    # Debian's pip requires this setting to install into the system's Python.
+    settings = (
+        f"ENV PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore PIP_CERT={CERTIFICATES}"
+    )
+    docker("import", "--change", settings, archive, BASE)
+    archive.unlink()
 
 
-def descendants(pid):
-    """Returns a process and its descendants, the innermost last."""
-    children = subprocess.run(
-        ["ps", "--ppid", str(pid), "-o", "pid="], capture_output=True, text=True, check=False
-    ).stdout.split()
-    return [pid, *(each for child in children for each in descendants(int(child)))]
+@pytest.fixture(scope="module")
+def images(docker):
+    """Builds the images as `make images` does; returns `docker`."""
+    bases = {"PYTHON_BUILD_IMAGE": BASE, "PYTHON_RUN_IMAGE": BASE}
+    arguments = [f"--build-arg={name}={value}" for name, value in bases.items()]
+    host = f"DOCKER_HOST=unix://{WORK}/docker.sock"
+    build = f"BUILD=--network=host {' '.join(arguments)}"
+    run(["make", "images", f"IMAGES={' '.join(TARGETS)}", build, host], cwd=ROOT, timeout=3600)
+    return docker
 
 
-def stop(builder, target, process):
-    """Sends the stop signal to the container's process; returns its exit status."""
-    name = settings(builder, target).get("StopSignal", "SIGTERM")
-    os.kill(descendants(process.pid)[-1], signal.Signals[name])
-    said, _ = process.communicate(timeout=60)
-    return process.returncode, said
+@pytest.fixture
+def start(images):
+    """Returns a function that starts a container and returns its id; all are removed at the end."""
+    started = []
+
+    def start(target, *command, options=()):
+        run_it = ["run", "--detach", "--network=host", *options, f"de-core/{target}", *command]
+        started.append(images(*run_it))
+        return started[-1]
+
+    yield start
+    if started:
+        images("rm", "--force", *started)
+
+
+def configuration(docker, target):
+    """Returns an image's configuration."""
+    return json.loads(docker("image", "inspect", "--format={{json .Config}}", f"de-core/{target}"))
+
+
+def packages(docker, target):
+    """Returns the names in an image's folder of Python packages."""
+    listing = "import os, numpy; print(*os.listdir(os.path.dirname(numpy.__path__[0])))"
+    return docker(
+        "run", "--rm", "--network=none", "--entrypoint=python", f"de-core/{target}", "-c", listing
+    ).split()
+
+
+def stop(docker, container):
+    """Stops a container by its stop signal; returns its exit status and its log's end."""
+    docker("stop", "--time=60", container)
+    return docker("wait", container), docker("logs", "--tail=50", container)
+
+
+def health(docker, container):
+    return docker("inspect", "--format={{.State.Health.Status}}", container)
 
 
 def ask(port, path, body=None):
@@ -101,108 +126,82 @@ def ask(port, path, body=None):
         return json.load(response)
 
 
-def wait_for(process, done, seconds=180):
-    """Waits until `done` returns a true value, and returns it."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            return done()
-        except OSError as error:
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError("the container ended, or is not ready") from error
-            time.sleep(0.2)
+def answers(port, path):
+    try:
+        return ask(port, path) is not None
+    except OSError:
+        return False
 
 
-def test_images_run_as_a_user_and_say_what_they_are(builder):
+def test_images_run_as_a_user_and_say_what_they_are(images):
     for target in ("trainer", "gateway", "gateway-front", "dev"):
-        said = settings(builder, target)
+        said = configuration(images, target)
         assert said["User"] == "1000"
         assert said["Labels"]["org.opencontainers.image.title"] == f"de-core {target}"
     for target in ("trainer", "gateway"):
-        labels = settings(builder, target)["Labels"]
+        labels = configuration(images, target)["Labels"]
         assert labels["de-core.tensorflow"] == versions()["TENSORFLOW"]
-    assert "8501/tcp" in settings(builder, "gateway")["ExposedPorts"]
-    with mounted(builder, "wheel") as root:
-        assert list(root.glob("wheels/*.whl"))
+    assert "8501/tcp" in configuration(images, "gateway")["ExposedPorts"]
+    wheels = images("run", "--rm", "--network=none", "de-core/wheel", "ls", "/wheels")
+    assert re.fullmatch(r"de_core-\S+\.whl", wheels)
 
 
-@contextmanager
-def mounted(builder, target):
-    """Mounts an image: `buildah run` may lose the output of a short command on a busy machine."""
-    name = run([*builder.command, "from", "--pull-never", f"localhost/de-core/{target}"]).strip()
-    try:
-        yield Path(run([*builder.command, "mount", name]).strip())
-    finally:
-        run([*builder.command, "rm", name])
+def test_the_dev_image_lacks_nothing_that_the_doctor_looks_for(images):
+    for command in (["python3", "scripts/doctor.py"], ["make", "--dry-run", "test"]):
+        images("run", "--rm", "--network=none", "de-core/dev", *command)
 
 
-def packages(builder, target):
-    """Returns the names in an image's folder of Python packages."""
-    with mounted(builder, target) as root:
-        (folder,) = root.glob("opt/app/lib/python3*/site-packages")
-        return {each.name for each in folder.iterdir()}
-
-
-def test_the_dev_image_lacks_nothing_that_the_doctor_looks_for(builder):
-    in_container(builder, "dev", ["python3", "scripts/doctor.py"])
-    in_container(builder, "dev", ["make", "--dry-run", "test"])
-
-
-def test_the_gateway_serves_the_trainers_export(builder, tmp_path):
+def test_the_gateway_serves_the_trainers_export(images, start, tmp_path):
     models = tmp_path / "models"
     models.mkdir()
     models.chmod(0o777)
-    volume = ["--volume", f"{models}:/models"]
-    in_container(builder, "trainer", settings(builder, "trainer")["Cmd"], *volume)
+    volume = [f"--volume={models}:/models"]
+    images("run", "--rm", "--network=none", *volume, "de-core/trainer", timeout=900)
     assert (models / "ranking" / "1" / "saved_model.pb").is_file()
 
-    config = settings(builder, "gateway")
     port = some_port()
-    command = [*config["Entrypoint"], *config["Cmd"], "--port", str(port)]
-    healthy = ["env", f"DE_GATEWAY_PORT={port}", *config["Healthcheck"]["Test"][1:]]
-    with running(builder, "gateway", command, *volume) as process:
-        wait_for(process, lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz").close())
-        states = ask(port, "/v1/models/ranking")
-        assert states["model_version_status"][0]["state"] == "AVAILABLE"
-        instances = [{"user_id": "u1", "item_id": "i3"}]
-        scores = ask(port, "/v1/models/ranking:predict", {"instances": instances})
-        assert len(scores["predictions"]) == 1
-        lookup = {"table": "user", "ids": ["u1", "nobody"]}
-        assert ask(port, "/v1/models/ranking:lookup", lookup)["found"] == [True, False]
-        in_container(builder, "gateway", healthy)
-        code, said = stop(builder, "gateway", process)
-        assert code == 0, said[-4000:]
+    options = [*volume, f"--env=DE_GATEWAY_PORT={port}", "--health-interval=1s"]
+    gateway = start("gateway", options=options)
+    wait_until(lambda: health(images, gateway) == "healthy")
+    states = ask(port, "/v1/models/ranking")
+    assert states["model_version_status"][0]["state"] == "AVAILABLE"
+    instances = [{"user_id": "u1", "item_id": "i3"}]
+    scores = ask(port, "/v1/models/ranking:predict", {"instances": instances})
+    assert len(scores["predictions"]) == 1
+    lookup = {"table": "user", "ids": ["u1", "nobody"]}
+    assert ask(port, "/v1/models/ranking:lookup", lookup)["found"] == [True, False]
+    code, said = stop(images, gateway)
+    assert code == "0", said
     unused = {"keras", "h5py", "rich", "pygments", "setuptools", "tensorboard"}
-    assert not unused & packages(builder, "gateway")
-    with running(builder, "gateway", healthy) as process:  # no gateway is running
-        said, _ = process.communicate(timeout=60)
-        assert process.returncode != 0, said
+    assert not unused & set(packages(images, "gateway"))
 
 
-def test_the_gateway_in_front_of_model_servers_starts_without_tensorflow(builder):
-    config, port = settings(builder, "gateway-front"), some_port()
-    assert "DE_GATEWAY_ENGINE=tfserving" in config["Env"]
-    command = [*config["Entrypoint"], "--upstreams", "127.0.0.1:9", "--models", "m"]
-    with running(builder, "gateway-front", [*command, "--port", str(port)]) as process:
-        live = f"http://127.0.0.1:{port}/livez"
-        wait_for(process, lambda: urllib.request.urlopen(live).close())
-        code, said = stop(builder, "gateway-front", process)
-        assert code == 0, said[-4000:]
-    assert "tensorflow" not in packages(builder, "gateway-front")
-    assert megabytes(builder, "gateway-front") <= megabytes(builder, "python") + 150
+def test_a_gateway_that_does_not_answer_is_unhealthy(images, start):
+    options = ["--entrypoint=sleep", "--health-interval=1s", "--health-start-period=0s"]
+    container = start("gateway", "600", options=[*options, "--health-retries=1"])
+    wait_until(lambda: health(images, container) == "unhealthy")
 
 
-def megabytes(builder, target):
-    number, unit = builder.size(target).split()
-    return float(number) * {"MB": 1, "GB": 1000}[unit]
+def test_the_gateway_in_front_of_model_servers_starts_without_tensorflow(images, start):
+    port = some_port()
+    command = ["--upstreams", "127.0.0.1:9", "--models", "m", "--port", str(port)]
+    front = start("gateway-front", *command)
+    assert "DE_GATEWAY_ENGINE=tfserving" in configuration(images, "gateway-front")["Env"]
+    wait_until(lambda: answers(port, "/livez"))
+    code, said = stop(images, front)
+    assert code == "0", said
+    assert "tensorflow" not in packages(images, "gateway-front")
+    assert size(images, "gateway-front") <= size(images, "python") + 150e6
 
 
-def test_the_trainer_stops_when_it_is_told_to(builder, tmp_path):
+def size(docker, target):
+    return int(docker("image", "inspect", "--format={{.Size}}", f"de-core/{target}"))
+
+
+def test_the_trainer_stops_when_it_is_told_to(images, start, tmp_path):
     tmp_path.chmod(0o777)
     script = "import pathlib, time; pathlib.Path('/models/runs').touch(); time.sleep(600)"
-    volume = ["--volume", f"{tmp_path}:/models"]
-    with running(builder, "trainer", ["python", "-c", script], *volume) as process:
-        wait_for(process, (tmp_path / "runs").stat)
-        code, said = stop(builder, "trainer", process)
-    assert code != 0
-    assert "KeyboardInterrupt" in said
+    trainer = start("trainer", "python", "-c", script, options=[f"--volume={tmp_path}:/models"])
+    wait_until((tmp_path / "runs").exists)
+    code, said = stop(images, trainer)
+    assert code != "0", said
