@@ -1,22 +1,12 @@
 #include "de_core/cc/engine/table/shard.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "de_core/cc/engine/rows/slot_copy.h"
 
 namespace de::engine {
 namespace {
 
-// A segment with this many lines is split in two instead of grown, so that one step takes bounded
-// time. Both halves have as many lines as the whole had, and are 40 % full, so that other splits of
-// the shard reuse the memory of the whole. Random keys fill all segments of a shard at the same
-// time. So each shard has segments of another size, from 512 down to 272 lines: while the table
-// doubles, one shard after the other splits, and a row takes 22 to 24 bytes of lines at any time.
-// Segments of one size would take 16 to 32 bytes.
-uint32_t SegmentLines(uint32_t shard) noexcept {
-  return static_cast<uint32_t>(std::exp2(9.0 - static_cast<double>(shard) / kShards) + 0.5);
-}
 constexpr uint32_t kFirstLines = 2;
 
 // Number of keys at which a segment grows: 80 % of its entries, that is, four of the five entries
@@ -38,9 +28,9 @@ constexpr size_t kPlacesPerSegment = 64;
 
 }  // namespace
 
-Shard::Shard(const RowLayout& layout, Arena* arena, uint64_t seed, uint32_t shard)
-    : Shard(arena, seed, SegmentLines(shard), layout.stride(), layout.key_type(),
-            layout.value_dtype(), layout.dim(), layout.key_offset()) {
+Shard::Shard(const RowLayout& layout, Arena* arena, uint64_t seed, uint32_t segment_lines)
+    : Shard(arena, seed, segment_lines, layout.stride(), layout.key_type(), layout.value_dtype(),
+            layout.dim(), layout.key_offset()) {
   MakeIndex(kFirstLines, 0);
 }
 

@@ -54,9 +54,15 @@ class Shard {
   using Place = LinePlace;
   using Reader = ShardReader;
 
-  /// `arena` must outlive the shard. `seed` places the keys in the index (SeededHash). `shard` is
-  /// this shard's number in the table.
-  Shard(const RowLayout& layout, Arena* arena, uint64_t seed, uint32_t shard);
+  /// A segment with this many lines is split in two instead of grown, so that one step takes
+  /// bounded time. Both halves have as many lines as the whole had, and are 40 % full, so that
+  /// other splits reuse the memory of the whole: random keys fill all segments of a shard at the
+  /// same time.
+  static constexpr uint32_t kSegmentLines = 1024;
+
+  /// `arena` must outlive the shard. `seed` places the keys in the index (SeededHash).
+  Shard(const RowLayout& layout, Arena* arena, uint64_t seed,
+        uint32_t segment_lines = kSegmentLines);
   ~Shard() { FreeIndex(); }
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;

@@ -1,6 +1,7 @@
 #include "de_core/cc/engine/table/table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 
 #include "de_core/cc/engine/backend/save_chains.h"
@@ -11,6 +12,15 @@
 #include "de_core/cc/engine/table/table_scratch.h"
 
 namespace de::engine {
+namespace {
+
+/// Returns the greatest number of lines of a segment of a shard's index.
+uint32_t SegmentLines(const TableOptions& options, uint32_t shard) noexcept {
+  if (!options.splits_in_turn) return Shard::kSegmentLines;
+  return static_cast<uint32_t>(std::exp2(9.0 - static_cast<double>(shard) / kShards) + 0.5);
+}
+
+}  // namespace
 
 Table::Table(TableOptions options)
     : options_(std::move(options)),
@@ -19,7 +29,7 @@ Table::Table(TableOptions options)
   const uint64_t seed = RandomWord() | 1;
   shards_.reserve(kShards);
   for (uint32_t i = 0; i < kShards; ++i)
-    shards_.push_back(std::make_unique<Shard>(layout_, &arena_, seed, i));
+    shards_.push_back(std::make_unique<Shard>(layout_, &arena_, seed, SegmentLines(options_, i)));
   chains_ = std::make_unique<SaveChains>(std::make_unique<ShardChanges>(&shards_));
 }
 

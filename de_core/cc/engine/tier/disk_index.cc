@@ -23,6 +23,7 @@ Status DiskIndex::Create(KeyType key_type, std::unique_ptr<DiskIndex>* index) {
   TableOptions options;
   options.value_dtype = DType::kInt64;
   options.dim = has_texts ? 2 : 1;
+  options.splits_in_turn = true;
   std::unique_ptr<Table> table;
   DE_RETURN_IF_ERROR(Table::Create(std::move(options), &table));
   index->reset(new DiskIndex(has_texts, std::move(table)));

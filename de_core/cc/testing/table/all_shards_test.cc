@@ -13,7 +13,7 @@ class AllShardsTest : public ::testing::Test {
  protected:
   AllShardsTest() {
     for (size_t i = 0; i < kShards; ++i) {
-      shards_.push_back(std::make_unique<Shard>(layout_, &arena_, /*seed=*/1, i));
+      shards_.push_back(std::make_unique<Shard>(layout_, &arena_, /*seed=*/1));
     }
   }
 

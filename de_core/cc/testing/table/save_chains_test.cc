@@ -24,7 +24,7 @@ class SaveChainsTest : public ::testing::Test {
  protected:
   SaveChainsTest() {
     for (size_t i = 0; i < kShards; ++i) {
-      shards_.push_back(std::make_unique<Shard>(layout_, &arena_, /*seed=*/1, i));
+      shards_.push_back(std::make_unique<Shard>(layout_, &arena_, /*seed=*/1));
     }
   }
 

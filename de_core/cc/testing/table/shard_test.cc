@@ -45,7 +45,7 @@ class ShardTest : public ::testing::Test {
 
   static constexpr uint64_t kSeed = 0x9e3779b97f4a7c15ULL;
   Arena arena_;
-  Shard shard_{RowLayout(KeyType::kInt64, DType::kInt64, 1), &arena_, kSeed, 0};
+  Shard shard_{RowLayout(KeyType::kInt64, DType::kInt64, 1), &arena_, kSeed};
 };
 
 constexpr uint64_t kHashes = uint64_t{1} << (64 - kShardBits);  // hashes in the first shard
