@@ -217,7 +217,9 @@ class RowUpdates:
         if ids.dtype != table.spec.key_dtype:
             ids = tf.cast(ids, table.spec.key_dtype)
         values = gradient.values
-        if table.policy.asks_each_step:
+        if table.first_rows is not None:
+            ids, values = table.first_rows.admitted(table, ids, values)
+        elif table.policy.asks_each_step:
             has_row = table.begin_step(ids)
             ids, values = tf.boolean_mask(ids, has_row), tf.boolean_mask(values, has_row)
         if slots:
