@@ -15,6 +15,7 @@ from de_core_cli import (
     import_tfra,
     inspect,
     library,
+    plan,
     publish,
     rm_key,
     serve,
@@ -38,7 +39,7 @@ examples:
 `de-core VERB --help` has examples of each verb.
 exit status: 0 done; 1 not done, damaged, or different; 2 wrong usage.
 """
-_VERBS = (inspect, verify, diff, cat, publish, import_tfra, convert, rm_key, serve, doctor)
+_VERBS = (inspect, verify, diff, cat, publish, import_tfra, convert, rm_key, serve, plan, doctor)
 
 
 def parser() -> argparse.ArgumentParser:
