@@ -3,9 +3,9 @@
 import numpy as np
 import orjson
 import pytest
-from server.limits import Limits
 
 from server.errors import ServingError
+from server.limits import Limits
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
 from server.wire.predict import Format, decode_predict
 
