@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from de_core.base.keras import LEGACY
+from de_core.optimizers.tf1.sync_replicas import SyncReplicasOptimizer
 from de_core.optimizers.wrap import DynamicEmbeddingOptimizer
 
 # Register the optimizer classes with Keras, so that a process can load a compiled model by name.
@@ -27,6 +28,7 @@ __all__ = [
     "LossScaleOptimizer",
     "RowwiseAdagrad",
     "RowwiseAdam",
+    "SyncReplicasOptimizer",
 ]
 _BUILT_ON_KERAS_3 = {
     "LossScaleOptimizer": "loss_scale",

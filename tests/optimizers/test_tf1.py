@@ -240,16 +240,6 @@ def test_callable_settings_and_clipping_by_the_global_norm(settings, clip):
     oracle.assert_same(tables.finish(), dense.finish())
 
 
-def test_a_synchronous_optimizer_of_tensorflow_is_refused():
-    with tf.Graph().as_default():
-        table = de.get_variable("users", dim=2)
-        loss = tf.reduce_sum(de.embedding_lookup(table, tf.constant([1, 2], tf.int64)))
-        wrapped = de.DynamicEmbeddingOptimizer(v1.GradientDescentOptimizer(1.0))
-        optimizer = v1.SyncReplicasOptimizer(wrapped, 2)
-        with pytest.raises(NotImplementedError, match="MultiWorkerMirroredStrategy"):
-            optimizer.minimize(loss, global_step=v1.get_or_create_global_step())
-
-
 NOT_IN_SESSIONS = {("sgd", "function", 2), ("adam", "eager", 3), ("ftrl", "function", 1)}
 
 

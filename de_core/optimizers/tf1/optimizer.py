@@ -227,6 +227,17 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
         return dict.fromkeys(names, table.spec.dim)
 
 
+def _check_not_averaged(gradient: tf.IndexedSlices, table: ShardedTable) -> None:
+    symbolic = tf.is_symbolic_tensor(gradient.values)
+    if symbolic and gradient.values.op.type == "SparseAccumulatorTakeGradient":
+        raise NotImplementedError(
+            "TensorFlow's SyncReplicasOptimizer must not train tables. It divides a row's gradient "
+            "by the number of replicas that have the row, not by the number of all replicas. "
+            f"Received: such a gradient for table {table.name!r}. "
+            "Instead, use de.optimizers.SyncReplicasOptimizer."
+        )
+
+
 def _unique(name: str) -> str:
     """Returns `name`, with a number if another optimizer has this name already.
 
