@@ -113,9 +113,8 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
                 raise NotImplementedError(
                     "TensorFlow's SyncReplicasOptimizer must not train tables. It divides a row's "
                     "gradient by the number of replicas that have the row, not by the number of "
-                    f"all replicas. Received: such a gradient for table {table.name!r}. Train "
-                    "asynchronously, or with TensorFlow 2 under a "
-                    "tf.distribute.MultiWorkerMirroredStrategy, whose workers train in step."
+                    f"all replicas. Received: such a gradient for table {table.name!r}. "
+                    "Instead, use de.optimizers.SyncReplicasOptimizer."
                 )
             self._add_table(table)
         dense = targets.others
@@ -225,17 +224,6 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
             momentum = inner._momentum() if callable(inner._momentum) else inner._momentum
             names = ["rms", *["momentum"] * bool(momentum), *["mg"] * bool(inner._centered)]
         return dict.fromkeys(names, table.spec.dim)
-
-
-def _check_not_averaged(gradient: tf.IndexedSlices, table: ShardedTable) -> None:
-    symbolic = tf.is_symbolic_tensor(gradient.values)
-    if symbolic and gradient.values.op.type == "SparseAccumulatorTakeGradient":
-        raise NotImplementedError(
-            "TensorFlow's SyncReplicasOptimizer must not train tables. It divides a row's gradient "
-            "by the number of replicas that have the row, not by the number of all replicas. "
-            f"Received: such a gradient for table {table.name!r}. "
-            "Instead, use de.optimizers.SyncReplicasOptimizer."
-        )
 
 
 def _unique(name: str) -> str:
