@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import tensorflow as tf
 
 from de_core.parameter_server import __main__ as command
 
@@ -17,11 +18,11 @@ def started(monkeypatch):
     class StartedError(Exception):
         pass
 
-    def start(cluster, options):
-        tasks.append((options.job, options.task, cluster))
+    def start(cluster, job_name, task_index, **_):
+        tasks.append((job_name, task_index, cluster.as_dict()))
         raise StartedError
 
-    monkeypatch.setattr(command, "_start", start)
+    monkeypatch.setattr(tf.distribute, "Server", start)
     monkeypatch.setattr(command.signal, "signal", lambda *_: None)
 
     def run(config, *options):

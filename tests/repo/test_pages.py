@@ -76,7 +76,8 @@ LEFT_OUT = {
     },
     "docs/tutorials/serving.md": {
         "docker build --target gateway -t de-core/gateway .": "needs Docker",
-        "kubectl apply -f examples/serve/kubernetes.yaml": "needs a cluster",
+        "kubectl apply -f examples/serve/kubernetes-model-server.yaml -f "
+        "examples/serve/kubernetes.yaml": "needs a cluster",
     },
     "docs/reference/scaling.md": {
         "config = de.RedisTableConfig(": "needs Redis; tests/storage runs the same lines",
