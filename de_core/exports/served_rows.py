@@ -17,7 +17,6 @@ from de_core.base.checks import received
 from de_core.base.ops import library
 from de_core.base.types import DTypeLike, TensorLike, UnknownIds
 from de_core.snapshot.table_files import chosen
-from de_core.tables.first_rows import SharedRows
 from de_core.tables.policy import RESERVED_OWNER
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import TableSpec
@@ -182,7 +181,7 @@ def of_tables(
         rows[name] = ServedRows(_dtype(dtype, name, table), policy, own)
     for name, table in names.items():
         reads_shared = isinstance(rows[name].oov, str) and rows[name].oov in ("initial", "shared")
-        if isinstance(table.first_rows, SharedRows):
+        if table.first_rows is not None:
             # A lookup reads the shared row of an unknown id if the SavedModel has this row.
             shared = next(each for each in names if names[each] is table.first_rows.table)
             unread = None if reads_shared else KeepRows(min_uses=2**62)

@@ -22,7 +22,6 @@ from de_core.exports.template import LOOKUP_PREFIX, Template, lookup_of, others_
 from de_core.snapshot import table_files
 from de_core.snapshot.file import SnapshotFile
 from de_core.tables import served_copy
-from de_core.tables.first_rows import SharedRows
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import TableSpec
 
@@ -185,7 +184,7 @@ def _plain_table(
             "`dtype` must be float32, float16, bfloat16 or None with ops='tensorflow'. "
             f"Received: dtype='int8' for table {table.name!r}."
         )
-    if isinstance(table.first_rows, SharedRows):
+    if table.first_rows is not None:
         raise ValueError(
             "With ops='tensorflow' no table may have shared rows, because TensorFlow has no op "
             f"that hashes ids as this library does. Received: {table.name!r}. Leave out `ops`."

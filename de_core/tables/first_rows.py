@@ -1,4 +1,4 @@
-"""The first row of a key, if shared rows or a function decide it instead of the `initializer`."""
+"""The first row of a key, if another table decides it instead of the `initializer`."""
 
 from __future__ import annotations
 
@@ -7,82 +7,14 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from de_core.base.checks import received
 from de_core.base.ops import library
-from de_core.base.types import TensorLike
 from de_core.tables.router import default_partition_fn
-from de_core.tables.spec import TableSpec
 
 if TYPE_CHECKING:
     from de_core.tables.sharded import ShardedTable
 
 
-class FirstRows:
-    """Gives keys without a row their first row. Each subclass says which.
-
-    Attributes:
-        live: A variable that lookups in a SavedModel do not find, if they read no first rows.
-    """
-
-    live: tf.Variable | None = None
-
-    def rows(self, ids: tf.Tensor, initial: tf.Tensor) -> tf.Tensor:
-        """Returns the first rows of ids [n] without a row, whose initial rows are [n, dim]."""
-        raise NotImplementedError
-
-    def fill(
-        self,
-        ids: tf.Tensor,
-        values: tf.Tensor,
-        exists: tf.Tensor,
-        rows: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None = None,
-    ) -> tf.Tensor:
-        """Returns `values` with the first row of each id without a row.
-
-        Args:
-            ids: Any shape.
-            values: The rows in the table, ids.shape + [dim].
-            exists: Whether each id has a row, ids.shape.
-            rows: Returns the first rows; None for `rows` of this object.
-        """
-        is_first = tf.logical_not(exists)
-        if self.live is not None:
-            # In a SavedModel the handle is that of another kind of resource.
-            live = tf.raw_ops.VarIsInitializedOp(resource=self.live.handle)
-            is_first = tf.logical_and(is_first, live)
-        places = tf.where(is_first)
-        if self.live is not None and tf.executing_eagerly() and not len(places):
-            return values
-        missing, initial = tf.gather_nd(ids, places), tf.gather_nd(values, places)
-        first = (self.rows if rows is None else rows)(missing, initial)
-        return tf.ensure_shape(tf.tensor_scatter_nd_update(values, places, first), values.shape)
-
-    def insert(self, table: ShardedTable, ids: tf.Tensor) -> None:
-        """Stores the first row of each id [n] that has no row and that the table admits."""
-        existed = table.contains(ids)
-        initial, _ = table.find_or_insert(ids, first=False)
-        is_new = tf.logical_and(table.contains(ids), tf.logical_not(existed))
-        new = tf.boolean_mask(ids, is_new)
-        rows = self.rows(new, tf.boolean_mask(initial, is_new))
-        table.write(library.de_table_insert_or_assign, (new, rows))
-
-    def admitted(
-        self, table: ShardedTable, ids: tf.Tensor, values: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Inserts the rows that a step creates, and returns its slices of ids with a row.
-
-        Args:
-            table: The table that the step trains.
-            ids: [n].
-            values: Gradients [n, dim].
-        """
-        distinct, _ = tf.unique(ids)
-        self.insert(table, tf.boolean_mask(distinct, tf.logical_not(table.contains(distinct))))
-        exists = table.contains(ids)
-        return tf.boolean_mask(ids, exists), tf.boolean_mask(values, exists)
-
-
-class SharedRows(FirstRows):
+class SharedRows:
     """Gives ids without a row one of a few shared rows, which are trained like other rows.
 
     The hash of an id chooses its shared row. A new row starts as a copy of its shared row.
@@ -110,36 +42,46 @@ class SharedRows(FirstRows):
         rows, exists = self.table.find(self.keys_of(ids))
         return tf.where(exists[:, tf.newaxis], rows, initial)
 
+    def fill(
+        self,
+        ids: tf.Tensor,
+        values: tf.Tensor,
+        exists: tf.Tensor,
+        rows: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None = None,
+    ) -> tf.Tensor:
+        """Returns `values` with the first row of each id without a row.
 
-class ContentRows(FirstRows):
-    """Gives keys without a row the rows that a function computes from the keys.
-
-    A SavedModel does not call the function: there the policy for unknown ids decides.
-
-    Args:
-        function: `f(keys [n])` that returns rows [n, dim].
-        spec: The table's spec.
-    """
-
-    def __init__(self, function: Callable[[tf.Tensor], TensorLike], spec: TableSpec) -> None:
-        self.function = function
-        self._spec = spec
-        with tf.init_scope(), tf.device("/CPU:0"):
-            self.live = tf.Variable(True, trainable=False, name="is_live")
-
-    def rows(self, ids: tf.Tensor, initial: tf.Tensor) -> tf.Tensor:
-        """Returns the function's rows.
-
-        Raises:
-            ValueError: The function returned another dtype or shape. In a graph, a shape that is
-                known only at run time is a `tf.errors.InvalidArgumentError`.
+        Args:
+            ids: Any shape.
+            values: The rows in the table, ids.shape + [dim].
+            exists: Whether each id has a row, ids.shape.
+            rows: Returns the first rows; None for `rows` of this object.
         """
-        del initial
-        rows = tf.convert_to_tensor(self.function(ids))
-        wanted, dtype = tf.TensorShape([ids.shape[0], self._spec.dim]), self._spec.value_dtype
-        if rows.dtype != dtype or not rows.shape.is_compatible_with(wanted):
-            raise ValueError(
-                f"`row_initializer` must return a {dtype.name} row for each key, {wanted}. "
-                f"{received(dtype=rows.dtype.name, shape=rows.shape)} Cast or reshape its result."
-            )
-        return tf.ensure_shape(rows, wanted)
+        places = tf.where(tf.logical_not(exists))
+        missing, initial = tf.gather_nd(ids, places), tf.gather_nd(values, places)
+        first = (self.rows if rows is None else rows)(missing, initial)
+        return tf.ensure_shape(tf.tensor_scatter_nd_update(values, places, first), values.shape)
+
+    def insert(self, table: ShardedTable, ids: tf.Tensor) -> None:
+        """Stores the first row of each id [n] that has no row and that the table admits."""
+        existed = table.contains(ids)
+        initial, _ = table.find_or_insert(ids, first=False)
+        is_new = tf.logical_and(table.contains(ids), tf.logical_not(existed))
+        new = tf.boolean_mask(ids, is_new)
+        rows = self.rows(new, tf.boolean_mask(initial, is_new))
+        table.write(library.de_table_insert_or_assign, (new, rows))
+
+    def admitted(
+        self, table: ShardedTable, ids: tf.Tensor, values: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Inserts the rows that a step creates, and returns its slices of ids with a row.
+
+        Args:
+            table: The table that the step trains.
+            ids: [n].
+            values: Gradients [n, dim].
+        """
+        distinct, _ = tf.unique(ids)
+        self.insert(table, tf.boolean_mask(distinct, tf.logical_not(table.contains(distinct))))
+        exists = table.contains(ids)
+        return tf.boolean_mask(ids, exists), tf.boolean_mask(values, exists)

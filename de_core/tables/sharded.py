@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from de_core.base.ops import library
 from de_core.tables import living, served_copy
-from de_core.tables.first_rows import FirstRows
+from de_core.tables.first_rows import SharedRows
 from de_core.tables.policy import TablePolicy
 from de_core.tables.router import Router, summed_rows
 from de_core.tables.spec import TableSpec, arithmetic_dtype
@@ -46,7 +46,7 @@ class ShardedTable:
         self.spec = spec
         self.policy = TablePolicy() if policy is None else policy
         #: Decides the first row of a key; None for the initial row.
-        self.first_rows: FirstRows | None = None
+        self.first_rows: SharedRows | None = None
         self._is_remote = router.is_spread or any(map(is_remote, spec.devices))
         self._is_one = len(spec.devices) == 1 and not self._is_remote
         #: True if one op may use both a shard and the anchor.
@@ -122,7 +122,7 @@ class ShardedTable:
         Returns:
             Values, keys.shape + [dim], and whether each key has a row, keys.shape.
         """
-        if self.first_rows is not None and first and served_copy.has_own_ops():
+        if self.first_rows is not None and first:
             values, exists = self.find(keys, first=False)
             return self.first_rows.fill(keys, values, exists), exists
         if self.is_one:

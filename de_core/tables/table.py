@@ -67,8 +67,6 @@ class Table(tf.saved_model.experimental.TrackableResource):
         self.initial = initial
         self._init_size = init_size
         self._policy = policy
-        #: A variable that lookups in a SavedModel must not find, or None.
-        self.live: tf.Variable | None = None
         self._frozen_table: FrozenTable | None = None
         self._saved_table: FrozenTable | None = None
         with tf.init_scope():
@@ -178,8 +176,5 @@ class Table(tf.saved_model.experimental.TrackableResource):
                 f"TensorFlow must get the children of table {self.name!r} before its graph."
             )
         object_map[self] = frozen
-        tensor_map[self.resource_handle] = handle = frozen.create_resource()
-        if self.live is None:
-            return [self.resource_handle]
-        tensor_map[self.live.handle] = handle
-        return [self.resource_handle, self.live.handle]
+        tensor_map[self.resource_handle] = frozen.create_resource()
+        return [self.resource_handle]

@@ -15,7 +15,7 @@ from de_core.distributed.router import WorkerRouter
 from de_core.storage.creator import KVCreator, storage_creator
 from de_core.tables import initial_rows
 from de_core.tables.admission import check_integer
-from de_core.tables.first_rows import ContentRows, SharedRows
+from de_core.tables.first_rows import SharedRows
 from de_core.tables.policy import TablePolicy
 from de_core.tables.restrict import FrequencyRestrictPolicy
 from de_core.tables.router import Partitioner, Router
@@ -117,36 +117,28 @@ def new_table(
     return ShardedTable(name, spec, tables, router, policy)
 
 
-def _check_first_rows(num_oov_indices: int, row_initializer: Any, table: ShardedTable) -> None:
-    """Raises unless a table may have so many shared rows, or such a function of first rows.
+def check_shared_rows(num_oov_indices: int, table: ShardedTable) -> None:
+    """Raises unless a table may have so many shared rows.
 
     Raises:
-        TypeError: `num_oov_indices` is not a whole number, `row_initializer` is not callable, or
-            the values are not floating-point and there are shared rows.
-        ValueError: `num_oov_indices` is out of range, or both are given.
+        TypeError: `num_oov_indices` is not a whole number, or the values are not floating-point.
+        ValueError: `num_oov_indices` is out of range.
         NotImplementedError: The table is not in this process, or in a TensorFlow 1 graph.
     """
     check_integer("num_oov_indices", num_oov_indices, 0, 2**31 - 1)
-    if not num_oov_indices and row_initializer is None:
+    if not num_oov_indices:
         return
-    given = received(num_oov_indices=num_oov_indices, row_initializer=row_initializer)
-    if row_initializer is not None and not callable(row_initializer):
-        raise TypeError(f"`row_initializer` must be a function of keys [n], or None. {given}")
-    if num_oov_indices and row_initializer is not None:
-        raise ValueError(
-            "A new row must start either as a shared row or as a function's row. "
-            f"{given} Leave out `num_oov_indices` or `row_initializer`."
-        )
-    if num_oov_indices and not table.spec.value_dtype.is_floating:
+    if not table.spec.value_dtype.is_floating:
         raise TypeError(
             "`num_oov_indices` needs floating-point values, because shared rows are trained. "
             + received(num_oov_indices=num_oov_indices, value_dtype=table.spec.value_dtype.name)
         )
     if not table.pools or table.is_remote or graph_mode.current() is not None:
         raise NotImplementedError(
-            "`num_oov_indices` and `row_initializer` need a table in the memory of this process, "
-            f"in eager mode. {given} Leave them out, or make the table without `kv_creator` and "
-            "outside of strategies and TensorFlow 1 graphs."
+            "`num_oov_indices` needs a table in the memory of this process, in eager mode. "
+            + received(num_oov_indices=num_oov_indices, devices=list(table.spec.devices))
+            + " Leave out `num_oov_indices`, or make the table without `kv_creator` and outside "
+            "of strategies and TensorFlow 1 graphs."
         )
 
 
@@ -177,22 +169,6 @@ def new_shared_rows(of: Any, count: int, own: OwnOptimizer | None, kind: Callabl
     made.find_or_insert(tf.range(count, dtype=tf.int64))
     of._table.first_rows = SharedRows(made._table, count)
     return made
-
-
-def set_row_initializer(
-    table: ShardedTable, function: Callable[..., Any] | None, num_oov_indices: int
-) -> None:
-    """Makes a table's new rows start as a function's rows, if there is a function.
-
-    Raises:
-        TypeError: An argument has a wrong type.
-        ValueError: `num_oov_indices` is out of range, or both are given.
-        NotImplementedError: The table can have neither such a function nor shared rows.
-    """
-    _check_first_rows(num_oov_indices, function, table)
-    if function is not None:
-        table.first_rows = first = ContentRows(function, table.spec)
-        table.tables[0].live = first.live
 
 
 def _check_tier(

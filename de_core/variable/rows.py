@@ -13,7 +13,6 @@ from de_core.base.ops import library
 from de_core.base.types import TensorLike
 from de_core.distributed import strategy
 from de_core.tables import keys_and_values
-from de_core.tables.first_rows import SharedRows
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
 from de_core.variable.anchor import tensor_variable
@@ -308,7 +307,7 @@ class Rows(tf.Module):
         """Connects rows to the anchor, and the rows of keys without a row to the shared rows."""
         values = self.anchored(keys, values)
         shared, first = self._shared, self._table.first_rows
-        if shared is None or not isinstance(first, SharedRows):
+        if shared is None or first is None:
             return values
 
         def rows(ids: tf.Tensor, initial: tf.Tensor) -> tf.Tensor:

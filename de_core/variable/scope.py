@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.no_autograph import no_autograph
-from de_core.base.types import DTypeLike, InitializerLike, TensorLike
+from de_core.base.types import DTypeLike, InitializerLike
 from de_core.storage.creator import KVCreator
 from de_core.tables.admission import Admission
 from de_core.tables.eviction import Eviction
@@ -63,7 +63,6 @@ def get_variable(
     tier: DiskTier | None = None,
     slot_dtype: DTypeLike | None = None,
     num_oov_indices: int = 0,
-    row_initializer: Callable[[tf.Tensor], TensorLike] | None = None,
 ) -> Variable:
     """Returns the Variable with this name. Creates the Variable if it does not exist.
 
@@ -110,7 +109,6 @@ def get_variable(
         tier: Where rows are that are not in memory.
         slot_dtype: Dtype of the optimizer slots.
         num_oov_indices: Number of trained rows that ids without a row share.
-        row_initializer: A function of keys that returns the rows of keys without a row.
 
     Raises:
         TypeError: `name` is not a string, or an argument has a wrong type.

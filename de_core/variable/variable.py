@@ -30,11 +30,11 @@ from de_core.variable.graph import graph_mode, graph_saver, savers
 from de_core.variable.inspection import Inspection
 from de_core.variable.new_table import (
     DEFAULT_NAME,
+    check_shared_rows,
     checked_spec,
     new_shared_rows,
     new_table,
     own_name,
-    set_row_initializer,
 )
 from de_core.variable.own_optimizer import OptimizerLike, OwnOptimizer
 from de_core.variable.retention import Retention, checked_policy
@@ -99,9 +99,6 @@ class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
             that are not admitted yet; 0 for none. The hash of an id chooses its row, and a new row
             starts as a copy of it. They are the Variable `shared_rows`, with the keys 0 to
             `num_oov_indices` - 1.
-        row_initializer: `f(keys [n])` that returns the first rows [n, dim] of keys without a row,
-            of the value dtype, in place of `initializer`; None for none. Lookups and optimizer
-            steps call it, for these keys only. A SavedModel does not: there `oov` decides.
 
     In a TensorFlow 1 graph, the session creates the table and a Saver saves it. The anchor's
     initializer, which `tf.compat.v1.global_variables_initializer` runs, empties the table.
@@ -146,7 +143,6 @@ class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
         tier: DiskTier | None = None,
         slot_dtype: DTypeLike | None = None,
         num_oov_indices: int = 0,
-        row_initializer: Callable[[tf.Tensor], TensorLike] | None = None,
     ) -> None:
         spec = checked_spec(key_dtype, value_dtype, dim, devices, tier, slot_dtype, kv_creator)
         policy = checked_policy(restrict_policy, admission, eviction)
@@ -164,7 +160,7 @@ class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
             init_size=init_size,
             kv_creator=kv_creator,
         )
-        set_row_initializer(table, row_initializer, num_oov_indices)
+        check_shared_rows(num_oov_indices, table)
         table.keeps_rows = self._keeps_rows
         super().__init__(name=_FORBIDDEN.sub("_", name), trainable=bool(trainable), autocast=False)
         tf.Module.__init__(self, name="variable")
