@@ -35,7 +35,7 @@ Id: TypeAlias = WholeNumber | str | bytes
 InitializerLike: TypeAlias = TensorLike | Callable[..., TensorLike] | Mapping[str, Any] | None
 #: The result of an exported lookup for an id without a row, see `de.export`.
 UnknownIds: TypeAlias = (
-    Literal["initial", "shared", "zeros", "error"] | bytes | float | HasArray | Sequence[float]
+    Literal["initial", "zeros", "error"] | bytes | float | HasArray | Sequence[float]
 )
 #: Something that holds Variables: a module, layer or model, a checkpoint, or a group of these.
 Target: TypeAlias = (

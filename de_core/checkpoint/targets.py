@@ -49,8 +49,6 @@ def _named(target: Target) -> Iterator[tuple[str, ShardedTable]]:
     state = getattr(target, "_checkpointed", None)
     if isinstance(state, TableState):
         yield state.table.name, state.table
-        if (shared := getattr(target, "shared_rows", None)) is not None:
-            yield from _named(shared)
     elif isinstance(target, Mapping):
         for name, value in target.items():
             inner = list(_named(value))

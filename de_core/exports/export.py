@@ -62,10 +62,9 @@ def export(
             with a scale per row. None for the values' own dtype. Lookups return the values' own
             dtype in any case. `dtype`, `oov` and `keep` apply to all tables, or are dicts by table
             name.
-        oov: Result for an id without a row: "initial" (as in training), "zeros", a number for all
-            elements (`bytes` for a table of strings), a row [dim], or "error", which fails the
-            lookup and names the id. "shared" is "initial" for a table with `num_oov_indices`, whose
-            unknown ids read shared rows, and an error for other tables.
+        oov: Result for an id without a row: "initial" (its initial row, as in training), "zeros", a
+            number for all elements (`bytes` for a table of strings), a row [dim], or "error", which
+            fails the lookup and names the id.
         keep: A `KeepRows` that selects rows by frequency, last use, score or a function of keys;
             None for all rows.
         sample: Requests to `serving_default` (or the first signature): inputs by name, or a list of
@@ -77,8 +76,7 @@ def export(
             the rows in a variable, so loading takes the time and the memory of a copy. The version
             has no `de_stats`, and `de.publish` cannot add a delta to it. `oov="initial"` needs an
             initializer that is the same for each id, and with "error" the error is
-            `InvalidArgumentError`. Tables must have no `num_oov_indices`. `signatures` must be
-            `tf.function`s that only look up rows.
+            `InvalidArgumentError`. `signatures` must be `tf.function`s that only look up rows.
 
     Returns:
         The version directory, a string with a `report`. Its `tables` has for each table `rows`,

@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 _STORED = ("float32", "float16", "bfloat16", "int8")
 #: The named results for an id without a row.
-_NAMES = ("initial", "shared", "zeros", "error")
+_NAMES = ("initial", "zeros", "error")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,20 +179,6 @@ def of_tables(
         policy: UnknownIds = _of(oov, name, "initial")
         _of_unknown_ids(policy, table.spec)
         rows[name] = ServedRows(_dtype(dtype, name, table), policy, own)
-    for name, table in names.items():
-        reads_shared = isinstance(rows[name].oov, str) and rows[name].oov in ("initial", "shared")
-        if table.first_rows is not None:
-            # A lookup reads the shared row of an unknown id if the SavedModel has this row.
-            shared = next(each for each in names if names[each] is table.first_rows.table)
-            unread = None if reads_shared else KeepRows(min_uses=2**62)
-            rows[shared] = ServedRows(rows[shared].dtype, keep=unread)
-            if reads_shared:
-                rows[name] = dataclasses.replace(rows[name], oov="initial")
-        elif isinstance(rows[name].oov, str) and rows[name].oov == "shared":
-            raise ValueError(
-                f"Table {name!r} must have been made with `num_oov_indices` to have shared rows. "
-                f"{received(oov=oov)} Pass another `oov` for this table."
-            )
     return rows
 
 

@@ -184,11 +184,6 @@ def _plain_table(
             "`dtype` must be float32, float16, bfloat16 or None with ops='tensorflow'. "
             f"Received: dtype='int8' for table {table.name!r}."
         )
-    if table.first_rows is not None:
-        raise ValueError(
-            "With ops='tensorflow' no table may have shared rows, because TensorFlow has no op "
-            f"that hashes ids as this library does. Received: {table.name!r}. Leave out `ops`."
-        )
     unknown = _row_of_unknown_ids(table, rows)
     stored = table.spec.value_dtype if rows.dtype is None else tf.as_dtype(rows.dtype)
     paths = [str(folder / f"{number}.de") for number in range(len(table.tables))]

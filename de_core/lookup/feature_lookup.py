@@ -53,7 +53,7 @@ def _groups(features: list[Feature]) -> dict[str | None, list[int]]:
     groups: dict[str | None, list[int]] = {}
     for number, feature in enumerate(features):
         table = feature.variable._table
-        has_op = table.is_one and table.pools and table.spec.value_dtype.is_floating
+        has_op = table.is_one and table.tables[0].pools and table.spec.value_dtype.is_floating
         groups.setdefault(table.spec.devices[0] if has_op else None, []).append(number)
     return groups
 

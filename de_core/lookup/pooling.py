@@ -75,7 +75,7 @@ def pooled_rows(
     real = arithmetic_dtype(value_dtype)
     if weights is not None:
         weights = tf.cast(weights, real)
-    pools = value_dtype.is_floating and variable._table.pools
+    pools = value_dtype.is_floating and all(table.pools for table in variable.tables)
     if max_norm is not None or not pools or not variable._table.is_on_one_device:
         rows = variable._rows.lookup_scaled(ids, max_norm, real)
         return tf.cast(pooled(rows, row_splits, weights, combiner), value_dtype)

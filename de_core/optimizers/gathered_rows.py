@@ -211,9 +211,7 @@ class RowUpdates:
         if plan.average_momentum is not None:
             slots.append(gathered.average)
         ids, values = table.keys_of(gradient), gradient.values
-        if table.first_rows is not None:
-            ids, values = table.first_rows.admitted(table, ids, values)
-        elif table.policy.asks_each_step:
+        if table.policy.asks_each_step:
             has_row = table.begin_step(ids)
             ids, values = tf.boolean_mask(ids, has_row), tf.boolean_mask(values, has_row)
         if slots:

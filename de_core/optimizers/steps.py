@@ -313,7 +313,7 @@ def _run(steps: list[TableStep]) -> list[tf.Operation]:
         table = step.table
         if table.is_remote:
             remote.append(step)
-        elif table.is_one and table.pools:
+        elif table.is_one and table.tables[0].pools:
             kind = table.spec.devices[0], step.rule, id(step.owner), step.average
             groups.setdefault(kind, []).append(step)
         else:

@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from de_core.base.ops import library
 from de_core.tables import living, served_copy
-from de_core.tables.first_rows import SharedRows
 from de_core.tables.policy import TablePolicy
 from de_core.tables.router import Router, summed_rows
 from de_core.tables.spec import TableSpec, arithmetic_dtype
@@ -45,8 +44,6 @@ class ShardedTable:
         self.name = name
         self.spec = spec
         self.policy = TablePolicy() if policy is None else policy
-        #: Decides the first row of a key; None for the initial row.
-        self.first_rows: SharedRows | None = None
         self._is_remote = router.is_spread or any(map(is_remote, spec.devices))
         self._is_one = len(spec.devices) == 1 and not self._is_remote
         #: True if one op may use both a shard and the anchor.
@@ -85,11 +82,6 @@ class ShardedTable:
         """True if some shards are in other processes. Then only distinct keys are sent."""
         return self._is_remote and served_copy.stand_in(self) is None
 
-    @property
-    def pools(self) -> bool:
-        """True if one op may read or train many rows, because each id has its own row or none."""
-        return self.first_rows is None and all(table.pools for table in self.tables)
-
     def of_one_shard(self, shard: Table) -> ShardedTable:
         """Returns a table of one of these shards. It is not among the process's tables."""
         alone = copy.copy(self)
@@ -112,28 +104,21 @@ class ShardedTable:
         """True if the rows persist outside this process, for example in Redis."""
         return self.tables[0].outlives_its_process
 
-    def find(self, keys: tf.Tensor, first: bool = True) -> tuple[tf.Tensor, tf.Tensor]:
+    def find(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Reads rows.
 
         Args:
             keys: Any shape.
-            first: Whether a key without a row reads as its first row. Otherwise the initial row.
 
         Returns:
             Values, keys.shape + [dim], and whether each key has a row, keys.shape.
         """
-        if self.first_rows is not None and first:
-            values, exists = self.find(keys, first=False)
-            return self.first_rows.fill(keys, values, exists), exists
         if self.is_one:
             return self.tables[0].find(keys)
         return self._read(keys, lambda table, part: table.find(part))
 
-    def find_or_insert(self, keys: tf.Tensor, first: bool = True) -> tuple[tf.Tensor, tf.Tensor]:
-        """Like `find`, but also stores the row of each key without a row."""
-        if self.first_rows is not None and first:
-            self.first_rows.insert(self, tf.reshape(keys, [-1]))
-            return self.find(keys)
+    def find_or_insert(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Like `find`, but also stores the initial row of each key without a row."""
         return self._read(keys, lambda table, part: table.find(part, insert=True))
 
     def contains(self, keys: tf.Tensor) -> tf.Tensor:
@@ -193,8 +178,6 @@ class ShardedTable:
         """
         keys = self.keys_of(gradient)
         batch = (keys, gradient.values)
-        if self.first_rows is not None:
-            batch = self.first_rows.admitted(self, *batch)
         if self.is_remote:
             batch = summed_rows(*batch)
         attributes = {"rule": rule, "average": average}

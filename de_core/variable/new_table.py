@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import tensorflow as tf
 
 from de_core.base.checks import checked_init_size, received
 from de_core.base.keras import keras
@@ -14,17 +12,13 @@ from de_core.distributed import strategy
 from de_core.distributed.router import WorkerRouter
 from de_core.storage.creator import KVCreator, storage_creator
 from de_core.tables import initial_rows
-from de_core.tables.admission import check_integer
-from de_core.tables.first_rows import SharedRows
 from de_core.tables.policy import TablePolicy
-from de_core.tables.restrict import FrequencyRestrictPolicy
 from de_core.tables.router import Partitioner, Router
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import TableSpec
 from de_core.tables.table import Table
 from de_core.tables.tier import DiskTier
 from de_core.variable.graph import graph_mode
-from de_core.variable.own_optimizer import OwnOptimizer
 
 DEFAULT_NAME = "DynamicEmbedding_Variable"
 
@@ -115,60 +109,6 @@ def new_table(
             for number, device in enumerate(spec.devices, router.first)
         ]
     return ShardedTable(name, spec, tables, router, policy)
-
-
-def check_shared_rows(num_oov_indices: int, table: ShardedTable) -> None:
-    """Raises unless a table may have so many shared rows.
-
-    Raises:
-        TypeError: `num_oov_indices` is not a whole number, or the values are not floating-point.
-        ValueError: `num_oov_indices` is out of range.
-        NotImplementedError: The table is not in this process, or in a TensorFlow 1 graph.
-    """
-    check_integer("num_oov_indices", num_oov_indices, 0, 2**31 - 1)
-    if not num_oov_indices:
-        return
-    if not table.spec.value_dtype.is_floating:
-        raise TypeError(
-            "`num_oov_indices` needs floating-point values, because shared rows are trained. "
-            + received(num_oov_indices=num_oov_indices, value_dtype=table.spec.value_dtype.name)
-        )
-    if not table.pools or table.is_remote or graph_mode.current() is not None:
-        raise NotImplementedError(
-            "`num_oov_indices` needs a table in the memory of this process, in eager mode. "
-            + received(num_oov_indices=num_oov_indices, devices=list(table.spec.devices))
-            + " Leave out `num_oov_indices`, or make the table without `kv_creator` and outside "
-            "of strategies and TensorFlow 1 graphs."
-        )
-
-
-def new_shared_rows(of: Any, count: int, own: OwnOptimizer | None, kind: Callable[..., Any]) -> Any:
-    """Creates the Variable of the rows that ids without a row share, or returns None for none.
-
-    Args:
-        of: The Variable that these ids are looked up in.
-        count: Number of shared rows.
-        own: The own optimizer of that Variable, or None.
-        kind: The class `Variable`.
-    """
-    if not count:
-        return None
-    made = kind(
-        dim=of.dim,
-        value_dtype=of.value_dtype,
-        devices=of.devices[:1],
-        name=f"{of.name}_shared",
-        initializer=of.initializer,
-        trainable=of.trainable,
-        checkpoint=of.checkpoint,
-        init_size=count,
-        restrict_policy=FrequencyRestrictPolicy,  # an export without the rows needs its column
-        optimizer=None if own is None else own.get_config()["optimizer"],
-        slot_dtype=of._table.spec.slot_dtype,
-    )
-    made.find_or_insert(tf.range(count, dtype=tf.int64))
-    of._table.first_rows = SharedRows(made._table, count)
-    return made
 
 
 def _check_tier(

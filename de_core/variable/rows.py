@@ -30,19 +30,13 @@ class Rows(tf.Module):
         table: The table that holds the rows.
         anchor: The variable that stands for the table in gradients; None if it is not trainable.
         regularizer: `f(rows [n, dim])` that returns a penalty or None; None for no penalty.
-        shared: Reads the shared rows of ids without a row; None if the table has no shared rows.
     """
 
     def __init__(
-        self,
-        table: ShardedTable,
-        anchor: tf.Variable | None,
-        regularizer: Regularizer | None,
-        shared: Rows | None = None,
+        self, table: ShardedTable, anchor: tf.Variable | None, regularizer: Regularizer | None
     ) -> None:
         super().__init__(name="rows")
         self.regularizer = regularizer
-        self._shared = shared
         self._table = table
         self._anchor = anchor
         self._watched = None if anchor is None else tensor_variable(anchor)
@@ -84,7 +78,8 @@ class Rows(tf.Module):
             name, return_exists = return_exists, False
         with tf.name_scope(name or "lookup"):
             keys = self._checked(keys)
-            values, exists = self._found(keys, self._table.spec.value_dtype)
+            values, exists = self._table.find(keys)
+            values = self.anchored(keys, values)
             if self.regularizer is not None:
                 self.collect_penalty(keys)
         return (values, exists) if return_exists else values
@@ -116,12 +111,12 @@ class Rows(tf.Module):
             return ids.with_flat_values(self.lookup_scaled(ids.flat_values, max_norm, dtype))
         with tf.name_scope("lookup"):
             keys = self._checked(ids)
-            stored = self._table.spec.value_dtype
-            dtype = stored if dtype is None else dtype
+            rows = self._table.find(keys)[0]
+            dtype = rows.dtype if dtype is None else dtype
             if max_norm is None:
-                rows, _ = self._found(keys, dtype)
+                rows = self.anchored(keys, tf.cast(rows, dtype))
             else:  # the norm of a float16 row may overflow
-                rows, _ = self._found(keys, arithmetic_dtype(stored))
+                rows = self.anchored(keys, tf.cast(rows, arithmetic_dtype(rows.dtype)))
                 rows = tf.cast(tf.clip_by_norm(rows, max_norm, axes=[-1]), dtype)
             if self.regularizer is not None:
                 self.collect_penalty(keys)
@@ -189,8 +184,7 @@ class Rows(tf.Module):
         """
         with tf.name_scope(name or "find_or_insert"):
             keys = self._checked(keys)
-            values, exists = self._table.find_or_insert(keys)
-            return self._with_gradients(keys, values, exists)
+            return self.anchored(keys, self._table.find_or_insert(keys)[0])
 
     @no_autograph
     def upsert(
@@ -296,25 +290,7 @@ class Rows(tf.Module):
             return None
         with tf.name_scope(name or "regularization_loss"):
             distinct, _ = tf.unique(tf.reshape(keys, [-1]))
-            return self.regularizer(self._found(distinct, self._table.spec.value_dtype)[0])
-
-    def _found(self, keys: tf.Tensor, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the rows of `keys` in a dtype, with gradients, and whether each key has a row."""
-        values, exists = self._table.find(keys, first=self._shared is None)
-        return self._with_gradients(keys, tf.cast(values, dtype), exists), exists
-
-    def _with_gradients(self, keys: tf.Tensor, values: tf.Tensor, exists: tf.Tensor) -> tf.Tensor:
-        """Connects rows to the anchor, and the rows of keys without a row to the shared rows."""
-        values = self.anchored(keys, values)
-        shared, first = self._shared, self._table.first_rows
-        if shared is None or first is None:
-            return values
-
-        def rows(ids: tf.Tensor, initial: tf.Tensor) -> tf.Tensor:
-            of_ids, present = shared.lookup(first.keys_of(ids), return_exists=True)
-            return tf.where(present[:, tf.newaxis], tf.cast(of_ids, values.dtype), initial)
-
-        return first.fill(keys, values, exists, rows)
+            return self.regularizer(self.anchored(distinct, self._table.find(distinct)[0]))
 
     def anchored(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         """Connects rows to the anchor, so that a tape records the lookup."""

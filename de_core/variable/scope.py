@@ -15,7 +15,6 @@ from de_core.base.types import DTypeLike, InitializerLike
 from de_core.storage.creator import KVCreator
 from de_core.tables.admission import Admission
 from de_core.tables.eviction import Eviction
-from de_core.tables.first_rows import SharedRows
 from de_core.tables.restrict import RestrictPolicy
 from de_core.tables.router import Partitioner, default_partition_fn
 from de_core.tables.spec import TableSpec
@@ -62,7 +61,6 @@ def get_variable(
     optimizer: OptimizerLike | None = None,
     tier: DiskTier | None = None,
     slot_dtype: DTypeLike | None = None,
-    num_oov_indices: int = 0,
 ) -> Variable:
     """Returns the Variable with this name. Creates the Variable if it does not exist.
 
@@ -108,7 +106,6 @@ def get_variable(
         optimizer: The table's own optimizer.
         tier: Where rows are that are not in memory.
         slot_dtype: Dtype of the optimizer slots.
-        num_oov_indices: Number of trained rows that ids without a row share.
 
     Raises:
         TypeError: `name` is not a string, or an argument has a wrong type.
@@ -299,12 +296,6 @@ def _check_same(existing: Variable, name: str, arguments: dict[str, Any]) -> Non
         raise ValueError(
             f"Variable {name} exists and must be requested with the same policies, without "
             f"policies, or under another name; it has {has}. {received(**policies)}"
-        )
-    shared, first = arguments.get("num_oov_indices"), existing._table.first_rows
-    if shared and shared != (first.count if isinstance(first, SharedRows) else 0):
-        raise ValueError(
-            f"Variable {name} exists and must be requested with the same `num_oov_indices`, "
-            f"without it, or under another name. {received(num_oov_indices=shared)}"
         )
     optimizer, own = arguments.get("optimizer"), existing.optimizer
     if optimizer is None:

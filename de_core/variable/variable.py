@@ -28,14 +28,7 @@ from de_core.variable import own_optimizer
 from de_core.variable.anchor import new_anchor
 from de_core.variable.graph import graph_mode, graph_saver, savers
 from de_core.variable.inspection import Inspection
-from de_core.variable.new_table import (
-    DEFAULT_NAME,
-    check_shared_rows,
-    checked_spec,
-    new_shared_rows,
-    new_table,
-    own_name,
-)
+from de_core.variable.new_table import DEFAULT_NAME, checked_spec, new_table, own_name
 from de_core.variable.own_optimizer import OptimizerLike, OwnOptimizer
 from de_core.variable.retention import Retention, checked_policy
 from de_core.variable.rows import Rows
@@ -95,10 +88,6 @@ class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
             the table by a `de.DynamicEmbeddingOptimizer`.
         tier: Where rows are that do not fit into memory: a `de.DiskTier`. None for memory alone.
         slot_dtype: `tf.bfloat16` for optimizer slots of half the size; None for full precision.
-        num_oov_indices: Number of trained rows that all ids without a row share, for example ids
-            that are not admitted yet; 0 for none. The hash of an id chooses its row, and a new row
-            starts as a copy of it. They are the Variable `shared_rows`, with the keys 0 to
-            `num_oov_indices` - 1.
 
     In a TensorFlow 1 graph, the session creates the table and a Saver saves it. The anchor's
     initializer, which `tf.compat.v1.global_variables_initializer` runs, empties the table.
@@ -142,7 +131,6 @@ class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
         optimizer: OptimizerLike | None = None,
         tier: DiskTier | None = None,
         slot_dtype: DTypeLike | None = None,
-        num_oov_indices: int = 0,
     ) -> None:
         spec = checked_spec(key_dtype, value_dtype, dim, devices, tier, slot_dtype, kv_creator)
         policy = checked_policy(restrict_policy, admission, eviction)
@@ -160,7 +148,6 @@ class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
             init_size=init_size,
             kv_creator=kv_creator,
         )
-        check_shared_rows(num_oov_indices, table)
         table.keeps_rows = self._keeps_rows
         super().__init__(name=_FORBIDDEN.sub("_", name), trainable=bool(trainable), autocast=False)
         tf.Module.__init__(self, name="variable")
@@ -180,10 +167,7 @@ class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
             anchor = self._anchor = new_anchor(table, trained, own)  # a weight that Keras tracks
         else:
             anchor = self._graph_anchor = graph.add(name, table, trained, collections, checkpoint)
-        #: The rows that ids without a row share, or None.
-        self.shared_rows: Variable | None = new_shared_rows(self, num_oov_indices, own, Variable)
-        shared = None if self.shared_rows is None else self.shared_rows._rows
-        self._rows = Rows(table, anchor if trained else None, regularizer, shared)
+        self._rows = Rows(table, anchor if trained else None, regularizer)
         self._files = FileSystem(table)
         self._arrow = ArrowRows(table)
         # Create the policy last: its constructor may use this Variable.
@@ -346,14 +330,10 @@ class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
         """Returns the objects that TensorFlow saves: rows in a checkpoint, shards as assets."""
         if save_type != "savedmodel":
             own = {} if self.optimizer is None else {"optimizer": self.optimizer}
-            if self.shared_rows is not None:
-                own["shared_rows"] = self.shared_rows
             return {"rows": self._checkpointed, **own} if self.checkpoint else {}
         children = self._table.in_saved_model()
         if self._rows.watched is not None:
             children["anchor"] = self._rows.watched
-        if self.shared_rows is not None:
-            children["shared_rows"] = self.shared_rows
         return children
 
     if not TYPE_CHECKING:  # otherwise type checkers would accept every attribute name
