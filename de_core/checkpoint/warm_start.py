@@ -14,8 +14,7 @@ from de_core.checkpoint.sources import tables_in
 from de_core.checkpoint.targets import tables_of
 from de_core.snapshot import table_files
 from de_core.snapshot.table_files import Reading
-from de_core.tables import living
-from de_core.tables.sharded import ShardedTable
+from de_core.tables.sharded import ShardedTable, living
 
 
 def warm_start(
@@ -132,7 +131,7 @@ def _chosen(wanted: str | Sequence[str] | Sequence[tf.Module]) -> dict[str, Shar
 
 
 def _matching(expressions: Sequence[str]) -> dict[str, ShardedTable]:
-    tables = living.tables()
+    tables = living()
     found: dict[str, ShardedTable] = {}
     for expression in expressions:
         try:

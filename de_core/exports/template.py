@@ -13,9 +13,8 @@ from de_core.base.ops import library
 from de_core.base.types import InputSpecs, Model, Signatures
 from de_core.checkpoint.targets import by_name
 from de_core.exports.signatures import SERVING_DEFAULT, serving_functions
-from de_core.tables.living import tables_behind
 from de_core.tables.served_copy import FrozenTable, deferred_writes
-from de_core.tables.sharded import ShardedTable
+from de_core.tables.sharded import ShardedTable, tables_behind
 from de_core.tables.table import Table
 
 LOOKUP_PREFIX = "de_lookup/"

@@ -13,8 +13,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.types import Gradient, GradientPair, Scalar, TrainedVariable
 from de_core.optimizers import clipping
-from de_core.tables import living
-from de_core.tables.sharded import ShardedTable
+from de_core.tables.sharded import ShardedTable, living
 from de_core.tables.spec import arithmetic_dtype
 from de_core.variable.anchor import table_of, tensor_variable
 from de_core.variable.own_optimizer import optimizer_of
@@ -158,7 +157,7 @@ class Targets(NamedTuple):
         """Raises ValueError if no variable has a gradient."""
         if not (self.trained or self.owned) and all(each is None for each, _ in self.dense):
             names = [variable.name for _, variable in self.dense]
-            never = [each.name for each in living.tables() if not each.spec.value_dtype.is_floating]
+            never = [each.name for each in living() if not each.spec.value_dtype.is_floating]
             remedy = ""
             if never:
                 remedy = (

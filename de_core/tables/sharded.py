@@ -3,19 +3,46 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from de_core.base.ops import library
-from de_core.tables import living, served_copy
+from de_core.tables import served_copy
 from de_core.tables.policy import TablePolicy
 from de_core.tables.router import Router, summed_rows
 from de_core.tables.spec import TableSpec, arithmetic_dtype
 from de_core.tables.table import Table, is_remote
 
+# All tables of this process, numbered in order of creation.
+_all: weakref.WeakValueDictionary[int, ShardedTable] = weakref.WeakValueDictionary()
+_numbers = itertools.count()
+
 _EXPORT_ELSEWHERE = "Save a checkpoint, restore it in one process and export there."
+
+
+def tables_behind(handles: Iterable[tf.Tensor]) -> list[ShardedTable]:
+    """Returns the tables whose resource handles are among a function's captured tensors."""
+    wanted = {id(handle) for handle in handles}
+    return [
+        table
+        for _, table in sorted(_all.items())
+        if any(id(shard.resource_handle) in wanted for shard in table.tables)
+    ]
+
+
+def living() -> list[ShardedTable]:
+    """Returns the current graph's tables; in eager mode, all tables of this process."""
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    found = []
+    for _, table in sorted(_all.items()):
+        handle = table.tables[0].resource_handle
+        if (handle.graph if tf.is_symbolic_tensor(handle) else None) is graph:
+            found.append(table)
+    return found
 
 
 class ShardedTable:
@@ -64,7 +91,7 @@ class ShardedTable:
         self._shards = tuple(tables)
         # Ops that read all rows, by name, for use in a finalized TensorFlow 1 graph.
         self._made: dict[str, Any] = {}
-        living.add(self)
+        _all[next(_numbers)] = self
 
     @property
     def tables(self) -> tuple[Table, ...]:

@@ -17,7 +17,7 @@ from de_core.exports.publish.publication import Publication, Schedule
 from de_core.exports.served_rows import KeepRows
 from de_core.exports.template import Template
 from de_core.exports.version import Version, local
-from de_core.tables import living
+from de_core.tables.sharded import living
 
 
 def publish(
@@ -109,7 +109,7 @@ def publish(
     arguments = (model, signatures, inputs, dtype, oov, keep)
     with versions.alone_in(folder):
         known: Publication | None = None
-        for table in living.tables() if not full else []:
+        for table in living() if not full else []:
             before = table.publications.get(str(folder))
             if before is not None and all(map(_same, before[0], arguments)):
                 known = before[1]
