@@ -80,6 +80,18 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"`--slots` must be from 0 to 64. Received: --slots {options.slots}.")
     if not 0 <= options.changed <= 1:
         raise ValueError(f"`--changed` must be from 0 to 1. Received: {options.changed}.")
+    if options.tier_memory is not None and options.eviction:
+        raise ValueError(
+            f"A table with a tier has no eviction. Received: --eviction {options.eviction}."
+        )
+    is_float = "float" in options.value_dtype
+    if options.export_dtype is not None and not is_float:
+        raise ValueError(
+            "Only floating-point values are stored in another dtype. "
+            f"Received: --value-dtype {options.value_dtype} --export-dtype {options.export_dtype}."
+        )
+    if options.slot_dtype == "bfloat16" and options.value_dtype == "float64":
+        raise ValueError("Slots of float64 rows are float64. Received: --slot-dtype bfloat16.")
     found = planned(options)
     if options.json:
         terminal.print_json(found)
@@ -104,7 +116,7 @@ def planned(options: argparse.Namespace) -> dict[str, int]:
     index = _SHARDS * _LINE * _index_lines(rows / _SHARDS)
     memory, disk = index + rows * stride + strings, 0
     if options.tier_memory is not None and memory > options.tier_memory:
-        memory = options.tier_memory + rows * (48 if text else 40) + 2**20
+        memory = options.tier_memory + rows * (40 if text else 32) + 2**20
         disk = int(1.47 * rows * (stride + key_bytes + 16)) + 192 * 2**20
     changed = round(rows * options.changed)
     converts = options.export_dtype not in (None, options.value_dtype)

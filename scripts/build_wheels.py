@@ -108,6 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder for the files")
     parser.add_argument("--build-dir", type=Path, default=ROOT / "build" / "wheels")
     options = parser.parse_args(arguments)
+    for old in [*options.out.glob("de_core*"), options.out / "SHA256SUMS"]:
+        old.unlink(missing_ok=True)  # files of an earlier version
     folder = options.build_dir.absolute()
     builds = {minor: compile_ops(minor, folder) for minor in MINORS}
     wheel = pack(builds, folder, options.out.absolute())

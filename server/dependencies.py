@@ -64,7 +64,7 @@ class DataPlane:
             engine: Runs the models. Its owner starts and closes it.
             settings: The limits.
             keys: The accepted API keys; None if no key is needed.
-            codec: Decodes and encodes bodies; the plane closes it. Created by default.
+            codec: Decodes and encodes bodies; its owner closes it. Created by default.
             clock: Returns the time in seconds, for the limits on requests per second.
         """
         self.engine = engine

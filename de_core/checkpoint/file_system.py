@@ -88,7 +88,8 @@ class FileSystem:
                 + received(file_name_list=file_name_list)
             )
         ending = f"_rank{proc_rank}_size{proc_size}" if proc_size > 1 else ""
-        names = file_name_list or [file_stem(shard.name) + ending for shard in shards]
+        usual = [file_stem(shard.name) + ending for shard in shards]
+        names = usual if file_name_list is None else file_name_list
         targets = [paths.join(folder, each) + _SUFFIX for each in names]
         if not tf.executing_eagerly():
             if append_to_file:

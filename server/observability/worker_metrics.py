@@ -31,19 +31,20 @@ class WorkerMetrics:
         self._index = index
 
     def write(self, exposition: bytes) -> None:
-        """Writes this worker's metrics to its file; raises OSError, for example on a full disk.
-
-        The file's time tells the supervisor that the worker runs, even on a full disk.
-        """
+        """Writes this worker's metrics to its file; raises OSError, for example on a full disk."""
         if self._folder is None:
             return
         file = self._folder / f"{self._index}.prom"
-        with contextlib.suppress(OSError):
-            os.utime(file)
         self._folder.mkdir(exist_ok=True)
         part = file.with_suffix(".part")
         part.write_bytes(exposition)
         part.replace(file)
+
+    def beat(self) -> None:
+        """Tells the supervisor by the file's time that the worker runs, also on a full disk."""
+        if self._folder is not None:
+            with contextlib.suppress(OSError):
+                os.utime(self._folder / f"{self._index}.prom")
 
     def merged(self, exposition: bytes) -> bytes:
         """Returns this worker's current metrics and the last written metrics of the others."""
@@ -60,10 +61,11 @@ async def write_metrics(metrics: Metrics, workers: WorkerMetrics) -> None:
     """Writes this worker's metrics every second for the other workers, without end."""
     failing = False
     while True:
+        workers.beat()
         try:
             workers.write(metrics.exposition())
             failing = False
-        except OSError as error:
+        except Exception as error:  # the supervisor would kill a worker that ends this loop
             if not failing:
                 LOG.error("other workers do not see this worker's metrics: %s", error)
             failing = True

@@ -149,6 +149,7 @@ class WorkerSupervisor:
         # A worker ignores SIGHUP until its handler is installed.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         with contextlib.suppress(OSError):
+            worker.heartbeat.touch()
             os.utime(worker.heartbeat, (0, 0))
         process = subprocess.Popen(
             [sys.executable, "-m", _PACKAGE, *self._arguments],

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 
 from .. import __version__
 from ..tensors import DEFAULT_SIGNATURE, Kind, SignatureSpec, TensorSpec
+from ..wire.predict import ROW_SPLITS
 from .schemas import BODIES, Error
 
 _ERRORS = {
@@ -177,15 +178,22 @@ def _one_of(schemas: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _request(signature: SignatureSpec) -> dict[str, Any]:
-    required = ["instances"]
+    layout, tensors = "instances", {"type": "array", "minItems": 1, "items": _row(signature.inputs)}
+    if ROW_SPLITS in signature.inputs:  # its inputs have different numbers of rows
+        columns = {
+            name: {"type": "array", "items": _tensor(spec)}
+            for name, spec in sorted(signature.inputs.items())
+        }
+        layout = "inputs"
+        tensors = {"type": "object", "required": sorted(columns), "properties": columns}
+    required = [layout]
     if signature.name != DEFAULT_SIGNATURE:
         required.append("signature_name")
-    rows = {"type": "array", "minItems": 1, "items": _row(signature.inputs)}
     return {
         "title": signature.name,
         "type": "object",
         "required": required,
-        "properties": {"signature_name": {"const": signature.name}, "instances": rows},
+        "properties": {"signature_name": {"const": signature.name}, layout: tensors},
     }
 
 

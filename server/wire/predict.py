@@ -120,8 +120,15 @@ def _shared_rows(
             f"Received: {len(users)} objects"
         )
     splits = document.get(ROW_SPLITS, [0, len(items)])
-    of_users = {name: spec for name, spec in signature.inputs.items() if name in users[0]}
-    of_items = {n: s for n, s in signature.inputs.items() if n not in {*of_users, ROW_SPLITS}}
+    named = {name: spec for name, spec in signature.inputs.items() if name != ROW_SPLITS}
+    of_users = {name: spec for name, spec in named.items() if name in users[0]}
+    of_items = {name: spec for name, spec in named.items() if name not in users[0]}
+    if not of_users or not of_items:
+        raise invalid(
+            f"'shared' must hold some of the inputs {', '.join(named)}, and 'instances' the "
+            "others. "
+            f"Received: 'shared' with {', '.join(users[0]) or 'nothing'}"
+        )
     arrays = {
         ROW_SPLITS: json_tensors.decode_value(splits, signature.inputs[ROW_SPLITS].dtype, limits)
     }

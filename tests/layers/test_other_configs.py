@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from de_core.base.keras import LEGACY
+from de_core.base.keras import LEGACY, keras
 from tests.support.applies import applies_if
 
 # Keras converts its variables through an `__array__` that numpy 2 deprecates.
@@ -99,3 +99,52 @@ def test_a_schedule_of_tf_tpu_is_refused():
     table = TPU.TableConfig(5, 2, optimizer=TPU.SGD(lambda: 0.5), name="t")
     with pytest.raises(TypeError, match="must be a number here"):
         de.layers.EmbeddingCollection([TPU.FeatureConfig(table)])
+
+
+def keras_rs_model():
+    from keras_rs import layers  # refuses tf_keras
+
+    optimizer = keras.optimizers.Adagrad(0.5)
+    items = layers.TableConfig("items", 50, 4, combiner="sum", optimizer=optimizer)
+
+    def feature(name, *shape):
+        return layers.FeatureConfig(name, items, input_shape=shape, output_shape=(2, 4))
+
+    return {"user": {"seen": feature("seen", 2, 3)}, "items": [feature("item", 2)]}
+
+
+def tpu_model():
+    items = TPU.TableConfig(50, 4, combiner="sqrtn", name="items", optimizer=TPU.Adagrad(0.5))
+    return {
+        "user": {"seen": TPU.FeatureConfig(items, max_sequence_length=3, name="seen")},
+        "items": [TPU.FeatureConfig(items, name="item")],
+    }
+
+
+@applies_if(not LEGACY, "Keras 3, for an optimizer per table")
+@pytest.mark.parametrize("configs", [keras_rs_model, tpu_model])
+def test_models_of_other_configs_train_are_saved_and_exported(configs, tmp_path):
+    inputs = {
+        "user": {"seen": keras.Input([3], dtype="int64", name="seen")},
+        "items": [keras.Input([], dtype="int64", name="item")],
+    }
+    layer = de.layers.EmbeddingCollection(configs())
+    flat = [keras.layers.Flatten()(each) for each in tf.nest.flatten(layer(inputs))]
+    model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Concatenate()(flat)))
+    seen, item = np.array([[1, 2, 2], [4, 5, 6]]), np.array([1, 7])
+    ids = {"user": {"seen": seen}, "items": [item]}
+    model.compile("sgd", "mse")
+    model.fit(ids, np.ones([2, 1]), batch_size=2, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    wanted = model.predict(ids, verbose=0)
+    np.testing.assert_array_equal(loaded.predict(ids, verbose=0), wanted)
+    again = next(each for each in loaded.layers if hasattr(each, "tables"))
+    assert int(again.tables["items"].size()) == 6
+    for tables in (layer.tables, again.tables):
+        assert float(tables["items"].optimizer.learning_rate) == 0.5
+    unknown = layer.tables["items"].lookup([1234])  # a row of the initializer
+    np.testing.assert_array_equal(again.tables["items"].lookup([1234]), unknown)
+    serve = tf.saved_model.load(de.export(loaded, tmp_path / "m")).signatures["serving_default"]
+    answer = serve(seen=tf.constant(seen), item=tf.constant(item))
+    np.testing.assert_allclose(next(iter(answer.values())), wanted, rtol=1e-5)

@@ -71,6 +71,10 @@ def a_step(make, mode):
     (tf.function(step) if mode == "function" else step)()
 
 
+def test_the_cases_are_all_optimizers():
+    assert [len(each) for each in (KERAS_3, TF_KERAS, LEGACY, TF_1)] >= [12, 11, 8, 9]
+
+
 @pytest.mark.each_choice
 @pytest.mark.parametrize(
     ("make", "mode"), CASES, ids=[f"{of.__module__}.{of.__name__}-{mode}" for of, mode in CASES]

@@ -204,4 +204,4 @@ def test_the_trainer_stops_when_it_is_told_to(images, start, tmp_path):
     trainer = start("trainer", "python", "-c", script, options=[f"--volume={tmp_path}:/models"])
     wait_until((tmp_path / "runs").exists)
     code, said = stop(images, trainer)
-    assert code != "0", said
+    assert code in ("1", "130"), said  # not 137: Docker did not have to kill it

@@ -105,8 +105,15 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
             self.step_counter.assign(0)
             self.dynamic_scale.assign(self.dynamic_scale.value * 0.5)
 
-        finite = clipping.is_finite([each for each in gradients if each is not None])
-        tf.cond(finite, update, skip)
+        tf.cond(self.check_finite(gradients), update, skip)
+
+    def check_finite(self, grads: Iterable[Gradient | None]) -> tf.Tensor:
+        """Returns a bool scalar: true if no gradient holds a NaN or an infinity.
+
+        Args:
+            grads: Gradients, some of which may be None.
+        """
+        return clipping.is_finite([each for each in grads if each is not None])
 
     @property
     def slots_owner(self) -> tf.Tensor:

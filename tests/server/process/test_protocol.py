@@ -179,6 +179,7 @@ def test_a_client_that_sends_as_fast_as_it_is_read_is_answered():
             if connection.client.reads:
                 connection.protocol.data_received(to_send[:30_000])
                 to_send = to_send[30_000:]
+                assert len(connection.protocol.waiting) <= 30_000
             await asyncio.sleep(0)
         return statuses(connection.client.received)
 

@@ -110,6 +110,29 @@ def test_a_worker_that_hangs_is_replaced(tmp_path):
         assert gateway.process.wait(PATIENCE_S) == 0
 
 
+class Unwritable(Metrics):
+    """Metrics whose text cannot be made, as with a model's name that is no Unicode."""
+
+    def exposition(self):
+        raise UnicodeEncodeError("utf-8", "\udce9", 0, 1, "surrogates not allowed")
+
+
+@pytest.mark.parametrize("metrics", [Metrics, Unwritable])
+def test_the_heartbeat_needs_the_event_loop_and_nothing_else(tmp_path, metrics):
+    worker = Worker(0, tmp_path, 0, 0, os.getpid())
+    worker.heartbeat.touch()
+
+    async def scenario():
+        task = asyncio.create_task(write_metrics(metrics(), WorkerMetrics(tmp_path, 0)))
+        await asyncio.sleep(0)
+        os.utime(worker.heartbeat, (1, 1))
+        await asyncio.sleep(2)
+        task.cancel()
+        return worker.heartbeat.stat().st_mtime
+
+    assert run_in_virtual_time(scenario()) > 1
+
+
 def test_a_worker_without_new_heartbeats_hangs_unless_it_still_starts(tmp_path):
     worker = Worker(0, tmp_path, 0, 0, os.getpid())
     supervisor = WorkerSupervisor(load_settings(workers=2, model_dir=tmp_path), [])

@@ -56,7 +56,7 @@ struct TableOptions {
   uint64_t init_size = 0;  ///< number of rows to reserve memory for when the table is created
   InitializerOptions initializer;  ///< computes what a lookup returns for a key without a row
   RowPolicyOptions policy;         ///< admission, eviction and metadata
-  /// Each shard has index segments of another size, from 512 down to 272 lines, so that the shards
+  /// Each shard has index segments of another size, from 512 down to 267 lines, so that the shards
   /// split one after another as the table grows. Then a row takes 22 to 24 bytes of index at any
   /// size of the table, otherwise 16 to 32. Lookups in the caches are slower, because the directory
   /// is larger.
