@@ -183,7 +183,9 @@ async def _refused(_: Request, error: Any) -> Response:
 
 async def _invalid(_: Request, error: Any) -> Response:
     told = "; ".join(
-        f"{'.'.join(map(str, each['loc']))}: {each['msg']}. Received: {each['input']!r:.64}"
+        f"{'.'.join(map(str, each['loc']))}: {each['msg']}"
+        # FastAPI gives no input for a body that is no JSON.
+        + ("" if each["type"] == "json_invalid" else f". Received: {each['input']!r:.64}")
         for each in error.errors()
     )
     return AnswerResponse(error_answer(400, f"The request is wrong: {told[:512]}"))

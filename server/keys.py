@@ -168,7 +168,11 @@ def _api_keys(content: bytes) -> list[tuple[bytes, Owner]]:
     """Returns the digest and the owner of each key in a file."""
     import yaml
 
-    entries = msgspec.convert(yaml.safe_load(content)["keys"], list[_Entry])
+    try:
+        entries = msgspec.convert(yaml.safe_load(content)["keys"], list[_Entry])
+    except msgspec.ValidationError as error:
+        scopes = ", ".join(SCOPES)
+        raise ValueError(f"{error}; an entry has name, sha256 and scopes ({scopes})") from None
     if len({entry.name for entry in entries}) < len(entries):
         raise ValueError("each key must have a different name")
     return [(bytes.fromhex(e.sha256), Owner(e.name, frozenset(e.scopes))) for e in entries]

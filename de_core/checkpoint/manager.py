@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from de_core.base import paths
 from de_core.base.checks import received
+from de_core.base.log import without_lines
 from de_core.base.ops import library
 from de_core.base.types import Target
 from de_core.checkpoint import reference
@@ -270,9 +271,10 @@ class Manager:
         # Store names without the folder, because a folder may be moved. TensorFlow shortens
         # relative paths itself.
         shorten = paths.base_name if self._folder.startswith("/") else str
-        tf.compat.v1.train.update_checkpoint_state(
-            self._folder, shorten(prefix), list(map(shorten, kept))
-        )
+        with without_lines("update_checkpoint_state"):  # TensorFlow calls its own function old
+            tf.compat.v1.train.update_checkpoint_state(
+                self._folder, shorten(prefix), list(map(shorten, kept))
+            )
         old = begun.index(kept[0]) if keep is not None and kept else 0
         for each in begun[:old]:
             # Delete the index first: without it the checkpoint counts as incomplete.

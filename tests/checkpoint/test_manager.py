@@ -283,3 +283,28 @@ def test_the_callback_resumes_a_broken_run(tmp_path, ratings, ratings_model):
     np.testing.assert_array_equal(
         resumed.predict(users, verbose=0), whole.predict(users, verbose=0)
     )
+
+
+QUIET = """
+import logging, tempfile
+import tensorflow as tf
+import de_core as de
+
+lines = []
+
+class Kept(logging.Handler):
+    def emit(self, record):
+        lines.append(record.getMessage())
+
+tf.get_logger().addHandler(Kept())
+owner = tf.Module()
+owner.table = de.Variable(dim=2, name="t")
+manager = de.checkpoint.Manager(owner, tempfile.mkdtemp())
+manager.save()
+manager.save()
+print(lines)
+"""
+
+
+def test_a_save_logs_no_advice_of_tensorflow_to_its_own_callers(run_python):
+    assert run_python(QUIET).strip() == "[]"

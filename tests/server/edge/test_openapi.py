@@ -8,6 +8,8 @@ import pytest
 
 from server.errors import ServingError
 from server.limits import Limits
+from server.routers.openapi import model_openapi
+from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
 from server.wire.lookup import decode_lookup
 from server.wire.oip import decode_infer
 from server.wire.paths import parse_path, parse_v2_path
@@ -110,3 +112,13 @@ def test_a_model_has_a_document_of_its_own():
     assert row["required"] == ["a", "s"]
     assert row["properties"]["a"] == {"type": "integer"}
     assert requests["both"]["required"] == ["instances", "signature_name"]
+
+
+def test_inputs_with_different_numbers_of_rows_are_documented_as_columns():
+    int64 = dtype_of_name("int64")
+    inputs = {name: TensorSpec(name, int64, (None,)) for name in ("user", "item", "row_splits")}
+    document = model_openapi("m", {"rank": SignatureSpec("rank", inputs, {})})
+    body = document["paths"]["/v1/models/m:predict"]["post"]["requestBody"]["content"]
+    (schema,) = body["application/json"]["schema"]["oneOf"]
+    assert schema["required"] == ["inputs", "signature_name"]
+    assert schema["properties"]["inputs"]["required"] == ["item", "row_splits", "user"]
