@@ -95,13 +95,13 @@ def shared_signature(
         message = (
             f"`{ROW_SPLITS}` must begin with 0, never decrease, and end with the number of items."
         )
-        checked = [tf.debugging.Assert(fits, [message, "Received:", splits, "items:", count])]
+        right = tf.debugging.Assert(fits, [message, "Received:", splits, "items:", count])
 
         def of_items(rows: Any) -> Any:
             message = f"`{ROW_SPLITS}` must have one more element than a shared input has rows."
             number = tf.shape(rows)[0]
-            checked.append(tf.debugging.assert_equal(number, tf.size(items_of_user), message))
-            with tf.control_dependencies(checked):
+            as_many = tf.debugging.assert_equal(number, tf.size(items_of_user), message)
+            with tf.control_dependencies([right, as_many]):
                 return tf.gather(rows, tf.repeat(tf.range(number), items_of_user))
 
         return named_outputs(
