@@ -1,4 +1,4 @@
-"""Creates the parts of a gateway that the settings choose: engine, keys and routes."""
+"""Creates the parts of a gateway that the settings choose: the engine and its routes."""
 
 import re
 from collections.abc import Iterable, Mapping
