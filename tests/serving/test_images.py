@@ -8,6 +8,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import yaml
 from versions import versions
 
 from tests.server.support.eventually import wait_until
@@ -17,13 +18,14 @@ from tests.support.applies import applies_if
 
 pytestmark = [
     pytest.mark.slow,
-    needs("docker", "dockerd", "debootstrap"),
+    needs("docker", "dockerd", "docker-compose", "debootstrap"),
     applies_if(os.geteuid() == 0, "root, for Docker's daemon"),
 ]
 WORK = ROOT / "build" / "images"  # kept, so that the next run reuses the layers
 BASE = "de-core/python"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 PACKAGES = "python3,python3-venv,python3-pip,python3-dev,ca-certificates"
+BASES = {"PYTHON_BUILD_IMAGE": BASE, "PYTHON_RUN_IMAGE": BASE}
 TARGETS = ("wheel", "trainer", "gateway", "gateway-front", "dev")
 
 
@@ -74,8 +76,7 @@ def import_base(docker):
 @pytest.fixture(scope="module")
 def images(docker):
     """Builds the images as `make images` does; returns `docker`."""
-    bases = {"PYTHON_BUILD_IMAGE": BASE, "PYTHON_RUN_IMAGE": BASE}
-    arguments = [f"--build-arg={name}={value}" for name, value in bases.items()]
+    arguments = [f"--build-arg={name}={value}" for name, value in BASES.items()]
     host = f"DOCKER_HOST=unix://{WORK}/docker.sock"
     build = f"BUILD=--network=host {' '.join(arguments)}"
     run(["make", "images", f"IMAGES={' '.join(TARGETS)}", build, host], cwd=ROOT, timeout=3600)
@@ -192,6 +193,29 @@ def test_the_gateway_in_front_of_model_servers_starts_without_tensorflow(images,
     assert code == "0", said
     assert "tensorflow" not in packages(images, "gateway-front")
     assert size(images, "gateway-front") <= size(images, "python") + 150e6
+
+
+@pytest.mark.usefixtures("images")
+def test_the_compose_file_trains_and_then_serves(tmp_path):
+    builds = {"build": {"network": "host", "args": BASES}}
+    services = {name: builds for name in ("trainer", "embedded")}
+    (tmp_path / "bases.yaml").write_text(yaml.safe_dump({"services": services}))
+    port = some_port()
+    settings = {"DOCKER_HOST": f"unix://{WORK}/docker.sock", "PORT": str(port)}
+
+    def compose(*command):
+        files = ["-f", ROOT / "examples/serve/compose.yaml", "-f", tmp_path / "bases.yaml"]
+        command = ["docker-compose", *files, "--profile", "embedded", *command]
+        return run(command, env={**os.environ, **settings}, timeout=3600)
+
+    try:
+        compose("up", "--build", "--detach", "embedded")
+        wait_until(lambda: answers(port, "/readyz"))
+        instances = [{"user_id": "u1", "item_id": "i3"}]
+        scores = ask(port, "/v1/models/ranking:predict", {"instances": instances})
+        assert len(scores["predictions"]) == 1
+    finally:
+        compose("down", "--volumes")
 
 
 def size(docker, target):
