@@ -16,9 +16,9 @@ from de_core.checkpoint.targets import tables_of
 from de_core.tables.restrict import FrequencyRestrictPolicy, TimestampRestrictPolicy
 from de_core.tables.sharded import ShardedTable
 from de_core.tfra_files import dense_state, location, roles
-from de_core.tfra_files.contents import SavedTable, Spec, flat
+from de_core.tfra_files.checkpoint_reader import Tensors
 from de_core.tfra_files.dense_state import Assignment
-from de_core.tfra_files.tensors import Tensors
+from de_core.tfra_files.saved_table import SavedTable, Spec, flat
 from de_core.tfra_files.writer import Job, Writer
 from de_core.variable.variable import Variable
 

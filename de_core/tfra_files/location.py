@@ -16,9 +16,9 @@ import tensorflow as tf
 
 from de_core.base import paths
 from de_core.base.checks import received
-from de_core.tfra_files import tensors
-from de_core.tfra_files.contents import SavedTable, Shard, Spec, all_shards, flat
-from de_core.tfra_files.tensors import Tensors
+from de_core.tfra_files import checkpoint_reader
+from de_core.tfra_files.checkpoint_reader import Tensors
+from de_core.tfra_files.saved_table import SavedTable, Shard, Spec, all_shards, flat
 
 _BESIDE = "TFRADynamicEmbedding"
 _INDEX = ".index"
@@ -42,7 +42,7 @@ def tables_at(path: str) -> tuple[Tensors | None, dict[str, SavedTable]]:
     prefix = _prefix_of(path)
     if prefix is not None:
         there = Tensors.of(prefix)
-        here, beside = tensors.tables_in(there)
+        here, beside = checkpoint_reader.tables_in(there)
         return there, here | (_with_rows_beside(prefix, beside) if beside else {})
     if not tf.io.gfile.isdir(path):
         if tf.io.gfile.exists(path):

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from de_core.base.checks import received
-from de_core.tfra_files.contents import SavedTable, escaped, flat
+from de_core.tfra_files.saved_table import SavedTable, escaped, flat
 
 #: Metadata columns here, by the names of the tables in which policies keep them there.
 COLUMNS = {"frequency": "uses", "timestamp": "time"}

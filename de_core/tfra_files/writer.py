@@ -14,7 +14,7 @@ from de_core.optimizers.tf1.optimizer import Tf1Optimizer
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
 from de_core.tfra_files import roles
-from de_core.tfra_files.contents import SavedTable, Spec
+from de_core.tfra_files.saved_table import SavedTable, Spec
 from de_core.variable.slots import slots_of
 
 #: Factors from the counts of uses and the seconds in files to the numbers in a metadata column.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from de_core.tfra_files.contents import SavedTable, Shard, Spec, all_shards, flat
+from de_core.tfra_files.saved_table import SavedTable, Shard, Spec, all_shards, flat
 
 _OBJECT = re.compile(
     r"(?:(?P<path>.+)/)?tables_of_(?P<table>[^/]+)/(?P<index>\d+)/"
