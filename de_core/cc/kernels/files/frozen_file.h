@@ -15,7 +15,7 @@
 #include "de_core/cc/engine/serving/frozen_chain.h"
 #include "de_core/cc/kernels/base/engine_bridge.h"
 #include "de_core/cc/kernels/files/chain_file.h"
-#include "de_core/cc/kernels/files/verified_files.h"
+#include "de_core/cc/kernels/files/verified_memory.h"
 #include "tensorflow/core/platform/env.h"
 
 namespace de::kernels {

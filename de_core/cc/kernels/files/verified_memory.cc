@@ -1,4 +1,4 @@
-#include "de_core/cc/kernels/files/verified_files.h"
+#include "de_core/cc/kernels/files/verified_memory.h"
 
 #include <sys/stat.h>
 

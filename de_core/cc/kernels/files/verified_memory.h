@@ -1,7 +1,7 @@
 // Remembers the mapped files that this process has verified, so that a version whose base another
 // loaded version has does not read the base again.
-#ifndef DE_CORE_KERNELS_VERIFIED_FILES_H_
-#define DE_CORE_KERNELS_VERIFIED_FILES_H_
+#ifndef DE_CORE_KERNELS_VERIFIED_MEMORY_H_
+#define DE_CORE_KERNELS_VERIFIED_MEMORY_H_
 
 #include <sys/types.h>
 
@@ -40,4 +40,4 @@ class VerifiedFiles {
 
 }  // namespace de::kernels
 
-#endif  // DE_CORE_KERNELS_VERIFIED_FILES_H_
+#endif  // DE_CORE_KERNELS_VERIFIED_MEMORY_H_
