@@ -15,7 +15,7 @@ import tensorflow as tf
 from de_core.base import paths
 from de_core.base.checks import received
 from de_core.base.directory_lock import alone_in
-from de_core.checkpoint import tfra
+from de_core.checkpoint import tfra_refusal
 from de_core.snapshot import table_files
 from de_core.snapshot.table_files import Reading
 from de_core.tables.router import default_partition_fn
@@ -230,7 +230,8 @@ def _check_found(files: list[str], folder: str, pattern: str) -> None:
             None,
             None,
             "The directory must contain the files that save_to_file_system wrote. "
-            f"Received: no {pattern!r} in {folder!r}. If tfra wrote its files: {tfra.REMEDY}.",
+            f"Received: no {pattern!r} in {folder!r}. "
+            f"If tfra wrote its files: {tfra_refusal.REMEDY}.",
         )
 
 

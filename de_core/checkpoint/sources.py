@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from de_core.base import paths
 from de_core.base.checks import received
-from de_core.checkpoint import manifest, reference, tfra
+from de_core.checkpoint import manifest, reference, tfra_refusal
 from de_core.snapshot import chain_file, table_files
 
 
@@ -34,7 +34,7 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
         )
     path = os.fspath(path).rstrip("/")
     if tf.io.gfile.exists(path + ".index"):
-        tfra.refuse(path)
+        tfra_refusal.refuse(path)
         return _by_variable(reference.read(path).values())
     if not tf.io.gfile.exists(path):
         raise tf.errors.NotFoundError(

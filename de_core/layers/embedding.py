@@ -12,7 +12,7 @@ from de_core.base.checks import received
 from de_core.base.keras import dtype_name, global_policy, is_symbolic, keras, only_builds
 from de_core.base.no_autograph import no_autograph
 from de_core.base.types import DTypeLike, Id, Ids, InitializerLike, RegularizerLike, Rows
-from de_core.checkpoint import tfra
+from de_core.checkpoint import tfra_refusal
 from de_core.layers import (
     cast_ids,
     combining,
@@ -161,7 +161,7 @@ class Embedding(keras.layers.Layer):
 
     def _checkpoint_adapter(self, path: str | None) -> None:
         """Refuses a checkpoint with tables of tfra. TensorFlow calls it on restore."""
-        tfra.refuse(path)
+        tfra_refusal.refuse(path)
 
     @property
     def compute_dtype(self) -> str:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from de_core.base.ops import library
 from de_core.base.types import TrainedVariable
-from de_core.checkpoint import tfra
+from de_core.checkpoint import tfra_refusal
 from de_core.distributed.request_groups import request_groups
 from de_core.optimizers.clipping import Trained
 from de_core.optimizers.gathered_rows import Copies, RowUpdates
@@ -172,7 +172,7 @@ class Wrapping(TrainsTables):
 
     def _checkpoint_adapter(self, path: str | None) -> None:
         """Refuses a checkpoint with tables of tfra. TensorFlow calls it on restore."""
-        tfra.refuse(path)
+        tfra_refusal.refuse(path)
 
     def _plan(self) -> Plan:
         inner, rule = vars(self)["inner_optimizer"], self._rule

@@ -14,7 +14,7 @@ from de_core.base.checks import received
 from de_core.base.keras import keras
 from de_core.base.parts import method_of
 from de_core.base.types import DTypeLike, InitializerLike, TensorLike, TrainedVariable
-from de_core.checkpoint import tfra, weights_file
+from de_core.checkpoint import tfra_refusal, weights_file
 from de_core.checkpoint.file_system import FileSystem
 from de_core.storage.creator import KVCreator
 from de_core.tables.admission import Admission
@@ -322,7 +322,7 @@ class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
         Raises:
             ValueError: The checkpoint holds tables of tfra.
         """
-        tfra.refuse(path)
+        tfra_refusal.refuse(path)
         if self.checkpoint and path is not None:
             weights_file.restore_saved_model(self._table, path)
 
