@@ -151,14 +151,8 @@ class Manager:
         """
         with self._lock:
             self._take_compaction(wait=False)
-            # Plan a delta for each table whose chain can be continued, and a base for all others.
-            if self._base_every is not None and self._saves_since_base + 1 >= self._base_every:
-                self._chains.clear()
             names = set(tf.io.gfile.listdir(self._folder))
-            for table, chains in list(self._chains.items()):
-                files = {name for chain in chains for name, _ in chain}
-                if not files <= names or not self._follows(table, chains):
-                    del self._chains[table]
+            self._choose_bases(names)
             earlier = dict(self._chains)
             attributes = {"chain": self._chain, "commit": False, "consistent": self._consistent}
             plan = Plan(attributes=attributes, earlier=earlier)
@@ -225,6 +219,15 @@ class Manager:
         """Waits for compaction in the background. If it failed, the next save writes a base."""
         with self._lock:
             self._take_compaction(wait=True)
+
+    def _choose_bases(self, names: set[str]) -> None:
+        """Decides which tables get a base: forgets their chains. The others get a delta."""
+        if self._base_every is not None and self._saves_since_base + 1 >= self._base_every:
+            self._chains.clear()
+        for table, chains in list(self._chains.items()):
+            files = {name for chain in chains for name, _ in chain}
+            if not files <= names or not self._follows(table, chains):
+                del self._chains[table]
 
     def _follows(self, table: ShardedTable, chains: Chains) -> bool:
         """Returns whether the next deltas of the table's shards will continue these chains."""
