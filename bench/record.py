@@ -32,7 +32,7 @@ ENGINE = ["--only", "w3", "--rows", "3000000", "--dims", "16,64", "--batches", "
 PEERS = {"lookup": OURS, "libcuckoo": "libcuckoo", "absl": "absl", "boost": "boost"}
 FEW, MANY = "batch 256, rows 1000000", "batch 16384, rows 1000000"
 NEW = "batch 16384, rows 999424"
-#: What the README compares: its words, and part, operation, case and library of the record.
+#: The README's comparisons: their words, and part, operation, case and library of the record.
 COMPARED = (
     ("lookup of 16,384 ids, FBGEMM (1)", "libraries", "lookup", "batch 16384", "fbgemm"),
     ("lookup of 256 ids, `tf.gather` (2)", "ops", "lookup op", FEW, "tf.gather"),

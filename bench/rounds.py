@@ -208,7 +208,7 @@ def interleaved(
 
     Args:
         children: The processes.
-        operation: What they measure.
+        operation: The measured operation.
         turns: Turns per process.
         middle: `statistics.median`, or `statistics.fmean` if rare slow calls are part of the work.
         prepare: Runs in this process before each turn.

@@ -140,7 +140,7 @@ def bare_app(
     *middleware: Any,
     **options: Any,
 ) -> FastAPI:
-    """Returns an application without routes, except that of its document.
+    """Returns an application with one route, for its document.
 
     Args:
         settings: The limits of heads and bodies, and the web origin that may call /v1/.

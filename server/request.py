@@ -33,7 +33,7 @@ class Request:
         verb: The request's verb, once known.
         model: The requested model, once known.
         client: Owner of the request's key, if keys are needed.
-        counted_as: The name by which the limits count the client's requests.
+        counted_as: The client's name for the limits.
         scopes: The key's scopes; None if no key is needed.
         status: The HTTP status of the answer; 499 if the client disconnected first; 0 before both.
         received_bytes: Size of the received body.

@@ -34,7 +34,7 @@ class Settings(BaseSettings):
     )
 
     settings_file: Path | None = None
-    """YAML or JSON file of settings. Names are those of the flags, with _ for -."""
+    """YAML or JSON file of settings. It has the flags' names, with _ for -."""
     engine: Literal["embedded", "tfserving"] = "embedded"
     """Where the models run: in this process (embedded), or on model servers with TensorFlow
     Serving's gRPC (tfserving)."""

@@ -10,7 +10,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.exports.signatures import SPECS, joined, named_outputs, specs_of
 
-#: The input that says which items belong to which row of the shared inputs.
+#: The input that assigns items to the rows of the shared inputs.
 ROW_SPLITS = "row_splits"
 
 

@@ -71,7 +71,7 @@ class DeclaredFeatures:
                 of a dict.
 
         Raises:
-            ValueError: `weights` have another structure, or a feature that asks for weights has
+            ValueError: `weights` have another structure, or a feature with `weights=True` has
                 none.
         """
         found = [value for _, value in _leaves(self.features, weights, may_lack=True)]

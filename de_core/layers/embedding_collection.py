@@ -133,7 +133,7 @@ class EmbeddingCollection(keras.layers.Layer):
             inputs: The ids of each feature, in the structure of `features`. A table with int64 keys
                 accepts int32 ids too.
             weights: The weight of each id, in the same structure; None for weights of 1. A feature
-                may have None, or be left out of a dict, unless its config asks for weights. Weights
+                may have None, or be left out of a dict, unless its config requires weights. Weights
                 have the kind and the shape of the ids and a floating-point dtype.
         """
         declared, tables = self._declared, self.tables

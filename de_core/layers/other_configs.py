@@ -76,7 +76,7 @@ def _table(table: Any, number: int) -> TableConfig:
 
 
 def _optimizer(given: Any) -> Any:
-    """Returns a table's optimizer as Keras knows it. Those of tf.tpu are not Keras optimizers."""
+    """Returns a table's optimizer as Keras knows it. tf.tpu has optimizers of its own."""
     settings = _SETTINGS.get(type(given).__name__)
     if settings is None or isinstance(given, (str, keras.optimizers.Optimizer)):
         return given

@@ -72,7 +72,7 @@ def shape_of_rows(
         ids: The shape of the ids; its rank is known.
         dim: Values per row.
         is_sequence: True for a row for each id.
-        max_length: The length of a sequence; None for that of the ids.
+        max_length: The length of a sequence; None for the length of the ids.
     """
     shape = tf.TensorShape(ids)
     if shape.rank == 1:
@@ -86,7 +86,7 @@ def shape_of_rows(
 def lookup_at_once(features: list[Feature], device: str, joined: bool = False) -> list[Rows]:
     """Returns the rows of each feature. Gradients flow to rows and weights.
 
-    The op reads all tables at the same time, and stores no rows besides those that it returns. So
+    The op reads all tables at the same time, and stores only the rows that it returns. So
     the number of operations does not depend on the number of features.
 
     Args:

@@ -72,9 +72,9 @@ class Monitor:
         """Returns the numbers of each table by its name. Eager mode only.
 
         Returns:
-            A dict per table. Since the table was made: `evicted` rows, of which `expired` had
-            expired; `refused` writes; `hits` and `misses`, looked-up keys with and without a row;
-            `lookups` and `updates`, ops, with their wall time `lookup_seconds` and
+            A dict per table. Since the table was made: `evicted` rows; `expired`, the expired
+            ones among them; `refused` writes; `hits` and `misses`, looked-up keys with and without
+            a row; `lookups` and `updates`, ops, with their wall time `lookup_seconds` and
             `update_seconds`. Since this object was made: `inserted` rows, without rows that
             your program removed meanwhile. Now: `rows`, `bytes`, `load_factor`, and percentiles of
             the norms of sampled rows, such as `row_norm_p50`, and `row_norm_max`. Since the last

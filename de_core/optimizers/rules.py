@@ -1,8 +1,8 @@
 """The update rules of the engine, and the optimizers that run as a rule inside the tables.
 
 A rule is the engine's version of an optimizer's formula, run on the touched rows only. Optimizers
-of Keras 3 and new ones of tf_keras have the same formulas. Legacy ones of tf_keras and those of
-TensorFlow 1 call TensorFlow's training ops, some of which add epsilon outside the square root.
+of Keras 3 and new ones of tf_keras have the same formulas. Legacy ones of tf_keras and the
+optimizers of TensorFlow 1 call TensorFlow's training ops; some add epsilon outside the square root.
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ def rule_of(
         formula: The names of the methods that compute an update, first the one that gets a dense
             gradient.
         base: The class in which the formula only raises; None not to require a formula.
-        *others: Further methods, each of which may get a dense gradient.
+        *others: Further methods that may get a dense gradient.
 
     Raises:
         NotImplementedError: The optimizer has neither a rule nor a formula for dense gradients.

@@ -14,7 +14,7 @@ from de_core.base.checks import received
 PREFIX = "TFRA>"
 TABLE = "TFRA>CuckooHashTableOfTensors"
 _FIND_WITH_EXISTS = "TFRA>CuckooHashTableFindWithExists"
-#: What replaces the ops of `tfra` that read.
+#: The replacements of the ops of `tfra` that read.
 _READERS = {
     "TFRA>CuckooHashTableFind": "DeTableFindWithDefaults",
     _FIND_WITH_EXISTS: "DeTableFindWithDefaults",

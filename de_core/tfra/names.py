@@ -21,7 +21,7 @@ _V = TypeVar("_V")
 
 
 class GraphKeys:
-    """Keys of the graph collections of all anchors, and of those of trainable Variables.
+    """Keys of the graph collections of all anchors, and of trainable Variables' anchors.
 
     An anchor represents a table in collections, in `var_list` and in a MetaGraph.
 
@@ -201,7 +201,7 @@ def save_model(
 ) -> None:
     """Saves a model with its tables as a SavedModel.
 
-    The arguments are those of `save_model` of tf_keras. With Keras 3, `include_optimizer` and
+    It takes the arguments of `save_model` of tf_keras. With Keras 3, `include_optimizer` and
     `save_traces` have no effect: the optimizer's dense state is left out.
 
     Raises:

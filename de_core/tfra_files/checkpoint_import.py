@@ -268,7 +268,7 @@ def _check_slots(jobs: list[Job], optimizer: Optimizer | None) -> None:
 
 
 def _verified(job: Job, is_key_given: bool) -> int:
-    """Reads all files once and returns the number of rows with those of what belongs to them."""
+    """Reads all files once; returns the number of rows, of tables and of their slots."""
     for column in job.saved.columns:
         if job.table is not None and column not in job.table.policy.columns:
             raise ValueError(

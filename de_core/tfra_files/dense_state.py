@@ -46,7 +46,7 @@ def optimizer_paths(tensors: Tensors) -> list[str]:
 
 
 def of_target(tensors: Tensors, target: Any, optimizer: Optimizer | None) -> list[Assignment]:
-    """Returns the values of a target's ordinary variables, without those of the optimizer.
+    """Returns the values of a target's ordinary variables, without the optimizer's.
 
     Args:
         tensors: The checkpoint.

@@ -48,7 +48,7 @@ _OWN = {
 
 
 class Role(NamedTuple):
-    """What a table is to its owner.
+    """The role of a table for its owner.
 
     Attributes:
         owner: The owner's name.

@@ -263,9 +263,9 @@ class Inspection:
             `hits` and `misses`, looked-up keys with and without a row; `probe_lengths`, a list
             whose element i is the number of rows that a search finds in the (i + 1)-th index line
             it reads (the last element counts all further lines; estimated from a sample of a large
-            table); `evicted`, evicted rows, of which `expired` had expired; `refused`, writes of
-            keys that were not admitted; `lookups` and `updates`, the number of lookups and
-            optimizer steps of the shards, with their wall time `lookup_seconds` and
+            table); `evicted`, evicted rows; `expired`, the expired ones among them; `refused`,
+            writes of keys that were not admitted; `lookups` and `updates`, the number of lookups
+            and optimizer steps of the shards, with their wall time `lookup_seconds` and
             `update_seconds`; `gradients_read` and `gradient_norms`, the number of gradients whose
             norms were computed (every 16th, if finite) and the sum of these norms; `memory`, see
             `memory_usage`. With a `tier` also `tier`, a dict: `hot_rows` in memory and `cold_rows`

@@ -77,7 +77,7 @@ class VersionStatus:
 
 
 def chosen_statuses(spec: ModelSpec, statuses: Sequence[VersionStatus]) -> Sequence[VersionStatus]:
-    """Returns the states of the versions that `spec` names, among those of its model.
+    """Returns the states of the versions that `spec` names, among the versions of its model.
 
     Raises:
         ServingError: NOT_FOUND if there are none.

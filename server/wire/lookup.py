@@ -356,6 +356,6 @@ def encode_raw(
 
     Returns:
         Embeddings and flags as flat uint8 arrays, which share the tensors' memory if possible; and
-        the headers, from which clients know where the embeddings end.
+        the headers, which tell clients where the embeddings end.
     """
     return (octets(rows), octets(found)), _headers(rows.dtype, rows.shape)

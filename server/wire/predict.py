@@ -103,8 +103,8 @@ def _shared_rows(
 ) -> dict[str, Array]:
     """Reads a request whose `shared` inputs have one row per user, and one instance per item.
 
-    `shared` is an object: one user. Or it is a list of objects, and `row_splits` says which
-    instances belong to which of them.
+    `shared` is an object: one user. Or it is a list of objects, and `row_splits` assigns the
+    instances to them.
     """
     users, items = document["shared"], document.get("instances")
     users = [users] if isinstance(users, dict) else users

@@ -11,7 +11,7 @@ import de_core as de
 from tests.kernels.snapshot_reference_reader import Snapshot
 
 ENTRY_POINTS = ("tables", "manager", "tensorflow", "file system")
-#: What the error of a missing file says.
+#: The error of a missing file.
 NO_FILE = {
     "tables": "no file.*whole directory",
     "manager": "beside it.*no file",

@@ -14,7 +14,7 @@ import tensorflow as tf
 import de_core as de
 
 ROOT = Path(__file__).resolve().parents[2]
-#: What the installed script `de-core` runs.
+#: The program of the installed script `de-core`.
 COMMAND = [sys.executable, "-m", "de_core_cli"]
 
 

@@ -1,4 +1,4 @@
-"""What a process asks of the system for a served table's files: huge pages, and which bytes now."""
+"""A process asks the system for huge pages of a served table's files, and for their bytes."""
 
 import ctypes
 from pathlib import Path

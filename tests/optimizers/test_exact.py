@@ -76,7 +76,7 @@ INPUTS = ("dense", "unique", "ragged", "sparse", "pooled", "weighted", "collecti
 
 @dataclasses.dataclass
 class Case:
-    """What a seed draws."""
+    """The draws of a seed."""
 
     seed: int
     optimizer: str

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """What the program found, with two servers and two workers in its process."""
+    """The program's findings, with two servers and two workers in its process."""
     folder = tmp_path_factory.mktemp("here")
     processes = Cluster(folder)
     try:

@@ -82,7 +82,7 @@ class _Meter:
         return cpu_seconds(), self._fixtures.total()
 
     def _charge(self, name: str, begin: float, charged: float) -> None:
-        """Charges a fixture with the seconds since `begin`, less those of other fixtures."""
+        """Charges a fixture with the seconds since `begin`, less the seconds of other fixtures."""
         seconds, now_charged = self._now()
         self._fixtures[name] += (seconds - begin) - (now_charged - charged)
 

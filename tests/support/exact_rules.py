@@ -1,6 +1,6 @@
 """Steps of optimizers in float64 numpy, which round the rows once per step.
 
-Uses nothing of this library. The formulas are those of Keras 3, on the rows of one step.
+Uses nothing of this library. The formulas are Keras 3's, on the rows of one step.
 """
 
 import numpy as np

@@ -41,15 +41,15 @@ class Forks:
         self._spent = 0.0
 
     def source(self, text: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess:
-        """Runs Python source, as `python -c` does. The options are those of `call`."""
+        """Runs Python source, as `python -c` does. It takes the options of `call`."""
         return self.call(run_source, text, *map(str, arguments), **options)
 
     def file(self, path: Path, *arguments: object, **options: Any) -> subprocess.CompletedProcess:
-        """Runs a script. The options are those of `call`."""
+        """Runs a script. It takes the options of `call`."""
         return self.call(run_file, str(path), *map(str, arguments), **options)
 
     def module(self, name: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess:
-        """Runs a module, as `python -m` does. The options are those of `call`."""
+        """Runs a module, as `python -m` does. It takes the options of `call`."""
         return self.call(run_module, name, *map(str, arguments), **options)
 
     def call(
@@ -66,7 +66,7 @@ class Forks:
             function: The function.
             arguments: Its arguments, for JSON.
             cwd: The process's working folder.
-            env: Its environment variables; None for those of this process.
+            env: Its environment variables; None for the variables of this process.
             timeout: Seconds after which the system ends the process.
         """
         environment = dict(os.environ if env is None else env)

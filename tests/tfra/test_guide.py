@@ -12,7 +12,7 @@ from tests.tfra.record import PROGRAMS
 from tests.tfra.wheel import run_wheel
 
 GUIDE = (Path(__file__).parents[2] / "docs/howto/migrating.md").read_text("utf-8")
-#: What the guide says about the real wheel.
+#: The guide's statements about the real wheel.
 THERE = {
     "a row whose id is twice in a batch": -1.0,
     "accumulator after a gradient of 1": 1.0,

@@ -111,7 +111,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         """Returns a bool scalar: true if no gradient holds a NaN or an infinity.
 
         Args:
-            grads: Gradients, some of which may be None.
+            grads: Gradients; None where there is none.
         """
         return clipping.is_finite([each for each in grads if each is not None])
 

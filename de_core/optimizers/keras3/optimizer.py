@@ -174,8 +174,8 @@ class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
         """Adds a table at its first step.
 
         Raises:
-            NotImplementedError: Several replicas or workers train, which cannot do together what a
-                setting asks for.
+            NotImplementedError: Several replicas or workers train, and a setting does not work
+                for several.
         """
         if table not in self._tables:
             self._add_table(table)
@@ -263,7 +263,7 @@ class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
         """Sets an attribute, unless Keras's LossScaleOptimizer is wrapping this optimizer.
 
         Keras's class does not unscale gradients of variables with `overwrite_with_gradient`, so
-        rows would move 2**15 times too far. Its constructor, like that of a MultiOptimizer, sets
+        rows would move 2**15 times too far. Its constructor, and MultiOptimizer's too, sets
         the wrapped optimizer's `loss_scale_factor` to None. This method detects it there.
 
         Raises:

@@ -176,7 +176,7 @@ def get_variable(
 ) -> Variable:
     """Returns the Variable with this name. Creates the Variable if it does not exist.
 
-    A scope with reuse=True creates the Variable too, as in `tfra`. The arguments are those of
+    A scope with reuse=True creates the Variable too, as in `tfra`. It takes the arguments of
     `Variable`.
 
     Example:

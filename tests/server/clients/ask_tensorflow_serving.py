@@ -50,7 +50,7 @@ def ask_lookup(stub):
 
 
 def ask_examples(stub):
-    """Calls the verbs that take examples. The signatures' method name is that of predict."""
+    """Calls the verbs that take examples. The signatures have predict's method name."""
     example = tf.train.Example()
     example.features.feature["age"].float_list.value.append(25)
     classify = classification_pb2.ClassificationRequest()

@@ -1,6 +1,6 @@
 """The gRPC port enforces the same scopes and limits as REST, and counts a client over both.
 
-The codes of refused requests are those of a real TensorFlow Serving 2.20.0, as it was asked.
+A real TensorFlow Serving 2.20.0 answered refused requests with these codes.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ _MESSAGE = message_type("ModelInferRequest")(
         {"name": "s", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [b"a"]}},
     ],
 )
-# Valid requests, from which the fuzzer starts. It would not find such requests by chance.
+# The fuzzer starts with these valid requests. It would not find such requests by chance.
 SEEDS: dict[str, list[bytes]] = {
     "predict": [_ROWS, b'{"inputs": [[1.0]]}'],
     "predict-named": [_NAMED, _COLUMNS],

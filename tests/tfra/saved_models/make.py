@@ -21,7 +21,7 @@ import tensorflow_recommenders_addons as tfra
 de = tfra.dynamic_embedding
 v1 = tf.compat.v1
 OPTIONS = tf.saved_model.SaveOptions(namespace_whitelist=["TFRA"])
-#: Seven ids, of which the last two have no row.
+#: Seven ids; the last two have no row.
 IDS = [3, 1, 0, 3, 19, 1000, -5]
 
 

@@ -26,7 +26,7 @@ struct KeepRule {
 /// Selects the part of a table that is saved.
 struct SaveSelection {
   bool changes_only = false;
-  /// with changes_only: the generation (SaveChains::Cut) from which on changes are saved
+  /// with changes_only: the first generation (SaveChains::Cut) to save
   uint64_t since = 0;
   /// if above 0, a time in microseconds: rows looked up since then count as changed too
   int64_t used_since = 0;

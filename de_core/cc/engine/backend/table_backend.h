@@ -187,9 +187,8 @@ class TableBackend {
   virtual Status Reserve(uint64_t rows) = 0;
   virtual Status ShrinkToFit() = 0;
 
-  /// Adds those of an optimizer's slots that do not exist yet, and converts slots of another
-  /// floating-point dtype. Existing rows get the slots' initial
-  /// values.
+  /// Adds the missing slots of an optimizer, and converts slots of another floating-point dtype.
+  /// Existing rows get the slots' initial values.
   virtual Status EnsureSlots(const std::string& owner, const std::vector<SlotSpec>& specs) = 0;
   /// Removes an optimizer's slots from all rows and frees their memory.
   virtual Status DropSlots(const std::string& owner) = 0;
@@ -197,7 +196,7 @@ class TableBackend {
   /// keeps in a slot of `owner`. Does nothing if there is no such slot.
   virtual Status TakeAverages(const std::string& owner) = 0;
 
-  /// Returns the rows of this table that `wanted` asks for, ranked by column `by`. FirstKept merges
+  /// Returns the rows of this table that `wanted` names, ranked by column `by`. FirstKept merges
   /// the rows of several tables to decide which rows all of them keep.
   virtual Status RankCandidates(RowColumn by, const Candidates& wanted,
                                 std::vector<RowRank>* rows) const = 0;

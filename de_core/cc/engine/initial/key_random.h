@@ -50,7 +50,7 @@ class KeyRandom {
     }
   };
 
-  /// Returns the words of the elements from `first` on: word(i) is that of element first + i.
+  /// Returns the words of the elements from `first` on: word(i) belongs to element first + i.
   Words32 From(uint32_t first) const noexcept {
     const auto step = static_cast<uint32_t>(state_.row) | 1U, key = state_.key();
     return {Start(state_.DistinctWord(), key) + first * step, step, key};

@@ -31,7 +31,7 @@ struct ConversionError {
 class RowConverter {
  public:
   /// Creates a converter from rows of `from` to rows of `to`. If `slots` is set, copies the slots
-  /// that both layouts have (same owner, name and width), and converts those of another
+  /// that both layouts have (same owner, name and width), and converts slots of another
   /// floating-point dtype. Other slots get their initial values. Returns InvalidArgument if the
   /// values cannot be converted, or if the key types or dims differ.
   static Status Create(const RowLayout& from, const RowLayout& to, bool slots,

@@ -53,7 +53,7 @@ inline void FinishStreams() noexcept {
 }
 
 /// True if some rows of `bytes` begin so late in a cache line that their last bytes are in one more
-/// line than those of a row at the start of a line. `stride`: bytes from one row to the next. The
+/// line than a row at the start of a line. `stride`: bytes from one row to the next. The
 /// first row begins at a line.
 constexpr bool RowsSpill(size_t bytes, size_t stride) noexcept {
   const size_t step = stride & (~stride + 1);  // rows begin at all multiples of this power of two

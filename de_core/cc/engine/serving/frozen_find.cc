@@ -173,7 +173,7 @@ void FrozenTable::FindChunk(const Keys& keys, size_t begin, size_t count, Failur
       [&](size_t, size_t at) DE_ALWAYS_INLINE {
         // Prefetch the other cache lines of the row one step after its first line: by then the
         // processor knows the page's address translation. Otherwise these prefetches would delay
-        // those of the next keys.
+        // the lines of the next keys.
         if constexpr (kTouched != 0) PrefetchRest<kTouched>(rows[at], touched, aligned);
         std::string_view text;
         if (kStringKeys && StringAt(*places[at], rows[at] + key_offset_, &text)) {

@@ -1,4 +1,4 @@
-// The fill level of a section's index. Its lines (line_index.h) are fuller than those of a table in
+// The fill level of a section's index. Its lines (line_index.h) are fuller than in a table in
 // memory, which must grow.
 #ifndef DE_CORE_ENGINE_SNAPSHOT_INDEX_H_
 #define DE_CORE_ENGINE_SNAPSHOT_INDEX_H_

@@ -17,9 +17,9 @@
 
 namespace de::engine {
 
-/// What a lookup keeps of one batch of integer keys for an update of the same keys: the keys'
-/// shards, which keys are equal, and their rows. The keys alone decide shards and equality, so
-/// these stay valid. Row numbers are valid while Shard::renumbered() is unchanged.
+/// The plan of one batch of integer keys that a lookup keeps for an update of the same keys: the
+/// keys' shards, which keys are equal, and their rows. The keys alone decide shards and equality,
+/// so these stay valid. Row numbers are valid while Shard::renumbered() is unchanged.
 struct KnownKeys {
   struct OfShard {
     UniqueKeys unique;

@@ -65,7 +65,7 @@ uint64_t Table::VisitRows(uint64_t first, const Visit& visit) const {
   });
 }
 
-// Erases those of the listed rows (word, row number) of a shard for which `which` is true. Requires
+// Erases each listed row (word, row number) of a shard if `which` is true for it. Requires
 // the shard's writer lock. Returns the number of erased rows.
 template <typename Which>
 uint64_t Table::EraseListed(Shard& shard, const std::vector<std::pair<uint64_t, uint32_t>>& rows,
@@ -173,7 +173,7 @@ void Table::VisitRanked(const std::vector<RowRank>& ranked, const Visit& visit) 
   }
 }
 
-// Erases those of the ranked rows for which `which` is true. Returns the number of erased rows.
+// Erases each ranked row if `which` is true for it. Returns the number of erased rows.
 template <typename Which>
 uint64_t Table::EraseRanked(const std::vector<RowRank>& ranked, const Which& which) {
   uint64_t erased = 0;

@@ -82,7 +82,7 @@ Status Table::UpdateRows(const Keys& keys, Executor* executor, const WriteTouche
         [&](const IndexKey& key, size_t j) { on_refused(key, batch.position(j)); }, on_release,
         plain);
   };
-  // Each key touches its index line and some more memory, about two lines in total, besides its
+  // Each key touches its index line and some more memory, about two lines in total, and its
   // row. String keys are sorted by shard, so that each is hashed only once.
   const size_t bytes = keys.size * (2 * sizeof(IndexLine) + touch.row_bytes);
   const bool strings = keys.strings != nullptr;

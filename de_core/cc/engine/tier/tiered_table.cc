@@ -78,8 +78,8 @@ uint64_t TieredTable::HotRowsOf(size_t bytes) const noexcept {
   return std::max<uint64_t>(1, all / (bytes + bytes / kSparePart + kIndexBytesPerRow));
 }
 
-/// Returns how many rows fit into memory. String keys take as many bytes as those of the hot rows
-/// and of `incoming` take on average.
+/// Returns how many rows fit into memory. String keys take the average bytes of the hot rows' keys
+/// and of `incoming`.
 uint64_t TieredTable::MostHotRows(const Keys& incoming) const {
   const RowLayout layout = hot_->layout();
   if (layout.key_type() != KeyType::kString) return HotRowsOf(layout.stride());

@@ -91,7 +91,7 @@ class FeatureIds {
   bool drops_ = false;  ///< whether kept_ leaves out some of the ids
 };
 
-/// Returns the number by which the feature's combiner divides the sum of a segment.
+/// Returns the divisor of the feature's combiner for the sum of a segment.
 template <typename Real>
 Real NormOf(const FeatureSpec& spec, const FeatureIds& ids, size_t segment) {
   using Combiner = FeatureSpec::Combiner;

@@ -77,8 +77,8 @@ absl::Status ParseEntry(const std::string& path, absl::string_view line, ServedF
   return absl::OkStatus();
 }
 
-/// Returns an error unless the version's manifest names a chain file with so many files, of which
-/// the last has this id.
+/// Returns an error unless the version's manifest names a chain file with this number of files,
+/// and with this id of the last one.
 absl::Status CheckManifest(tensorflow::Env* env, const std::string& path, size_t count,
                            const engine::SnapshotId& last) {
   const std::string folder = FolderOf(path);

@@ -2,7 +2,7 @@
 // in a new process. Then memory is available again, and the rows of the table must be in an allowed
 // state.
 //
-// alloc_failure.cc replaces the global operator new, and wraps mmap, from which the engine gets its
+// alloc_failure.cc replaces the global operator new, and wraps mmap, which gives the engine its
 // page memory.
 #ifndef DE_CORE_TESTING_ALLOC_FAILURE_H_
 #define DE_CORE_TESTING_ALLOC_FAILURE_H_

@@ -1,4 +1,4 @@
-// What the table is compared with: other maps, and plain memory accesses.
+// The peers of the table: other maps, and plain memory accesses.
 #ifndef DE_CORE_TESTING_TABLE_BENCH_PEERS_H_
 #define DE_CORE_TESTING_TABLE_BENCH_PEERS_H_
 

@@ -134,7 +134,7 @@ TEST(MappedRange, a_fault_elsewhere_goes_to_the_handler_that_was_there_before) {
   EXPECT_EQ(watched.At(3), 0);
   EXPECT_EQ(foreign_fault, nullptr);
   EXPECT_FALSE(range->intact());
-  EXPECT_TRUE(MappedFile().Watched()->intact());  // a used slot of the registry starts anew
+  EXPECT_TRUE(MappedFile().Watched()->intact());  // a used slot of the registry is cleared
 }
 
 TEST(MappedRange, many_threads_read_while_a_file_is_cut) {

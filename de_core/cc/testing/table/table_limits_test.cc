@@ -18,7 +18,7 @@ using testing::Numbers;
 using testing::Put;
 using testing::Save;
 
-// A batch that claims 2^31 keys, of which only one is in memory: a verb that read the keys would
+// A batch that claims 2^31 keys, but only one is in memory: a verb that read the keys would
 // crash.
 constexpr int64_t kKey = 5;
 constexpr Keys kTooMany{&kKey, nullptr, size_t{1} << 31};

@@ -44,7 +44,7 @@ constexpr size_t kUniverse = 500;
 constexpr char kOwner[] = "o";
 constexpr float kFirstSlot = 0.5F;  // initial value of the slot
 
-/// What a key's row may be.
+/// The permitted states of a key's row.
 struct Row {
   bool exists = false;
   float value = 0;
