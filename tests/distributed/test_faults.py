@@ -134,7 +134,6 @@ def test_a_coordinator_survives_a_killed_worker_and_fails_without_a_server(
         assert found["steps"] <= found["least"] <= found["most"] <= found["steps"] + 2
     else:
         assert found["error"] in ("UnavailableError", "AbortedError")
-        assert found["seconds"] < 60
 
 
 def test_workers_in_step_fail_when_one_of_them_is_gone(cluster):
@@ -148,4 +147,3 @@ def test_workers_in_step_fail_when_one_of_them_is_gone(cluster):
     found = result_of(processes.finish("worker_0"))
     print(json.dumps(found))
     assert found["error"] in ("UnavailableError", "AbortedError", "InternalError")
-    assert found["seconds"] < 60

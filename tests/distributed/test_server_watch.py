@@ -83,15 +83,13 @@ def start_training(processes, tmp_path):
     processes.start("worker_0", PROGRAMS / "session_worker.py", *arguments)
 
 
-def ended(processes, name, since):
-    """Waits until the watch ends a process; returns its output and the seconds since `since`."""
+def ended(processes, name):
+    """Waits until the watch ends a process; returns its last words."""
     code = processes.processes[name].wait(300)
-    seconds = time.monotonic() - since
     [said] = [each for each in processes.output(name).splitlines() if "must answer" in each]
-    print(f"after {seconds:.1f} s: {said}")
     assert code == EXIT_CODE
     assert said.endswith(f"ends with exit code {EXIT_CODE}.")
-    return said, seconds
+    return said
 
 
 @pytest.mark.slow
@@ -106,8 +104,7 @@ def test_a_monitored_session_ends_when_a_server_stays_away(cluster, tmp_path, si
     for task in victims:
         process = processes.processes[names[task]]
         process.kill() if signal == "kill" else process.send_signal(signals.SIGSTOP)
-    said, seconds = ended(processes, "worker_0", time.monotonic())
-    assert SECONDS - 2 < seconds < SECONDS + 60  # the machine may be busy
+    said = ended(processes, "worker_0")
     for task in range(2):
         assert (f"/job:ps/task:{task}" in said) == (task in victims)
 
@@ -117,10 +114,8 @@ def test_a_monitored_session_ends_when_a_server_never_comes_up(cluster, tmp_path
     processes = cluster(ps=2, worker=1)
     processes.serve("ps", 0)
     processes.wait_until_printed("ps_0", "is ready")
-    begin = time.monotonic()
     start_training(processes, tmp_path)
-    said, seconds = ended(processes, "worker_0", begin)
-    assert seconds < SECONDS + 60
+    said = ended(processes, "worker_0")
     assert "/job:ps/task:1 at" in said
     assert "task:0" not in said
 

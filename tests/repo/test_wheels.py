@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import resource
 import sys
 import zipfile
 from pathlib import Path
@@ -23,12 +22,6 @@ model = keras.Sequential([keras.Input([], dtype="int64"), de.layers.Embedding(8)
 model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")
 model.train_on_batch(np.arange(32), np.ones([32, 8]))
 """
-
-
-def processor_seconds() -> float:
-    """Returns the processor time of all ended children. Other processes do not lengthen it."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +64,8 @@ def test_the_readme_runs_with_the_wheels_in_an_empty_folder(
     environment = FreshEnvironment(tmp_path, version)
     environment.install(f"tensorflow-cpu=={minor}.*")
     before = environment.tensorflows()
-    start = processor_seconds()
-    environment.install("--find-links", wheels, "de-core==0.1.0")
+    environment.install("--only-binary=de-core", "--find-links", wheels, "de-core==0.1.0")
     run(environment.python, "-c", FIRST_STEP, cwd=environment.empty)
-    assert processor_seconds() - start < 10
     environment.install("--find-links", wheels, "de-core[server]==0.1.0")
     assert environment.tensorflows() == before
     assert not any(each.startswith("tensorflow==") for each in before)
