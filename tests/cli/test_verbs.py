@@ -149,7 +149,9 @@ def test_a_checkpoint_stands_for_its_files(tmp_path, capsys):
 
 def test_diff_names_the_keys(files, keras_files, capsys):
     assert main(["diff", *files]) == 1
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    text = capsys.readouterr().out.splitlines()
+    assert text[1:] == [line.lstrip() for line in text[1:]]  # words are aligned left
+    lines = [line.split() for line in text]
     assert lines[1:] == [["removed", "1", "7"], ["added", "1", "5000"], ["changed", "1", "8"],
                          ["same", "998"]]  # fmt: skip
     assert main(["diff", "--json", *files]) == 1
