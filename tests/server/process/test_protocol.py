@@ -118,8 +118,8 @@ def test_a_head_and_its_body_are_one_write():
         return [b"".join(parts) for parts in connection.client.writes]
 
     predicted, only_a_head = with_connection(work)
-    assert predicted.startswith(b"HTTP/1.1 200") and predicted.endswith(b'{"predictions":[2.5]}')
-    assert only_a_head.startswith(b"HTTP/1.1 405") and only_a_head.endswith(b"\r\n\r\n")
+    assert predicted[:12] + predicted[-21:] == b'HTTP/1.1 200{"predictions":[2.5]}'
+    assert only_a_head[:12] + only_a_head[-4:] == b"HTTP/1.1 405\r\n\r\n"
 
 
 def test_pipelined_requests_are_answered_in_order():
