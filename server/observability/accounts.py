@@ -51,8 +51,6 @@ class Accounts:
     def begin(self, request: Request) -> None:
         """Counts a request that has started. The caller must call `end` for it later."""
         self._metrics.in_flight += 1
-        if self.live is not None:
-            request.sample = {}
         if self._tracing is not None:
             self._tracing.begin(request)
 
@@ -70,9 +68,7 @@ class Accounts:
                 model = None
         self._metrics.observe(request, model, status, seconds)
         if self.live is not None and request.model:
-            self.live.observe(
-                status, seconds, model or "unknown", request.lookups, request.sample or {}
-            )
+            self.live.observe(status, seconds, request.lookups)
         if status >= 400 or (self._log_sample and random.random() < self._log_sample):
             _log(request, status, seconds)
         if self._tracing is not None:

@@ -94,26 +94,9 @@ def test_without_a_known_key_only_health_is_answered(keys, headers):
 
 
 def test_the_page_is_off_unless_it_is_asked_for():
-    for path in ("/ui", "/ui/data", "/ui/sample?model=m&table=user"):
+    for path in ("/ui", "/ui/data"):
         assert ask(make_app(), "GET", path).status == 404
         assert ask(make_app(ui="true"), "GET", path).status == 200
-
-
-def test_looked_up_ids_are_shown_only_with_the_scope_lookup(keys):
-    ring, values = keys
-    app = make_app(keys=ring, ui="true")
-
-    async def run():
-        assert (await send(app, *LOOKUP, headers={"x-api-key": values["lookup"]})).status == 200
-        path = "/ui/sample?model=m&table=user"
-        return {
-            name: await send(app, "GET", path, headers={"x-api-key": key})
-            for name, key in values.items()
-        }
-
-    replies = asyncio.run(run())
-    assert [replies[name].status for name in ("predict", "admin", "lookup")] == [403, 403, 200]
-    assert replies["lookup"].json() == {"ids": ["7"]}
 
 
 @pytest.mark.parametrize(
