@@ -1,7 +1,7 @@
 """Creates the parts of a gateway that the settings choose: the engine and its routes."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import StartError
@@ -10,7 +10,7 @@ from ..settings import Settings
 from .base import Engine
 from .embedded.batching import BatchOptions
 from .embedded.engine import EmbeddedEngine, EmbeddedOptions
-from .embedded.model_folder import ModelFolder, VersionPolicy, Versions
+from .embedded.model_folder import VersionPolicy, folder_of, found_models
 from .routed import Routes, parse_labels
 from .upstream.endpoint import ChannelOptions, parse_upstreams
 from .upstream.engine import RunWork, TfServingEngine, TfServingOptions
@@ -58,22 +58,6 @@ def make_engine(
     )
     metrics.queue_waiting.set_function(lambda: engine.waiting)
     return engine
-
-
-def folder_of(settings: Settings) -> ModelFolder:
-    """Returns the model folder that the settings name."""
-    assert settings.model_dir is not None
-    return ModelFolder(settings.model_dir, settings.model_name)
-
-
-def found_models(settings: Settings) -> Mapping[str, Versions]:
-    """Returns the models in the model folder; none if model servers run the models."""
-    if settings.engine != "embedded":
-        return {}
-    try:
-        return folder_of(settings).scan()
-    except OSError:
-        return {}
 
 
 def routes_of(settings: Settings) -> Routes:

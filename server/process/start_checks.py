@@ -6,8 +6,8 @@ import ssl
 from collections.abc import Iterable, Mapping
 
 from .. import COMMAND
-from ..engines.chosen import folder_of, found_models, routes_of, tfserving_options
-from ..engines.embedded.model_folder import VersionPolicy
+from ..engines.chosen import routes_of, tfserving_options
+from ..engines.embedded.model_folder import VersionPolicy, folder_of, found_models
 from ..errors import StartError
 from ..keys import KeyRing, keys_of
 from ..settings import Settings, flag_of
