@@ -74,12 +74,10 @@ def create_app(
         load_first: True to accept requests only after the models were loaded or failed to load.
 
     Example:
-        >>> from server.engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
-        >>> from server.engines.embedded.model_folder import ModelFolder
+        >>> from server.engines.embedded.engine import EmbeddedEngine
         >>> from server.settings import load_settings
         >>> settings = load_settings(model_dir="models")
-        >>> engine = EmbeddedEngine(EmbeddedOptions(ModelFolder(settings.model_dir)))
-        >>> create_app(settings, engine).title
+        >>> create_app(settings, EmbeddedEngine(settings)).title
         'Embedding gateway'
     """
     lifecycle = lifecycle or Lifecycle()

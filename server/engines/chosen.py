@@ -8,15 +8,11 @@ from ..errors import StartError
 from ..observability.metrics import Metrics
 from ..settings import Settings
 from .base import Engine
-from .embedded.batching import BatchOptions
-from .embedded.engine import EmbeddedEngine, EmbeddedOptions
-from .embedded.model_folder import VersionPolicy, folder_of, found_models
+from .embedded.engine import EmbeddedEngine
+from .embedded.model_folder import found_models
 from .routed import Routes, parse_labels
 from .upstream.endpoint import ChannelOptions, parse_upstreams
 from .upstream.engine import RunWork, TfServingEngine, TfServingOptions
-
-# Handing a run to a thread takes about this many seconds. Shorter runs stay in the event loop.
-_BRIEF_SECONDS = 0.00025
 
 
 def make_engine(
@@ -40,24 +36,7 @@ def make_engine(
     """
     if settings.engine == "tfserving":
         return TfServingEngine(tfserving_options(settings), run_codec, metrics)
-    engine = EmbeddedEngine(
-        EmbeddedOptions(
-            folder=folder_of(settings),
-            poll_seconds=settings.poll_seconds,
-            threads=settings.threads,
-            policy=VersionPolicy.parse(settings.version_policy),
-            warm_up=settings.warm_up,
-            brief_seconds=_BRIEF_SECONDS,
-            promised=None if promised is None else frozenset(promised),
-            batching=BatchOptions(
-                rows=settings.batch_rows,
-                delay_seconds=settings.batch_delay_ms / 1000,
-                observe_rows=metrics.batch_rows.observe,
-            ),
-        )
-    )
-    metrics.queue_waiting.set_function(lambda: engine.waiting)
-    return engine
+    return EmbeddedEngine(settings, metrics, promised)
 
 
 def routes_of(settings: Settings) -> Routes:
