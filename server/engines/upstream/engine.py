@@ -203,8 +203,10 @@ class TfServingEngine:
         await self._catalog.refresh()
         if self._pool.states() != before:
             self._damaged.clear()  # a server that was started again may be repaired
-        for served, codes in self._answers.items():
-            if Code.OK in codes:
+        for served, codes in list(self._answers.items()):
+            if not codes:  # perhaps the version has gone
+                del self._answers[served]
+            elif Code.OK in codes:
                 self._damaged.pop(served, None)
             elif Code.DATA_LOSS in codes:
                 self._damaged[served] = time.monotonic() + _DAMAGED_SECONDS
