@@ -16,7 +16,7 @@ from starlette.routing import Match
 from . import __version__
 from .dependencies import DataPlane, Lifecycle, public_error
 from .engines.base import Engine
-from .engines.chosen import make_engine, routes_of
+from .engines.chosen import make_engine
 from .engines.routed import RoutedEngine
 from .errors import RefusedError, ServingError
 from .keys import KeyRing, keys_of
@@ -125,8 +125,7 @@ def create_app_from_environment() -> FastAPI:
         uvicorn --factory de_core_gateway.app:create_app_from_environment
     """
     settings, metrics, codec = load_settings(), Metrics(), Codec()
-    inner = make_engine(settings, metrics, codec.run)
-    engine = RoutedEngine(inner, routes_of(settings), settings.routes_file)
+    engine = make_engine(settings, metrics, codec.run)
     return create_app(settings, engine, metrics=metrics, keys=keys_of(settings), codec=codec)
 
 

@@ -1,13 +1,14 @@
 """Creates the parts of a gateway that the settings choose: the engine and its routes."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from ..observability.metrics import Metrics
 from ..settings import Settings
 from .base import Engine
 from .embedded.engine import EmbeddedEngine
 from .embedded.model_folder import found_models
-from .routed import Routes, parse_labels
+from .routed import RoutedEngine, Routes, parse_labels
 from .upstream.engine import RunWork, TfServingEngine, model_names
 
 
@@ -16,8 +17,9 @@ def make_engine(
     metrics: Metrics,
     run_codec: RunWork,
     promised: Iterable[str] | None = None,
-) -> Engine:
-    """Creates the engine.
+    routes_file: Path | None = None,
+) -> RoutedEngine:
+    """Creates the engine and its routes.
 
     Args:
         settings: The settings.
@@ -25,14 +27,17 @@ def make_engine(
         run_codec: Runs the decoders and encoders of large messages; see `Codec.run`.
         promised: The models that must serve before the engine is ready. By default the models that
             exist at the start.
+        routes_file: Keeps the routes if the settings name no file.
 
     Raises:
-        StartError: The list of model servers is wrong, or the file with the token for them cannot
-            be used.
+        StartError: The list of model servers is wrong, or a file cannot be used.
     """
+    engine: Engine
     if settings.engine == "tfserving":
-        return TfServingEngine(settings, run_codec, metrics)
-    return EmbeddedEngine(settings, metrics, promised)
+        engine = TfServingEngine(settings, run_codec, metrics)
+    else:
+        engine = EmbeddedEngine(settings, metrics, promised)
+    return RoutedEngine(engine, routes_of(settings), settings.routes_file or routes_file)
 
 
 def routes_of(settings: Settings) -> Routes:
