@@ -42,7 +42,7 @@ def create_admin_app(
         keys: The API keys. Every request needs one with the scope `admin`.
         lifecycle: Announces the shutdown, if given.
     """
-    accounts = Accounts(Metrics(), None, engine.model_names)
+    accounts = Accounts(Metrics(), engine.model_names)
     most = {"max_body_bytes": _BODY_BYTES, "max_decompressed_bytes": _BODY_BYTES}
     settings = settings.model_copy(update=most)
     plane = DataPlane(engine, settings, keys)

@@ -21,7 +21,7 @@ from .engines.routed import RoutedEngine
 from .errors import RefusedError, ServingError
 from .keys import KeyRing, keys_of
 from .middleware import RecordMiddleware
-from .observability.accounts import Accounts, accounts_of
+from .observability.accounts import Accounts
 from .observability.logs import LOG
 from .observability.metrics import Metrics
 from .observability.worker_metrics import WorkerMetrics
@@ -84,7 +84,7 @@ def create_app(
     metrics = metrics or Metrics()
     routed = engine if isinstance(engine, RoutedEngine) else RoutedEngine(engine)
     plane = plane or DataPlane(routed, settings, keys, codec)
-    accounts = accounts_of(settings, metrics, routed.model_names)
+    accounts = Accounts(metrics, routed.model_names, settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -54,7 +54,7 @@ class GrpcServer:
         self._settings = settings
         self.port = port
         self._share_port = share_port
-        self._accounts = accounts or Accounts(Metrics(), None, plane.engine.model_names)
+        self._accounts = accounts or Accounts(Metrics(), plane.engine.model_names)
         self._lifecycle = lifecycle or Lifecycle()
         self._server: Any = None
 
