@@ -19,6 +19,8 @@ _BRIEF_SECONDS = 0.00025
 # event loop, twice as many are needed, up to _MOST_PROOF.
 _PROOF = 16
 _MOST_PROOF = 4096
+# After this many short runs in a row, earlier delays no longer count.
+_FORGIVEN = 16 * _MOST_PROOF
 # A signature delays the event loop if its runs there take, on average, more than this many times
 # the longest time of a short run, or if one run takes more than this many seconds. (On a thread
 # such runs may have looked shorter, because a thread's CPU time omits the work of other threads.)
@@ -95,6 +97,9 @@ class BriefRuns:
         counted = min(seconds, _MOST * _BRIEF_SECONDS)
         record.usual_seconds += _WEIGHT * (counted - record.usual_seconds)
         if record.usual_seconds <= _HELD_UP * _BRIEF_SECONDS and seconds <= _HELD_UP_SECONDS:
+            record.proofs += 1
+            if record.proofs > _FORGIVEN:
+                record.needed = _PROOF
             return
         record.usual_seconds = 0.0
         record.proofs = 0

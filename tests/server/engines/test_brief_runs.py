@@ -64,6 +64,12 @@ def test_slow_runs_send_later_runs_to_threads(seconds, times):
             assert brief.expects("f", 8)
             brief.ran_here("f", 8, seconds)
         prove(brief, 8, needed)
+    # After many short runs the delays are forgotten.
+    for _ in range(16 * 4096):
+        brief.ran_here("f", 8, LIMIT / 2)
+    while brief.expects("f", 8):
+        brief.ran_here("f", 8, seconds)
+    prove(brief, 8, 32)
 
 
 def test_short_scheduler_delays_do_not_count_as_long_runs():
