@@ -215,12 +215,14 @@ def test_labels_traffic_and_drain_are_set_and_reported(keys):
 @pytest.mark.parametrize(
     "path",
     ["/admin/models/..%2f..%2fetc/labels/x", "/admin/models/a%00/labels/x", "/admin/models/%2e",
-     "/admin/models/m/labels/a%2fb", "/admin//models", "/admin/models/m:Reload"],
+     "/admin/models/m/labels/a%2fb", "/admin//models", "/admin/models/m:Reload",
+     "/admin/upstreams/a%00:drain", "/admin/upstreams/u:Drain", "/admin/gateway:x"],
 )  # fmt: skip
 def test_names_in_admin_paths_are_plain(keys, path):
     ring, values = keys
     app = create_admin_app(load_settings(model_dir="x"), RoutedEngine(NumpyEngine()), ring)
-    assert admin(app, "PUT", path, {"version": 3}, values["admin"]).status == 400
+    method = "PUT" if "labels" in path else "POST"
+    assert admin(app, method, path, {"version": 3}, values["admin"]).status == 400
 
 
 def test_a_client_beyond_its_rate_gets_429_until_time_has_passed():
