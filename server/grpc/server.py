@@ -16,8 +16,7 @@ from ..protos.modules import load_protos
 from ..settings import Settings
 from .exchange import GrpcEdge
 from .inference_service import InferenceService
-from .model_service import ModelService
-from .prediction_service import PredictionService
+from .prediction_service import ModelService, PredictionService
 
 _SERVICES = (
     "tensorflow.serving.PredictionService",
