@@ -135,7 +135,8 @@ ADMIN: list[tuple[str, str, Any]] = [
 
 @pytest.mark.usefixtures("without_tensorflow")
 def test_every_admin_route_answers_in_front_of_a_model_server(site: Path, tmp_path: Path) -> None:
-    assert len(ADMIN) == len(admin.router.routes)
+    for route in admin.router.routes:
+        assert any(m in route.methods and route.path_regex.match(p) for m, p, _ in ADMIN), route
     key, keys = write_key(tmp_path, "predict", "admin")
     headers = {"x-api-key": key}
     with LightUpstream() as upstream, GatewayProcess(
