@@ -1,7 +1,6 @@
 """The admin port: an application of its own, for changes that an operator makes at run time."""
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Depends, FastAPI, Path
@@ -42,7 +41,7 @@ def create_admin_app(
         keys: The API keys. Every request needs one with the scope `admin`.
         lifecycle: Announces the shutdown, if given.
     """
-    accounts = Accounts(Metrics(), None, engine.model_names)
+    accounts = Accounts(Metrics(), engine.model_names)
     most = {"max_body_bytes": _BODY_BYTES, "max_decompressed_bytes": _BODY_BYTES}
     settings = settings.model_copy(update=most)
     plane = DataPlane(engine, settings, keys)
@@ -102,6 +101,7 @@ def _engine(request: Request) -> RoutedEngine:
 
 Engine = Annotated[RoutedEngine, Depends(_engine)]
 Name = Annotated[str, Path(pattern=r"^[\w.-]{1,128}$")]
+Switch = Literal["drain", "enable"]
 
 
 class Label(BaseModel):
@@ -173,15 +173,15 @@ async def set_traffic(engine: Engine, model: Name, body: Traffic) -> dict[str, A
     return await routes(engine)
 
 
-def _switch(path: str, switch: Callable[..., None], on: bool) -> None:
-    async def act(request: Request, engine: Engine) -> dict[str, Any]:
-        switch(engine, *request.path_params.values(), on)
-        return await routes(engine)
+@router.post("/upstreams/{upstream}:{switch}")
+async def switch_upstream(engine: Engine, upstream: Name, switch: Switch) -> dict[str, Any]:
+    """Takes a model server out of service, or returns it to service."""
+    engine.set_drained(upstream, switch == "drain")
+    return await routes(engine)
 
-    router.add_api_route(path, act, methods=["POST"])
 
-
-_switch("/upstreams/{upstream}:drain", RoutedEngine.set_drained, True)
-_switch("/upstreams/{upstream}:enable", RoutedEngine.set_drained, False)
-_switch("/gateway:drain", RoutedEngine.set_draining, True)
-_switch("/gateway:enable", RoutedEngine.set_draining, False)
+@router.post("/gateway:{switch}")
+async def switch_gateway(engine: Engine, switch: Switch) -> dict[str, Any]:
+    """Makes readiness fail, or succeed again."""
+    engine.set_draining(switch == "drain")
+    return await routes(engine)

@@ -16,12 +16,12 @@ from starlette.routing import Match
 from . import __version__
 from .dependencies import DataPlane, Lifecycle, public_error
 from .engines.base import Engine
-from .engines.chosen import make_engine, routes_of
+from .engines.chosen import make_engine
 from .engines.routed import RoutedEngine
 from .errors import RefusedError, ServingError
 from .keys import KeyRing, keys_of
 from .middleware import RecordMiddleware
-from .observability.accounts import Accounts, accounts_of
+from .observability.accounts import Accounts
 from .observability.logs import LOG
 from .observability.metrics import Metrics
 from .observability.worker_metrics import WorkerMetrics
@@ -74,19 +74,17 @@ def create_app(
         load_first: True to accept requests only after the models were loaded or failed to load.
 
     Example:
-        >>> from server.engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
-        >>> from server.engines.embedded.model_folder import ModelFolder
+        >>> from server.engines.embedded.engine import EmbeddedEngine
         >>> from server.settings import load_settings
         >>> settings = load_settings(model_dir="models")
-        >>> engine = EmbeddedEngine(EmbeddedOptions(ModelFolder(settings.model_dir)))
-        >>> create_app(settings, engine).title
+        >>> create_app(settings, EmbeddedEngine(settings)).title
         'Embedding gateway'
     """
     lifecycle = lifecycle or Lifecycle()
     metrics = metrics or Metrics()
     routed = engine if isinstance(engine, RoutedEngine) else RoutedEngine(engine)
     plane = plane or DataPlane(routed, settings, keys, codec)
-    accounts = accounts_of(settings, metrics, routed.model_names)
+    accounts = Accounts(metrics, routed.model_names, settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -127,8 +125,7 @@ def create_app_from_environment() -> FastAPI:
         uvicorn --factory de_core_gateway.app:create_app_from_environment
     """
     settings, metrics, codec = load_settings(), Metrics(), Codec()
-    inner = make_engine(settings, metrics, codec.run)
-    engine = RoutedEngine(inner, routes_of(settings), settings.routes_file)
+    engine = make_engine(settings, metrics, codec.run)
     return create_app(settings, engine, metrics=metrics, keys=keys_of(settings), codec=codec)
 
 

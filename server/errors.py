@@ -38,8 +38,6 @@ class Code(enum.Enum):
         return code
 
 
-HTTP_STATUS: dict[Code, int] = {code: code.http for code in Code}
-
 # An error with one of these codes describes a fault of the server, not of the request. The client
 # gets only the request's id; the log gets the message.
 PRIVATE_CODES = frozenset({Code.INTERNAL, Code.UNKNOWN, Code.DATA_LOSS})

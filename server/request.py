@@ -42,7 +42,6 @@ class Request:
         stages: Seconds spent by stage: `read`, `decode`, `queue`, `run`, `encode`.
         rows: Rows of the request, if it has any.
         lookups: By table, the number of ids that were looked up, and how many of them are unknown.
-        sample: Some of the found ids, by table; None unless the page collects them.
         span: The request's span and how to end it; None without tracing. See `Tracing`.
     """
 
@@ -65,7 +64,6 @@ class Request:
     stages: dict[str, float] = dataclasses.field(default_factory=dict)
     rows: int | None = None
     lookups: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    sample: dict[str, list[int | str]] | None = None
     span: tuple[Any, Any] | None = None
 
     @property

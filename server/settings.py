@@ -138,8 +138,7 @@ class Settings(BaseSettings):
     """Addresses or networks of proxies, separated by commas, as in 10.0.0.5,10.1.0.0/16. The
     gateway trusts X-Forwarded-For and X-Forwarded-Proto only from these."""
     ui: bool = False
-    """Serve the page at /ui. It shows looked-up ids to every key with the scope lookup, or to
-    everyone if no key is needed."""
+    """Serve the page at /ui."""
     cors_origin: str = ""
     """Web origin whose pages may call the gateway; * for all; none if empty."""
     drain_seconds: float = Field(5.0, ge=0)

@@ -1,22 +1,15 @@
 """Creates the parts of a gateway that the settings choose: the engine and its routes."""
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
-from ..errors import StartError
 from ..observability.metrics import Metrics
 from ..settings import Settings
 from .base import Engine
-from .embedded.batching import BatchOptions
-from .embedded.engine import EmbeddedEngine, EmbeddedOptions
-from .embedded.model_folder import ModelFolder, VersionPolicy, Versions
-from .routed import Routes, parse_labels
-from .upstream.endpoint import ChannelOptions, parse_upstreams
-from .upstream.engine import RunWork, TfServingEngine, TfServingOptions
-
-# Handing a run to a thread takes about this many seconds. Shorter runs stay in the event loop.
-_BRIEF_SECONDS = 0.00025
+from .embedded.engine import EmbeddedEngine
+from .embedded.model_folder import found_models
+from .routed import RoutedEngine, Routes, parse_labels
+from .upstream.engine import RunWork, TfServingEngine, model_names
 
 
 def make_engine(
@@ -24,8 +17,9 @@ def make_engine(
     metrics: Metrics,
     run_codec: RunWork,
     promised: Iterable[str] | None = None,
-) -> Engine:
-    """Creates the engine.
+    routes_file: Path | None = None,
+) -> RoutedEngine:
+    """Creates the engine and its routes.
 
     Args:
         settings: The settings.
@@ -33,47 +27,17 @@ def make_engine(
         run_codec: Runs the decoders and encoders of large messages; see `Codec.run`.
         promised: The models that must serve before the engine is ready. By default the models that
             exist at the start.
+        routes_file: Keeps the routes if the settings name no file.
 
     Raises:
-        StartError: The list of model servers is wrong, or the file with the token for them cannot
-            be used.
+        StartError: The list of model servers is wrong, or a file cannot be used.
     """
+    engine: Engine
     if settings.engine == "tfserving":
-        return TfServingEngine(tfserving_options(settings), run_codec, metrics)
-    engine = EmbeddedEngine(
-        EmbeddedOptions(
-            folder=folder_of(settings),
-            poll_seconds=settings.poll_seconds,
-            threads=settings.threads,
-            policy=VersionPolicy.parse(settings.version_policy),
-            warm_up=settings.warm_up,
-            brief_seconds=_BRIEF_SECONDS,
-            promised=None if promised is None else frozenset(promised),
-            batching=BatchOptions(
-                rows=settings.batch_rows,
-                delay_seconds=settings.batch_delay_ms / 1000,
-                observe_rows=metrics.batch_rows.observe,
-            ),
-        )
-    )
-    metrics.queue_waiting.set_function(lambda: engine.waiting)
-    return engine
-
-
-def folder_of(settings: Settings) -> ModelFolder:
-    """Returns the model folder that the settings name."""
-    assert settings.model_dir is not None
-    return ModelFolder(settings.model_dir, settings.model_name)
-
-
-def found_models(settings: Settings) -> Mapping[str, Versions]:
-    """Returns the models in the model folder; none if model servers run the models."""
-    if settings.engine != "embedded":
-        return {}
-    try:
-        return folder_of(settings).scan()
-    except OSError:
-        return {}
+        engine = TfServingEngine(settings, run_codec, metrics)
+    else:
+        engine = EmbeddedEngine(settings, metrics, promised)
+    return RoutedEngine(engine, routes_of(settings), settings.routes_file or routes_file)
 
 
 def routes_of(settings: Settings) -> Routes:
@@ -86,34 +50,5 @@ def _only_model(settings: Settings) -> str | None:
     if settings.engine == "embedded" and settings.model_name is not None:
         return settings.model_name
     upstream = settings.engine == "tfserving"
-    models = _names(settings.models) if upstream else list(found_models(settings))
+    models = model_names(settings) if upstream else list(found_models(settings))
     return models[0] if len(models) == 1 else None
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def tfserving_options(settings: Settings) -> TfServingOptions:
-    """Returns the options of an engine in front of model servers; raises as `make_engine`."""
-    certificate: tuple[Path, Path] | None = None
-    if settings.upstream_cert is not None and settings.upstream_key is not None:
-        certificate = (settings.upstream_cert, settings.upstream_key)
-    file = settings.upstream_token_file
-    token = file.read_text("utf-8", "replace").strip() if file is not None else ""
-    if file is not None and not re.fullmatch(r"[!-~]+", token):
-        raise StartError(
-            "The file must hold one key or token, and nothing else. "
-            f"Received: --upstream-token-file={file}"
-        )
-    return TfServingOptions(
-        upstreams=parse_upstreams(settings.upstreams),
-        models=_names(settings.models),
-        poll_seconds=settings.poll_seconds,
-        channel=ChannelOptions(
-            max_message_bytes=settings.max_decompressed_bytes,
-            ca=settings.upstream_ca,
-            certificate=certificate,
-            token=token,
-        ),
-    )

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 
 from ..dependencies import DataPlane, public_error
-from ..errors import HTTP_STATUS, Code, ServingError
+from ..errors import Code, ServingError
 from ..observability.accounts import Accounts, new_id
 from ..observability.logs import LOG
 from ..request import Request
@@ -70,7 +70,7 @@ class GrpcEdge:
                 LOG.exception("request failed", extra={"request_id": request.id})
                 code, message = Code.INTERNAL, f"Internal error. Request id: {request.id}"
             finally:
-                request.status = HTTP_STATUS[code]
+                request.status = code.http
                 self._accounts.end(request, time.perf_counter() - begun)
             del body  # gRPC keeps the error of `abort`, and with it the names of this frame
             await context.abort(getattr(grpc.StatusCode, code.value), message)

@@ -1,10 +1,10 @@
-"""TensorFlow Serving's PredictionService, for unchanged clients."""
+"""TensorFlow Serving's PredictionService and ModelService, for unchanged clients."""
 
 from collections.abc import Mapping
 from functools import partial
 
 from ..dependencies import RUN_SCOPES, permit_signature
-from ..engines.base import ModelSpec, Servable
+from ..engines.base import STATE_NUMBERS, ModelSpec, Servable
 from ..errors import Code, ServingError, invalid
 from ..protos.modules import load_protos
 from ..protos.requests import (
@@ -33,7 +33,10 @@ from ..tensors import (
 from .exchange import GrpcEdge
 
 _NAME = "tensorflow.serving.PredictionService"
+_MODEL_NAME = "tensorflow.serving.ModelService"
 _SIGNATURES = "signature_def"
+# TensorFlow Serving and gRPC number the codes in the order of their declaration.
+_NUMBERS = {code: number for number, code in enumerate(Code)}
 # Numeric bytes of a message are read this many times faster than bytes of JSON. The bytes of
 # examples are not read faster.
 _TENSOR_WORK = 8
@@ -138,6 +141,40 @@ class PredictionService:
         response.model_spec.signature_name = ""
         response.metadata[_SIGNATURES].Pack(definitions)
         return bytes(response.SerializeToString())
+
+
+class ModelService:
+    """GetModelStatus. Models cannot be configured over gRPC."""
+
+    def __init__(self, edge: GrpcEdge) -> None:
+        """Creates the service on an edge."""
+        self._plane = edge.plane
+        self._protos = load_protos()
+        self.handler = edge.service(
+            _MODEL_NAME,
+            {
+                "GetModelStatus": ("status", ("predict",), self._status),
+                "HandleReloadConfigRequest": ("reload", ("predict",), self._reload),
+            },
+        )
+
+    async def _status(self, request: Request, body: bytes) -> bytes:
+        target = target_of(parse(self._protos.status.GetModelStatusRequest, body).model_spec)
+        request.model = target.name
+        response = self._protos.status.GetModelStatusResponse()
+        for status in await self._plane.engine.status(spec_of(target)):
+            entry = response.model_version_status.add()
+            entry.version = status.version
+            entry.state = STATE_NUMBERS[status.state]
+            entry.status.error_code = _NUMBERS[status.code]
+            entry.status.error_message = status.message
+        return bytes(response.SerializeToString())
+
+    async def _reload(self, _: Request, __: bytes) -> bytes:
+        raise ServingError(
+            Code.UNIMPLEMENTED,
+            "The model folder decides what is served: write a version there, or use the admin API",
+        )
 
 
 async def _run_task(servable: Servable, target: Target, examples: Array) -> ExamplesResult:

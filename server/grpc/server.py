@@ -16,8 +16,7 @@ from ..protos.modules import load_protos
 from ..settings import Settings
 from .exchange import GrpcEdge
 from .inference_service import InferenceService
-from .model_service import ModelService
-from .prediction_service import PredictionService
+from .prediction_service import ModelService, PredictionService
 
 _SERVICES = (
     "tensorflow.serving.PredictionService",
@@ -54,7 +53,7 @@ class GrpcServer:
         self._settings = settings
         self.port = port
         self._share_port = share_port
-        self._accounts = accounts or Accounts(Metrics(), None, plane.engine.model_names)
+        self._accounts = accounts or Accounts(Metrics(), plane.engine.model_names)
         self._lifecycle = lifecycle or Lifecycle()
         self._server: Any = None
 

@@ -23,36 +23,36 @@ _NUMBERS = itertools.count(1)
 class Accounts:
     """Counts and logs requests of all transports."""
 
+    _tracing: "Tracing | None" = None
+
     def __init__(
         self,
         metrics: Metrics,
-        live: LiveView | None,
         known_models: Callable[[], frozenset[str]],
-        log_sample: float = 0.0,
-        tracing: "Tracing | None" = None,
+        settings: Settings | None = None,
     ) -> None:
         """Creates the accounts.
 
         Args:
             metrics: Counts the requests.
-            live: Counts requests for the page; None without a page.
             known_models: Returns the model names that may become a metric's label.
-            log_sample: Fraction of the answered requests to log.
-            tracing: Records a span per request; None for no spans.
+            settings: Whether to count for the page, to record a span per request, and which
+                fraction of the answered requests to log. None for nothing of all that.
         """
         self._metrics = metrics
-        self.live = live
         self._known_models = known_models
         # The names that were known once. Requests without a model have an empty name.
         self._named = {""}
-        self._log_sample = log_sample
-        self._tracing = tracing
+        self.live = LiveView() if settings and settings.ui else None
+        self._log_sample = settings.log_sample if settings else 0.0
+        if settings and settings.tracing:
+            from .tracing import Tracing
+
+            self._tracing = Tracing()
 
     def begin(self, request: Request) -> None:
         """Counts a request that has started. The caller must call `end` for it later."""
         self._metrics.in_flight += 1
-        if self.live is not None:
-            request.sample = {}
         if self._tracing is not None:
             self._tracing.begin(request)
 
@@ -70,26 +70,11 @@ class Accounts:
                 model = None
         self._metrics.observe(request, model, status, seconds)
         if self.live is not None and request.model:
-            self.live.observe(
-                status, seconds, model or "unknown", request.lookups, request.sample or {}
-            )
+            self.live.observe(status, seconds, request.lookups)
         if status >= 400 or (self._log_sample and random.random() < self._log_sample):
             _log(request, status, seconds)
         if self._tracing is not None:
             self._tracing.end(request, status)
-
-
-def accounts_of(
-    settings: Settings, metrics: Metrics, known_models: Callable[[], frozenset[str]]
-) -> Accounts:
-    """Returns the accounts that the settings choose; arguments as for `Accounts`."""
-    tracing = None
-    if settings.tracing:
-        from .tracing import Tracing
-
-        tracing = Tracing()
-    live = LiveView() if settings.ui else None
-    return Accounts(metrics, live, known_models, settings.log_sample, tracing)
 
 
 def new_id() -> str:

@@ -1,16 +1,13 @@
 """The last minutes of traffic in memory, for the page: one point per second."""
 
 import dataclasses
-import random
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 _SECONDS = 300
 _LATENCIES_KEPT = 512
-_SAMPLE = 500
-_TABLES = 256
 
 
 @dataclasses.dataclass
@@ -36,24 +33,15 @@ class _Second:
 
 
 class LiveView:
-    """Requests per second, and a sample of the ids that clients looked up."""
+    """Requests per second, their latencies, and the ids that they looked up."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         """Creates an empty view."""
         self._clock = clock
         self._seconds: deque[_Second] = deque(maxlen=_SECONDS)
-        self._samples: OrderedDict[tuple[str, str], dict[int | str, None]] = OrderedDict()
-        self._random = random.Random(0)
 
-    def observe(
-        self,
-        status: int,
-        seconds: float,
-        model: str,
-        lookups: Mapping[str, tuple[int, int]],
-        sample: Mapping[str, list[int | str]],
-    ) -> None:
-        """Counts one request to a model."""
+    def observe(self, status: int, seconds: float, lookups: Mapping[str, tuple[int, int]]) -> None:
+        """Counts one request to a model; `lookups` as in `Request`."""
         now = int(self._clock())
         if not self._seconds or self._seconds[-1].at != now:
             self._seconds.append(_Second(now))
@@ -62,27 +50,10 @@ class LiveView:
         current.failures += status >= 400
         if len(current.latencies) < _LATENCIES_KEPT:
             current.latencies.append(seconds)
-        for table, (ids, unknown) in lookups.items():
+        for ids, unknown in lookups.values():
             current.ids += ids
             current.unknown += unknown
-            if sample.get(table):
-                self._keep((model, table), sample[table])
 
     def points(self) -> list[dict[str, Any]]:
         """Returns the seconds in which there were requests, oldest first."""
         return [second.point() for second in self._seconds]
-
-    def sample(self, model: str, table: str) -> list[int | str]:
-        """Returns some ids that lookups found in a table."""
-        return list(self._samples.get((model, table), ()))
-
-    def _keep(self, key: tuple[str, str], ids: list[int | str]) -> None:
-        kept = self._samples.setdefault(key, {})
-        self._samples.move_to_end(key)
-        for each in ids:
-            if each not in kept and len(kept) >= _SAMPLE:
-                # Replace a random id, not the oldest, so that the sample keeps ids of all times.
-                del kept[self._random.choice(list(kept))]
-            kept[each] = None
-        if len(self._samples) > _TABLES:
-            self._samples.popitem(last=False)

@@ -13,10 +13,8 @@ from starlette.types import ASGIApp
 from ..admin import create_admin_app
 from ..app import create_app
 from ..dependencies import Lifecycle
-from ..engines.base import Engine
-from ..engines.chosen import make_engine, routes_of
+from ..engines.chosen import make_engine
 from ..engines.embedded.saved_model import load_tensorflow
-from ..engines.routed import RoutedEngine
 from ..observability.metrics import Metrics
 from ..observability.worker_metrics import WorkerMetrics, write_metrics
 from ..protos.modules import load_protos
@@ -61,10 +59,9 @@ class Gateway:
         if settings.grpc_port is not None or settings.engine == "tfserving":
             load_protos()
         self._metrics, self._codec = Metrics(), Codec()
-        routes_file = settings.routes_file
-        if routes_file is None and worker is not None:
-            routes_file = worker.folder / "routes.json"
-        self._engine = RoutedEngine(self._make_engine(), routes_of(settings), routes_file)
+        # All workers share a file of routes.
+        shared = (worker.models, worker.folder / "routes.json") if worker else ()
+        self._engine = make_engine(settings, self._metrics, self._codec.run, *shared)
 
     def run(self) -> int:
         """Serves until a signal stops it; returns the exit status."""
@@ -121,10 +118,6 @@ class Gateway:
             sys.stdout.flush()
             os._exit(0)
         return 0
-
-    def _make_engine(self) -> Engine:
-        promised = self._worker.models if self._worker else None
-        return make_engine(self._settings, self._metrics, self._codec.run, promised)
 
 
 def _keep_freed_memory() -> None:

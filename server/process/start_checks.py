@@ -6,8 +6,9 @@ import ssl
 from collections.abc import Iterable, Mapping
 
 from .. import COMMAND
-from ..engines.chosen import folder_of, found_models, routes_of, tfserving_options
-from ..engines.embedded.model_folder import VersionPolicy
+from ..engines.chosen import routes_of
+from ..engines.embedded.model_folder import VersionPolicy, folder_of, found_models
+from ..engines.upstream.endpoint import parse_upstreams, upstream_token
 from ..errors import StartError
 from ..keys import KeyRing, keys_of
 from ..settings import Settings, flag_of
@@ -61,7 +62,8 @@ def check_start(settings: Settings, *, is_worker: bool = False) -> KeyRing | Non
     if settings.engine == "embedded":
         folder_of(settings).check()
     else:
-        tfserving_options(settings)
+        parse_upstreams(settings.upstreams)
+        upstream_token(settings)
     if not is_worker:
         _check_ports(settings)
         if settings.engine == "embedded":

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from ..engines.chosen import found_models
+from ..engines.embedded.model_folder import found_models
 from ..observability.logs import LOG
 from ..settings import Settings
 from .server import listening_socket, url_of

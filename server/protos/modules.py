@@ -7,13 +7,10 @@ how to compile it.
 
 import dataclasses
 import functools
-import importlib.util
 import types
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-from ..errors import StartError
 
 DESCRIPTORS = Path(__file__).with_name("tensorflow_serving.binpb")
 INFERENCE_DESCRIPTORS = Path(__file__).with_name("open_inference.binpb")
@@ -58,20 +55,9 @@ class Protos(types.SimpleNamespace):
 
 @functools.cache
 def load_protos() -> Protos:
-    """Creates the message classes; takes milliseconds.
+    """Creates the message classes; takes milliseconds."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-    Raises:
-        StartError: `protobuf` or `grpcio` is not installed.
-    """
-    try:
-        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-        if importlib.util.find_spec("grpc") is None:
-            raise ImportError("No module named 'grpc'")
-    except ImportError as error:
-        raise StartError(
-            f"gRPC needs protobuf and grpcio: pip install de-core-gateway. Received: {error}"
-        ) from None
     pool = descriptor_pool.DescriptorPool()
     for path in (DESCRIPTORS, INFERENCE_DESCRIPTORS):
         for file in descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes()).file:

@@ -1,7 +1,6 @@
 """Converts arrays to TensorProto messages and back, without TensorFlow."""
 
 import math
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,8 +38,7 @@ def fill_typed(proto: Any, array: Array, dtype: DType) -> None:
         getattr(proto, dtype.field).extend(flat.tolist())
         return
     # Packed floats differ from the same bytes in `tensor_content` only in the number of the field.
-    content = flat.astype(flat.dtype.newbyteorder("<"), copy=False).tobytes()
-    packed = type(proto)(tensor_content=content).SerializeToString()
+    packed = type(proto)(tensor_content=flat.tobytes()).SerializeToString()
     number = proto.DESCRIPTOR.fields_by_name[dtype.field].number
     proto.MergeFromString(bytes([number << 3 | 2]) + packed[1:])
 
@@ -51,8 +49,6 @@ def fill_proto(proto: Any, array: Array, dtype: DType) -> None:
     if dtype.kind is Kind.STRING:
         proto.string_val.extend(array.reshape(-1).tolist())
         return
-    if sys.byteorder == "big":
-        array = array.byteswap()
     proto.tensor_content = np.ascontiguousarray(array, dtype.numpy).tobytes()
 
 
@@ -122,8 +118,7 @@ def _from_content(content: bytes, dtype: DType, shape: tuple[int, ...], count: i
             f"A tensor of type {dtype.enum_name} and shape {list(shape)} must not have "
             f"{len(content)} bytes of content"
         )
-    array = np.frombuffer(content, dtype.numpy).reshape(shape)
-    return array.byteswap() if sys.byteorder == "big" else array
+    return np.frombuffer(content, dtype.numpy).reshape(shape)
 
 
 def signatures_of(definitions: Mapping[str, Any]) -> list[SignatureSpec]:

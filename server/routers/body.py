@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..dependencies import DataPlane
-from ..errors import HTTP_STATUS, Code, RefusedError, ServingError
+from ..errors import Code, RefusedError, ServingError
 from ..limits import ClientGoneError, Supervisor
 from ..request import RECORD, Answer, Headers, Request
 from ..settings import Settings
@@ -221,4 +221,4 @@ def serving_error_answer(error: ServingError) -> Answer:
         headers = (("retry-after", "1"),)
     if error.code is Code.UNAUTHENTICATED:
         headers = (*headers, ("www-authenticate", 'Bearer realm="gateway"'))
-    return error_answer(HTTP_STATUS[error.code], error.message, headers)
+    return error_answer(error.code.http, error.message, headers)

@@ -47,19 +47,6 @@ async def data(request: Request) -> Response:
     return await answered(request, (), work)
 
 
-@router.get("/ui/sample", include_in_schema=False)
-async def sample(request: Request, model: str = "", table: str = "") -> Response:
-    """Returns some ids of a table that clients looked up."""
-    live = request.app.state.live
-    request.scope[RECORD].verb = "page"
-
-    async def work(_: bytes) -> Answer:
-        # Send ids as strings: JavaScript's numbers are doubles, which cannot hold every 64-bit id.
-        return Answer(orjson.dumps({"ids": [str(each) for each in live.sample(model, table)]}))
-
-    return await answered(request, ("lookup",), work)
-
-
 @functools.cache
 def _page() -> bytes:
     return files(__package__).joinpath("page.html").read_bytes()

@@ -9,7 +9,7 @@ from ..dependencies import DataPlane, Lease
 from ..engines.base import ModelSpec
 from ..errors import Code, ServingError, invalid
 from ..limits import Limits
-from ..request import Answer, Request, current_request
+from ..request import Answer, current_request
 from ..tensors import LOOKUP_PREFIX, Array, SignatureSpec, written_work
 from ..wire.lookup import (
     Found,
@@ -32,10 +32,6 @@ _CHOICES = {
     "missing": ("default", "error", "null"),
 }
 _NAMED_IN_ERROR = 5
-# From each lookup, at most this many found ids are kept, for the page to show what the table holds.
-_SAMPLED = 4
-# Only this many ids at the start of a lookup can become such examples.
-_LOOKED_AT = 64
 # Writing a number as JSON takes as long as decoding this many bytes of JSON.
 _NUMBER_WORK = 8
 # Bytes are written in base64 this many times faster than bytes of JSON are decoded.
@@ -144,7 +140,7 @@ async def _find(
     outputs = await servable.run(signature, {"ids": ids.flat})
     rows, found = outputs["embeddings"], outputs["found"].astype(np.bool_, copy=False)
     table = signature.removeprefix(LOOKUP_PREFIX)
-    _count(call, table, ids.flat, found)
+    call.lookups[table] = (len(found), len(found) - int(np.count_nonzero(found)))
     if missing == "error" and not found.all():
         raise _missing_ids(table, ids.flat, found)
     return rows, found
@@ -197,16 +193,6 @@ def _queried(query: Mapping[str, str]) -> LookupBody:
             )
         setattr(request, name, value)
     return request
-
-
-def _count(call: Request, table: str, ids: Array, found: Found) -> None:
-    call.lookups[table] = (len(ids), len(ids) - int(np.count_nonzero(found)))
-    if call.sample is None:
-        return
-    known = ids[:_LOOKED_AT][found[:_LOOKED_AT]][:_SAMPLED].tolist()
-    call.sample[table] = [
-        item.decode(errors="replace") if isinstance(item, bytes) else item for item in known
-    ]
 
 
 def _missing_ids(table: str, ids: Array, found: Found) -> ServingError:

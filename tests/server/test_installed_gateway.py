@@ -92,9 +92,6 @@ def test_every_documented_route_answers(gateway: GatewayProcess, path: str, meth
 def test_the_page_reads_its_data(gateway: GatewayProcess) -> None:
     assert b"<html" in gateway.ask("GET", "/ui").body
     assert gateway.ask("GET", "/ui/data").json()["models"]
-    sample = gateway.ask("GET", "/ui/sample?model=ranker&table=user")
-    assert sample.status == 200
-    assert isinstance(sample.json()["ids"], list)
 
 
 def test_a_large_body_is_read_by_another_process(gateway: GatewayProcess) -> None:
@@ -138,7 +135,8 @@ ADMIN: list[tuple[str, str, Any]] = [
 
 @pytest.mark.usefixtures("without_tensorflow")
 def test_every_admin_route_answers_in_front_of_a_model_server(site: Path, tmp_path: Path) -> None:
-    assert len(ADMIN) == len(admin.router.routes)
+    for route in admin.router.routes:
+        assert any(m in route.methods and route.path_regex.match(p) for m, p, _ in ADMIN), route
     key, keys = write_key(tmp_path, "predict", "admin")
     headers = {"x-api-key": key}
     with LightUpstream() as upstream, GatewayProcess(

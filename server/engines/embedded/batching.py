@@ -19,26 +19,6 @@ Run = Callable[[str, Tensors], Awaitable[dict[str, Array]]]
 _Key = tuple[str, tuple[tuple[str, tuple[int, ...]], ...]]
 
 
-@dataclasses.dataclass(frozen=True)
-class BatchOptions:
-    """Options of micro-batches.
-
-    Attributes:
-        rows: Rows of the largest batch; 0 for no batching.
-        delay_seconds: Seconds that the first row of a batch waits for more rows.
-        max_waiting_rows: Largest number of rows in all batches that wait or run.
-        observe_rows: Called with the number of rows of each batch that is sent.
-    """
-
-    rows: int = 0
-    delay_seconds: float = 0.002
-    max_waiting_rows: int = 65_536
-    observe_rows: Callable[[float], object] = lambda _: None
-
-
-NO_BATCHES = BatchOptions()
-
-
 @dataclasses.dataclass
 class _Part:
     """One request's share of a batch."""
@@ -67,15 +47,25 @@ def batchable(signature: SignatureSpec) -> bool:
 class Batcher:
     """Batches the runs of one version of a model. Used from one event loop."""
 
-    def __init__(self, run: Run, options: BatchOptions) -> None:
+    def __init__(
+        self,
+        run: Run,
+        most_rows: int,
+        delay_seconds: float,
+        observe_rows: Callable[[float], object] = lambda _: None,
+        max_waiting_rows: int = 65_536,
+    ) -> None:
         """Creates the batcher.
 
         Args:
             run: Runs a signature on a whole batch.
-            options: How batches are made.
+            most_rows: Rows of the largest batch.
+            delay_seconds: Seconds that the first row of a batch waits for more rows.
+            observe_rows: Called with the number of rows of each batch that is sent.
+            max_waiting_rows: Largest number of rows in all batches that wait or run.
         """
-        self._run = run
-        self._options = options
+        self._run, self._most_rows, self._delay_seconds = run, most_rows, delay_seconds
+        self._observe_rows, self._max_waiting_rows = observe_rows, max_waiting_rows
         self._batches: dict[_Key, _Batch] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._waiting_rows = 0
@@ -92,9 +82,9 @@ class Batcher:
         """
         sizes = {len(array) if array.ndim else 0 for array in inputs.values()}
         rows = sizes.pop() if len(sizes) == 1 else 0
-        if not 0 < rows < self._options.rows:
+        if not 0 < rows < self._most_rows:
             return await self._run(signature.name, inputs)
-        if self._waiting_rows + rows > self._options.max_waiting_rows:
+        if self._waiting_rows + rows > self._max_waiting_rows:
             raise ServingError(
                 Code.RESOURCE_EXHAUSTED,
                 f"Too many rows wait for the model: {self._waiting_rows}. Try again later.",
@@ -104,16 +94,16 @@ class Batcher:
         shapes = tuple((name, array.shape[1:]) for name, array in sorted(inputs.items()))
         key = (signature.name, shapes)
         batch = self._batches.get(key)
-        if batch is not None and batch.rows + rows > self._options.rows:
+        if batch is not None and batch.rows + rows > self._most_rows:
             self._send(key)
             batch = None
         if batch is None:
-            batch = _Batch(loop.call_later(self._options.delay_seconds, self._send, key))
+            batch = _Batch(loop.call_later(self._delay_seconds, self._send, key))
             self._batches[key] = batch
         part = _Part(inputs, rows, loop.create_future(), current_request().deadline)
         batch.parts.append(part)
         batch.rows += rows
-        if batch.rows >= self._options.rows:
+        if batch.rows >= self._most_rows:
             self._send(key)
         self._waiting_rows += rows
         try:
@@ -138,7 +128,7 @@ class Batcher:
         if not parts:
             return
         rows = sum(part.rows for part in parts)
-        self._options.observe_rows(rows)
+        self._observe_rows(rows)
         try:
             inputs = parts[0].inputs
             if len(parts) > 1:

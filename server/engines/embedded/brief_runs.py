@@ -13,10 +13,14 @@ from typing import Any
 
 from ...tensors import Kind, SignatureSpec
 
+# Handing a run to a thread takes about this many seconds. Shorter runs are short.
+_BRIEF_SECONDS = 0.00025
 # This many short runs in a row prove that a signature is short. Each time that it then delays the
 # event loop, twice as many are needed, up to _MOST_PROOF.
 _PROOF = 16
 _MOST_PROOF = 4096
+# After this many short runs in a row, earlier delays no longer count.
+_FORGIVEN = 16 * _MOST_PROOF
 # A signature delays the event loop if its runs there take, on average, more than this many times
 # the longest time of a short run, or if one run takes more than this many seconds. (On a thread
 # such runs may have looked shorter, because a thread's CPU time omits the work of other threads.)
@@ -45,15 +49,13 @@ class _Record:
 class BriefRuns:
     """Records how long the runs of one model take, by signature and number of input values."""
 
-    def __init__(self, seconds: float, steady: Iterable[str]) -> None:
+    def __init__(self, steady: Iterable[str]) -> None:
         """Creates the record of a model that has not run yet.
 
         Args:
-            seconds: Longest time of a short run; 0 if no run is short.
             steady: The signatures whose time depends only on the sizes of their inputs.
         """
-        self._seconds = seconds
-        self._records = {name: _Record() for name in steady} if seconds else {}
+        self._records = {name: _Record() for name in steady}
 
     def expects(self, signature: str, size: int) -> bool:
         """Returns whether a run of this size will be short."""
@@ -79,7 +81,7 @@ class BriefRuns:
         record = self._records.get(signature)
         if record is None:
             return
-        if seconds <= self._seconds:
+        if seconds <= _BRIEF_SECONDS:
             record.proofs += 1
             record.largest = max(record.largest, size)
             if size >= record.smallest_long:
@@ -92,9 +94,12 @@ class BriefRuns:
     def ran_here(self, signature: str, size: int, seconds: float) -> None:
         """Records a run that the event loop waited for."""
         record = self._records[signature]
-        counted = min(seconds, _MOST * self._seconds)
+        counted = min(seconds, _MOST * _BRIEF_SECONDS)
         record.usual_seconds += _WEIGHT * (counted - record.usual_seconds)
-        if record.usual_seconds <= _HELD_UP * self._seconds and seconds <= _HELD_UP_SECONDS:
+        if record.usual_seconds <= _HELD_UP * _BRIEF_SECONDS and seconds <= _HELD_UP_SECONDS:
+            record.proofs += 1
+            if record.proofs > _FORGIVEN:
+                record.needed = _PROOF
             return
         record.usual_seconds = 0.0
         record.proofs = 0

@@ -6,17 +6,18 @@ another thread. The event loop waits for TensorFlow only in runs that are known 
 
 import asyncio
 import contextlib
-import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ...errors import Code, ServingError
+from ...observability.metrics import Metrics
+from ...settings import Settings
 from ..base import Engine, LeasedServable, ModelSpec, VersionStatus, chosen_statuses
-from .batching import NO_BATCHES, BatchOptions
+from .batching import Batcher
 from .leased_version import LeasedVersion
-from .model_folder import LATEST, ModelFolder, VersionPolicy
+from .model_folder import VersionPolicy, folder_of
 from .model_versions import ModelVersions
 from .saved_model import SavedModel, component_versions
 from .warm_up import warm_up
@@ -27,53 +28,47 @@ _LOG = logging.getLogger("server.models")
 _MAX_WAITING = 256
 
 
-@dataclasses.dataclass(frozen=True)
-class EmbeddedOptions:
-    """Options of the embedded engine.
-
-    Attributes:
-        folder: The model folder.
-        poll_seconds: Seconds between two checks of the folder.
-        threads: Requests that run in TensorFlow at once.
-        policy: The versions of a model that should serve.
-        batching: The options of micro-batches.
-        warm_up: True to run versions before they take traffic.
-        brief_seconds: Shorter runs run in the event loop, see `BriefRuns`.
-        promised: The models that must serve before the gateway is ready. A model that no longer
-            exists does not count. By default the models that the first check finds.
-    """
-
-    folder: ModelFolder
-    poll_seconds: float = 2.0
-    threads: int = 4
-    policy: VersionPolicy = LATEST
-    batching: BatchOptions = NO_BATCHES
-    warm_up: bool = False
-    brief_seconds: float = 0.0
-    promised: frozenset[str] | None = None
-
-
 class EmbeddedEngine(Engine):
     """An `Engine` that runs SavedModels in this process."""
 
     def __init__(
-        self, options: EmbeddedOptions, load: Callable[[Path], SavedModel] | None = None
+        self,
+        settings: Settings,
+        metrics: Metrics | None = None,
+        promised: Iterable[str] | None = None,
+        load: Callable[[Path], SavedModel] | None = None,
     ) -> None:
         """Creates the engine. It reads and loads nothing before `start`.
 
         Args:
-            options: The engine's options.
+            settings: The model folder, the versions to serve, threads, and micro-batches.
+            metrics: Counts batches and waiting requests.
+            promised: The models that must serve before the gateway is ready. A model that no longer
+                exists does not count. By default the models that the first check finds.
             load: Loads a version from its folder; blocks. Loads SavedModels by default.
         """
-        self._options = options
+        metrics = metrics or Metrics()
+        self._settings = settings
+        self._folder = folder_of(settings)
+        self._policy = VersionPolicy.parse(settings.version_policy)
         self._load = load or self._load_saved_model
         self._look = asyncio.Event()
         self._looked = asyncio.Event()
-        self._pool = WorkerPool("model", options.threads, _MAX_WAITING)
+        self._pool = WorkerPool("model", settings.threads, _MAX_WAITING)
+        metrics.queue_waiting.set_function(lambda: self._pool.waiting)
         # This queue needs no real limit: it never holds more calls than there are versions.
         self._loader = WorkerPool("loader", 1, 10_000)
+        batcher = functools.partial(
+            Batcher,
+            most_rows=settings.batch_rows,
+            delay_seconds=settings.batch_delay_ms / 1000,
+            observe_rows=metrics.batch_rows.observe,
+        )
+        self._serve = functools.partial(
+            LeasedVersion, pool=self._pool, batcher=batcher if settings.batch_rows else None
+        )
         self._models: dict[str, ModelVersions] = {}
-        self._promised = options.promised
+        self._promised = None if promised is None else frozenset(promised)
         self._started = False
         self._watcher: asyncio.Task[None] | None = None
 
@@ -103,11 +98,6 @@ class EmbeddedEngine(Engine):
         serving = {name for name, model in self._models.items() if model.current}
         promised = self._promised or frozenset()
         return bool(serving) and promised & self._models.keys() <= serving
-
-    @property
-    def waiting(self) -> int:
-        """The number of requests that wait for a thread."""
-        return self._pool.waiting
 
     async def reload(self) -> None:
         """See `Engine.reload`."""
@@ -152,12 +142,12 @@ class EmbeddedEngine(Engine):
             self._started = True
             self._looked.set()
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._look.wait(), self._options.poll_seconds)
+                await asyncio.wait_for(self._look.wait(), self._settings.poll_seconds)
             self._look.clear()
 
     async def _refresh(self) -> None:
         try:
-            found = await self._loader.run(self._options.folder.scan)
+            found = await self._loader.run(self._folder.scan)
         except OSError as error:
             _LOG.warning("the model folder cannot be read: %s", error)
             return
@@ -168,22 +158,16 @@ class EmbeddedEngine(Engine):
                 del self._models[name]
         for name, folders in found.items():
             if name not in self._models:
-                serve = functools.partial(
-                    LeasedVersion,
-                    pool=self._pool,
-                    batching=self._options.batching,
-                    brief_seconds=self._options.brief_seconds,
-                )
                 self._models[name] = ModelVersions(
-                    name, self._load, serve, self._loader, self._options.policy
+                    name, self._load, self._serve, self._loader, self._policy
                 )
             self._models[name].expect(folders)
         for name, folders in found.items():
             await self._models[name].update(folders)
 
     def _load_saved_model(self, path: Path) -> SavedModel:
-        model = SavedModel(path, self._options.threads)
-        if self._options.warm_up:
+        model = SavedModel(path, self._settings.threads)
+        if self._settings.warm_up:
             warm_up(model, path)
         return model
 

@@ -10,7 +10,7 @@ import orjson
 from ...request import current_request
 from ...tensors import STATS_SIGNATURE, Array, Tensors
 from ..base import Classifications
-from .batching import NO_BATCHES, Batcher, BatchOptions, batchable
+from .batching import Batcher, Run, batchable
 from .brief_runs import BriefRuns
 from .example_outputs import classifications, regressions
 from .saved_model import SavedModel
@@ -25,16 +25,15 @@ class LeasedVersion:
         version: int,
         model: SavedModel,
         pool: WorkerPool,
-        batching: BatchOptions = NO_BATCHES,
-        brief_seconds: float = 0.0,
+        batcher: Callable[[Run], Batcher] | None = None,
     ) -> None:
-        """Creates the version without users. `brief_seconds` as for `BriefRuns`."""
+        """Creates the version without users. Without `batcher` each request runs alone."""
         self.version = version
         self.signatures, self.described = model.signatures, model.described
         self._model = model
         self._pool = pool
-        self._batcher = Batcher(self._run_now, batching) if batching.rows else None
-        self._brief = BriefRuns(brief_seconds, model.steady)
+        self._batcher = batcher(self._run_now) if batcher else None
+        self._brief = BriefRuns(model.steady)
         self._holders = 0
         self._free = asyncio.Event()
         self._free.set()

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ...errors import StartError
+from ...settings import Settings
 
 _NUMBER = re.compile(r"[0-9]{1,19}")
 _MODEL_FILE = "saved_model.pb"
@@ -72,6 +73,22 @@ class ModelFolder:
                 if versions:
                     models[folder.name] = _complete(versions)
         return models
+
+
+def folder_of(settings: Settings) -> ModelFolder:
+    """Returns the model folder that the settings name."""
+    assert settings.model_dir is not None
+    return ModelFolder(settings.model_dir, settings.model_name)
+
+
+def found_models(settings: Settings) -> Mapping[str, Versions]:
+    """Returns the models in the model folder; none if model servers run the models."""
+    if settings.engine != "embedded":
+        return {}
+    try:
+        return folder_of(settings).scan()
+    except OSError:
+        return {}
 
 
 def _numbered_folders(path: Path) -> dict[int, Path]:

@@ -1,14 +1,13 @@
 """One model server: its gRPC channel, its load, and its missed polls."""
 
-import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ...errors import Code, ServingError, StartError
 from ...protos.modules import Protos
+from ...settings import Settings
 
 _PART = re.compile(r"(?:([\w.-]{1,128})=)?([\w.-]+|\[[0-9a-fA-F:]+\]):([0-9]{1,5})")
 # A server that misses this many polls in a row is out of service.
@@ -44,21 +43,20 @@ def parse_upstreams(text: str) -> dict[str, str]:
     return addresses
 
 
-@dataclasses.dataclass(frozen=True)
-class ChannelOptions:
-    """Options of the connections to model servers.
+def upstream_token(settings: Settings) -> str:
+    """Returns the key or token for the model servers; empty without one.
 
-    Attributes:
-        max_message_bytes: Largest message, in either direction.
-        ca: CA certificates for the servers; plain text if None.
-        certificate: Certificate chain and private key of this client, or None.
-        token: Sent as `Authorization: Bearer`, if not empty.
+    Raises:
+        StartError: The file holds something else.
     """
-
-    max_message_bytes: int = 64 << 20
-    ca: Path | None = None
-    certificate: tuple[Path, Path] | None = None
-    token: str = ""
+    file = settings.upstream_token_file
+    token = file.read_text("utf-8", "replace").strip() if file is not None else ""
+    if file is not None and not re.fullmatch(r"[!-~]+", token):
+        raise StartError(
+            "The file must hold one key or token, and nothing else. "
+            f"Received: --upstream-token-file={file}"
+        )
+    return token
 
 
 class Endpoint:
@@ -101,16 +99,16 @@ class Endpoint:
         """True if requests may be sent to it."""
         return self.answers and not self.drained
 
-    def open(self, protos: Protos, options: ChannelOptions) -> None:
-        """Opens the channel, which belongs to this event loop."""
-        channel = self._channel = _open_channel(self._target, protos, options)
+    def open(self, protos: Protos, settings: Settings, token: str = "") -> None:
+        """Opens the channel, which belongs to this event loop; `token` as for `Authorization`."""
+        channel = self._channel = _open_channel(self._target, protos, settings)
         self._methods = {
             method: channel.unary_unary(f"/{service.name}/{method}")
             for service in (protos.prediction_service, protos.model_service)
             for method in service.methods
         }
-        if options.token:
-            self._metadata = (("authorization", f"Bearer {options.token}"),)
+        if token:
+            self._metadata = (("authorization", f"Bearer {token}"),)
 
     async def close(self) -> None:
         """Closes the channel, and cancels running calls."""
@@ -163,7 +161,7 @@ def _serving_error(error: Any) -> ServingError:
     return ServingError(code, error.details() or code.value)
 
 
-def _open_channel(target: str, protos: Protos, options: ChannelOptions) -> Any:
+def _open_channel(target: str, protos: Protos, settings: Settings) -> Any:
     """Opens a grpc.aio channel, which belongs to this event loop. It connects with its first call.
 
     gRPC retries a request that a server could not take, at most twice, and never a poll. After some
@@ -189,8 +187,8 @@ def _open_channel(target: str, protos: Protos, options: ChannelOptions) -> Any:
     }
     arguments = (
         ("grpc.service_config", json.dumps(service_config)),
-        ("grpc.max_receive_message_length", options.max_message_bytes),
-        ("grpc.max_send_message_length", options.max_message_bytes),
+        ("grpc.max_receive_message_length", settings.max_decompressed_bytes),
+        ("grpc.max_send_message_length", settings.max_decompressed_bytes),
         ("grpc.keepalive_time_ms", 30_000),
         # Without this option, two channels to one target share a connection.
         ("grpc.use_local_subchannel_pool", 1),
@@ -198,10 +196,11 @@ def _open_channel(target: str, protos: Protos, options: ChannelOptions) -> Any:
         ("grpc.min_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 1000),
     )
-    if options.ca is None:
+    ca, key, chain = (
+        path and path.read_bytes()
+        for path in (settings.upstream_ca, settings.upstream_key, settings.upstream_cert)
+    )
+    if ca is None:
         return grpc.aio.insecure_channel(target, options=arguments)
-    chain = key = None
-    if options.certificate:
-        chain, key = (path.read_bytes() for path in options.certificate)
-    credentials = grpc.ssl_channel_credentials(options.ca.read_bytes(), key, chain)
+    credentials = grpc.ssl_channel_credentials(ca, key, chain)
     return grpc.aio.secure_channel(target, credentials, options=arguments)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import importlib.metadata
 import logging
 import random
@@ -23,6 +22,7 @@ from ...protos.forwarding import (
     write_model,
 )
 from ...protos.modules import Protos, load_protos
+from ...settings import Settings
 from ...tensors import Array, SignatureSpec, Tensors, written_work
 from ..base import (
     Classifications,
@@ -32,7 +32,7 @@ from ..base import (
     chosen_statuses,
 )
 from .catalog import Catalog
-from .endpoint import ChannelOptions, Endpoint
+from .endpoint import Endpoint, parse_upstreams, upstream_token
 from .pool import UpstreamPool
 
 _LOG = logging.getLogger("server.upstreams")
@@ -51,46 +51,36 @@ _ENTRIES_WORK = 16
 _TENSOR_WORK = 8
 
 T = TypeVar("T")
-
-
-# Runs a function where it blocks no other request; see `Codec.run`.
 RunWork = Callable[..., Coroutine[Any, Any, Any]]
 
 
-@dataclasses.dataclass(frozen=True)
-class TfServingOptions:
-    """Options of the tfserving engine.
-
-    Attributes:
-        upstreams: The addresses of the model servers by their public names.
-        models: The names of their models.
-        poll_seconds: Seconds between two polls of the servers' versions.
-        channel: Options of the connections.
-    """
-
-    upstreams: Mapping[str, str]
-    models: Sequence[str]
-    poll_seconds: float = 2.0
-    channel: ChannelOptions = dataclasses.field(default_factory=ChannelOptions)
+def model_names(settings: Settings) -> list[str]:
+    """Returns the names of the models on the model servers."""
+    return [name.strip() for name in settings.models.split(",") if name.strip()]
 
 
 class TfServingEngine:
     """An `Engine` that forwards requests to model servers."""
 
-    def __init__(self, options: TfServingOptions, work: RunWork, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, work: RunWork, metrics: Metrics) -> None:
         """Creates the engine. It connects to nothing before `start`.
 
         Args:
-            options: The engine's options.
-            work: Runs the functions that write requests and read answers.
+            settings: The model servers, their models, and how to connect to them.
+            work: Runs the functions that write requests and read answers; see `Codec.run`.
             metrics: Counts the calls.
+
+        Raises:
+            StartError: The list of model servers, or the file with the token for them, is wrong.
         """
-        self._options = options
+        self._settings = settings
         self.work = work
         self._metrics = metrics
-        self._pool = UpstreamPool([Endpoint(*each) for each in options.upstreams.items()], metrics)
+        self._token = upstream_token(settings)
+        endpoints = [Endpoint(*each) for each in parse_upstreams(settings.upstreams).items()]
+        self._pool = UpstreamPool(endpoints, metrics)
         self._protos: Protos = load_protos()
-        self._catalog = Catalog(options.models, self._pool, self._protos)
+        self._catalog = Catalog(model_names(settings), self._pool, self._protos)
         self._started = False
         self._poll_wanted = asyncio.Event()
         # By model and version: the codes of the answers since the last poll.
@@ -104,7 +94,7 @@ class TfServingEngine:
     async def start(self) -> None:
         """See `Engine.start`."""
         for endpoint in self._pool.endpoints:
-            endpoint.open(self._protos, self._options.channel)
+            endpoint.open(self._protos, self._settings, self._token)
         self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
     async def close(self) -> None:
@@ -202,7 +192,7 @@ class TfServingEngine:
                 _LOG.exception("asking the model servers failed")
             self._started = True
             # Random, so that several gateways do not poll at the same time.
-            seconds = self._options.poll_seconds * random.uniform(0.8, 1.2)
+            seconds = self._settings.poll_seconds * random.uniform(0.8, 1.2)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._poll_wanted.wait(), seconds)
             await asyncio.sleep(_PAUSE_SECONDS)
@@ -213,8 +203,10 @@ class TfServingEngine:
         await self._catalog.refresh()
         if self._pool.states() != before:
             self._damaged.clear()  # a server that was started again may be repaired
-        for served, codes in self._answers.items():
-            if Code.OK in codes:
+        for served, codes in list(self._answers.items()):
+            if not codes:  # perhaps the version has gone
+                del self._answers[served]
+            elif Code.OK in codes:
                 self._damaged.pop(served, None)
             elif Code.DATA_LOSS in codes:
                 self._damaged[served] = time.monotonic() + _DAMAGED_SECONDS

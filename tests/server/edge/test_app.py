@@ -240,15 +240,21 @@ def test_version_and_openapi(app):
     assert document["openapi"].startswith("3.")
 
 
-def test_metrics_count_and_unknown_models_share_a_label(app):
+def metrics_after(app, *requests):
+    """Returns the text of the metrics after some POST requests."""
+
     async def scenario():
         async with app.router.lifespan_context(app):
-            for model in ("m", "a", "b", "c"):
-                body = b'{"instances": [1]}'
-                await send(app, "POST", f"/v1/models/{model}:predict", body)
+            for path, body in requests:
+                await send(app, "POST", path, body)
             return (await send(app, "GET", "/metrics")).body.decode()
 
-    text = asyncio.run(scenario())
+    return asyncio.run(scenario())
+
+
+def test_metrics_count_and_unknown_models_share_a_label(app):
+    paths = [f"/v1/models/{model}:predict" for model in "mabc"]
+    text = metrics_after(app, *((path, b'{"instances": [1]}') for path in paths))
     assert 'gateway_requests_total{code="200",model="m",verb="predict"} 1.0' in text
     assert 'gateway_requests_total{code="404",model="unknown",verb="predict"} 3.0' in text
     assert 'gateway_request_seconds_count{model="m",verb="predict"} 1.0' in text
@@ -256,18 +262,10 @@ def test_metrics_count_and_unknown_models_share_a_label(app):
 
 
 @pytest.mark.parametrize(("rows", "counted"), [("[]", 0), ("[1, 2]", 2), ("1", 1)])
-def test_the_rows_of_a_predict_are_counted(rows, counted):
-    app = make_app()
-
-    async def scenario():
-        async with app.router.lifespan_context(app):
-            assert (
-                await send(app, "POST", "/v1/models/m:predict", b'{"inputs": %b}' % rows.encode())
-            ).status == 200
-            return (await send(app, "GET", "/metrics")).body.decode()
-
-    text = asyncio.run(scenario())
+def test_the_rows_of_a_predict_are_counted(app, rows, counted):
+    text = metrics_after(app, ("/v1/models/m:predict", b'{"inputs": %b}' % rows.encode()))
     assert f'gateway_rows_sum{{verb="predict"}} {counted}.0' in text
+    assert 'code="200"' in text
 
 
 def test_an_answer_that_cannot_be_sent_is_no_answer():

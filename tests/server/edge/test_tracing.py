@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from server.app import create_app
 from server.dependencies import DataPlane
-from server.observability.accounts import accounts_of
+from server.observability.accounts import Accounts
 from server.observability.metrics import Metrics
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto
@@ -77,7 +77,7 @@ def test_health_probes_have_no_span(spans):
 def test_a_grpc_request_is_a_span_like_one_over_rest(spans):
     settings = load_settings(model_dir="x", tracing="true")
     plane = DataPlane(NumpyEngine(), settings)
-    accounts = accounts_of(settings, Metrics(), plane.engine.model_names)
+    accounts = Accounts(Metrics(), plane.engine.model_names, settings)
     protos = load_protos()
     request = protos.predict.PredictRequest()
     request.model_spec.name = "m"

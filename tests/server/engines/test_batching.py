@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from server.engines.embedded.batching import Batcher, BatchOptions, batchable
+from server.engines.embedded.batching import Batcher, batchable
 from server.errors import ServingError, invalid
 from tests.server.support.numpy_engine import signature, tensor
 from tests.server.support.virtual_time import run_in_virtual_time
@@ -37,7 +37,7 @@ def rows(value, count=1, width=2):
 
 def run(model, requests, **options):
     async def work():
-        batcher = Batcher(model.run, BatchOptions(**{"rows": 8, "delay_seconds": 0.02, **options}))
+        batcher = Batcher(model.run, **{"most_rows": 8, "delay_seconds": 0.02, **options})
         return await asyncio.gather(
             *(batcher.run(SPEC, each) for each in requests), return_exceptions=True
         )
@@ -79,7 +79,7 @@ def test_random_cancellations_harm_no_other():
     model = Model(0.002)
 
     async def work():
-        batcher = Batcher(model.run, BatchOptions(rows=8, delay_seconds=0.002))
+        batcher = Batcher(model.run, 8, 0.002)
 
         async def one(i):
             await asyncio.sleep(chance.uniform(0, 0.05))
@@ -109,7 +109,7 @@ def test_a_cancelled_request_takes_its_rows_out_of_a_batch_not_sent():
     model = Model()
 
     async def work():
-        batcher = Batcher(model.run, BatchOptions(rows=8, delay_seconds=0.05))
+        batcher = Batcher(model.run, 8, 0.05)
         stays = asyncio.create_task(batcher.run(SPEC, rows(1)))
         leaves = asyncio.create_task(batcher.run(SPEC, rows(2)))
         await asyncio.sleep(0.01)
@@ -133,7 +133,7 @@ def test_an_output_without_rows_is_an_error_of_the_model():
         return {"y": np.zeros(3)}
 
     async def work():
-        return await Batcher(wrong, BatchOptions(rows=8)).run(SPEC, rows(1))
+        return await Batcher(wrong, 8, 0.002).run(SPEC, rows(1))
 
     with pytest.raises(ServingError, match="cannot be batched"):
         run_in_virtual_time(work())

@@ -10,7 +10,8 @@ import threading
 import numpy as np
 import pytest
 
-from server.engines.embedded.batching import BatchOptions
+from server.engines.embedded import brief_runs
+from server.engines.embedded.batching import Batcher
 from server.engines.embedded.brief_runs import BriefRuns, steady_signatures
 from server.engines.embedded.leased_version import LeasedVersion
 from server.engines.embedded.worker_pool import WorkerPool
@@ -21,12 +22,17 @@ SPEC = signature("f", [tensor("x", "int64", None)], [tensor("y", "int64", None)]
 LIMIT = 0.001
 
 
+@pytest.fixture(autouse=True)
+def _limit(monkeypatch):
+    monkeypatch.setattr(brief_runs, "_BRIEF_SECONDS", LIMIT)
+
+
 def rows(count):
     return {"x": np.zeros(count, np.int64)}
 
 
 def proven(size):
-    brief = BriefRuns(LIMIT, frozenset({"f"}))
+    brief = BriefRuns({"f"})
     prove(brief, size)
     return brief
 
@@ -58,6 +64,12 @@ def test_slow_runs_send_later_runs_to_threads(seconds, times):
             assert brief.expects("f", 8)
             brief.ran_here("f", 8, seconds)
         prove(brief, 8, needed)
+    # After many short runs the delays are forgotten.
+    for _ in range(16 * 4096):
+        brief.ran_here("f", 8, LIMIT / 2)
+    while brief.expects("f", 8):
+        brief.ran_here("f", 8, seconds)
+    prove(brief, 8, 32)
 
 
 def test_short_scheduler_delays_do_not_count_as_long_runs():
@@ -69,9 +81,8 @@ def test_short_scheduler_delays_do_not_count_as_long_runs():
     assert brief.expects("f", 8)
 
 
-@pytest.mark.parametrize(("seconds", "steady"), [(0.0, {"f"}), (LIMIT, set())])
-def test_unsteady_signatures_never_count_as_short(seconds, steady):
-    brief = BriefRuns(seconds, frozenset(steady))
+def test_unsteady_signatures_never_count_as_short():
+    brief = BriefRuns(set())
     for _ in range(32):
         brief.ran_on_thread("f", 1, 0.0)
     assert not brief.expects("f", 1)
@@ -90,12 +101,13 @@ class Model:
         return {"y": np.array([name] * len(inputs["x"]), object)}
 
 
-@pytest.mark.parametrize("batch_rows", [0, 16])
-def test_runs_move_to_the_event_loop_once_they_are_known_to_be_short(batch_rows):
+@pytest.mark.parametrize("batcher", [None, lambda run: Batcher(run, 16, 0.0)])
+def test_runs_move_to_the_event_loop_once_they_are_known_to_be_short(batcher, monkeypatch):
+    monkeypatch.setattr(brief_runs, "_BRIEF_SECONDS", 10.0)
+
     async def main():
         pool = WorkerPool("model", 1, 10)
-        options = BatchOptions(rows=batch_rows, delay_seconds=0)
-        version = LeasedVersion(1, Model(), pool, options, 10.0)
+        version = LeasedVersion(1, Model(), pool, batcher)
         names = [(await version.run("f", rows(4)))["y"][0] for _ in range(20)]
         larger = (await version.run("f", rows(5)))["y"][0]
         await pool.close()

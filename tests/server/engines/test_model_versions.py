@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 from server.engines.base import ModelSpec, VersionState
-from server.engines.embedded.engine import EmbeddedEngine, EmbeddedOptions
+from server.engines.embedded.engine import EmbeddedEngine
 from server.engines.embedded.leased_version import LeasedVersion
 from server.engines.embedded.model_folder import ModelFolder
 from server.engines.embedded.model_versions import ModelVersions
 from server.engines.embedded.worker_pool import WorkerPool
 from server.errors import Code, ServingError
+from server.settings import load_settings
 from tests.server.support.eventually import PATIENCE_S, eventually
 from tests.server.support.numpy_engine import signature, tensor
 
@@ -286,8 +287,8 @@ async def test_ended_versions_are_forgotten_after_a_while(world):
 @contextlib.asynccontextmanager
 async def serving(world, folder=None, **options):
     """Starts an engine that serves the world's folder, and closes it at the end."""
-    options = EmbeddedOptions(ModelFolder(folder or world.path), poll_seconds=0.02, **options)
-    engine = EmbeddedEngine(options, world.load)
+    settings = load_settings(model_dir=folder or world.path, poll_seconds="0.02")
+    engine = EmbeddedEngine(settings, load=world.load, **options)
     await engine.start()
     try:
         yield engine
@@ -379,7 +380,7 @@ async def test_a_promised_model_counts_until_it_is_removed(world):
     # The models in `promised` were found by another process, perhaps before `first` existed. So
     # readiness does not wait for `first`.
     world.write(1, "broken", model="first")
-    async with serving(world, world.path.parent, promised=frozenset({"m"})) as engine:
+    async with serving(world, world.path.parent, promised={"m"}) as engine:
         await eventually(engine.started)
         assert engine.ready()
 

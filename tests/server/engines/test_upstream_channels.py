@@ -12,12 +12,13 @@ import pytest
 import pytest_asyncio
 
 from server.engines.base import ModelSpec
-from server.engines.upstream.endpoint import ChannelOptions, Endpoint
-from server.engines.upstream.engine import TfServingEngine, TfServingOptions
+from server.engines.upstream.endpoint import Endpoint
+from server.engines.upstream.engine import TfServingEngine
 from server.errors import Code, ServingError
 from server.observability.metrics import Metrics
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto, fill_signature
+from server.settings import load_settings
 from server.tensors import dtype_of_name
 from server.wire.codec import Codec
 from tests.server.support.eventually import PATIENCE_S, eventually
@@ -110,10 +111,15 @@ async def serving(tls=None):
         await server.stop(0)
 
 
+def settings_of(service, **more):
+    to = {"engine": "tfserving", "upstreams": f"u={service.address}", "models": "m"}
+    return load_settings(**to, poll_seconds="1000", **more)
+
+
 @contextlib.asynccontextmanager
-async def connected(service, options=None):
+async def connected(service, token="", **files):
     endpoint = Endpoint("u", service.address)
-    endpoint.open(PROTOS, options or ChannelOptions())
+    endpoint.open(PROTOS, settings_of(service, **files), token)
     try:
         yield endpoint
     finally:
@@ -134,8 +140,7 @@ async def endpoint(service):
 
 @pytest_asyncio.fixture
 async def engine(service):
-    options = TfServingOptions({"u": service.address}, ["m"], poll_seconds=1000.0)
-    engine = TfServingEngine(options, Codec().run, Metrics())
+    engine = TfServingEngine(settings_of(service), Codec().run, Metrics())
     await engine.start()
     try:
         await eventually(engine.ready)
@@ -254,12 +259,12 @@ async def test_a_signature_is_compared_also_after_a_poll_has_found_the_new_versi
 
 async def test_a_server_that_wants_a_certificate_and_a_token_gets_them(tmp_path):
     certificate, key = tls = tls_files(tmp_path)
-    shown = ChannelOptions(ca=certificate, certificate=(certificate, key), token="secret")
+    shown = {"upstream_ca": certificate, "upstream_cert": certificate, "upstream_key": key}
     async with serving(tls) as service:
-        async with connected(service, shown) as endpoint:
+        async with connected(service, "secret", **shown) as endpoint:
             await endpoint.call("Predict", b"", PATIENCE_S)
         assert service.metadata["authorization"] == "Bearer secret"
-        async with connected(service, ChannelOptions(ca=certificate)) as endpoint:
+        async with connected(service, upstream_ca=certificate) as endpoint:
             with pytest.raises(ServingError) as caught:
                 await endpoint.call("Predict", b"", PATIENCE_S)
         assert caught.value.code is Code.UNAVAILABLE

@@ -10,6 +10,7 @@ import numpy as np
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from server.cli import _parser
+from server.engines import chosen
 from server.process.gateway import Gateway
 from server.settings import load_settings
 from tests.server.support.numpy_engine import (
@@ -68,18 +69,12 @@ def make_engine() -> NumpyEngine:
     return engine
 
 
-class StubGateway(Gateway):
-    """The gateway of `python -m server`, with another engine."""
-
-    def _make_engine(self) -> NumpyEngine:
-        return make_engine()
-
-
 def main() -> None:
     flags = vars(_parser().parse_args(sys.argv[1:]))
     # With these settings the gateway does not load TensorFlow.
+    chosen.TfServingEngine = lambda *_: make_engine()
     stub = {"engine": "tfserving", "models": "m", "upstreams": "127.0.0.1:1"}
-    sys.exit(StubGateway(load_settings(**stub, **flags)).run())
+    sys.exit(Gateway(load_settings(**stub, **flags)).run())
 
 
 if __name__ == "__main__":
