@@ -72,16 +72,6 @@ class TestArguments:
             assert defaults[each] is None
         assert not defaults["bp_v2"]
 
-    def test_one_table_is_made_on_each_device(self, mode):
-        table = de.Variable(dim=1, devices=[CPU, "/device:CPU:0", "cpu:0"])
-        assert len(table.tables) == table.shard_num == 3
-        assert table.devices == [CPU, "/device:CPU:0", "cpu:0"]
-        keys = np.arange(60, dtype=np.int64)
-        mode.run(lambda: table.upsert(keys, tf.ones([60, 1])))
-        sizes = [int(mode.run(lambda i=i: table.size(i))) for i in range(3)]
-        assert sum(sizes) == 60
-        assert min(sizes) > 0
-
     def test_the_documented_partition_function_says_the_table_of_each_key(self, mode):
         def default_partition_fn(keys, shard_num):
             return tf.cast(keys % shard_num, dtype=tf.int32)
@@ -96,48 +86,9 @@ class TestArguments:
         mode.run(lambda: first.upsert(int64(1), [[1.0]]))
         assert mode.run(second.size) == 0
 
-    @pytest.mark.each_choice
-    @pytest.mark.parametrize(
-        ("initializer", "row"),
-        [
-            (None, [0, 0]),
-            (-1.5, [-1.5, -1.5]),
-            (2, [2, 2]),
-            (np.float64(0.5), [0.5, 0.5]),
-            (np.array([1.0, 2.0]), [1, 2]),
-            ([1.0, 2.0], [1, 2]),
-            (tf.ones_initializer(), [1, 1]),
-            (tf.constant_initializer([3.0, 4.0]), [3, 4]),
-            (v1.constant_initializer(3.0), [3, 3]),
-            (tf.keras.initializers.Ones(), [1, 1]),
-            ("ones", [1, 1]),
-            (lambda shape, dtype: tf.fill(shape, tf.cast(7, dtype)), [7, 7]),
-        ],
-    )
-    def test_a_missing_key_reads_as_the_initializer_says(self, mode, initializer, row):
-        table = de.Variable(dim=2, initializer=initializer)
-        assert mode.run(table.lookup, int64(1, -1)).tolist() == [row, row]
-        assert mode.run(table.size) == 0
-
     def test_the_initializer_may_be_a_tensor(self, mode):
         table = de.Variable(dim=2, initializer=tf.constant([1.0, 2.0]) * 2.0)
         assert mode.run(table.lookup, int64(1)).tolist() == [[2, 4]]
-
-    @pytest.mark.parametrize(
-        "initializer",
-        [
-            tf.random_uniform_initializer(1.0, 2.0),
-            v1.random_uniform_initializer(1.0, 2.0),
-            tf.keras.initializers.RandomUniform(1.0, 2.0),
-            lambda shape: np.random.default_rng(0).uniform(1.0, 2.0, shape),
-        ],
-    )
-    def test_random_initializers_give_each_missing_key_its_own_row(self, mode, initializer):
-        table = de.Variable(dim=4, initializer=initializer)
-        rows = mode.run(table.lookup, int64(*range(100)))
-        assert ((rows >= 1) & (rows <= 2)).all()
-        assert len(np.unique(rows, axis=0)) == 100
-        np.testing.assert_array_equal(mode.run(table.lookup, int64(3, 3)), rows[[3, 3]])
 
     def test_the_initial_size_is_divided_among_the_devices(self):
         bytes_of = {
@@ -168,15 +119,6 @@ class TestArguments:
         table = de.get_variable("created", dim=1, kv_creator=creator)
         assert mode.run(table.size) == 0
 
-    def test_the_attributes_are_there(self, mode):
-        del mode
-        table = de.Variable(dim=2, devices=[CPU] * 2)
-        assert table.resource_handle.dtype == tf.resource
-        assert [each.name for each in table.tables] == [
-            f"{table.name}_mht_1of2",
-            f"{table.name}_mht_2of2",
-        ]
-
 
 class TestVerbs:
     def test_the_name_may_follow_the_keys_as_it_once_did(self, mode):
@@ -188,12 +130,6 @@ class TestVerbs:
         mode.run(table.upsert, int64(1, 2), np.array([10, 20], np.int32))
         mode.run(table.accum, int64(2), np.array([20], np.int32), np.array([21], np.int32))
         assert mode.run(table.lookup, int64(1, 2)).tolist() == [[10], [21]]
-
-    def test_verbs_in_a_graph_return_the_operation(self):
-        with execution_modes.entered("graph"):
-            table, write = filled()
-            for operation in (write(), table.remove(int64(1)), table.clear()):
-                assert isinstance(operation, tf.Operation)
 
 
 class TestSharing:
@@ -209,17 +145,6 @@ class TestSharing:
         v_2 = foo()  # Gets the same, existing v.
         assert v_1 is v_2
         assert v_1.name.startswith("foo/v_")
-
-    def test_a_function_gets_the_variable_that_exists(self, mode):
-        with v1.variable_scope("", reuse=v1.AUTO_REUSE):
-            outer = de.get_variable(f"in_{mode.name}", dim=1, initializer=1.0)
-
-            def look(ids):
-                with v1.variable_scope("", reuse=v1.AUTO_REUSE):
-                    return de.get_variable(f"in_{mode.name}", dim=1).lookup(ids)
-
-            mode.run(lambda: outer.upsert(int64(1), [[5.0]]))
-            assert mode.run(look, int64(1, 2)).tolist() == [[5], [1]]
 
     @pytest.mark.parametrize("get", [de.get_variable, de.get_local_variable])
     def test_the_scopes_initializer_stands_in(self, mode, get):
