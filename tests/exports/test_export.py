@@ -145,6 +145,7 @@ def test_a_signature_alone_keeps_its_tables(tmp_path, entry_point):
     gc.collect()
     ids = tf.constant([7, 8], tf.int64)
     np.testing.assert_array_equal(signature(ids=ids)["output_0"], [[1.0, 2.0], [0.0, 0.0]])
+    assert mapped(path)
     del signature
     gc.collect()
     assert not mapped(path)

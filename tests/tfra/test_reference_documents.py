@@ -1,7 +1,5 @@
 """Every promise in the documents of `tfra.dynamic_embedding` holds, in every execution mode."""
 
-import inspect
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -20,57 +18,8 @@ def mode(request):
         yield mode
 
 
-def filled(**arguments):
-    """Returns a table, and a function that writes the row [i, i, …] for each key i in 1 to 3."""
-    table = de.Variable(dim=2, **arguments)
-    return table, lambda: table.upsert(int64(1, 2, 3), [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
-
-
 class TestArguments:
     """Tests the promises on Variable and get_variable."""
-
-    def test_both_functions_take_the_documented_arguments_in_order(self):
-        documented = [
-            "key_dtype",
-            "value_dtype",
-            "dim",
-            "devices",
-            "partitioner",
-            "shared_name",
-            "name",
-            "initializer",
-            "trainable",
-            "checkpoint",
-            "init_size",
-            "kv_creator",
-            "restrict_policy",
-            "bp_v2",
-        ]
-        positional = [
-            name
-            for name, each in inspect.signature(de.Variable.__init__).parameters.items()
-            if each.kind is each.POSITIONAL_OR_KEYWORD
-        ]
-        assert positional == ["self", *documented]
-        shared = inspect.signature(de.get_variable).parameters
-        documented.remove("name")
-        assert [
-            name for name, each in shared.items() if each.kind is each.POSITIONAL_OR_KEYWORD
-        ] == ["name", *documented]
-        defaults = {name: each.default for name, each in shared.items()}
-        assert defaults["key_dtype"] == tf.int64
-        assert defaults["value_dtype"] == tf.float32
-        assert defaults["partitioner"] is de.default_partition_fn
-        assert defaults["shared_name"] == "get_variable"
-        assert [defaults[each] for each in ("dim", "init_size", "trainable", "checkpoint")] == [
-            1,
-            0,
-            True,
-            True,
-        ]
-        for each in ("devices", "initializer", "kv_creator", "restrict_policy"):
-            assert defaults[each] is None
-        assert not defaults["bp_v2"]
 
     def test_the_documented_partition_function_says_the_table_of_each_key(self, mode):
         def default_partition_fn(keys, shard_num):
@@ -105,8 +54,8 @@ class TestArguments:
         assert bytes_of[500_000][0] < bytes_of[1_000_000][0]
 
     def test_without_a_restrict_policy_restrict_returns_none(self, mode):
-        table, write = filled()
-        mode.run(write)
+        table = de.Variable(dim=1)
+        mode.run(lambda: table.upsert(int64(1, 2, 3), [[1.0], [2.0], [3.0]]))
         assert table.restrict_policy is None
         assert table.restrict(1) is None
         assert mode.run(table.size) == 3
