@@ -207,17 +207,6 @@ def test_a_renamed_checkpoint_keeps_its_files(tmp_path):
         assert_all_kept(manager, expected, 2)
 
 
-def test_tensorflow_deletes_no_rows_of_what_it_keeps(tmp_path):
-    owner, rng, expected = Owner(2), np.random.default_rng(0), {}
-    manager = tf.train.CheckpointManager(tf.train.Checkpoint(target=owner), str(tmp_path), 2)
-    for _ in range(5):
-        owner.change(rng)
-        expected[manager.save()] = owner.contents()
-        assert len(manager.checkpoints) == min(2, len(expected))
-        for prefix in manager.checkpoints:
-            assert restored(prefix, expected[prefix]) == expected[prefix]
-
-
 @pytest.mark.parametrize("tables", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_every_kept_version_answers_as_the_model_did(tmp_path, tables):
     owner, rng, expected = Owner(tables), np.random.default_rng(0), {}

@@ -31,27 +31,6 @@ def kinds(manager, name="t"):
     return [report["parent"] != "0" * 32 and report["sequence"] for report in manager.reports[name]]
 
 
-@pytest.mark.parametrize("shards", [1, 2])
-def test_every_checkpoint_of_a_chain_restores_exactly_itself(tmp_path, shards):
-    owner, rng = module(shards), np.random.default_rng(shards)
-    owner.table.upsert(np.arange(2000), np.zeros([2000, 2], np.float32))
-    manager = de.checkpoint.Manager(owner, tmp_path, max_to_keep=None, compact_after=100)
-    expected, sizes = [], []
-    for step in range(5):
-        change(owner, rng, step)
-        manager.save()
-        expected.append(rows_of(owner.table))
-        sizes.append(sum(report["bytes"] for report in manager.reports["t"]))
-    assert max(sizes[1:]) < sizes[0] / 4
-    for step in (3, 0, 4, 2, 1):
-        for count in (shards, 3):
-            other = module(count)
-            restored = tf.train.Checkpoint(target=other).restore(manager.checkpoints[step])
-            restored.expect_partial()
-            assert rows_of(other.table) == expected[step]
-            assert float(other.dense) == step
-
-
 def test_on_a_file_system_of_tensorflows():
     owner = module()
     manager = de.checkpoint.Manager(owner, "ram://incremental")

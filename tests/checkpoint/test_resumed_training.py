@@ -173,37 +173,3 @@ def test_keras_callbacks_save_and_restore(tmp_path, ratings, ratings_model):
     )
     loaded = keras.models.load_model(tmp_path / "best.keras")
     np.testing.assert_array_equal(loaded.predict(users, verbose=0), whole.predict(users, verbose=0))
-
-
-@pytest.mark.parametrize("key_dtype", [tf.int64, tf.string])
-def test_many_tables_read_what_few_wrote_and_the_other_way_round(tmp_path, key_dtype):
-    def module(shards):
-        result = tf.Module()
-        result.table = de.Variable(key_dtype, dim=2, devices=["/CPU:0"] * shards, name="t")
-        return result
-
-    keys = tf.range(500, dtype=tf.int64)
-    keys = tf.strings.as_string(keys) if key_dtype == tf.string else keys
-    values = tf.random.stateless_normal([500, 2], [1, 2])
-    few, many, fewer = module(2), module(5), module(1)
-    few.table.upsert(keys, values)
-    path = tf.train.Checkpoint(m=few).write(str(tmp_path / "few"))
-    tf.train.Checkpoint(m=many).read(path).assert_consumed()
-    path = tf.train.Checkpoint(m=many).write(str(tmp_path / "many"))
-    tf.train.Checkpoint(m=fewer).read(path).assert_consumed()
-    for each in (many, fewer):
-        found, exists = each.table.lookup(keys, return_exists=True)
-        np.testing.assert_array_equal(found, values)
-        assert np.all(exists)
-        assert int(each.table.size()) == 500
-    assert min(int(many.table.size(index)) for index in range(5)) > 0
-
-
-def test_a_checkpoint_of_another_kind_of_table_changes_nothing(tmp_path):
-    narrow, wide = tf.Module(), tf.Module()
-    narrow.table, wide.table = de.Variable(dim=1), de.Variable(dim=2)
-    wide.table.upsert([1], [[1.0, 2.0]])
-    path = tf.train.Checkpoint(m=narrow).write(str(tmp_path / "c"))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="dim"):
-        tf.train.Checkpoint(m=wide).restore(path)
-    np.testing.assert_array_equal(wide.table.lookup([1]), [[1, 2]])

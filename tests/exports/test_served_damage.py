@@ -13,6 +13,7 @@ import tensorflow as tf
 import de_core as de
 from de_core.base.ops import library
 from de_core.snapshot import chain_file
+from tests.server.support.eventually import wait_until
 from tests.support.models import ASKED, Scores
 
 
@@ -24,10 +25,7 @@ def told(loaded):
 
 def checked(loaded):
     """Returns the only table's statistics after the check of its files."""
-    deadline = time.monotonic() + 120
-    while told(loaded)["health"] == "unchecked":
-        assert time.monotonic() < deadline, told(loaded)
-        time.sleep(0.01)
+    wait_until(lambda: told(loaded)["health"] != "unchecked")
     return told(loaded)
 
 
@@ -159,13 +157,6 @@ def test_a_deleted_file_is_checked_where_it_is_mapped(version):
     np.testing.assert_array_equal(scores(loaded), before)
 
 
-def eventually(holds):
-    deadline = time.monotonic() + 120
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def checking_threads():
     threads = Path("/proc/self/task").glob("*/comm")
     return [thread for thread in threads if name_of(thread) == "de_file_check"]
@@ -191,7 +182,7 @@ def test_the_check_ends_when_its_table_is_closed(tmp_path):
     for begin in range(0, 64_000, 8_000):
         table.upsert(range(begin, begin + 8_000), tf.ones([8_000, 1024]))
     library.de_table_save(table._table.tables[0].resource_handle, file)
-    eventually(lambda: not checking_threads())  # wait for checks of files of other tests
+    wait_until(lambda: not checking_threads())  # wait for checks of files of other tests
     before = bytes_read()
     handle = library.de_frozen_table(
         shared_name=file, key_dtype=tf.int64, value_dtype=tf.float32, dim=1024
@@ -199,6 +190,6 @@ def test_the_check_ends_when_its_table_is_closed(tmp_path):
     library.de_frozen_table_open(handle, file)
     library.de_frozen_table_close(handle)
     del handle
-    eventually(lambda: not checking_threads())
+    wait_until(lambda: not checking_threads())
     assert bytes_read() - before < path.stat().st_size / 2
     assert file not in Path("/proc/self/maps").read_text()

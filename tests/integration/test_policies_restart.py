@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from tests.tables.test_eviction import train
 
 SOURCE = """
 import sys, numpy as np, tensorflow as tf, de_core as de
@@ -51,11 +52,6 @@ def test_times_and_counts_outlive_the_process(run_python, tmp_path, before, afte
         admission=de.AdmissionBloom(2, capacity=1000, error=0.001),
     )
     tf.train.Checkpoint(users=users, bloom=bloom).read(path).assert_consumed()
-
-    def train(table, keys):
-        keys = tf.constant(keys, tf.int64)
-        slices = tf.IndexedSlices(tf.ones([len(keys), 1]), keys)
-        table._table.apply(slices, [1.0], rule="sgd", owner="sgd")
 
     assert users.restrict_policy.status.lookup([1, 2, 3]).numpy().ravel().tolist() == times
     train(users, [10, 11])  # step 6: key 10 occurs for the third time, 11 for the second

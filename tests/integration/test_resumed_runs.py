@@ -69,7 +69,11 @@ EVERY = {
     "tf_keras fits": cases(TF_KERAS, oracle.FITS),
     "sessions": cases(TF1, SESSIONS),
 }
-IN_SHORT = [("keras 3 waiting", "function"), ("keras 3 ema", "fit by threes")]
+IN_SHORT = [
+    ("keras 3 waiting", "function"),
+    ("keras 3 ema", "fit by threes"),
+    ("keras 3 nadam", "function"),
+]
 
 
 def train_part(folder, part):

@@ -1,4 +1,4 @@
-"""Tests the ops of optimizer steps: slots, many tables at once, and what they refuse.
+"""Tests the ops of optimizer steps: fresh slots, many tables at once, and what they refuse.
 
 The tests of optimizers compare the rules with Keras, and the engine's tests with formulas.
 """
@@ -17,22 +17,6 @@ def apply(table, keys, gradients, hyper, rule, owner="o"):
     library.de_table_apply(table, keys, gradients, hyper, owner, rule=rule)
 
 
-def test_each_owner_has_its_own_slots(make_table):
-    table = make_table()
-    hyper = tf.constant([0.1, 0.9, 0.0], tf.float64)
-    for _ in range(3):
-        apply(table, ONE, [[1.0, 1.0]], hyper, "momentum", owner="first")
-    apply(table, ONE, [[1.0, 1.0]], hyper, "momentum", owner="second")
-    first = library.de_table_export(
-        table, Tkeys=tf.int64, Tvalues=tf.float32, slot="first/momentum"
-    )
-    second = library.de_table_export(
-        table, Tkeys=tf.int64, Tvalues=tf.float32, slot="second/momentum"
-    )
-    np.testing.assert_allclose(first[1], [[-0.271, -0.271]], rtol=1e-5)
-    np.testing.assert_allclose(second[1], [[-0.1, -0.1]], rtol=1e-5)
-
-
 def test_rows_written_by_hand_start_with_fresh_slots(make_table):
     table = make_table()
     hyper = tf.constant([0.1, 1e-7, 0.25], tf.float64)
@@ -43,19 +27,6 @@ def test_rows_written_by_hand_start_with_fresh_slots(make_table):
     )
     by_key = dict(zip(keys.numpy().tolist(), slots.numpy().tolist(), strict=True))
     assert by_key == {1: [1.25, 1.25], 2: [0.25, 0.25]}
-
-
-@pytest.mark.parametrize("key_dtype", [tf.int32, tf.string])
-def test_other_key_dtypes(run, make_table, key_dtype):
-    table = make_table(key_dtype=key_dtype)
-    keys = tf.constant(["a", "b", "a"]) if key_dtype == tf.string else tf.constant([1, 2, 1])
-    run(
-        lambda k, g: apply(table, k, g, tf.constant([1.0], tf.float64), "sgd"),
-        keys,
-        [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]],
-    )
-    values, _ = library.de_table_find(table, keys, Tvalues=tf.float32, dim=2)
-    np.testing.assert_array_equal(values, [[-4, -4], [-2, -2], [-4, -4]])
 
 
 @pytest.mark.parametrize(
@@ -156,9 +127,3 @@ def test_wrong_arguments_of_many_tables_are_named(run, make_table, arguments, me
     }
     with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match=message):
         run(lambda: library.de_tables_apply(**arguments))
-
-
-def test_integers_cannot_be_trained(make_table):
-    table = make_table(value_dtype=tf.int32)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="floating-point"):
-        apply(table, ONE, [[1.0, 1.0]], tf.constant([0.1], tf.float64), "sgd")

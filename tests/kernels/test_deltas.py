@@ -1,8 +1,10 @@
-"""Chains of deltas: each save writes the changes, and base + deltas give the table."""
+"""Chains of deltas: each save writes the changes, and base + deltas give the table.
+
+The engine's tests compare merged and compacted files with maps, and name files that make no chain.
+"""
 
 import json
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -93,84 +95,6 @@ def test_a_delta_holds_what_changed_and_nothing_else(chain):
     assert file.find(chain.names[10]) is None
 
 
-def test_a_served_chain_answers_as_the_table_did(chain):
-    names = tf.constant([*chain.names, chain.names[3]], chain.dtype)
-    for count in range(1, 5):
-        handle = library.de_frozen_table(
-            shared_name=f"chain_{chain.dtype.name}_{count}",
-            key_dtype=chain.dtype, value_dtype=tf.float32, dim=2,
-        )  # fmt: skip
-        library.de_frozen_table_open(handle, [str(each) for each in chain.paths[:count]])
-        values, found = library.de_table_find(handle, names, Tvalues=tf.float32, dim=2)
-        state = chain.states[count - 1]
-        expected = [state.get(name, [0.0, 0.0]) for name in names.numpy().tolist()]
-        np.testing.assert_array_equal(values, expected)
-        np.testing.assert_array_equal(found, [name in state for name in names.numpy().tolist()])
-        assert library.de_table_size(handle).numpy() == len(state)
-        np.testing.assert_array_equal(library.de_table_contains(handle, names), found)
-        library.de_frozen_table_close(handle)
-
-
-def test_compacted_files_are_a_base_that_goes_on(chain, make_table, tmp_path):
-    target = tmp_path / "compact.de"
-    paths = [str(each) for each in chain.paths[:3]]
-    report = json.loads(library.de_snapshot_compact(paths, str(target)).numpy())
-    assert report["rows"] == len(chain.states[2])
-    info = json.loads(library.de_snapshot_info(str(target), verify=True).numpy())
-    assert (info["kind"], info["id"]) == ("base", chain.reports[2]["id"])
-    other = make_table(key_dtype=chain.dtype)
-    restore(other, [target])
-    assert contents(other, chain.dtype) == chain.states[2]
-    restore(other, [target, chain.paths[3]])
-    assert contents(other, chain.dtype) == chain.states[3]
-
-
-@pytest.mark.parametrize(
-    ("order", "message"),
-    [
-        ([1], "after its base"),
-        ([0, 2], "directly follow its parent"),
-        ([0, 2, 1], "directly follow its parent"),
-        ([0, 1, 1], "twice"),
-        ([0, 0], "twice"),
-    ],
-)
-def test_files_in_a_wrong_order_change_nothing(chain, make_table, tmp_path, order, message):
-    other = make_table(key_dtype=chain.dtype)
-    restore(other, chain.paths[:2])
-    paths = [str(chain.paths[i]) for i in order]
-    with pytest.raises(tf.errors.FailedPreconditionError, match=message):
-        library.de_table_restore(other, paths)
-    assert contents(other, chain.dtype) == chain.states[1]
-    if len(order) > 1:  # a part of a chain can be compacted
-        with pytest.raises(tf.errors.FailedPreconditionError, match=message):
-            library.de_snapshot_compact(paths, str(tmp_path / "no.de"))
-        assert not list(tmp_path.glob("no.de*"))
-
-
-def test_merged_deltas_are_a_delta_that_goes_on(chain, make_table, tmp_path):
-    target = tmp_path / "merged.de"
-    report = json.loads(
-        library.de_snapshot_compact([str(each) for each in chain.paths[1:3]], str(target)).numpy()
-    )
-    info = json.loads(library.de_snapshot_info(str(target), verify=True).numpy())
-    assert info["kind"] == "delta"
-    assert (info["id"], info["parent"]) == (chain.reports[2]["id"], chain.reports[0]["id"])
-    assert (report["rows"], report["tombstones"]) == (info["rows"], info["tombstones"])
-    file = Snapshot(target)
-    state = chain.states[2]
-    for name in chain.names:
-        if name in file.tombstones():
-            assert name not in state
-        elif (row := file.find(name)) is not None:
-            assert row.tolist() == state[name]
-    other = make_table(key_dtype=chain.dtype)
-    restore(other, [chain.paths[0], target])
-    assert contents(other, chain.dtype) == state
-    restore(other, [chain.paths[0], target, chain.paths[3]])
-    assert contents(other, chain.dtype) == chain.states[3]
-
-
 def test_a_merged_chain_leaves_rows_of_the_table_alone(chain, make_table):
     other = make_table(key_dtype=chain.dtype)
     own = tf.constant(chain.names[:2] + chain.names[10:12], chain.dtype)
@@ -197,18 +121,6 @@ def test_shards_and_chosen_keys_restore_their_part(chain, make_table):
     assert contents(other, chain.dtype) == {
         key: row for key, row in chain.states[3].items() if key in wanted
     }
-
-
-def test_a_restored_chain_goes_on(chain, make_table, tmp_path):
-    other = make_table(key_dtype=chain.dtype)
-    restore(other, chain.paths, chain="c")
-    key = tf.constant(chain.names[500:501], chain.dtype)
-    library.de_table_insert_or_assign(other, key, [[5.0, 5.0]])
-    report = save(other, tmp_path / "next.de", chain="c", delta=True)
-    assert (report["rows"], report["tombstones"], report["sequence"]) == (1, 0, 4)
-    third = make_table(key_dtype=chain.dtype)
-    restore(third, [*chain.paths, tmp_path / "next.de"])
-    assert contents(third, chain.dtype) == contents(other, chain.dtype)
 
 
 def test_failed_and_uncommitted_saves_lose_no_changes(chain, tmp_path):
@@ -240,18 +152,6 @@ def test_chains_are_independent(chain, tmp_path):
         save(chain.table, tmp_path / "d.de", chain="another", delta=True)
     chains = json.loads(library.de_table_chains(chain.table).numpy())
     assert [each["chain"] for each in chains["chains"]] == ["c", "publish"]
-
-
-def test_clearing_and_shrinking_are_in_the_next_delta(chain, make_table, tmp_path):
-    library.de_table_shrink_to_fit(chain.table)
-    library.de_table_clear(chain.table)
-    key = tf.constant(chain.names[:1], chain.dtype)
-    library.de_table_insert_or_assign(chain.table, key, [[5.0, 5.0]])
-    save(chain.table, tmp_path / "cleared.de", chain="c", delta=True)
-    assert json.loads(library.de_snapshot_info(str(tmp_path / "cleared.de")).numpy())["replaces"]
-    other = make_table(key_dtype=chain.dtype)
-    restore(other, [*chain.paths, tmp_path / "cleared.de"])
-    assert contents(other, chain.dtype) == {chain.names[0]: [5.0, 5.0]}
 
 
 def test_more_changes_than_a_log_holds_are_found_by_their_bits(make_table, tmp_path):

@@ -64,18 +64,6 @@ def test_stored_values_are_served_and_restored_as_the_models_dtype(
     assert report["bytes"] < 500 * (8 * size + 19 + 4) + 16 * 192 + 1024
 
 
-def test_int8_keeps_rows_of_zeros_and_of_what_is_not_finite(make_table, tmp_path):
-    table = make_table()
-    rows = [[0.0, 0.0], [1.0, -1e-3], [np.inf, 1.0], [np.nan, 2.0], [1e-40, 0.0]]
-    library.de_table_insert_or_assign(table, tf.range(5, dtype=tf.int64), rows)
-    save(table, tmp_path / "a.de", store_as="int8")
-    other = make_table()
-    library.de_table_restore(other, str(tmp_path / "a.de"), convert=True)
-    read = find(other, tf.range(5, dtype=tf.int64), 2)
-    np.testing.assert_allclose(read[:4], [[0, 0], [1, 0], [1, 1], [0, 2]], atol=4e-3)
-    assert np.isfinite(read).all()
-
-
 @pytest.mark.parametrize(("source", "target"), [("float32", "bfloat16"), ("half", "float32")])
 def test_rows_restore_into_another_dtype_with_their_slots(make_table, tmp_path, source, target):
     source, target = tf.as_dtype(source), tf.as_dtype(target)

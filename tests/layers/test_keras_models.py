@@ -112,23 +112,6 @@ def test_a_sequential_model_without_an_input_layer_keeps_long_ids_apart():
     np.testing.assert_allclose(model.predict(ids, verbose=0)[:, 0], [0, 1, 2, 3], atol=0.2)
 
 
-def test_string_ids_under_fit():
-    words = np.array([["good"], ["bad"], ["fine"], ["awful"]])
-    model = keras.Sequential(
-        [
-            keras.Input([1], dtype="string"),
-            de.layers.Embedding(4, key_dtype=tf.string, initializer="uniform", combiner="sum"),
-            keras.layers.Dense(1, activation="sigmoid"),
-        ]
-    )
-    model.compile(optimizer(), "binary_crossentropy")
-    data = tf.data.Dataset.from_tensors((words, np.array([[1.0], [0.0], [1.0], [0.0]])))
-    losses = model.fit(data, epochs=60, shuffle=False, verbose=0).history["loss"]
-    assert losses[-1] < 0.1
-    keys, _ = model.layers[0].table.export()
-    assert set(keys.numpy()) == {b"good", b"bad", b"fine", b"awful"}
-
-
 def test_a_frozen_layer_does_not_train(ratings):
     users, items, pleases = ratings
     model = functional()
@@ -181,12 +164,6 @@ def test_a_mask_of_string_ids():
     model = keras.Model(words, keras.layers.LSTM(3)(rows))
     padded, short = tf.constant([["a", ""]]), tf.constant([["a", "b"]])
     assert np.any(model(padded) != model(short))
-
-
-def test_mixed_precision_casts_the_rows_and_not_the_table():
-    layer = de.layers.Embedding(2, dtype="mixed_bfloat16")
-    assert layer(tf.constant([1], tf.int64)).dtype == tf.bfloat16
-    assert layer.table.value_dtype == tf.float32
 
 
 def test_optimizers_come_back_from_their_config():

@@ -112,5 +112,10 @@ def test_pooled_ragged_ids_of_any_rank(lookup, rank, combiner, max_norm):
             norm = norm if combiner == "mean" else tf.sqrt(norm)
             wanted = tf.math.divide_no_nan(wanted, norm[:, None])
         loss = scaled(wanted)
-    flat = rows.flat_values if isinstance(rows, tf.RaggedTensor) else rows
+    flat = rows
+    if isinstance(rows, tf.RaggedTensor):
+        flat = rows.flat_values
+        assert rows.shape[:-1].as_list() == ids.shape[:-1].as_list()
+        for ours, outer_splits in zip(rows.nested_row_splits, ids.nested_row_splits, strict=False):
+            np.testing.assert_array_equal(ours, outer_splits)
     assert_same(peers, flat, gradient, wanted, tape.gradient(loss, peers.dense))

@@ -119,19 +119,6 @@ def test_string_ids_in_safe_lookups(kind):
     )
 
 
-def test_safe_lookups_of_ragged_ids_keep_their_outer_dimensions():
-    peers = Peers()
-    ids = tf.ragged.constant([[[3, 5], []], [], [[1], [2, 3, 0], [11]]], dtype=tf.int64)
-    rows = de.safe_embedding_lookup_sparse(peers.table, ids, combiner="sum")
-    assert rows.shape.as_list() == [3, None, 3]
-    for ours, example in zip(rows, ids, strict=True):
-        wanted = [tf.reduce_sum(tf.gather(peers.dense, each), 0) for each in example]
-        np.testing.assert_allclose(ours, np.array(wanted).reshape([-1, 3]), rtol=1e-6)
-    pooled = de.embedding_lookup_sparse(peers.table, ids, None, combiner="sum")
-    wanted = [tf.reduce_sum(tf.gather(peers.dense, each.flat_values), 0) for each in ids]
-    np.testing.assert_allclose(pooled, wanted, rtol=1e-6, atol=1e-6)
-
-
 def test_ragged_ids_with_dense_dimensions_inside():
     peers = Peers()
     ids = tf.RaggedTensor.from_row_splits(

@@ -7,6 +7,7 @@ import tensorflow as tf
 import tf_keras
 
 import de_core as de
+from tests.optimizers.test_steps import new_table, slices
 
 v1 = tf.compat.v1.train
 FAMILIES = {
@@ -23,15 +24,6 @@ def wrapped(request):
         return de.DynamicEmbeddingOptimizer(FAMILIES[request.param](name), **settings)
 
     return make
-
-
-def slices(ids, values, dim=2):
-    values = np.broadcast_to(np.asarray(values, np.float32)[..., None], [len(ids), dim])
-    return tf.IndexedSlices(tf.constant(values), tf.constant(ids, tf.int64))
-
-
-def new_table(name="t", **arguments):
-    return de.Variable(**{"dim": 2, "name": name, **arguments})
 
 
 def test_a_table_that_is_not_trainable_is_skipped(wrapped):

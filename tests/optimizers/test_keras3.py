@@ -8,8 +8,6 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.optimizers.test_rules import OPTIMIZERS
-from tests.support import oracle
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
@@ -130,49 +128,6 @@ def test_a_model_with_a_loss_scale_is_loaded_by_a_fixed_name(run_python, tmp_pat
         "print(float(optimizer.dynamic_scale), int(optimizer.iterations))\n"
     )
     assert run_python(program, tmp_path / "model.keras").split()[-2:] == ["8.0", "4"]
-
-
-RESUMED = {
-    "adam": {},
-    "nadam": {},
-    "rmsprop centered": {"use_ema": True},
-    "sgd": {"gradient_accumulation_steps": 2},
-}
-RESUME = """
-import sys
-import numpy as np, tensorflow as tf
-import de_core as de
-from tests.support import oracle
-from tests.optimizers.test_keras3 import RESUMED
-from tests.optimizers.test_rules import OPTIMIZERS
-
-folder, part = sys.argv[1:]
-data = list(oracle.batches(6))
-for name, settings in RESUMED.items():
-    optimizer = de.DynamicEmbeddingOptimizer(OPTIMIZERS[name](**settings))
-    tables = oracle.Tables(optimizer, shards=2 if part == "first" else 3)
-    optimizer.build(tables.variables)
-    checkpoint = tf.train.Checkpoint(dense=tables.dense, optimizer=optimizer, **tables.tables)
-    path = f"{folder}/{name}".replace(" ", "_")
-    if part == "first":
-        tables.run(data[:3])
-        checkpoint.write(path)
-    else:
-        checkpoint.read(path).assert_consumed()
-        tables.run(data[3:])
-        np.savez(path + ".npz", *tables.finish())
-"""
-
-
-def test_a_run_is_resumed_in_another_process(run_python, tmp_path):
-    run_python(RESUME, tmp_path, "first")
-    run_python(RESUME, tmp_path, "second")
-    data = list(oracle.batches(6))
-    for name, settings in RESUMED.items():
-        dense = oracle.Dense(OPTIMIZERS[name](**settings))
-        dense.run(data)
-        with np.load(f"{tmp_path}/{name}.npz".replace(" ", "_")) as saved:
-            oracle.assert_same([saved[key] for key in saved.files], dense.finish())
 
 
 def test_gradients_that_wait_are_saved_with_the_model(tmp_path):

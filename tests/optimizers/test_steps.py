@@ -242,28 +242,16 @@ def test_other_key_dtypes_train_the_same(key_dtype):
     ],
 )
 def test_row_wise_optimizers_keep_one_number_a_row(make, widths):
-    """In a table and in an ordinary variable."""
+    """Rows move as those of an ordinary variable. test_exact.py compares them with formulas."""
     table, dense = new_table(dim=4), tf.Variable(tf.zeros([3, 4]))
     values = np.random.default_rng(0).normal(size=[3, 4])
     ids = tf.constant([0, 1, 2], tf.int64)
     optimizer = de.DynamicEmbeddingOptimizer(make(0.1))
-    rows, m, v, total = np.zeros([3, 4]), np.zeros([3, 4]), np.zeros([3, 1]), np.full([3, 1], 0.1)
-    for step, scale in enumerate((1.0, 2.0, -0.5), 1):
-        gradient = values * scale
-        given = tf.constant(gradient, tf.float32)
+    for scale in (1.0, 2.0, -0.5):
+        given = tf.constant(values * scale, tf.float32)
         optimizer.apply([tf.IndexedSlices(given, ids), given], [table, dense])
-        square = (gradient**2).mean(1, keepdims=True)
-        m, v, total = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * square, total + square
-        if "v" in widths:
-            rows -= 0.1 * m / (1 - 0.9**step) / (np.sqrt(v / (1 - 0.999**step)) + 1e-7)
-        else:
-            rows -= 0.1 * gradient / (np.sqrt(total) + 1e-7)
-    np.testing.assert_allclose(table.lookup(ids), rows, rtol=2e-5)
-    np.testing.assert_allclose(dense, rows, rtol=2e-5)
-    slots = {each.slot_name: each for each in table.get_slot_variables(optimizer)}
-    assert {name: slot.dim for name, slot in slots.items()} == widths
-    [of_row] = [name for name, width in widths.items() if width == 1]
-    wanted = v if "v" in widths else total
-    np.testing.assert_allclose(slots[of_row].lookup(ids), wanted, rtol=1e-5)
+    np.testing.assert_allclose(table.lookup(ids), dense, rtol=2e-5)
+    slots = table.get_slot_variables(optimizer)
+    assert {each.slot_name: each.dim for each in slots} == widths
     copy = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
     assert copy.get_config() == optimizer.get_config()

@@ -19,14 +19,6 @@ def is_test(path: Path) -> bool:
     return path.parts[0] == "tests" or "testing" in path.parts
 
 
-def bare_excepts(text: str) -> list[int]:
-    return [
-        node.lineno
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.ExceptHandler) and node.type is None
-    ]
-
-
 def test_no_file_is_too_long(root: Path, sources: list[Path]):
     lengths = {path: len((root / path).read_text("utf-8").splitlines()) for path in sources}
     long = {
@@ -35,20 +27,6 @@ def test_no_file_is_too_long(root: Path, sources: list[Path]):
         if length > (LONGEST_TEST if is_test(path) else LONGEST)
     }
     assert long == {}
-
-
-def test_no_bare_except(root: Path, sources: list[Path]):
-    found = {
-        str(path): lines
-        for path in sources
-        if path.suffix == ".py" and (lines := bare_excepts((root / path).read_text("utf-8")))
-    }
-    assert found == {}
-
-
-def test_a_bare_except_is_noticed():
-    assert bare_excepts("try:\n    f()\nexcept:\n    pass\n") == [3]
-    assert bare_excepts("try:\n    f()\nexcept ValueError:\n    pass\n") == []
 
 
 def test_every_header_is_guarded(root: Path, sources: list[Path]):

@@ -10,11 +10,10 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
-from tests.server.support.eventually import PATIENCE_S
+from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.serving import model_server as servers
 from tests.serving.model_server import MODEL, ModelServer
 from tests.serving.tools import SERVING_OPS, run
@@ -83,13 +82,6 @@ def predicted_over_grpc(server, version=None):
     return tf.make_ndarray(answer.outputs["embeddings"]).tolist()
 
 
-def eventually(holds, seconds=PATIENCE_S):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def test_both_protocols_answer_the_exported_rows(command_of, exported, folder):
     publish(exported, folder, 1)
     with ModelServer(command_of, folder / "root", folder) as server:
@@ -137,7 +129,7 @@ def test_a_swap_under_load_fails_no_request_and_rolls_back(command_of, exported,
                 publish(exported, folder, version)
                 server.wait_for("AVAILABLE", version)
             shutil.rmtree(folder / "root" / "3")  # back to the previous version
-            eventually(lambda: looked_up(server) == rows(2))
+            wait_until(lambda: looked_up(server) == rows(2))
         finally:
             stop.set()
             for client in clients:
@@ -184,10 +176,10 @@ def test_a_delta_is_served_and_taken_back(command_of, published, folder):
         publish(published, folder, 2)
         server.wait_for("AVAILABLE", 2)
         changed = [rows(2)[0], *rows(1)[1:]]
-        eventually(lambda: looked_up(server) == changed)
+        wait_until(lambda: looked_up(server) == changed)
         assert predicted_over_grpc(server) == changed
         shutil.rmtree(folder / "root" / "2")
-        eventually(lambda: looked_up(server) == rows(1))
+        wait_until(lambda: looked_up(server) == rows(1))
 
 
 def test_a_version_is_warmed_up_by_the_requests_in_it(command_of, published, folder):

@@ -6,20 +6,6 @@ import de_core as de
 from tests.kernels.snapshot_reference_reader import MASK, hash_bytes, mix64
 
 
-def by_remainder(keys, shard_num):
-    return tf.cast(keys % shard_num, tf.int32)
-
-
-def test_the_documented_partition_function_works():
-    table = de.Variable(dim=1, devices=["/CPU:0"] * 3, partitioner=by_remainder)
-    keys = tf.range(30, dtype=tf.int64)
-    table.upsert(keys, tf.cast(keys, tf.float32)[:, None])
-    assert [int(table.size(index)) for index in range(3)] == [10, 10, 10]
-    stored, _ = table.tables[1].export()
-    assert sorted(stored.numpy() % 3) == [1] * 10
-    np.testing.assert_array_equal(table.lookup(keys)[:, 0], np.arange(30))
-
-
 def test_partitioners_may_return_int64():
     table = de.Variable(dim=1, devices=["/CPU:0"] * 2, partitioner=lambda keys, n: keys % n)
     table.upsert([0, 1, 2], [[0], [1], [2]])
@@ -69,10 +55,3 @@ def test_any_number_of_tables_answers_alike(key_dtype):
     for values, exists in answers[1:]:
         np.testing.assert_array_equal(values, answers[0][0])
         np.testing.assert_array_equal(exists, answers[0][1])
-
-
-def test_init_size_is_divided_among_the_tables():
-    table = de.Variable(dim=1, devices=["/CPU:0"] * 2, init_size=1_000_000)
-    assert int(table.size()) == 0
-    table.upsert([1], [[1.0]])
-    assert int(table.size()) == 1

@@ -1,7 +1,5 @@
 """Every promise in the documents of `tfra.dynamic_embedding` holds, in every execution mode."""
 
-import inspect
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -20,67 +18,8 @@ def mode(request):
         yield mode
 
 
-def filled(**arguments):
-    """Returns a table, and a function that writes the row [i, i, …] for each key i in 1 to 3."""
-    table = de.Variable(dim=2, **arguments)
-    return table, lambda: table.upsert(int64(1, 2, 3), [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
-
-
 class TestArguments:
     """Tests the promises on Variable and get_variable."""
-
-    def test_both_functions_take_the_documented_arguments_in_order(self):
-        documented = [
-            "key_dtype",
-            "value_dtype",
-            "dim",
-            "devices",
-            "partitioner",
-            "shared_name",
-            "name",
-            "initializer",
-            "trainable",
-            "checkpoint",
-            "init_size",
-            "kv_creator",
-            "restrict_policy",
-            "bp_v2",
-        ]
-        positional = [
-            name
-            for name, each in inspect.signature(de.Variable.__init__).parameters.items()
-            if each.kind is each.POSITIONAL_OR_KEYWORD
-        ]
-        assert positional == ["self", *documented]
-        shared = inspect.signature(de.get_variable).parameters
-        documented.remove("name")
-        assert [
-            name for name, each in shared.items() if each.kind is each.POSITIONAL_OR_KEYWORD
-        ] == ["name", *documented]
-        defaults = {name: each.default for name, each in shared.items()}
-        assert defaults["key_dtype"] == tf.int64
-        assert defaults["value_dtype"] == tf.float32
-        assert defaults["partitioner"] is de.default_partition_fn
-        assert defaults["shared_name"] == "get_variable"
-        assert [defaults[each] for each in ("dim", "init_size", "trainable", "checkpoint")] == [
-            1,
-            0,
-            True,
-            True,
-        ]
-        for each in ("devices", "initializer", "kv_creator", "restrict_policy"):
-            assert defaults[each] is None
-        assert not defaults["bp_v2"]
-
-    def test_one_table_is_made_on_each_device(self, mode):
-        table = de.Variable(dim=1, devices=[CPU, "/device:CPU:0", "cpu:0"])
-        assert len(table.tables) == table.shard_num == 3
-        assert table.devices == [CPU, "/device:CPU:0", "cpu:0"]
-        keys = np.arange(60, dtype=np.int64)
-        mode.run(lambda: table.upsert(keys, tf.ones([60, 1])))
-        sizes = [int(mode.run(lambda i=i: table.size(i))) for i in range(3)]
-        assert sum(sizes) == 60
-        assert min(sizes) > 0
 
     def test_the_documented_partition_function_says_the_table_of_each_key(self, mode):
         def default_partition_fn(keys, shard_num):
@@ -96,48 +35,9 @@ class TestArguments:
         mode.run(lambda: first.upsert(int64(1), [[1.0]]))
         assert mode.run(second.size) == 0
 
-    @pytest.mark.each_choice
-    @pytest.mark.parametrize(
-        ("initializer", "row"),
-        [
-            (None, [0, 0]),
-            (-1.5, [-1.5, -1.5]),
-            (2, [2, 2]),
-            (np.float64(0.5), [0.5, 0.5]),
-            (np.array([1.0, 2.0]), [1, 2]),
-            ([1.0, 2.0], [1, 2]),
-            (tf.ones_initializer(), [1, 1]),
-            (tf.constant_initializer([3.0, 4.0]), [3, 4]),
-            (v1.constant_initializer(3.0), [3, 3]),
-            (tf.keras.initializers.Ones(), [1, 1]),
-            ("ones", [1, 1]),
-            (lambda shape, dtype: tf.fill(shape, tf.cast(7, dtype)), [7, 7]),
-        ],
-    )
-    def test_a_missing_key_reads_as_the_initializer_says(self, mode, initializer, row):
-        table = de.Variable(dim=2, initializer=initializer)
-        assert mode.run(table.lookup, int64(1, -1)).tolist() == [row, row]
-        assert mode.run(table.size) == 0
-
     def test_the_initializer_may_be_a_tensor(self, mode):
         table = de.Variable(dim=2, initializer=tf.constant([1.0, 2.0]) * 2.0)
         assert mode.run(table.lookup, int64(1)).tolist() == [[2, 4]]
-
-    @pytest.mark.parametrize(
-        "initializer",
-        [
-            tf.random_uniform_initializer(1.0, 2.0),
-            v1.random_uniform_initializer(1.0, 2.0),
-            tf.keras.initializers.RandomUniform(1.0, 2.0),
-            lambda shape: np.random.default_rng(0).uniform(1.0, 2.0, shape),
-        ],
-    )
-    def test_random_initializers_give_each_missing_key_its_own_row(self, mode, initializer):
-        table = de.Variable(dim=4, initializer=initializer)
-        rows = mode.run(table.lookup, int64(*range(100)))
-        assert ((rows >= 1) & (rows <= 2)).all()
-        assert len(np.unique(rows, axis=0)) == 100
-        np.testing.assert_array_equal(mode.run(table.lookup, int64(3, 3)), rows[[3, 3]])
 
     def test_the_initial_size_is_divided_among_the_devices(self):
         bytes_of = {
@@ -154,8 +54,8 @@ class TestArguments:
         assert bytes_of[500_000][0] < bytes_of[1_000_000][0]
 
     def test_without_a_restrict_policy_restrict_returns_none(self, mode):
-        table, write = filled()
-        mode.run(write)
+        table = de.Variable(dim=1)
+        mode.run(lambda: table.upsert(int64(1, 2, 3), [[1.0], [2.0], [3.0]]))
         assert table.restrict_policy is None
         assert table.restrict(1) is None
         assert mode.run(table.size) == 3
@@ -168,15 +68,6 @@ class TestArguments:
         table = de.get_variable("created", dim=1, kv_creator=creator)
         assert mode.run(table.size) == 0
 
-    def test_the_attributes_are_there(self, mode):
-        del mode
-        table = de.Variable(dim=2, devices=[CPU] * 2)
-        assert table.resource_handle.dtype == tf.resource
-        assert [each.name for each in table.tables] == [
-            f"{table.name}_mht_1of2",
-            f"{table.name}_mht_2of2",
-        ]
-
 
 class TestVerbs:
     def test_the_name_may_follow_the_keys_as_it_once_did(self, mode):
@@ -188,12 +79,6 @@ class TestVerbs:
         mode.run(table.upsert, int64(1, 2), np.array([10, 20], np.int32))
         mode.run(table.accum, int64(2), np.array([20], np.int32), np.array([21], np.int32))
         assert mode.run(table.lookup, int64(1, 2)).tolist() == [[10], [21]]
-
-    def test_verbs_in_a_graph_return_the_operation(self):
-        with execution_modes.entered("graph"):
-            table, write = filled()
-            for operation in (write(), table.remove(int64(1)), table.clear()):
-                assert isinstance(operation, tf.Operation)
 
 
 class TestSharing:
@@ -209,17 +94,6 @@ class TestSharing:
         v_2 = foo()  # Gets the same, existing v.
         assert v_1 is v_2
         assert v_1.name.startswith("foo/v_")
-
-    def test_a_function_gets_the_variable_that_exists(self, mode):
-        with v1.variable_scope("", reuse=v1.AUTO_REUSE):
-            outer = de.get_variable(f"in_{mode.name}", dim=1, initializer=1.0)
-
-            def look(ids):
-                with v1.variable_scope("", reuse=v1.AUTO_REUSE):
-                    return de.get_variable(f"in_{mode.name}", dim=1).lookup(ids)
-
-            mode.run(lambda: outer.upsert(int64(1), [[5.0]]))
-            assert mode.run(look, int64(1, 2)).tolist() == [[5], [1]]
 
     @pytest.mark.parametrize("get", [de.get_variable, de.get_local_variable])
     def test_the_scopes_initializer_stands_in(self, mode, get):

@@ -110,18 +110,6 @@ def test_contains_and_find_or_insert_keep_the_shape_of_the_keys(shards, shape):
     assert table.find_or_insert(keys).shape == [*shape, 2]
 
 
-@every_table
-def test_find_or_insert_stores_the_row_that_lookup_would_return(key_dtype, shards):
-    table = new(key_dtype, shards, initializer="uniform")
-    table.upsert(ids(key_dtype, 0, 5), tf.ones([5, 2]))
-    keys = tf.reshape(ids(key_dtype, 0, 10), [5, 2])
-    before = table.lookup(keys)
-    np.testing.assert_array_equal(table.find_or_insert(keys), before)
-    assert int(table.size()) == 10
-    np.testing.assert_array_equal(table.lookup(keys), before)
-    np.testing.assert_array_equal(table.find_or_insert(keys), before)
-
-
 def test_gradients_flow_through_find_or_insert():
     table = new(initializer=1.0)
     with tf.GradientTape() as tape:

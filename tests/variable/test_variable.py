@@ -4,8 +4,6 @@ import tensorflow as tf
 
 import de_core as de
 
-EXTREMES = [0, -1, 1, -(2**63), 2**63 - 1, 2**32, -(2**32) - 1]
-
 
 def new(**arguments):
     return de.Variable(**{"dim": 2, **arguments})
@@ -22,39 +20,12 @@ def test_lookup_returns_a_row_for_each_key_of_any_shape(shape, shards):
     assert not np.any(exists)
 
 
-@pytest.mark.parametrize("shards", [1, 2, 3])
-def test_every_int64_is_a_legal_key(shards):
-    table = new(devices=["/CPU:0"] * shards)
-    rows = np.arange(2.0 * len(EXTREMES), dtype=np.float32).reshape(-1, 2)
-    table.upsert(EXTREMES, rows)
-    values, exists = table.lookup(EXTREMES, return_exists=True)
-    np.testing.assert_array_equal(values, rows)
-    assert np.all(exists)
-    assert int(table.size()) == len(EXTREMES)
-
-
-def test_every_byte_string_is_a_legal_key():
-    keys = ["", "a", "A", b"\x00", b"\x00\x00", b"\xff\xfe", "ä", "x" * 1000]
-    table = new(key_dtype=tf.string)
-    table.upsert(keys, [[float(i), 0.0] for i in range(len(keys))])
-    np.testing.assert_array_equal(table.lookup(keys)[:, 0], np.arange(len(keys)))
-    assert int(table.size()) == len(keys)
-
-
 def test_upsert_takes_keys_of_any_shape():
     table = new()
     table.upsert([[1, 2], [3, 4]], tf.reshape(tf.range(8.0), [2, 2, 2]))
     np.testing.assert_array_equal(table.lookup([4]), [[6, 7]])
     table.upsert(5, [8.0, 9.0])
     np.testing.assert_array_equal(table.lookup(5), [8, 9])
-
-
-def test_remove_forgets_rows_and_ignores_unknown_keys():
-    table = new(initializer=9.0)
-    table.upsert([1, 2], [[1, 1], [2, 2]])
-    table.remove([[1], [99]])
-    np.testing.assert_array_equal(table.lookup([1, 2]), [[9, 9], [2, 2]])
-    assert int(table.size()) == 1
 
 
 @pytest.mark.parametrize("index", [-1, 3])

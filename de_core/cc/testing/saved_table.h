@@ -119,33 +119,15 @@ inline std::map<int64_t, std::vector<float>> Restored(const std::vector<std::str
   return Contents(*table);
 }
 
-/// Collects all rows of the source into `rows`, piece by piece. Calls `between` after each piece.
-template <typename Between>
-Status CollectAll(SaveSource* source, SavedRows* rows, const Between& between) {
+/// Collects all rows of the source into `rows`, piece by piece.
+inline Status CollectAll(SaveSource* source, SavedRows* rows) {
   for (SaveSource::Range range : source->ranges()) {
     uint64_t last = 0;
     for (bool done = false; !done;) {
       DE_RETURN_IF_ERROR(source->Collect(&range, rows, &last, &done));
-      between(last, done);
     }
   }
   return Status::Ok();
-}
-
-inline Status CollectAll(SaveSource* source, SavedRows* rows) {
-  return CollectAll(source, rows, [](uint64_t, bool) {});
-}
-
-/// Returns the first float of each row of a section, by key.
-inline std::map<int64_t, float> RowsOf(const SnapshotSection& section, const RowLayout& layout) {
-  std::map<int64_t, float> all;
-  for (size_t i = 0; i < section.count; ++i) {
-    float value;
-    std::memcpy(&value, section.rows + i * layout.stride(), sizeof(value));
-    EXPECT_TRUE(all.emplace(static_cast<int64_t>(section.words[i]), value).second)
-        << "a row was collected twice";
-  }
-  return all;
 }
 
 }  // namespace de::engine::testing

@@ -98,6 +98,14 @@ def test_the_documented_methods_keep_their_arguments_on_the_library_itself():
     assert "name" in inspect.signature(de.Variable.lookup).parameters
 
 
+def test_the_librarys_own_variables_take_the_same_arguments_in_order():
+    recorded = json.loads(SIGNATURES.read_text("utf-8"))
+    for name, ours in (("Variable", de.Variable.__init__), ("get_variable", de.get_variable)):
+        theirs = recorded[f"dynamic_embedding.{name}"]
+        theirs.remove("short_file_name=False")
+        assert fits(theirs, signatures.signature_of(ours)), name
+
+
 @pytest.mark.slow
 def test_the_recorded_signatures_are_those_of_the_real_wheel(tmp_path: Path):
     run_wheel(Path(signatures.__file__), tmp_path / "signatures.json")

@@ -31,22 +31,6 @@ def loss_and_wrapper(table):
     return tf.reduce_sum(rows), wrapper
 
 
-@pytest.mark.parametrize("paired_with", ["both", "variables", "wrapper"])
-@pytest.mark.parametrize("family", MAKERS)
-def test_a_table_moves_once_however_often_it_is_listed(family, paired_with, table):
-    optimizer = de.DynamicEmbeddingOptimizer(MAKERS[family]())
-    with tf.GradientTape() as tape:
-        loss, wrapper = loss_and_wrapper(table)
-    every = [*table.trainable_variables, wrapper]
-    trained = {"both": every, "variables": table.trainable_variables, "wrapper": [wrapper]}
-    trained = trained[paired_with]
-    # As in the tutorial, there may be more gradients than variables.
-    optimizer.apply_gradients(
-        list(zip(tape.gradient(loss, every)[-len(trained) :], trained, strict=False))
-    )
-    assert table.lookup(IDS).numpy().tolist() == [[-1], [-1]]
-
-
 @pytest.mark.parametrize("starts_with", ["nothing", "a dense variable"])
 @pytest.mark.parametrize("family", MINIMIZERS)
 def test_the_loss_may_add_to_the_list_of_variables(family, starts_with, table):

@@ -1,11 +1,11 @@
-// Sums of gradients of equal keys, compared with a loop over a map.
+// Sums of gradients of equal keys, compared with a loop over a map. unique_keys_test.cc tests which
+// keys are found to be equal.
 #include "de_core/cc/engine/batch/gradient_sum.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <random>
-#include <string>
 
 #include "de_core/cc/testing/batches.h"
 
@@ -66,17 +66,6 @@ TEST(GradientSum, AddsUpEqualKeysInTheOrderOfTheBatch) {
   }
 }
 
-TEST(GradientSum, AnyNumberOfKeysFitsTheMap) {
-  GradientSum sum;
-  std::mt19937_64 random(6);
-  // near 2^16, the limit of 16-bit numbers
-  for (const size_t size : {0xfffe, 0xffff, 0x10000, 70001}) {
-    std::vector<int64_t> keys(size);
-    for (int64_t& key : keys) key = static_cast<int64_t>(random() % (2 * size));
-    ExpectSums<float>(&sum, Batch(keys), 1);
-  }
-}
-
 TEST(GradientSum, AKeyThatOccursOnceIsNotCopied) {
   const Batch batch({4, 5, 4});
   const std::vector<float> grads{1, 2, 4};
@@ -85,26 +74,6 @@ TEST(GradientSum, AKeyThatOccursOnceIsNotCopied) {
   EXPECT_EQ(sum.gradient(1), &grads[1]);
   EXPECT_EQ(*static_cast<const float*>(sum.gradient(0)), 5);
   EXPECT_EQ(grads[0], 1) << "the caller's gradients must not change";
-}
-
-TEST(GradientSum, KeysThatMeetInTheMapAreDistinct) {
-  std::vector<int64_t> keys;  // equal low hash bits: all are searched from the same place
-  for (uint64_t i = 0; i < 300; ++i) keys.push_back(static_cast<int64_t>(UnMix64(i % 200 << 20)));
-  GradientSum sum;
-  ExpectSums<float>(&sum, Batch(keys), 8);
-}
-
-TEST(GradientSum, StringsOfOneHashAreDistinctKeys) {
-  const std::vector<std::string_view> texts{"left", "right", "left"};
-  const Keys keys = KeysOf(texts);
-  const std::vector<uint64_t> words(3, 42);  // three keys with one hash
-  const std::vector<uint32_t> positions{0, 1, 2};
-  const std::vector<float> grads{1, 10, 2};
-  GradientSum sum;
-  sum.Build(keys, {words.data(), positions.data(), 3}, grads.data(), 1);
-  ASSERT_EQ(sum.unique().count, 2U);
-  EXPECT_EQ(*static_cast<const float*>(sum.gradient(0)), 3);
-  EXPECT_EQ(*static_cast<const float*>(sum.gradient(1)), 10);
 }
 
 }  // namespace

@@ -77,17 +77,6 @@ TEST(PickedKeys, are_those_of_the_shards_in_the_order_of_the_batch) {
   }
 }
 
-TEST(PickedKeys, of_one_shard_alone_come_to_it_or_to_nobody) {
-  std::vector<int64_t> ints;
-  for (uint64_t i = 0; i < 2000; ++i) {
-    ints.push_back(static_cast<int64_t>(UnMix64(i | uint64_t{5} << (64 - kShardBits))));
-  }
-  const std::vector<uint64_t> words(ints.begin(), ints.end());
-  Check(KeysOf(ints), words, 0, ints.size(), 5, 5);
-  Check(KeysOf(ints), words, 0, ints.size(), 0, 4);
-  Check(KeysOf(ints), words, 0, ints.size(), 6, kShards - 1);
-}
-
 TEST(PickedKeys, of_strings_go_by_their_hash) {
   std::vector<std::string> texts;
   for (size_t i = 0; i < 3000; ++i) texts.push_back(std::string(i % 40, 'x') + std::to_string(i));

@@ -1,5 +1,5 @@
-// Restoring files into a table: which rows are restored, and which rows of the table remain. A file
-// that is refused changes nothing.
+// Restoring files into a table: the rows of a base and a delta, and their slots. A file that is
+// refused changes nothing. tests/checkpoint/test_save_restore.py tests merges, shards and keys.
 #include "de_core/cc/engine/save/table_restore.h"
 
 #include <gtest/gtest.h>
@@ -58,46 +58,6 @@ TEST(TableRestore, replaces_what_is_there) {
   EXPECT_EQ(Restored(files), Expected()) << "on several threads";
 }
 
-TEST(TableRestore, merges_without_deleting_the_tables_own_rows) {
-  const std::vector<std::string> files = BaseAndDelta();
-  const auto table = Make();
-  Put(table.get(), {5, -7, 500}, 9);
-  RestoreOptions options;
-  options.replace = false;
-  ASSERT_TRUE(Restore(table.get(), Readers(files), options).ok());
-  Rows expected = Expected();
-  expected[5] = expected[-7] = {9, 9};
-  EXPECT_EQ(Contents(*table), expected);
-}
-
-TEST(TableRestore, shards_take_each_row_once) {
-  const std::vector<std::string> files = BaseAndDelta();
-  const Readers readers(files);
-  Rows all;
-  RestoreOptions options;
-  options.shard_count = 3;
-  for (options.shard_index = 0; options.shard_index < 3; ++options.shard_index) {
-    const auto table = Make();
-    ASSERT_TRUE(Restore(table.get(), readers, options).ok());
-    for (const auto& [key, row] : Contents(*table)) {
-      EXPECT_EQ(ShardOfKey(static_cast<uint64_t>(key), 3), options.shard_index);
-      EXPECT_TRUE(all.emplace(key, row).second);
-    }
-  }
-  EXPECT_EQ(all, Expected());
-}
-
-TEST(TableRestore, takes_chosen_keys_alone) {
-  const std::vector<std::string> files = BaseAndDelta();
-  const auto table = Make();
-  const std::vector<int64_t> chosen = {3, 10, 995, 995, 5000};
-  const Keys keys = KeysOf(chosen);
-  RestoreOptions options;
-  options.keys = &keys;
-  ASSERT_TRUE(Restore(table.get(), Readers(files), options).ok());
-  EXPECT_EQ(Contents(*table), (Rows{{10, {1, 1}}, {995, {2, 2}}}));
-}
-
 TEST(TableRestore, slots_that_were_dropped_between_two_saves_do_not_come_back) {
   const SlotSpec momentum = {"m", DType::kFloat32, 1, 0.5};
   const int64_t key = 7;
@@ -125,48 +85,6 @@ TEST(TableRestore, slots_that_were_dropped_between_two_saves_do_not_come_back) {
     EXPECT_EQ(read, again ? 0.5F : 0);
     EXPECT_EQ(Contents(*table), Contents(*saved));
   }
-}
-
-TEST(TableRestore, slots_are_read_or_begin_anew) {
-  const SlotSpec momentum = {"m", DType::kFloat32, 1, 0.5};
-  const auto saved = Make();
-  ASSERT_TRUE(saved->EnsureSlots("opt", {momentum}).ok());
-  Put(saved.get(), {7}, 1);
-  const int64_t key = 7;
-  float slot = 3;
-  ASSERT_TRUE(
-      saved
-          ->AssignSlot("opt", "m", sizeof(slot), {&key, nullptr, 1}, reinterpret_cast<char*>(&slot))
-          .ok());
-  const std::vector<std::string> files = {Save(saved.get(), {}, 1)};
-  const Readers readers(files);
-  for (const bool slots : {true, false}) {
-    const auto table = Make();
-    if (!slots) {
-      ASSERT_TRUE(table->EnsureSlots("opt", {momentum}).ok());
-    }
-    RestoreOptions options;
-    options.slots = slots;
-    ASSERT_TRUE(Restore(table.get(), readers, options).ok());
-    ASSERT_TRUE(table
-                    ->FindSlot("opt", "m", sizeof(slot), {&key, nullptr, 1},
-                               reinterpret_cast<char*>(&slot), nullptr)
-                    .ok());
-    EXPECT_EQ(slot, slots ? 3 : 0.5F);
-  }
-}
-
-TEST(TableRestore, a_chain_of_saves_goes_on) {
-  std::vector<std::string> files = BaseAndDelta();
-  const auto table = Make();
-  RestoreOptions options;
-  options.chain = "c";
-  ASSERT_TRUE(Restore(table.get(), Readers(files), options).ok());
-  Put(table.get(), {1}, 3);
-  files.push_back(Save(table.get(), ChainOf("c", true), 3));
-  const Readers readers(files);
-  EXPECT_EQ(readers.all[2]->rows(), 1U);
-  EXPECT_EQ(Restored(files), Contents(*table));
 }
 
 /// Restores that are refused and leave the table unchanged.

@@ -48,31 +48,6 @@ class Files {
   std::unique_ptr<FrozenChain> chain_;
 };
 
-TEST(FrozenChain, a_later_file_hides_an_earlier_one) {
-  const RowLayout layout(KeyType::kInt64, DType::kInt64, 1);
-  const SampleTable base(layout, 300, 1);
-  SampleTable other(layout, 300, 2);
-  other.SetKeys(base.keys());  // the same keys with other rows
-  const SnapshotHeader header = HeaderOfZeros();
-  const SnapshotHeader delta = SampleDeltaHeader(header);
-  Files files({base.Bytes(header, 2), other.Bytes(delta, 1)});
-  const Status opened = files.Open();
-  ASSERT_TRUE(opened.ok()) << opened.message;
-  for (size_t i = 0; i < base.size(); ++i) {
-    const int64_t key = base.keys()[i].number;
-    int64_t value = -1;
-    bool found = false;
-    ASSERT_TRUE(files.chain().Find({&key, nullptr, 1}, &value, &found).ok());
-    EXPECT_EQ(found, !SampleTable::IsGone(i));
-    int64_t expected = 0;
-    if (found) std::memcpy(&expected, other.row(i).data(), sizeof(expected));
-    EXPECT_EQ(value, expected);
-  }
-  uint64_t rows = 0;
-  ASSERT_TRUE(files.chain().Size(&rows).ok());
-  EXPECT_EQ(rows, 200U);
-}
-
 TEST(FrozenChain, an_unknown_key_is_an_error_only_if_no_file_has_it) {
   const RowLayout layout(KeyType::kInt64, DType::kInt64, 1);
   const SampleTable base(layout, 10, 1);
@@ -88,31 +63,6 @@ TEST(FrozenChain, an_unknown_key_is_an_error_only_if_no_file_has_it) {
     EXPECT_EQ(status.code, SampleTable::IsGone(i) ? Code::kNotFound : Code::kOk);
     EXPECT_TRUE(files.chain().Find({&key, nullptr, 1}, nullptr, nullptr).ok());
   }
-}
-
-TEST(FrozenChain, files_that_do_not_follow_one_another_are_refused) {
-  const RowLayout layout(KeyType::kInt64, DType::kFloat32, 1);
-  const SampleTable table(layout, 30);
-  const SnapshotHeader base = SampleHeader();
-  const SnapshotHeader first = SampleDeltaHeader(base);
-  const SnapshotHeader second = SampleDeltaHeader(first);
-  SnapshotHeader stranger = SampleDeltaHeader(base);
-  stranger.parent[3] ^= 1;
-  const auto bytes = [&](const SnapshotHeader& header) { return table.Bytes(header, 0); };
-  const std::vector<std::vector<std::string>> wrong = {
-      {bytes(first)},
-      {bytes(base), bytes(second)},
-      {bytes(base), bytes(stranger)},
-      {bytes(base), bytes(first), bytes(first)},
-      {bytes(base), bytes(second), bytes(first)},
-      {bytes(base), bytes(base)},
-  };
-  for (const auto& files : wrong) {
-    EXPECT_EQ(Files(files).Open().code, Code::kFailedPrecondition);
-  }
-  EXPECT_TRUE(Files({bytes(base), bytes(first), bytes(second)}).Open().ok());
-  const SampleTable wide(RowLayout(KeyType::kInt64, DType::kFloat32, 2), 30);
-  EXPECT_EQ(Files({bytes(base), wide.Bytes(first, 0)}).Open().code, Code::kInvalidArgument);
 }
 
 TEST(FrozenChain, no_file_and_a_damaged_one_are_named_and_leave_the_open_chain) {

@@ -1,11 +1,9 @@
-// Lookups record where they found rows, for the next update: for which keys, how often, and how
-// they pause when updates do not use the records.
+// Lookups record where they found rows, for the next update, and pause when updates do not use the
+// records. table_known_test.cc compares the results of such updates with those of other tables.
 #include "de_core/cc/engine/table/lookup_memo.h"
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <thread>
 #include <vector>
 
 #include "de_core/cc/testing/batches.h"
@@ -14,12 +12,6 @@ namespace de::engine {
 namespace {
 
 using Batch = std::vector<int64_t>;
-
-std::unique_ptr<KnownKeys> Known(const Batch& batch) {
-  auto known = std::make_unique<KnownKeys>();
-  known->partition.Build(KeysOf(batch), nullptr);
-  return known;
-}
 
 /// Simulates a lookup. Returns whether it was asked to record its keys.
 bool LookUp(LookupMemo* memo, const Batch& batch) {
@@ -37,70 +29,6 @@ bool Update(LookupMemo* memo, const Batch& batch) {
   EXPECT_TRUE(known->partition.IsOf(KeysOf(batch)));
   memo->Recycle(std::move(known));
   return true;
-}
-
-TEST(LookupMemo, nothing_is_learnt_before_the_first_update) {
-  LookupMemo memo;
-  EXPECT_FALSE(LookUp(&memo, {1, 2}));
-  EXPECT_FALSE(Update(&memo, {1, 2}));
-  EXPECT_TRUE(LookUp(&memo, {1, 2}));
-  EXPECT_TRUE(Update(&memo, {1, 2}));
-}
-
-TEST(LookupMemo, only_the_same_keys_in_the_same_order_are_found_and_once) {
-  const Batch batch = {5, 6, 6, -1};
-  const std::vector<Batch> others = {
-      {6, 5, 6, -1}, {5, 6, 6}, {5, 6, 6, -1, -1}, {5, 6, 7, -1}, {}};
-  for (const Batch& other : others) {
-    LookupMemo memo;
-    memo.Put(Known(batch));
-    EXPECT_FALSE(Update(&memo, other));
-    EXPECT_TRUE(Update(&memo, batch));
-    EXPECT_FALSE(Update(&memo, batch));
-  }
-}
-
-TEST(LookupMemo, a_batch_without_keys_is_a_batch) {
-  LookupMemo memo;
-  const int64_t somewhere = 0;
-  EXPECT_EQ(memo.Take({&somewhere, nullptr, 0}), nullptr);
-  memo.Put(Known({}));
-  EXPECT_NE(memo.Take({&somewhere, nullptr, 0}), nullptr);
-}
-
-TEST(LookupMemo, string_keys_are_not_remembered) {
-  LookupMemo memo;
-  const std::string_view key = "a";
-  EXPECT_EQ(memo.Take({nullptr, &key, 1}), nullptr);
-  EXPECT_FALSE(LookUp(&memo, {1})) << "their updates make no lookup learn";
-}
-
-TEST(LookupMemo, the_last_two_lookups_are_kept) {
-  LookupMemo memo;
-  EXPECT_FALSE(Update(&memo, {0}));
-  EXPECT_TRUE(LookUp(&memo, {1}));
-  EXPECT_TRUE(LookUp(&memo, {2}));
-  EXPECT_FALSE(LookUp(&memo, {3})) << "a third lookup before an update";
-  EXPECT_TRUE(Update(&memo, {1}));
-  EXPECT_TRUE(Update(&memo, {2}));
-  for (int64_t key = 1; key <= 3; ++key) memo.Put(Known({key}));
-  EXPECT_TRUE(Update(&memo, {3}));
-  EXPECT_FALSE(Update(&memo, {1}));
-  EXPECT_TRUE(Update(&memo, {2}));
-}
-
-TEST(LookupMemo, memory_goes_from_an_update_to_the_next_lookup) {
-  LookupMemo memo;
-  std::unique_ptr<KnownKeys> known = Known({1});
-  known->of[3].renumbered = 77;
-  memo.Put(std::move(known));
-  EXPECT_TRUE(Update(&memo, {1}));
-  known = memo.Begin();
-  ASSERT_NE(known, nullptr);
-  EXPECT_EQ(known->of[3].renumbered, 77U);
-  known = memo.Begin();
-  ASSERT_NE(known, nullptr);
-  EXPECT_EQ(known->of[3].renumbered, 0U);
 }
 
 TEST(LookupMemo, where_updates_have_other_keys_lookups_learn_less_and_less) {
@@ -130,23 +58,6 @@ TEST(LookupMemo, updates_that_no_lookup_went_before_pause_nothing) {
   LookupMemo memo;
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(Update(&memo, {2}));
   EXPECT_TRUE(LookUp(&memo, {1}));
-}
-
-TEST(LookupMemo, threads_take_what_is_of_their_keys) {
-  LookupMemo memo;
-  std::atomic<int> taken{0};
-  std::vector<std::thread> threads;
-  for (int64_t thread = 0; thread < 4; ++thread) {
-    threads.emplace_back([&memo, &taken, thread] {
-      const Batch batch(static_cast<size_t>(thread + 1), thread);
-      for (int i = 0; i < 2000; ++i) {
-        LookUp(&memo, batch);
-        if (Update(&memo, batch)) ++taken;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_GT(taken, 0);
 }
 
 }  // namespace

@@ -53,24 +53,6 @@ TEST(TablePolicy, ABoundOfBytesHoldsWhileRowsWiden) {
   EXPECT_GT(table->Stats().evicted, 40000U);
 }
 
-TEST(TablePolicy, RowsWrittenMostRecentlyStayInAFullTable) {
-  const auto table = Make("evict_by=1;max_rows=640");
-  std::vector<int64_t> order;
-  std::mt19937_64 random(7);
-  for (int round = 0; round < 2000; ++round) {
-    const auto key = static_cast<int64_t>(random() % 1500);
-    ASSERT_TRUE(Upsert(table.get(), {key}).ok());
-    order.erase(std::remove(order.begin(), order.end(), key), order.end());
-    order.push_back(key);
-  }
-  std::vector<int64_t> newest(order.end() - static_cast<std::ptrdiff_t>(table->size()),
-                              order.end());
-  bool found[640];
-  ASSERT_TRUE(table->Contains(KeysOf(newest), found, nullptr).ok());
-  for (size_t i = 0; i < newest.size(); ++i) EXPECT_TRUE(found[i]);
-  EXPECT_GE(newest.size(), 600U);
-}
-
 TEST(TablePolicy, ExpiredRowsGoAsOthersAreWritten) {
   const auto table = Make("ttl_steps=1");
   const OptimizerRule* sgd = FindRule("sgd");

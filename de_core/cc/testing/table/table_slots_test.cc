@@ -1,7 +1,6 @@
 // Verbs on slots, compared with a map.
 #include <gtest/gtest.h>
 
-#include <map>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -167,37 +166,6 @@ TEST(TableSlots, AnExpiredRowReadsAsInitial) {
   bool found = true;
   EXPECT_EQ(Slot(*table, "accumulator", first, kDim, &found), std::vector<float>(kDim, 1));
   EXPECT_FALSE(found);
-}
-
-TEST(TableSlots, AveragesFollowTheRowsAndReplaceThem) {
-  const auto table = Make();
-  const OptimizerRule* const rule = FindRule("sgd");
-  const Batch batch(1000);
-  const Keys keys = batch.Of(KeyType::kInt64);
-  ASSERT_TRUE(table->TakeAverages("opt").ok()) << "nothing was trained yet";
-  const double momentum = 0.75;
-  std::vector<float> gradients(keys.size * kDim);
-  std::map<int64_t, std::pair<float, float>> oracle;  // row and average; all elements are equal
-  for (const float gradient : {1.0F, -2.0F, 4.0F}) {
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      gradients[i] = gradient * static_cast<float>(i / kDim % 8);
-    }
-    ASSERT_TRUE(table->Apply(*rule, "opt", {0.5}, keys, gradients.data(), nullptr, &momentum).ok());
-    for (const int64_t key : batch.numbers) {
-      auto& [row, mean] = oracle[key];
-      row -= 0.5F * gradient * static_cast<float>(key % 8);
-      mean = 0.75F * mean + 0.25F * row;
-    }
-  }
-  std::vector<float> rows = Rows(*table, keys);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    ASSERT_FLOAT_EQ(rows[i], oracle[batch.numbers[i / kDim]].first);
-  }
-  ASSERT_TRUE(table->TakeAverages("opt").ok());
-  rows = Rows(*table, keys);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    ASSERT_FLOAT_EQ(rows[i], oracle[batch.numbers[i / kDim]].second);
-  }
 }
 
 TEST(TableSlots, TheMemoryOfNarrowerRowsGoesBack) {
