@@ -172,7 +172,10 @@ def _file(rows: int, stride: int, key_bytes: int, converts: bool) -> int:
 
 def _count(text: str) -> int:
     """Returns a whole number above 0, which may be written like 1e8."""
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
     if not 0 < number < 2**62 or number != int(number):
         raise argparse.ArgumentTypeError(f"must be a whole number above 0. Received: {text}.")
     return int(number)

@@ -6,8 +6,6 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import tensorflow as tf
-
 from de_core.base.checks import received
 from de_core.base.keras import keras
 from de_core.checkpoint.manager import Manager
@@ -26,7 +24,7 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
         ValueError: `save_freq` is neither "epoch" nor a positive integer.
 
     Example:
-    >>> import tempfile, de_core as de
+    >>> import tempfile, tensorflow as tf, de_core as de
     >>> model = keras.Sequential([keras.Input([], dtype="int64"), de.layers.Embedding(2)])
     >>> model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.SGD()), "mse")
     >>> callback = IncrementalCheckpoint(tempfile.mkdtemp(), save_freq=2)
@@ -80,8 +78,7 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
             # are created, and a save before that would omit them.
             if hasattr(optimizer, "build") and not getattr(optimizer, "built", True):
                 optimizer.build(self.model.trainable_variables)
-            checkpoint = tf.train.Checkpoint(model=self.model, optimizer=optimizer)
-            self._manager = Manager(checkpoint, self._directory, **self._options)
+            self._manager = Manager(self.model, self._directory, **self._options)
         if self._restore:
             self._manager.restore()
 

@@ -195,6 +195,9 @@ class Manager:
 
         Returns:
             The prefix, or None if there is no checkpoint yet.
+
+        Raises:
+            ValueError: The checkpoint holds nothing of the manager's target.
         """
         with self._lock:
             self._take_compaction(wait=True)
@@ -205,7 +208,16 @@ class Manager:
             self._saves_since_base = 0
             plan = Plan(reading=Reading(chain=self._chain))
             with following(plan):
-                self._checkpoint.read(prefix)
+                status = self._checkpoint.read(prefix)
+            try:
+                status.assert_nontrivial_match()
+            except AssertionError as error:
+                raise ValueError(
+                    "A checkpoint must hold the objects of the manager's target under the same "
+                    f"names. Received: {prefix!r}, from which nothing was restored. Give the "
+                    "manager the target of the save: the model, or a tf.train.Checkpoint with the "
+                    "same keyword arguments."
+                ) from error
             for table, restored in plan.restored.items():
                 pairs = [(str(name), str(identity)) for name, identity in restored]
                 length, rest = divmod(len(pairs), len(table.tables))

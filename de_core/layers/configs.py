@@ -90,16 +90,18 @@ class TableConfig:
 
     def new_table(self, trainable: bool) -> Variable:
         """Creates an empty table."""
-        return Variable(
+        table = Variable(
             key_dtype=self.key_dtype,
             value_dtype=self.value_dtype,
             dim=self.dim,
             devices=self.devices,
             name=self.name,
             initializer="uniform" if self._is_auto else self.initializer,
-            trainable=trainable,
+            trainable=trainable or tf.compat.v1.executing_eagerly_outside_functions(),
             **self.options,
         )
+        table.trainable = trainable  # a frozen layer may become trainable later
+        return table
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments for `from_config`."""

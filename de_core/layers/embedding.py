@@ -137,11 +137,12 @@ class Embedding(keras.layers.Layer):
             devices=devices,
             name=self.name,
             initializer=self._initializer_of(own["initializer"], value_dtype),
-            trainable=self.trainable,
+            trainable=self.trainable or tf.compat.v1.executing_eagerly_outside_functions(),
             regularizer=self.embeddings_regularizer,
             optimizer=optimizer,
             **self._of_table,
         )
+        self.table.trainable = self.trainable  # a frozen layer may become trainable later
         self.mask_key = masking.checked_key(own["mask_key"], self.table.key_dtype)
         self._input_kinds: set[str] = set()  # kinds of the symbolic inputs: dense, ragged, sparse
         self.built = True

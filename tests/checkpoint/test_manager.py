@@ -262,6 +262,17 @@ def test_the_callback_resumes_a_broken_run(tmp_path, ratings, ratings_model):
     np.testing.assert_array_equal(
         resumed.predict(users, verbose=0), whole.predict(users, verbose=0)
     )
+    other = ratings_model()
+    de.checkpoint.Manager(other, tmp_path).restore()
+    np.testing.assert_array_equal(
+        other.predict(users, verbose=0), resumed.predict(users, verbose=0)
+    )
+
+
+def test_a_restore_that_finds_nothing_of_the_target_fails(tmp_path):
+    de.checkpoint.Manager(tf.train.Checkpoint(model=module()), tmp_path).save()
+    with pytest.raises(ValueError, match=r"nothing was restored\. Give the manager the target"):
+        de.checkpoint.Manager(module(), tmp_path).restore()
 
 
 QUIET = """

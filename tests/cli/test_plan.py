@@ -126,6 +126,7 @@ def test_the_result_is_a_table_of_bytes(capsys):
     ("arguments", "status", "message"),
     [
         (["--rows", "1.5", "--dim", "8"], 2, "a whole number above 0. Received: 1.5"),
+        (["--rows", "1k", "--dim", "8"], 2, "a whole number above 0. Received: 1k"),
         (["--rows", "1e6", "--dim", "5000"], 1, "`--dim` must be from 1 to 4096"),
         (["--rows", "1e6", "--dim", "8", "--changed", "2"], 1, "`--changed` must be from 0 to 1"),
     ],

@@ -122,6 +122,21 @@ def test_a_frozen_layer_does_not_train(ratings):
     assert int(model.get_layer("items").table.size()) == 30
 
 
+def test_a_layer_made_frozen_can_be_unfrozen():
+    layer = de.layers.Embedding(2, trainable=False)
+    features = de.FeatureConfig("item", de.TableConfig("frozen", 2))
+    collection = de.layers.EmbeddingCollection(features, trainable=False)
+    inputs = keras.Input([1], dtype="int64")
+    rows = keras.ops.sum(layer(inputs), axis=1) + collection(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(1)(rows))
+    for frozen in (True, False):
+        layer.trainable = collection.trainable = not frozen
+        model.compile(optimizer(), "mse")
+        model.fit(np.array([[7], [8]]), np.ones([2, 1]), verbose=0)
+        for table in (layer.table, collection.tables["frozen"]):
+            assert int(table.size()) == (0 if frozen else 2)
+
+
 def test_one_layer_on_several_inputs_shares_its_rows():
     layer = de.layers.Embedding(2, initializer="normal")
     first, second = keras.Input([3], dtype="int64"), keras.Input([], dtype="int64")
