@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from collections.abc import Iterable
 from typing import Any
@@ -13,9 +14,10 @@ from de_core.base.ops import library
 from de_core.base.types import InputSpecs, Model, Signatures
 from de_core.checkpoint.targets import by_name
 from de_core.exports.signatures import SERVING_DEFAULT, serving_functions
-from de_core.tables.served_copy import FrozenTable, deferred_writes
+from de_core.tables.served_copy import FrozenTable, deferred_writes, open_together
 from de_core.tables.sharded import ShardedTable, tables_behind
 from de_core.tables.table import Table
+from de_core.variable.anchor import table_of
 
 LOOKUP_PREFIX = "de_lookup/"
 STATS = "de_stats"
@@ -50,14 +52,16 @@ class Template:
             table.in_saved_model()  # refuses a table that is divided among workers
         #: The tables, by name in the SavedModel.
         self.names = by_name((table.name, table) for table in tables)
-        shards = [shard for table in tables for shard in table.tables]
+        self._shards = [shard for table in tables for shard in table.tables]
         self.module = tf.Module()
-        self.module.tables = shards
-        used = others_used(model, self.functions.values(), shards)
+        # Attributes, because TensorFlow loads a list in the square of its length.
+        for number, shard in enumerate(self._shards):
+            setattr(self.module, f"table_{number}", shard)
+        used = _with_shared_anchors(others_used(model, self.functions.values(), self._shards))
         self.module.used_variables = [each for each in used if isinstance(each, tf.Variable)]
         self.module.used_resources = [each for each in used if not isinstance(each, tf.Variable)]
         names = [name for name, table in self.names.items() for _ in table.tables]
-        handles = [shard.resource_handle for shard in shards]
+        handles = [shard.resource_handle for shard in self._shards]
 
         @tf.function(input_signature=[])
         def stats() -> dict[str, tf.Tensor]:
@@ -87,7 +91,8 @@ class Template:
             For each shard, the `FrozenTable` in the SavedModel. Its `file` has the asset's name.
         """
         with deferred_writes(suffix):
-            copies = {shard: shard.frozen_table(new=True) for shard in self.module.tables}
+            copies = {shard: shard.frozen_table(new=True) for shard in self._shards}
+            open_together(copies.values())
             with without_lines("Assets written to"):  # the folder is renamed
                 tf.saved_model.save(self.module, str(folder), signatures=self._signatures)
         return copies
@@ -95,13 +100,56 @@ class Template:
 
 def lookup_of(table: ShardedTable) -> Any:
     """Returns the signature that looks up ids in one table."""
+    ids = tf.TensorSpec([None], table.spec.key_dtype, name="ids")
 
-    @tf.function(input_signature=[tf.TensorSpec([None], table.spec.key_dtype, name="ids")])
+    @tf.function(input_signature=[ids], autograph=False)
     def lookup(ids: tf.Tensor) -> dict[str, tf.Tensor]:
         embeddings, found = table.find(ids)
         return {"embeddings": embeddings, "found": found}
 
     return lookup
+
+
+def _with_shared_anchors(used: Iterable[Any]) -> list[Any]:
+    """Replaces the anchors by one variable for each shape: an anchor would cost as much as a table.
+
+    Args:
+        used: Variables and other resources.
+    """
+    kept: list[Any] = []
+    anchors: dict[Any, list[tf.Variable]] = {}
+    for each in used:
+        if table_of(each) is None or isinstance(each, tf.distribute.DistributedValues):
+            kept.append(each)
+        else:
+            anchors.setdefault((each.dtype, each.trainable, *each.shape), []).append(each)
+    for first, *others in anchors.values():
+        with tf.init_scope(), tf.device("CPU"):
+            shared = tf.Variable(tf.zeros(first.shape, first.dtype), first.trainable, name="anchor")
+        shared._export_to_saved_model_graph = functools.partial(
+            _export_anchors, shared, [first, *others]
+        )
+        kept.append(shared)
+    return kept
+
+
+def _export_anchors(
+    shared: tf.Variable,
+    anchors: Iterable[tf.Variable],
+    object_map: Any,
+    tensor_map: Any,
+    **options: Any,
+) -> list[tf.Tensor]:
+    """Makes one variable of a SavedModel stand for several anchors."""
+    kind: Any = type(shared)
+    handles = kind._export_to_saved_model_graph(
+        shared, object_map=object_map, tensor_map=tensor_map, **options
+    )
+    for anchor in anchors:
+        object_map[anchor] = object_map[shared]
+        tensor_map[anchor.handle] = tensor_map[shared.handle]
+        handles.append(anchor.handle)
+    return list(handles)
 
 
 class _SavedModelView(tf.train.TrackableView):
