@@ -203,10 +203,11 @@ def test_another_thread_reads_the_live_table_meanwhile(module, tmp_path):
     assert set(seen) == {type(module.table.tables[0])}
 
 
-@pytest.mark.parametrize("first", [3, -1, 4])
-def test_rows_of_sparse_ids_must_ascend(tmp_path, first):
+@pytest.mark.parametrize("rows", [[3, 0, 0], [-1, 0, 0], [4, 0, 0], [0, 2, 1, 3]])
+def test_rows_of_sparse_ids_must_ascend(tmp_path, rows):
     version = de.export(sparse_and_ragged(), tmp_path, ops="tensorflow")
-    asked = {"places": [[first, 1], [0, 0], [0, 2]], "ids": [3, 0, 7], "lengths": [1, 0, 2]}
+    places = [[row, column % 3] for column, row in enumerate(rows)]
+    asked = {"places": places, "ids": [3, 0, 7, 1][: len(rows)], "lengths": [len(rows)]}
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"must ascend.*Received: rows="):
         tf.saved_model.load(version).signatures["serving_default"](
             **{name: tf.constant(value, tf.int64) for name, value in asked.items()}
