@@ -49,8 +49,6 @@ class BoundedProtocol(HttpToolsProtocol):
         """Begins a connection."""
         super().connection_made(transport)
         self.flow = _Flow(self, transport)
-        joining: Any = _Transport(transport, self.loop)
-        self.transport = joining
         self._start_timer()
         self._warn_of_files(transport.get_extra_info("socket"))
 
@@ -153,38 +151,6 @@ class BoundedProtocol(HttpToolsProtocol):
                 most,
                 files,
             )
-
-
-class _Transport:
-    """Sends the head of an answer together with the first part of its body, in one system call.
-
-    uvicorn writes them one after the other.
-    """
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._inner, self._loop, self._head = transport, loop, b""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def write(self, data: bytes) -> None:
-        head, self._head = self._head, b""
-        if head:
-            self._inner.writelines((head, data))
-        elif data[:5] == b"HTTP/":
-            self._head = data
-            self._loop.call_soon(self._flush)  # there may be no body
-        else:
-            self._inner.write(data)
-
-    def close(self) -> None:
-        self._flush()
-        self._inner.close()
-
-    def _flush(self) -> None:
-        if self._head:
-            self._inner.write(self._head)
-            self._head = b""
 
 
 class _Flow(FlowControl):

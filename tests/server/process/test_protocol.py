@@ -112,16 +112,6 @@ def without_ids(answered: bytes) -> list[bytes]:
     return [line for line in lines if not line.startswith(b"x-request-id: ")]
 
 
-def test_a_head_and_its_body_are_one_write():
-    async def work(connection):
-        await connection.send(post(), b"HEAD /livez HTTP/1.1\r\nHost: a\r\n\r\n")
-        return [b"".join(parts) for parts in connection.client.writes]
-
-    predicted, only_a_head = with_connection(work)
-    assert predicted[:12] + predicted[-21:] == b'HTTP/1.1 200{"predictions":[2.5]}'
-    assert only_a_head[:12] + only_a_head[-4:] == b"HTTP/1.1 405\r\n\r\n"
-
-
 def test_pipelined_requests_are_answered_in_order():
     one, two = post(), post(body=b'{"instances": [3.0]}')
     together = without_ids(answers(one + two + one))
