@@ -204,13 +204,13 @@ class TfServingEngine:
         if self._pool.states() != before:
             self._damaged.clear()  # a server that was started again may be repaired
         for served, codes in list(self._answers.items()):
-            if not codes:  # perhaps the version has gone
-                del self._answers[served]
-            elif Code.OK in codes:
+            if Code.OK in codes:
                 self._damaged.pop(served, None)
             elif Code.DATA_LOSS in codes:
                 self._damaged[served] = time.monotonic() + _DAMAGED_SECONDS
             codes.clear()
+            if not self._catalog.endpoints_of(*served):  # the version has gone
+                del self._answers[served]
         for endpoint in self._pool.endpoints:
             self._metrics.upstream_in_flight.labels(endpoint.name).set(endpoint.in_flight)
             self._metrics.upstream_in_service.labels(endpoint.name).set(endpoint.in_service)

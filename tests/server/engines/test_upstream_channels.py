@@ -38,6 +38,7 @@ class ModelServer:
         calls: Versions of the calls to Predict; 0 for the newest.
         polls: Number of polls that it was asked.
         errors: The errors of the next calls to Predict, first one first.
+        answers_calls: Calls to Predict wait while this event is not set.
         answers_polls: Polls wait while this event is not set.
     """
 
@@ -46,13 +47,15 @@ class ModelServer:
         self.calls = []
         self.polls = 0
         self.errors = []
-        self.answers_polls = asyncio.Event()
+        self.answers_calls, self.answers_polls = asyncio.Event(), asyncio.Event()
+        self.answers_calls.set()
         self.answers_polls.set()
 
     async def Predict(self, request, context):  # noqa: N802
         self.metadata = dict(context.invocation_metadata())
         wanted = request.model_spec.version.value
         self.calls.append(wanted)
+        await self.answers_calls.wait()
         if self.errors:
             await context.abort(*self.errors.pop(0))
         if wanted not in (0, self.version):
@@ -211,6 +214,21 @@ async def test_a_model_that_answers_nothing_but_data_loss_is_not_ready_and_the_l
             return gateway.log()
 
     assert said in await asyncio.to_thread(front)
+
+
+async def test_an_answer_counts_though_a_poll_passed_meanwhile(service, engine):
+    servable = await engine.lease(ModelSpec("m"))
+    service.answers_calls.clear()
+    service.errors = [(grpc.StatusCode.DATA_LOSS, "bad checksum")]
+    asked = asyncio.ensure_future(servable.run("serving_default", {}))
+    await eventually(lambda: service.calls)
+    await engine.reload()
+    service.answers_calls.set()
+    with pytest.raises(ServingError, match="bad checksum"):
+        await asked
+    assert engine.ready()
+    await engine.reload()
+    assert not engine.ready()
 
 
 async def test_a_request_for_the_newest_version_follows_a_swap_without_waiting_for_a_poll(
