@@ -19,7 +19,7 @@ from de_core.base.types import Target
 from de_core.checkpoint import reference
 from de_core.checkpoint.compaction import Chains, Compaction
 from de_core.checkpoint.sources import is_whole
-from de_core.checkpoint.table_state import Plan, following
+from de_core.checkpoint.table_state import Plan, TableState, following
 from de_core.snapshot.table_files import Reading, follows
 from de_core.tables.sharded import ShardedTable
 
@@ -197,7 +197,7 @@ class Manager:
             The prefix, or None if there is no checkpoint yet.
 
         Raises:
-            ValueError: The checkpoint holds nothing of the manager's target.
+            ValueError: The target and the checkpoint have tables, but none is in both.
         """
         with self._lock:
             self._take_compaction(wait=True)
@@ -208,16 +208,16 @@ class Manager:
             self._saves_since_base = 0
             plan = Plan(reading=Reading(chain=self._chain))
             with following(plan):
-                status = self._checkpoint.read(prefix)
-            try:
-                status.assert_nontrivial_match()
-            except AssertionError as error:
+                self._checkpoint.read(prefix)
+            targets = tf.train.TrackableView(self._checkpoint).descendants()
+            has_tables = any(isinstance(each, TableState) for each in targets)
+            if has_tables and not plan.restored and reference.needed(prefix):
                 raise ValueError(
-                    "A checkpoint must hold the objects of the manager's target under the same "
-                    f"names. Received: {prefix!r}, from which nothing was restored. Give the "
+                    "A checkpoint must hold the tables of the manager's target under the same "
+                    f"names. Received: {prefix!r}, which holds only other tables. Give the "
                     "manager the target of the save: the model, or a tf.train.Checkpoint with the "
                     "same keyword arguments."
-                ) from error
+                )
             for table, restored in plan.restored.items():
                 pairs = [(str(name), str(identity)) for name, identity in restored]
                 length, rest = divmod(len(pairs), len(table.tables))

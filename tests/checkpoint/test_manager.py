@@ -269,10 +269,17 @@ def test_the_callback_resumes_a_broken_run(tmp_path, ratings, ratings_model):
     )
 
 
-def test_a_restore_that_finds_nothing_of_the_target_fails(tmp_path):
-    de.checkpoint.Manager(tf.train.Checkpoint(model=module()), tmp_path).save()
-    with pytest.raises(ValueError, match=r"nothing was restored\. Give the manager the target"):
-        de.checkpoint.Manager(module(), tmp_path).restore()
+def test_a_restore_that_finds_no_table_of_the_target_fails(tmp_path):
+    saved = module()
+    saved.table.upsert([1], [[1.0, 2.0]])
+    de.checkpoint.Manager(tf.train.Checkpoint(model=saved), tmp_path).save()
+    for target in (module(), de.Variable(dim=2), tf.train.Checkpoint(models=module())):
+        with pytest.raises(ValueError, match=r"holds only other tables\. Give the manager the"):
+            de.checkpoint.Manager(target, tmp_path).restore()
+    later = tf.train.Checkpoint()
+    assert de.checkpoint.Manager(later, tmp_path).restore() is not None
+    later.model = module()  # TensorFlow restores what is attached later
+    assert int(later.model.table.size()) == 1
 
 
 QUIET = """
