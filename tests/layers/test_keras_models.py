@@ -137,6 +137,23 @@ def test_a_layer_made_frozen_can_be_unfrozen():
             assert int(table.size()) == (0 if frozen else 2)
 
 
+def test_string_ids_under_fit():
+    words = np.array([["good"], ["bad"], ["fine"], ["awful"]])
+    model = keras.Sequential(
+        [
+            keras.Input([1], dtype="string"),
+            de.layers.Embedding(4, key_dtype=tf.string, initializer="uniform", combiner="sum"),
+            keras.layers.Dense(1, activation="sigmoid"),
+        ]
+    )
+    model.compile(optimizer(), "binary_crossentropy")
+    data = tf.data.Dataset.from_tensors((words, np.array([[1.0], [0.0], [1.0], [0.0]])))
+    losses = model.fit(data, epochs=60, shuffle=False, verbose=0).history["loss"]
+    assert losses[-1] < 0.1
+    keys, _ = model.layers[0].table.export()
+    assert set(keys.numpy()) == {b"good", b"bad", b"fine", b"awful"}
+
+
 def test_one_layer_on_several_inputs_shares_its_rows():
     layer = de.layers.Embedding(2, initializer="normal")
     first, second = keras.Input([3], dtype="int64"), keras.Input([], dtype="int64")

@@ -35,9 +35,48 @@ class TestArguments:
         mode.run(lambda: first.upsert(int64(1), [[1.0]]))
         assert mode.run(second.size) == 0
 
+    @pytest.mark.each_choice
+    @pytest.mark.parametrize(
+        ("initializer", "row"),
+        [
+            (None, [0, 0]),
+            (-1.5, [-1.5, -1.5]),
+            (2, [2, 2]),
+            (np.float64(0.5), [0.5, 0.5]),
+            (np.array([1.0, 2.0]), [1, 2]),
+            ([1.0, 2.0], [1, 2]),
+            (tf.ones_initializer(), [1, 1]),
+            (tf.constant_initializer([3.0, 4.0]), [3, 4]),
+            (v1.constant_initializer(3.0), [3, 3]),
+            (tf.keras.initializers.Ones(), [1, 1]),
+            ("ones", [1, 1]),
+            (lambda shape, dtype: tf.fill(shape, tf.cast(7, dtype)), [7, 7]),
+        ],
+    )
+    def test_a_missing_key_reads_as_the_initializer_says(self, mode, initializer, row):
+        table = de.Variable(dim=2, initializer=initializer)
+        assert mode.run(table.lookup, int64(1, -1)).tolist() == [row, row]
+        assert mode.run(table.size) == 0
+
     def test_the_initializer_may_be_a_tensor(self, mode):
         table = de.Variable(dim=2, initializer=tf.constant([1.0, 2.0]) * 2.0)
         assert mode.run(table.lookup, int64(1)).tolist() == [[2, 4]]
+
+    @pytest.mark.parametrize(
+        "initializer",
+        [
+            tf.random_uniform_initializer(1.0, 2.0),
+            v1.random_uniform_initializer(1.0, 2.0),
+            tf.keras.initializers.RandomUniform(1.0, 2.0),
+            lambda shape: np.random.default_rng(0).uniform(1.0, 2.0, shape),
+        ],
+    )
+    def test_random_initializers_give_each_missing_key_its_own_row(self, mode, initializer):
+        table = de.Variable(dim=4, initializer=initializer)
+        rows = mode.run(table.lookup, int64(*range(100)))
+        assert ((rows >= 1) & (rows <= 2)).all()
+        assert len(np.unique(rows, axis=0)) == 100
+        np.testing.assert_array_equal(mode.run(table.lookup, int64(3, 3)), rows[[3, 3]])
 
     def test_the_initial_size_is_divided_among_the_devices(self):
         bytes_of = {

@@ -59,6 +59,22 @@ SaveSelection Changes(Table* table) {
   return selection;
 }
 
+TEST(SaveSource, a_moment_that_takes_more_than_its_memory_is_lost) {
+  const auto table = Make();
+  Put(table.get(), testing::Numbers(0, 5000), 1);
+  SaveSource source(table.get());
+  ASSERT_TRUE(source.Begin({}, 1).ok());
+  EXPECT_FALSE(source.urgent());
+  Put(table.get(), testing::Numbers(0, 5000), 2);
+  EXPECT_TRUE(source.urgent());
+  SavedRows rows;
+  const Status status = CollectAll(&source, &rows);
+  EXPECT_EQ(status.code, Code::kResourceExhausted);
+  EXPECT_NE(status.message.find("Received: consistent_bytes=1"), std::string::npos)
+      << status.message;
+  EXPECT_FALSE(source.outdated());
+}
+
 TEST(SaveSource, rows_below_a_rule_are_left_out_and_gone_from_a_delta) {
   const auto table = Make();
   ASSERT_TRUE(table->EnsureSlots("opt", {{"n", DType::kFloat32, 1, 0}}).ok());

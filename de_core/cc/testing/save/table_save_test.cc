@@ -160,6 +160,7 @@ TEST(TableSave, what_is_collected_needs_no_copies) {
   const uint64_t all = keys.size() * BeforeImages::BytesACopy(table->layout());
   EXPECT_LT(save->report().held_peak, all);
   EXPECT_GE(save->report().held_peak, all * 9 / 10);
+  EXPECT_GT(save->report().longest_hold, 0);
 }
 
 TEST(TableSave, the_first_error_ends_a_save_on_all_threads) {

@@ -13,6 +13,12 @@ namespace {
 
 using Batch = std::vector<int64_t>;
 
+std::unique_ptr<KnownKeys> Known(const Batch& batch) {
+  auto known = std::make_unique<KnownKeys>();
+  known->partition.Build(KeysOf(batch), nullptr);
+  return known;
+}
+
 /// Simulates a lookup. Returns whether it was asked to record its keys.
 bool LookUp(LookupMemo* memo, const Batch& batch) {
   std::unique_ptr<KnownKeys> known = memo->Begin();
@@ -29,6 +35,42 @@ bool Update(LookupMemo* memo, const Batch& batch) {
   EXPECT_TRUE(known->partition.IsOf(KeysOf(batch)));
   memo->Recycle(std::move(known));
   return true;
+}
+
+TEST(LookupMemo, nothing_is_learnt_before_the_first_update) {
+  LookupMemo memo;
+  EXPECT_FALSE(LookUp(&memo, {1, 2}));
+  EXPECT_FALSE(Update(&memo, {1, 2}));
+  EXPECT_TRUE(LookUp(&memo, {1, 2}));
+  EXPECT_TRUE(Update(&memo, {1, 2}));
+}
+
+TEST(LookupMemo, the_last_two_lookups_are_kept) {
+  LookupMemo memo;
+  EXPECT_FALSE(Update(&memo, {0}));
+  EXPECT_TRUE(LookUp(&memo, {1}));
+  EXPECT_TRUE(LookUp(&memo, {2}));
+  EXPECT_FALSE(LookUp(&memo, {3})) << "a third lookup before an update";
+  EXPECT_TRUE(Update(&memo, {1}));
+  EXPECT_TRUE(Update(&memo, {2}));
+  for (int64_t key = 1; key <= 3; ++key) memo.Put(Known({key}));
+  EXPECT_TRUE(Update(&memo, {3}));
+  EXPECT_FALSE(Update(&memo, {1}));
+  EXPECT_TRUE(Update(&memo, {2}));
+}
+
+TEST(LookupMemo, memory_goes_from_an_update_to_the_next_lookup) {
+  LookupMemo memo;
+  std::unique_ptr<KnownKeys> known = Known({1});
+  known->of[3].renumbered = 77;
+  memo.Put(std::move(known));
+  EXPECT_TRUE(Update(&memo, {1}));
+  known = memo.Begin();
+  ASSERT_NE(known, nullptr);
+  EXPECT_EQ(known->of[3].renumbered, 77U);
+  known = memo.Begin();
+  ASSERT_NE(known, nullptr);
+  EXPECT_EQ(known->of[3].renumbered, 0U);
 }
 
 TEST(LookupMemo, where_updates_have_other_keys_lookups_learn_less_and_less) {
