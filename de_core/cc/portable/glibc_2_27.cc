@@ -19,10 +19,13 @@
 
 extern "C" {
 
-// glibc 2.29 added a pow that does not call matherr. The results are equal.
+// glibc 2.29 added a pow and an exp2 that do not call matherr. The results are equal.
 double OlderPow(double base, double exponent);
 DE_OLDER(OlderPow, pow, "GLIBC_2.2.5");
 double __wrap_pow(double base, double exponent) { return OlderPow(base, exponent); }
+double OlderExp2(double exponent);
+DE_OLDER(OlderExp2, exp2, "GLIBC_2.2.5");
+double __wrap_exp2(double exponent) { return OlderExp2(exponent); }
 
 // glibc 2.33 replaced the inline function stat by a symbol.
 int OlderStat(int version, const char* path, struct stat* result);
