@@ -98,6 +98,8 @@ def test_a_worker_that_hangs_is_replaced(tmp_path):
         LightUpstream() as upstream,
         front(tmp_path, upstream, flags=("--workers", "2")) as gateway,
     ):
+        # A worker that still starts is never too slow. Wait until both have started.
+        gateway.wait_for("/metrics", lambda reply: len(process_starts(reply.body)) == 2)
         hung, other = children_of(gateway.process.pid)
         os.kill(hung, signal.SIGSTOP)
         wait_until(lambda: len({*children_of(gateway.process.pid)} - {hung}) == 2)
