@@ -19,7 +19,8 @@ from de_core.base.types import Target
 from de_core.checkpoint import reference
 from de_core.checkpoint.compaction import Chains, Compaction
 from de_core.checkpoint.sources import is_whole
-from de_core.checkpoint.table_state import Plan, TableState, following
+from de_core.checkpoint.table_state import Plan, following
+from de_core.checkpoint.targets import named
 from de_core.snapshot.table_files import Reading, follows
 from de_core.tables.sharded import ShardedTable
 
@@ -209,9 +210,7 @@ class Manager:
             plan = Plan(reading=Reading(chain=self._chain))
             with following(plan):
                 self._checkpoint.read(prefix)
-            targets = tf.train.TrackableView(self._checkpoint).descendants()
-            has_tables = any(isinstance(each, TableState) for each in targets)
-            if has_tables and not plan.restored and reference.needed(prefix):
+            if not plan.restored and reference.needed(prefix) and any(named(self._checkpoint)):
                 raise ValueError(
                     "A checkpoint must hold the tables of the manager's target under the same "
                     f"names. Received: {prefix!r}, which holds only other tables. Give the "

@@ -23,7 +23,7 @@ def tables_of(target: Target) -> dict[str, ShardedTable]:
     Raises:
         ValueError: The target has no tables.
     """
-    found = by_name(_named(target))
+    found = by_name(named(target))
     if not found:
         raise ValueError(
             f"There must be at least one de.Variable to save or restore. {received(target=target)}"
@@ -45,18 +45,19 @@ def by_name(tables: Iterable[tuple[str, ShardedTable]]) -> dict[str, ShardedTabl
     return found
 
 
-def _named(target: Target) -> Iterator[tuple[str, ShardedTable]]:
+def named(target: Target) -> Iterator[tuple[str, ShardedTable]]:
+    """Yields the tables of a target with their names; see `tables_of`."""
     state = getattr(target, "_checkpointed", None)
     if isinstance(state, TableState):
         yield state.table.name, state.table
     elif isinstance(target, Mapping):
         for name, value in target.items():
-            inner = list(_named(value))
+            inner = list(named(value))
             for number, (_, table) in enumerate(inner):
                 yield name if len(inner) == 1 else f"{name}/{number}", table
     elif isinstance(target, (list, tuple)):
         for each in target:
-            yield from _named(each)
+            yield from named(each)
     elif hasattr(target, "_trackable_children"):
         for each in tf.train.TrackableView(target).descendants():
             if isinstance(each, TableState):
