@@ -129,7 +129,7 @@ def steady_signatures(graph: Any, signatures: Iterable[SignatureSpec]) -> frozen
 
 
 def _ops(signature: SignatureSpec, nodes: dict[str, Any], functions: dict[str, Any]) -> set[str]:
-    """Returns the ops that a signature runs, and the functions that it calls."""
+    """Returns the ops of a signature and of the functions that it calls."""
     wanted = [spec.tensor_name for spec in signature.outputs.values()]
     ran: dict[str, Any] = {}
     while wanted:

@@ -1,5 +1,5 @@
-// What a save reads under rules for slots, and what ends it. table_save_test.cc and the tests of
-// checkpoints test which rows it reads, and when.
+// The rows of a save under rules for slots, and the errors that end it. table_save_test.cc and the
+// tests of checkpoints compare all rows of a save.
 #include "de_core/cc/engine/save/save_source.h"
 
 #include <gtest/gtest.h>

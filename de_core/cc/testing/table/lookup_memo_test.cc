@@ -1,5 +1,5 @@
 // Lookups record where they found rows, for the next update, and pause when updates do not use the
-// records. table_known_test.cc compares the results of such updates with those of other tables.
+// records. table_known_test.cc compares such updates with updates of other tables.
 #include "de_core/cc/engine/table/lookup_memo.h"
 
 #include <gtest/gtest.h>
