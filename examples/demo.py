@@ -19,10 +19,9 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import train_ranking
 from client import Client, GatewayError, ask
-from ranking.errors import DataError
-from ranking.quiet import load_libraries
-from ranking.synthetic_log import synthetic_log
+from interactions import synthetic_log
 
 ROOT = Path(__file__).resolve().parents[1]
 READY_SECONDS = 60
@@ -40,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         _run(options)
-    except (DataError, GatewayError, ImportError) as error:
+    except (GatewayError, OSError, ValueError) as error:
         print(f"demo.py: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -49,17 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    load_libraries()
-    from ranking.experiment import run_experiment
-    from ranking.training import TrainingOptions
-
     print("== Train", flush=True)
     log = synthetic_log(0, num_events=options.events)
     print(f"A synthetic log of {len(log):,} interactions.")
-    outcome = run_experiment(log, TrainingOptions(epochs=options.epochs), options.out)
-    user, item = outcome.known
+    training = ["--epochs", str(options.epochs), "--out", str(options.out)]
+    user, item = train_ranking.run(log, train_ranking.parser().parse_args(training))
 
-    print(f"\n== Serve {_shown(outcome.saved_model)}", flush=True)
+    print("\n== Serve", flush=True)
     with running_gateway(options.out) as url:
         client = Client(url, options.out.name)
         print(f"A user and an item that the model knows, and an item it never saw ({url}):")
@@ -68,7 +63,6 @@ def _run(options: argparse.Namespace) -> None:
         ask(client, "somebody-new", [item])
     print("The gateway has stopped.")
 
-    print(f"\n== Result\n{outcome}")
     body = json.dumps({"instances": [{"user_id": user, "item_id": item}]})
     serve = [_shown(Path(sys.executable)), "-m", "server", "--model-dir", _shown(options.out)]
     print("\nTry next: start the gateway again and, in another terminal, ask it:")

@@ -23,8 +23,6 @@ from typing import NamedTuple
 import numpy as np
 from client import GatewayError
 from demo import running_gateway
-from ranking.errors import DataError
-from ranking.quiet import load_libraries
 
 NUMBERS, FEATURES = 13, 26
 NAMES = [f"c{number:02}" for number in range(1, FEATURES + 1)]
@@ -54,7 +52,7 @@ def read_log(path: Path, most: int) -> Log:
     """Reads at most `most` lines of a file in Criteo's format.
 
     Raises:
-        DataError: The file cannot be read, or a line is not in this format.
+        ValueError: The file cannot be read, or a line is not in this format.
     """
     rows = []
     try:
@@ -63,11 +61,11 @@ def read_log(path: Path, most: int) -> Log:
             for number, line in zip(range(most), lines, strict=False):
                 rows.append(_fields(line, f"{path}:{number + 1}"))
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise DataError(
+        raise ValueError(
             f"The log must be a readable text file, or such a file as .gz. Received: {error}"
         ) from error
     if not rows:
-        raise DataError(f"The log must have a line. Received: {path}, which is empty.")
+        raise ValueError(f"The log must have a line. Received: {path}, which is empty.")
     clicks, numbers, ids = zip(*rows, strict=True)
     return Log(np.float32(clicks), np.float32(numbers), np.int64(ids))
 
@@ -81,7 +79,7 @@ def _fields(line: str, place: str) -> tuple[int, list[float], list[int]]:
         ids = [int(each, 16) if each else MISSING for each in fields[1 + NUMBERS :]]
         return int(fields[0]), numbers, ids
     except ValueError as error:
-        raise DataError(
+        raise ValueError(
             f"{place}: a line must be a label, {NUMBERS} numbers and {FEATURES} hexadecimal ids, "
             f"separated by tabs. Received: {error}."
         ) from error
@@ -160,7 +158,7 @@ def auc_of(model, log: Log, batch: int) -> float:  # noqa: ANN001
 def run(options: argparse.Namespace) -> dict[str, float]:
     """Trains, measures, exports, publishes and serves. Returns the AUCs by model."""
     log = read_log(options.log, options.lines) if options.log else synthetic_log(options.lines)
-    load_libraries()  # TensorFlow takes seconds to load, and a wrong log should fail at once
+    # TensorFlow takes seconds to load, and a wrong log should fail at once.
     import keras
 
     import de_core as de
@@ -211,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         run(options)
-    except (DataError, GatewayError, ImportError) as error:
+    except (ValueError, GatewayError) as error:
         print(f"dlrm.py: {error}", file=sys.stderr)
         return 2
     return 0

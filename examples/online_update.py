@@ -14,9 +14,8 @@ from pathlib import Path
 
 from client import Client, GatewayError
 from demo import ROOT, running_gateway
-from ranking.errors import DataError
-from ranking.quiet import load_libraries
-from ranking.synthetic_log import synthetic_log
+from interactions import synthetic_log
+from train_ranking import batches, build_model
 
 # Training steps between two versions.
 STREAM_STEPS = 10
@@ -83,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         _run(options)
-    except (DataError, GatewayError, ImportError, OSError, ValueError) as error:
+    except (GatewayError, OSError, ValueError) as error:
         print(f"online_update.py: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -92,17 +91,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    load_libraries()
-    from ranking.batches import Batches
-    from ranking.model import build_model
-
     import de_core as de
 
     log = synthetic_log(0, num_events=options.events)
     model = build_model(dim=16)
-    yesterday = Batches(log, batch_size=2048, seed=0).dataset()
+    yesterday = batches(log, batch_size=2048, seed=0)
     steps = sum(1 for batch in yesterday if model.train_on_batch(*batch) is not None)
-    today = iter(Batches(log, batch_size=STREAM_BATCH, seed=1).dataset().repeat())
+    today = iter(batches(log, batch_size=STREAM_BATCH, seed=1).repeat())
 
     def publish(steps: int) -> None:
         began = time.perf_counter()

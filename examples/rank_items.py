@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from client import GatewayError
 from demo import ROOT, running_gateway
-from ranking.quiet import load_libraries
 
 CATALOG, HISTORY = 10_000, 50
 REQUESTS = 200
@@ -111,7 +110,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "build/rank/two_towers", metavar="DIR")
     parser.add_argument("--items", type=int, default=500, help="candidates (%(default)s)")
     options = parser.parse_args(arguments)
-    load_libraries()
     export_model(make_model(), options.out)
     random = np.random.default_rng(1)
     user = {"user": 7, "history": random.integers(0, CATALOG, HISTORY).tolist()}

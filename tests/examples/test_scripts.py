@@ -18,7 +18,7 @@ def succeeded(result):
 
 def measured(output, name):
     """Returns the (AUC, recall) in the printed table for `name`."""
-    match = re.search(rf"^{name} +(\d\.\d+|nan) +(\d\.\d+|nan)$", output, re.MULTILINE)
+    match = re.search(rf"^{name} +(\d\.\d+) +(\d\.\d+)$", output, re.MULTILINE)
     assert match, output
     return float(match[1]), float(match[2])
 
@@ -44,21 +44,20 @@ def test_training_without_data_measures_and_exports(run, tmp_path):
     saved = re.search(r"SavedModel: (.*)", output)[1]
     assert saved == str(tmp_path / "out" / "1")
     assert (tmp_path / "out/1/saved_model.pb").is_file()
-    for name in ("model", "popularity baseline"):
+    for name in ("model", "popularity"):
         auc, recall = measured(output, name)
         assert 0 < auc < 1
         assert 0 <= recall < 1
-    assert "What limits these numbers" in output
 
 
 @pytest.mark.slow
 @applies_if(RETAIL.exists(), "the retail sample beside the checkout")
 def test_training_on_the_retail_sample_reports_both_and_what_limits_them(run, tmp_path):
     output = succeeded(run("train_ranking.py", "--data", RETAIL, "--out", tmp_path / "out"))
-    assert "2,291 without user" in output
+    assert "2,291 lines left out" in output
     measured(output, "model")
-    measured(output, "popularity baseline")
-    assert "80% of the test interactions are of users never seen" in " ".join(output.split())
+    measured(output, "popularity")
+    assert "Training never saw the users of 80%" in output
     users, items = learned(output)
     assert 0 < users < 323  # some of the log's users occur only in the test part
     assert 0 < items < 1704
@@ -69,17 +68,16 @@ def test_training_on_the_retail_sample_reports_both_and_what_limits_them(run, tm
     [
         (["--data", "missing.csv"], "missing.csv"),
         (["--data", "wrong.csv"], "columns buyer, sku, day"),
-        (["--data", "empty.csv"], "must not be empty"),
         (["--data", "short.csv"], "at least 20 interactions"),
-        (["--resume"], "--checkpoint-dir"),
-        (["--out", "short.csv/out"], "--out"),
-        (["--resume", "--checkpoint-dir", "none", "--events", "500"], "has none"),
+        (["--data", "bytes.csv"], "decode"),
+        (["--data", "short.csv", "--encoding", "klingon"], "klingon"),
+        (["--out", "short.csv/out"], "short.csv/out"),
     ],
 )
 def test_bad_input_gets_one_sentence_and_status_2(run, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     Path("wrong.csv").write_text("buyer,sku,day\n" + "a,b,1\n" * 30)
-    Path("empty.csv").write_text("")
+    Path("bytes.csv").write_bytes(bytes(range(256)) * 4)
     Path("short.csv").write_text("user,item,time\na,b,1\n")
     result = run("train_ranking.py", *arguments)
     assert result.returncode == 2
@@ -109,10 +107,10 @@ def test_the_demo_trains_serves_asks_and_stops(run, tmp_path):
     assert [len(scores) for scores in predictions] == [2, 1]
     assert all(0 < score < 1 for scores in predictions for score in scores)
     assert re.findall(r"found: (\w+)", output) == ["true", "false"]
+    measured(output, "model")
+    learned(output)
+    assert f"SavedModel: {out / '1'}" in output
     ending = output[output.index("The gateway has stopped.") :]
-    measured(ending, "model")
-    learned(ending)
-    assert f"SavedModel: {out / '1'}" in ending
     assert "-m server --model-dir" in ending
     assert "curl -d" in ending.splitlines()[-1]
 
@@ -141,7 +139,7 @@ def test_the_client_says_how_to_start_a_gateway_that_is_not_there(run):
 def test_on_the_synthetic_log_the_model_clearly_beats_popularity(run, tmp_path):
     output = succeeded(run("train_ranking.py", "--out", tmp_path / "out"))
     auc, recall = measured(output, "model")
-    base_auc, base_recall = measured(output, "popularity baseline")
+    base_auc, base_recall = measured(output, "popularity")
     assert auc > base_auc + 0.05
     assert recall > 1.5 * base_recall
 

@@ -1,1 +1,0 @@
-"""Parts of the ranking example: reading a log, splitting it, training, measuring."""
