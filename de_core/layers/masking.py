@@ -51,13 +51,16 @@ def not_padding(ids: Ids, mask_key: int | str | None, mask: Rows | None) -> Rows
         The mask; None if neither `mask_key` nor `mask` is given.
 
     Raises:
-        ValueError: `mask` has another shape.
+        ValueError: `mask` is not bool, or has another shape.
     """
-    both_dense = isinstance(mask, tf.Tensor) and isinstance(ids, tf.Tensor)
-    if mask is not None and both_dense and not mask.shape.is_compatible_with(ids.shape):
+    if (
+        isinstance(mask, tf.Tensor)
+        and isinstance(ids, tf.Tensor)
+        and (mask.dtype != tf.bool or not mask.shape.is_compatible_with(ids.shape))
+    ):
         raise ValueError(
             "`mask` must be a bool tensor with the shape of the ids. Received: "
-            f"mask.shape={mask.shape}, ids.shape={ids.shape}."
+            f"mask.dtype={mask.dtype.name}, mask.shape={mask.shape}, ids.shape={ids.shape}."
         )
     if mask_key is None:
         return mask

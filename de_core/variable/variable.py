@@ -291,6 +291,14 @@ class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
         """The handle of the first shard."""
         return self._table.tables[0].resource_handle
 
+    def get_config(self) -> dict[str, Any]:
+        """Raises NotImplementedError: Keras can neither copy, pickle nor rebuild a Variable."""
+        raise NotImplementedError(
+            "A `de.Variable` must not be copied, pickled or rebuilt from a config. Received: table "
+            f"{self.name!r}. Use de.layers.Embedding in a model that is copied or saved by Keras, "
+            "or copy the rows: new.upsert(*old.export())."
+        )
+
     def save_own_variables(self, store: Any) -> None:
         """Writes rows and slots into a Keras weights file, in pieces of a few MiB."""
         if self.checkpoint:

@@ -3,6 +3,8 @@
 Each guess works, or gets one sentence with the remedy.
 """
 
+import copy
+
 import keras
 import numpy as np
 import pandas as pd
@@ -44,6 +46,11 @@ REFUSED = {
     "shape": (lambda table: table.shape, r"size\(\)"),
     "float64 rows": (lambda table: table.upsert([1], np.ones([1, 4])), "Pass float32"),
     "loop over a table": (iter, "not iterable"),
+    "copy of a table": (copy.deepcopy, r"upsert\(\*old.export\(\)\)"),
+    "mask of integers": (
+        lambda _: Embedding(4, combiner="sum")(IDS, mask=np.ones([1, 3], np.int64)),
+        "bool tensor.* mask.dtype=int64",
+    ),
     "tf.nn.embedding_lookup": (
         lambda table: tf.nn.embedding_lookup(table, [1]),
         "de.embedding_lookup",
