@@ -43,6 +43,15 @@ def parse_upstreams(text: str) -> dict[str, str]:
     return addresses
 
 
+def check_client_certificate(settings: Settings) -> None:
+    """Raises `StartError` if the certificate for model servers lacks its key, or their CA."""
+    certificate, key = settings.upstream_cert, settings.upstream_key
+    if (certificate is None) != (key is None) or (certificate and not settings.upstream_ca):
+        raise StartError(
+            "A certificate for upstreams needs --upstream-ca, --upstream-cert and --upstream-key."
+        )
+
+
 def upstream_token(settings: Settings) -> str:
     """Returns the key or token for the model servers; empty without one.
 

@@ -32,7 +32,7 @@ from ..base import (
     chosen_statuses,
 )
 from .catalog import Catalog
-from .endpoint import Endpoint, parse_upstreams, upstream_token
+from .endpoint import Endpoint, check_client_certificate, parse_upstreams, upstream_token
 from .pool import UpstreamPool
 
 _LOG = logging.getLogger("server.upstreams")
@@ -71,8 +71,9 @@ class TfServingEngine:
             metrics: Counts the calls.
 
         Raises:
-            StartError: The list of model servers, or the file with the token for them, is wrong.
+            StartError: The list of model servers, or the token or certificate for them, is wrong.
         """
+        check_client_certificate(settings)
         self._settings = settings
         self.work = work
         self._metrics = metrics
