@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from functools import partial
 
-from ..dependencies import RUN_SCOPES, permit_signature
-from ..engines.base import STATE_NUMBERS, ModelSpec, Servable
+from ..dependencies import RUN_SCOPES, Lease, permit_signature
+from ..engines.base import STATE_NUMBERS, ModelSpec
 from ..errors import Code, ServingError, invalid
 from ..protos.modules import load_protos
 from ..protos.requests import (
@@ -20,7 +20,7 @@ from ..protos.requests import (
 )
 from ..protos.tensors import fill_signature
 from ..request import Request
-from ..services.examples import EXAMPLES_WORK, check_classifies, check_regresses
+from ..services.examples import EXAMPLES_WORK, run_classify, run_regress
 from ..services.predict import rows_of
 from ..tensors import (
     CLASSIFY_METHOD,
@@ -177,16 +177,12 @@ class ModelService:
         )
 
 
-async def _run_task(servable: Servable, target: Target, examples: Array) -> ExamplesResult:
+async def _run_task(servable: Lease, target: Target, examples: Array) -> ExamplesResult:
     name = target.signature
     if target.method_name == CLASSIFY_METHOD:
-        check_classifies(servable, name)
-        found = await servable.classify(name, examples)
-        return target, servable.version, (found.classes, found.scores)
+        return target, servable.version, await run_classify(servable, name, examples)
     if target.method_name == REGRESS_METHOD:
-        check_regresses(servable, name)
-        values = await servable.regress(name, examples)
-        return target, servable.version, values
+        return target, servable.version, await run_regress(servable, name, examples)
     text = f"Unsupported signature method_name: {target.method_name}"
     raise ServingError(Code.UNIMPLEMENTED, text)
 

@@ -1,7 +1,8 @@
 """`:classify` and `:regress`: labels and values for examples with named features."""
 
-from ..dependencies import DataPlane
-from ..engines.base import ModelSpec, Servable
+from ..dependencies import DataPlane, Lease
+from ..engines.base import ModelSpec
+from ..engines.embedded.example_outputs import Classifications, classifications, regressions
 from ..errors import Code, ServingError, invalid
 from ..protos.examples import read_json_examples
 from ..protos.modules import load_protos
@@ -16,23 +17,20 @@ EXAMPLES_WORK = 16
 
 
 async def classify(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
-    """Answers a `:classify` request; raises as `read_json_examples` and `Servable.classify`."""
+    """Answers a `:classify` request; raises as `read_json_examples` and `run_classify`."""
     name, examples = await _decode(plane, body)
     with await plane.lease(spec) as servable:
-        check_classifies(servable, name)
-        result = await servable.classify(name, examples)
-    classes, scores = result.classes, result.scores
+        classes, scores = await run_classify(servable, name, examples)
     size = EXAMPLES_WORK * sum(part.size for part in (classes, scores) if part is not None)
     encoded = await plane.codec.run(size, "encode", encode_classify, classes, scores)
     return Answer(encoded, servable.version)
 
 
 async def regress(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
-    """Answers a `:regress` request; raises as `read_json_examples` and `Servable.regress`."""
+    """Answers a `:regress` request; raises as `read_json_examples` and `run_regress`."""
     name, examples = await _decode(plane, body)
     with await plane.lease(spec) as servable:
-        check_regresses(servable, name)
-        values = await servable.regress(name, examples)
+        values = await run_regress(servable, name, examples)
     size = values.size * EXAMPLES_WORK
     return Answer(await plane.codec.run(size, "encode", encode_regress, values), servable.version)
 
@@ -44,11 +42,19 @@ async def _decode(plane: DataPlane, body: bytes) -> tuple[str, Array]:
     return name, examples
 
 
-def check_classifies(servable: Servable, name: str) -> None:
-    """Raises if the signature is missing or cannot classify examples.
+async def run_classify(servable: Lease, name: str, examples: Array) -> Classifications:
+    """Runs a signature that returns labels, scores or both per example.
 
     Like TensorFlow Serving we ignore the signature's method name: TensorFlow 2 saves every
     signature with the method name `tensorflow/serving/predict`, even one that classifies.
+
+    Args:
+        servable: The leased model.
+        name: The signature.
+        examples: Serialized Example messages as `bytes`, shape (examples,).
+
+    Raises:
+        ServingError: The signature is missing or cannot classify examples; or as `Servable.run`.
     """
     signature = _with_examples(servable, name, "classification")
     if not {"classes", "scores"} & signature.outputs.keys():
@@ -57,16 +63,18 @@ def check_classifies(servable: Servable, name: str) -> None:
             '"scores". Signature was: ',
             signature,
         )
+    return classifications(await servable.run(name, {"inputs": examples}), len(examples))
 
 
-def check_regresses(servable: Servable, name: str) -> None:
-    """Raises if the signature is missing or returns no value per example."""
+async def run_regress(servable: Lease, name: str, examples: Array) -> Array:
+    """Runs a signature that returns one value per example; as `run_classify`."""
     signature = _with_examples(servable, name, "regression")
     if "outputs" not in signature.outputs:
         raise _unfit("No regression outputs found in SignatureDef: ", signature)
+    return regressions(await servable.run(name, {"inputs": examples}), len(examples))
 
 
-def _with_examples(servable: Servable, name: str, kind: str) -> SignatureSpec:
+def _with_examples(servable: Lease, name: str, kind: str) -> SignatureSpec:
     signature = servable.signatures.get(name)
     if signature is None:
         raise invalid(f"No signature was found with the name: {name}")

@@ -4,7 +4,9 @@ import numpy as np
 
 from ...errors import invalid
 from ...tensors import Array, Tensors, format_shape
-from ..base import Classifications
+
+# Labels as `bytes` and scores, shape (examples, classes). One of them may be None.
+Classifications = tuple[Array | None, Array | None]
 
 
 def classifications(outputs: Tensors, examples: int) -> Classifications:
@@ -18,7 +20,7 @@ def classifications(outputs: Tensors, examples: int) -> Classifications:
         ServingError: INVALID_ARGUMENT if the outputs have another form.
 
     Example:
-        >>> classifications({"scores": np.ones((1, 2), np.float32)}, 1).scores
+        >>> classifications({"scores": np.ones((1, 2), np.float32)}, 1)[1]
         array([[1., 1.]], dtype=float32)
     """
     classes, scores = outputs.get("classes"), outputs.get("scores")
@@ -46,7 +48,7 @@ def classifications(outputs: Tensors, examples: int) -> Classifications:
             "Tensors class and score should match in dim_size(1). "
             f"Got {classes.shape[1]} vs. {scores.shape[1]}"
         )
-    return Classifications(classes, scores)
+    return classes, scores
 
 
 def regressions(outputs: Tensors, examples: int) -> Array:

@@ -8,16 +8,13 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from ...errors import Code, ServingError
 from ...observability.metrics import Metrics
 from ...protos.forwarding import (
-    read_classes,
     read_outputs,
-    read_values,
     read_version,
-    write_examples,
     write_inputs,
     write_model,
 )
@@ -25,7 +22,6 @@ from ...protos.modules import Protos, load_protos
 from ...settings import Settings
 from ...tensors import Array, SignatureSpec, Tensors, written_work
 from ..base import (
-    Classifications,
     LeasedServable,
     ModelSpec,
     VersionStatus,
@@ -42,15 +38,9 @@ _PAUSE_SECONDS = 0.1
 _DAMAGED_SECONDS = 30.0
 # TensorFlow Serving says so if it does not serve the version. A model's own NOT_FOUND differs.
 _NO_SERVABLE = "Servable not found for request: "
-# Writing an example takes as long as decoding this many bytes of JSON.
-_EXAMPLE_WORK = 128
-# Reading a byte of the answer to `:classify` or `:regress` takes this many times as long as
-# decoding a byte of JSON.
-_ENTRIES_WORK = 16
 # Numeric bytes of the answer to `:predict` are read this many times faster than bytes of JSON.
 _TENSOR_WORK = 8
 
-T = TypeVar("T")
 RunWork = Callable[..., Coroutine[Any, Any, Any]]
 
 
@@ -216,10 +206,10 @@ class TfServingEngine:
             self._metrics.upstream_in_flight.labels(endpoint.name).set(endpoint.in_flight)
             self._metrics.upstream_in_service.labels(endpoint.name).set(endpoint.in_service)
 
-    async def call(self, method: str, request: bytes, model: str, version: int) -> bytes:
+    async def call(self, request: bytes, model: str, version: int) -> bytes:
         """Sends a request to an endpoint that serves the version."""
         endpoints = self._catalog.endpoints_of(model, version)
-        return await self._pool.call(method, request, endpoints, self._answers[model, version])
+        return await self._pool.call("Predict", request, endpoints, self._answers[model, version])
 
     def ask_for_poll(self) -> None:
         """Makes the next poll begin soon. A request that failed does not wait for it."""
@@ -270,41 +260,17 @@ class UpstreamModel:
         """See `Servable.run`."""
         spec, work = self.signatures[signature], self._engine.work
         typed = {name: (spec.inputs[name].dtype, array) for name, array in inputs.items()}
-        answer = await self._call(
-            "Predict", await work(written_work(inputs), "encode", write_inputs, typed), spec
-        )
+        request = await work(written_work(inputs), "encode", write_inputs, typed)
+        answer = await self._call(request, spec)
         return await work(len(answer) // _TENSOR_WORK, "decode", read_outputs, answer)
-
-    async def classify(self, signature: str, examples: Array) -> Classifications:
-        """See `Servable.classify`."""
-        return Classifications(
-            *await self._ask_examples("Classify", signature, examples, read_classes)
-        )
-
-    async def regress(self, signature: str, examples: Array) -> Array:
-        """See `Servable.regress`."""
-        return await self._ask_examples("Regress", signature, examples, read_values)
-
-    async def _ask_examples(
-        self, method: str, signature: str, examples: Array, read: Callable[[bytes], T]
-    ) -> T:
-        work = self._engine.work
-        size = len(examples) * _EXAMPLE_WORK
-        answer = await self._call(
-            method,
-            await work(size, "encode", write_examples, examples),
-            self.signatures[signature],
-        )
-        return await work(len(answer) * _ENTRIES_WORK, "decode", read, answer)
 
     def release(self) -> None:
         """See `LeasedServable.release`. A model server keeps its versions itself."""
 
-    async def _call(self, method: str, request: bytes, signature: SignatureSpec) -> bytes:
+    async def _call(self, request: bytes, signature: SignatureSpec) -> bytes:
         """Sends a request. Sends it once more, for another version, if no server has this one.
 
         Args:
-            method: The method.
             request: The request without its model.
             signature: The signature to run.
         """
@@ -312,7 +278,7 @@ class UpstreamModel:
 
         async def ask(version: int | None) -> bytes:
             asked = request + write_model(spec.name, version, signature.name)
-            return await engine.call(method, asked, spec.name, self.version)
+            return await engine.call(asked, spec.name, self.version)
 
         try:
             return await ask(self.version)
@@ -332,7 +298,7 @@ class UpstreamModel:
             return await ask(self.version)
         # The server has replaced its newest version since the last poll. It chooses one itself.
         answer = await ask(None)
-        newest = read_version(method, answer)
+        newest = read_version(answer)
         if newest != self.version and not await engine.has_signature(self, newest, signature):
             raise ServingError(
                 Code.UNAVAILABLE,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from server.engines.base import Classifications, ModelSpec, Servable, VersionState, VersionStatus
+from server.engines.base import ModelSpec, Servable, VersionState, VersionStatus
 from server.errors import Code, ServingError
 from server.protos.modules import load_protos
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
@@ -52,12 +52,6 @@ class NumpyServable:
             await asyncio.sleep(self.seconds)
         outputs = self.functions[signature][1](**inputs)
         return dict(await outputs if inspect.isawaitable(outputs) else outputs)
-
-    async def classify(self, _signature, examples):
-        return Classifications(None, ages(examples).reshape(-1, 1))
-
-    async def regress(self, _signature, examples):
-        return ages(examples) / 2
 
     def release(self):
         self.leases -= 1
@@ -172,12 +166,12 @@ FUNCTIONS = {
             [tensor("outputs", "float", None)],
             "regress",
         ),
-        None,
+        lambda inputs: {"outputs": ages(inputs) / 2},
     ),
     # This signature classifies, but has the method name of predict, as TensorFlow 2 saves it.
     "old": (
         signature("old", [tensor("inputs", "string", None)], [tensor("scores", "float", None, 1)]),
-        None,
+        lambda inputs: {"scores": ages(inputs).reshape(-1, 1)},
     ),
     "de_lookup/user": (lookup_signature("user", "int64", 2), lambda ids: _find(ROWS, ids)),
     "de_lookup/item": (
