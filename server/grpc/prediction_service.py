@@ -32,8 +32,8 @@ from ..tensors import (
 )
 from .exchange import GrpcEdge
 
-_NAME = "tensorflow.serving.PredictionService"
-_MODEL_NAME = "tensorflow.serving.ModelService"
+PREDICTION_SERVICE = "tensorflow.serving.PredictionService"
+MODEL_SERVICE = "tensorflow.serving.ModelService"
 _SIGNATURES = "signature_def"
 # TensorFlow Serving and gRPC number the codes in the order of their declaration.
 _NUMBERS = {code: number for number, code in enumerate(Code)}
@@ -47,15 +47,15 @@ def spec_of(target: Target) -> ModelSpec:
     return ModelSpec(target.name, target.version, target.label)
 
 
-class PredictionService:
-    """Predict, Classify, Regress, MultiInference, GetModelMetadata."""
+class TensorFlowServing:
+    """The methods of both services, but models cannot be configured over gRPC."""
 
     def __init__(self, edge: GrpcEdge) -> None:
-        """Creates the service on an edge."""
+        """Creates the services on an edge."""
         self._plane = edge.plane
         self._protos = load_protos()
-        self.handler = edge.service(
-            _NAME,
+        predictions = edge.service(
+            PREDICTION_SERVICE,
             {
                 "Predict": ("predict", RUN_SCOPES, self._predict),
                 "Classify": ("classify", RUN_SCOPES, partial(self._examples, "Classification")),
@@ -68,6 +68,14 @@ class PredictionService:
                 "GetModelMetadata": ("metadata", ("predict",), self._metadata),
             },
         )
+        models = edge.service(
+            MODEL_SERVICE,
+            {
+                "GetModelStatus": ("status", ("predict",), self._status),
+                "HandleReloadConfigRequest": ("reload", ("predict",), self._reload),
+            },
+        )
+        self.handlers = (predictions, models)
 
     async def _predict(self, request: Request, body: bytes) -> bytes:
         codec = self._plane.codec
@@ -141,22 +149,6 @@ class PredictionService:
         response.model_spec.signature_name = ""
         response.metadata[_SIGNATURES].Pack(definitions)
         return bytes(response.SerializeToString())
-
-
-class ModelService:
-    """GetModelStatus. Models cannot be configured over gRPC."""
-
-    def __init__(self, edge: GrpcEdge) -> None:
-        """Creates the service on an edge."""
-        self._plane = edge.plane
-        self._protos = load_protos()
-        self.handler = edge.service(
-            _MODEL_NAME,
-            {
-                "GetModelStatus": ("status", ("predict",), self._status),
-                "HandleReloadConfigRequest": ("reload", ("predict",), self._reload),
-            },
-        )
 
     async def _status(self, request: Request, body: bytes) -> bytes:
         target = target_of(parse(self._protos.status.GetModelStatusRequest, body).model_spec)
