@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from server.engines.embedded.example_outputs import classifications, regressions
 from server.errors import Code, ServingError
+from server.services.examples import classifications, regressions
 
 LABELS = np.array([[b"a", b"b"], [b"c", b"d"]], object)
 SCORES = np.array([[0.25, 0.75], [0.5, 0.5]], np.float32)
