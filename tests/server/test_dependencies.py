@@ -246,22 +246,12 @@ def at(app, address):
     return lambda scope, *channel: app({**scope, "client": (address, 1)}, *channel)
 
 
-def slow_engine():
-    async def slow(_signature, inputs):
-        await asyncio.sleep(0.05)
-        return {"y": inputs["x"]}
-
-    engine = NumpyEngine()
-    engine.servable.run = slow
-    return engine
-
-
 @pytest.mark.parametrize(
     ("flag", "clients", "told"),
     [("max_in_flight", "abcde", "requests are"), ("client_in_flight", "aaaaa", "requests of one")],
 )
 def test_requests_beyond_the_places_are_refused(flag, clients, told):
-    app = make_app(slow_engine(), **{flag: "2"})
+    app = make_app(NumpyEngine(seconds=0.05), **{flag: "2"})
 
     async def run():
         asked = [send(at(app, client), *PREDICT) for client in clients]
@@ -276,7 +266,7 @@ def test_requests_beyond_the_places_are_refused(flag, clients, told):
 
 
 def test_a_busy_model_leaves_room_for_other_models():
-    engine = slow_engine()
+    engine = NumpyEngine(seconds=0.05)
     settings = load_settings(model_dir="x", model_in_flight="2", model_rate_per_second="2")
     plane = DataPlane(engine, settings, clock=lambda: 0.0)
     app = make_app(engine, plane=plane)
