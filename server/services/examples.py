@@ -12,7 +12,7 @@ from ..protos.examples import read_json_examples
 from ..protos.modules import load_protos
 from ..protos.tensors import fill_signature
 from ..request import Answer, current_request
-from ..tensors import Array, SignatureSpec, Tensors, format_shape
+from ..tensors import Array, Kind, SignatureSpec, Tensors, format_shape
 from ..wire.predict import encode_classify, encode_regress
 
 # Decoding a byte of examples, or writing one label, score or value of an answer, takes as long as
@@ -94,6 +94,9 @@ def _with_examples(servable: Lease, name: str, kind: str) -> SignatureSpec:
         raise invalid("Expected one output Tensor.")
     if "inputs" not in signature.inputs:
         raise _unfit(f"No {kind} inputs found in SignatureDef: ", signature)
+    dtype = signature.inputs["inputs"].dtype
+    if dtype.kind is not Kind.STRING:
+        raise invalid(f"Type mismatch: actual string vs. expect {dtype.name}")
     return signature
 
 
