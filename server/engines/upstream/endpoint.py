@@ -162,11 +162,11 @@ class Endpoint:
 def _serving_error(error: Any) -> ServingError:
     code = Code[error.code().name]
     if code is Code.UNAVAILABLE:
-        return ServingError(code, "The model server cannot be reached", retry_after=1.0)
+        return ServingError(code, "The model server cannot be reached")
     if code is Code.DEADLINE_EXCEEDED:
         return ServingError(code, "Deadline exceeded")
     if code is Code.CANCELLED:
-        return ServingError(Code.UNAVAILABLE, "The model server went away", retry_after=1.0)
+        return ServingError(Code.UNAVAILABLE, "The model server went away")
     return ServingError(code, error.details() or code.value)
 
 
