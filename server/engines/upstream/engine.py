@@ -147,7 +147,7 @@ class TfServingEngine:
         try:
             return await self._servable(spec)
         except ServingError as error:
-            self.ask_for_poll()
+            self._poll_wanted.set()
             if error.code is not Code.UNAVAILABLE:
                 raise
             return await self._servable(spec)  # perhaps a version of another server
@@ -160,7 +160,7 @@ class TfServingEngine:
         if version is None:
             version = self._catalog.latest(spec.name)
         if version is None or not self._catalog.endpoints_of(spec.name, version):
-            if not self._catalog.reached(spec.name):
+            if not self._catalog.statuses(spec.name):
                 raise self._unreached(spec)
             raise spec.not_found()
         signatures = await self._catalog.signatures(spec.name, version)
@@ -168,11 +168,8 @@ class TfServingEngine:
 
     @staticmethod
     def _unreached(spec: ModelSpec) -> ServingError:
-        return ServingError(
-            Code.UNAVAILABLE,
-            f"No model server that serves {spec.name} can be reached",
-            retry_after=1.0,
-        )
+        text = f"No model server that serves {spec.name} can be reached"
+        return ServingError(Code.UNAVAILABLE, text)
 
     async def _watch(self) -> None:
         while True:
@@ -206,25 +203,57 @@ class TfServingEngine:
             self._metrics.upstream_in_flight.labels(endpoint.name).set(endpoint.in_flight)
             self._metrics.upstream_in_service.labels(endpoint.name).set(endpoint.in_service)
 
-    async def call(self, request: bytes, model: str, version: int) -> bytes:
-        """Sends a request to an endpoint that serves the version."""
-        endpoints = self._catalog.endpoints_of(model, version)
-        return await self._pool.call("Predict", request, endpoints, self._answers[model, version])
+    async def predict(
+        self, servable: "UpstreamModel", request: bytes, signature: SignatureSpec
+    ) -> bytes:
+        """Sends a request. Sends it once more, for another version, if no server has this one.
 
-    def ask_for_poll(self) -> None:
-        """Makes the next poll begin soon. A request that failed does not wait for it."""
-        self._poll_wanted.set()
+        Args:
+            servable: The model. It becomes the version that answers.
+            request: The PredictRequest without its model.
+            signature: The signature to run.
+        """
+        spec = servable.spec
 
-    async def instead_of(self, servable: "UpstreamModel") -> "UpstreamModel | None":
-        """Returns another version for a request whose server has gone; None if there is none."""
+        async def ask(version: int | None) -> bytes:
+            asked = request + write_model(spec.name, version, signature.name)
+            served = spec.name, servable.version
+            endpoints = self._catalog.endpoints_of(*served)
+            return await self._pool.call("Predict", asked, endpoints, self._answers[served])
+
         try:
-            other = await self._servable(servable.spec)
-        except ServingError:
-            return None
-        if other.version == servable.version:
-            return None
-        self._metrics.retries.inc()
-        return other
+            return await ask(servable.version)
+        except ServingError as error:
+            gone = error.code is Code.UNAVAILABLE
+            if not gone and not error.message.startswith(_NO_SERVABLE):
+                raise  # the model's own error
+            self._poll_wanted.set()  # this request does not wait for the poll
+            if gone:
+                other = None
+                with contextlib.suppress(ServingError):
+                    other = await self._servable(spec)
+                if other is None or other.version == servable.version:
+                    raise
+                self._metrics.retries.inc()
+                if other.signatures.get(signature.name) != signature:
+                    raise
+                servable.version = other.version
+            elif spec.version is not None or spec.label is not None:
+                raise spec.not_found() from None
+        if gone:
+            return await ask(servable.version)
+        # The server has replaced its newest version since the last poll. It chooses one itself.
+        answer = await ask(None)
+        newest = read_version(answer)
+        if newest != servable.version and not await self.has_signature(servable, newest, signature):
+            raise ServingError(
+                Code.UNAVAILABLE,
+                f"Version {newest} of model {spec.name} has just replaced version "
+                f"{servable.version}, perhaps with another signature {signature.name}. "
+                "Send the request again.",
+            )
+        servable.version = newest
+        return answer
 
     async def has_signature(
         self, servable: "UpstreamModel", version: int, signature: SignatureSpec
@@ -261,50 +290,8 @@ class UpstreamModel:
         spec, work = self.signatures[signature], self._engine.work
         typed = {name: (spec.inputs[name].dtype, array) for name, array in inputs.items()}
         request = await work(written_work(inputs), "encode", write_inputs, typed)
-        answer = await self._call(request, spec)
+        answer = await self._engine.predict(self, request, spec)
         return await work(len(answer) // _TENSOR_WORK, "decode", read_outputs, answer)
 
     def release(self) -> None:
         """See `LeasedServable.release`. A model server keeps its versions itself."""
-
-    async def _call(self, request: bytes, signature: SignatureSpec) -> bytes:
-        """Sends a request. Sends it once more, for another version, if no server has this one.
-
-        Args:
-            request: The request without its model.
-            signature: The signature to run.
-        """
-        engine, spec = self._engine, self.spec
-
-        async def ask(version: int | None) -> bytes:
-            asked = request + write_model(spec.name, version, signature.name)
-            return await engine.call(asked, spec.name, self.version)
-
-        try:
-            return await ask(self.version)
-        except ServingError as error:
-            gone = error.code is Code.UNAVAILABLE
-            if not gone and not error.message.startswith(_NO_SERVABLE):
-                raise  # the model's own error
-            engine.ask_for_poll()
-            if gone:
-                other = await engine.instead_of(self)
-                if other is None or other.signatures.get(signature.name) != signature:
-                    raise
-                self.version = other.version
-            elif spec.version is not None or spec.label is not None:
-                raise spec.not_found() from None
-        if gone:
-            return await ask(self.version)
-        # The server has replaced its newest version since the last poll. It chooses one itself.
-        answer = await ask(None)
-        newest = read_version(answer)
-        if newest != self.version and not await engine.has_signature(self, newest, signature):
-            raise ServingError(
-                Code.UNAVAILABLE,
-                f"Version {newest} of model {spec.name} has just replaced version {self.version}, "
-                f"perhaps with another signature {signature.name}. Send the request again.",
-                retry_after=1.0,
-            )
-        self.version = newest
-        return answer
