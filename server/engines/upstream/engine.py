@@ -111,10 +111,6 @@ class TfServingEngine:
             for model in self._catalog.models
         )
 
-    async def reload(self) -> None:
-        """See `Engine.reload`."""
-        await self._poll()
-
     def upstreams(self) -> Mapping[str, str]:
         """See `Engine.upstreams`."""
         return self._pool.states()
@@ -174,7 +170,7 @@ class TfServingEngine:
     async def _watch(self) -> None:
         while True:
             try:
-                await self._poll()
+                await self.reload()
             except Exception:
                 # Catch everything: the known versions stay usable, and the next poll may succeed.
                 _LOG.exception("asking the model servers failed")
@@ -186,7 +182,8 @@ class TfServingEngine:
             await asyncio.sleep(_PAUSE_SECONDS)
             self._poll_wanted.clear()
 
-    async def _poll(self) -> None:
+    async def reload(self) -> None:
+        """See `Engine.reload`. Polls the model servers."""
         before = self._pool.states()
         await self._catalog.refresh()
         if self._pool.states() != before:
