@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import os
 
 import pytest
 
@@ -210,6 +211,24 @@ def test_labels_traffic_and_drain_are_set_and_reported(keys):
     assert ask(make_app(engine), "GET", "/readyz").status == 503
     assert told("POST", "/admin/gateway:enable").json()["draining"] is False
     assert ask(make_app(engine), "GET", "/readyz").status == 200
+
+
+def test_a_broken_file_of_routes_is_logged_once_and_changes_nothing(tmp_path, caplog):
+    file = tmp_path / "routes.json"
+    file.write_text('{"draining": true}')
+    engine = RoutedEngine(NumpyEngine(), file=file)
+
+    async def run():
+        await engine.start()
+        file.write_text("{")
+        os.utime(file, ns=(1, 1))
+        await asyncio.sleep(5)
+        await engine.close()
+
+    run_in_virtual_time(run())
+    (record,) = caplog.records
+    assert record.getMessage().startswith("The file of routes cannot be read")
+    assert engine.routes.draining
 
 
 @pytest.mark.parametrize(
