@@ -106,7 +106,7 @@ def create_app(
     app = bare_app(settings, plane, accounts, lifecycle, lifespan=lifespan)
     app.state.metrics = metrics
     app.state.snapshots = Snapshots(routed, metrics)
-    app.state.workers = workers or WorkerMetrics(None, 0)
+    app.state.workers = workers or WorkerMetrics(None)
     app.state.accounts, app.state.live = accounts, accounts.live
     # `include_router` would match each request twice.
     for router in (v1.router, v2.models, v2.server, health.router):

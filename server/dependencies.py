@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from .engines.base import Classifications, Engine, LeasedServable, ModelSpec
+from .engines.base import Engine, LeasedServable, ModelSpec
 from .errors import PRIVATE_CODES, Code, ServingError, invalid
 from .keys import KeyRing, key_of_headers
 from .limits import Limits, Rate, Shares, Supervisor, Watch
@@ -217,20 +217,6 @@ class Lease:
         if signature.startswith(LOOKUP_PREFIX):
             self._plane.limits.check_ids(values)
         return await self._servable.run(signature, inputs)
-
-    async def classify(self, signature: str, examples: Array) -> Classifications:
-        """Classifies examples; raises as `run`."""
-        self._check_examples(signature, examples)
-        return await self._servable.classify(signature, examples)
-
-    async def regress(self, signature: str, examples: Array) -> Array:
-        """Returns one value per example; raises as `run`."""
-        self._check_examples(signature, examples)
-        return await self._servable.regress(signature, examples)
-
-    def _check_examples(self, signature: str, examples: Array) -> None:
-        permit_signature(signature)
-        self._plane.limits.check_examples(len(examples))
 
 
 def timeout_seconds(headers: Mapping[bytes, bytes], most: float) -> float:

@@ -53,12 +53,20 @@ class ServingError(Exception):
             code: The kind of failure; it determines the HTTP status.
             message: The sentence for the client. With a code in `PRIVATE_CODES` it only goes to the
                 log.
-            retry_after: Seconds after which a retry makes sense, or None.
+            retry_after: Seconds after which a retry makes sense, or None. One for UNAVAILABLE.
         """
         super().__init__(message)
         self.code = code
         self.message = message
+        if retry_after is None and code is Code.UNAVAILABLE:
+            retry_after = 1.0
         self.retry_after = retry_after
+
+
+def too_many(waiting: str, count: int) -> ServingError:
+    """Returns the error for a full queue, e.g. of `rows wait for the model`."""
+    text = f"Too many {waiting}: {count}. Try again later."
+    return ServingError(Code.RESOURCE_EXHAUSTED, text, retry_after=1.0)
 
 
 def invalid(message: str) -> ServingError:

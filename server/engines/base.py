@@ -94,19 +94,6 @@ def chosen_statuses(spec: ModelSpec, statuses: Sequence[VersionStatus]) -> Seque
     return chosen
 
 
-@dataclasses.dataclass(frozen=True)
-class Classifications:
-    """The answer to `:classify`.
-
-    Attributes:
-        classes: Labels as `bytes`, shape (examples, classes), or None.
-        scores: Scores, same shape, or None.
-    """
-
-    classes: Array | None
-    scores: Array | None
-
-
 class Servable(Protocol):
     """One version of a model, leased."""
 
@@ -136,20 +123,6 @@ class Servable(Protocol):
             ServingError: The model refused the inputs (INVALID_ARGUMENT), failed
                 (INTERNAL), or too many requests wait (RESOURCE_EXHAUSTED).
         """
-
-    async def classify(self, signature: str, examples: Array) -> Classifications:
-        """Runs a signature that returns labels, scores or both per example.
-
-        Args:
-            signature: A key of `signatures`; it has one input.
-            examples: Serialized Example messages as `bytes`, shape (examples,).
-
-        Raises:
-            ServingError: As `run`.
-        """
-
-    async def regress(self, signature: str, examples: Array) -> Array:
-        """Runs a signature that returns one value per example; arguments as `classify`."""
 
 
 class LeasedServable(Servable, Protocol):

@@ -42,13 +42,8 @@ def make_engine(
 
 def routes_of(settings: Settings) -> Routes:
     """Returns the labels at the start; raises `StartError`."""
-    return Routes(labels=parse_labels(settings.labels, _only_model(settings)))
-
-
-def _only_model(settings: Settings) -> str | None:
-    """Returns the model's name if the settings name exactly one."""
-    if settings.engine == "embedded" and settings.model_name is not None:
-        return settings.model_name
-    upstream = settings.engine == "tfserving"
-    models = model_names(settings) if upstream else list(found_models(settings))
-    return models[0] if len(models) == 1 else None
+    if settings.engine == "tfserving":
+        models = model_names(settings)
+    else:
+        models = [settings.model_name] if settings.model_name else list(found_models(settings))
+    return Routes(labels=parse_labels(settings.labels, models[0] if len(models) == 1 else None))

@@ -90,8 +90,8 @@ class RoutedEngine:
         """
         self.inner = engine
         self._file = file
-        # The time and number of the file that was last read or written.
-        self._seen = (0, 0)
+        # The stamp of the file that was last read or written.
+        self._seen = (0, 0, 0)
         self.routes = self._changed() or routes or Routes()
         self._chance = chance
         self._watcher: asyncio.Task[None] | None = None
@@ -214,13 +214,12 @@ class RoutedEngine:
             stamp = _stamp(self._file)
             if stamp == self._seen:
                 return None
-            routes = msgspec.json.decode(self._file.read_bytes(), type=Routes)
+            self._seen = stamp
+            return msgspec.json.decode(self._file.read_bytes(), type=Routes)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as error:
             raise StartError(f"The file of routes cannot be read: {self._file}: {error}") from None
-        self._seen = stamp
-        return routes
 
     async def _watch(self) -> None:
         while True:
@@ -240,6 +239,7 @@ def _with_model(table: Mapping[str, Any], model: str, value: Any) -> dict[str, A
     return {**rest, model: value} if value else rest
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _stamp(path: Path) -> tuple[int, int, int]:
+    # The size tells a file that is still being written from the whole one in the same tick.
     status = path.stat()
-    return status.st_mtime_ns, status.st_ino
+    return status.st_mtime_ns, status.st_ino, status.st_size

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from functools import partial
 
-from ..dependencies import RUN_SCOPES, permit_signature
-from ..engines.base import STATE_NUMBERS, ModelSpec, Servable
+from ..dependencies import RUN_SCOPES, Lease, permit_signature
+from ..engines.base import STATE_NUMBERS, ModelSpec
 from ..errors import Code, ServingError, invalid
 from ..protos.modules import load_protos
 from ..protos.requests import (
@@ -20,7 +20,7 @@ from ..protos.requests import (
 )
 from ..protos.tensors import fill_signature
 from ..request import Request
-from ..services.examples import EXAMPLES_WORK, check_classifies, check_regresses
+from ..services.examples import EXAMPLES_WORK, run_classify, run_regress
 from ..services.predict import rows_of
 from ..tensors import (
     CLASSIFY_METHOD,
@@ -32,8 +32,8 @@ from ..tensors import (
 )
 from .exchange import GrpcEdge
 
-_NAME = "tensorflow.serving.PredictionService"
-_MODEL_NAME = "tensorflow.serving.ModelService"
+PREDICTION_SERVICE = "tensorflow.serving.PredictionService"
+MODEL_SERVICE = "tensorflow.serving.ModelService"
 _SIGNATURES = "signature_def"
 # TensorFlow Serving and gRPC number the codes in the order of their declaration.
 _NUMBERS = {code: number for number, code in enumerate(Code)}
@@ -47,15 +47,15 @@ def spec_of(target: Target) -> ModelSpec:
     return ModelSpec(target.name, target.version, target.label)
 
 
-class PredictionService:
-    """Predict, Classify, Regress, MultiInference, GetModelMetadata."""
+class TensorFlowServing:
+    """The methods of both services, but models cannot be configured over gRPC."""
 
     def __init__(self, edge: GrpcEdge) -> None:
-        """Creates the service on an edge."""
+        """Creates the services on an edge."""
         self._plane = edge.plane
         self._protos = load_protos()
-        self.handler = edge.service(
-            _NAME,
+        predictions = edge.service(
+            PREDICTION_SERVICE,
             {
                 "Predict": ("predict", RUN_SCOPES, self._predict),
                 "Classify": ("classify", RUN_SCOPES, partial(self._examples, "Classification")),
@@ -68,6 +68,14 @@ class PredictionService:
                 "GetModelMetadata": ("metadata", ("predict",), self._metadata),
             },
         )
+        models = edge.service(
+            MODEL_SERVICE,
+            {
+                "GetModelStatus": ("status", ("predict",), self._status),
+                "HandleReloadConfigRequest": ("reload", ("predict",), self._reload),
+            },
+        )
+        self.handlers = (predictions, models)
 
     async def _predict(self, request: Request, body: bytes) -> bytes:
         codec = self._plane.codec
@@ -142,22 +150,6 @@ class PredictionService:
         response.metadata[_SIGNATURES].Pack(definitions)
         return bytes(response.SerializeToString())
 
-
-class ModelService:
-    """GetModelStatus. Models cannot be configured over gRPC."""
-
-    def __init__(self, edge: GrpcEdge) -> None:
-        """Creates the service on an edge."""
-        self._plane = edge.plane
-        self._protos = load_protos()
-        self.handler = edge.service(
-            _MODEL_NAME,
-            {
-                "GetModelStatus": ("status", ("predict",), self._status),
-                "HandleReloadConfigRequest": ("reload", ("predict",), self._reload),
-            },
-        )
-
     async def _status(self, request: Request, body: bytes) -> bytes:
         target = target_of(parse(self._protos.status.GetModelStatusRequest, body).model_spec)
         request.model = target.name
@@ -177,16 +169,12 @@ class ModelService:
         )
 
 
-async def _run_task(servable: Servable, target: Target, examples: Array) -> ExamplesResult:
+async def _run_task(servable: Lease, target: Target, examples: Array) -> ExamplesResult:
     name = target.signature
     if target.method_name == CLASSIFY_METHOD:
-        check_classifies(servable, name)
-        found = await servable.classify(name, examples)
-        return target, servable.version, (found.classes, found.scores)
+        return target, servable.version, await run_classify(servable, name, examples)
     if target.method_name == REGRESS_METHOD:
-        check_regresses(servable, name)
-        values = await servable.regress(name, examples)
-        return target, servable.version, values
+        return target, servable.version, await run_regress(servable, name, examples)
     text = f"Unsupported signature method_name: {target.method_name}"
     raise ServingError(Code.UNIMPLEMENTED, text)
 

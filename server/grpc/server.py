@@ -16,13 +16,9 @@ from ..protos.modules import load_protos
 from ..settings import Settings
 from .exchange import GrpcEdge
 from .inference_service import InferenceService
-from .prediction_service import ModelService, PredictionService
+from .prediction_service import MODEL_SERVICE, PREDICTION_SERVICE, TensorFlowServing
 
-_SERVICES = (
-    "tensorflow.serving.PredictionService",
-    "tensorflow.serving.ModelService",
-    SERVICE,
-)
+_SERVICES = (PREDICTION_SERVICE, MODEL_SERVICE, SERVICE)
 _LOOK_SECONDS = 0.5
 
 
@@ -74,11 +70,7 @@ class GrpcServer:
         )
         edge = GrpcEdge(self._plane, self._accounts)
         server.add_generic_rpc_handlers(
-            (
-                PredictionService(edge).handler,
-                ModelService(edge).handler,
-                InferenceService(edge, self._lifecycle).handler,
-            )
+            (*TensorFlowServing(edge).handlers, InferenceService(edge, self._lifecycle).handler)
         )
         self._health = _Health(self._plane, self._lifecycle)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -128,27 +129,27 @@ class Metrics:
                 self._ids(model, table).inc(ids)
                 self._unknown_ids(model, table).inc(unknown)
 
-    def set_models(self, versions: Mapping[str, tuple[int, float]]) -> None:
-        """Sets the newest version and its age in seconds for each model that serves."""
-        self._version.clear()
-        self._age.clear()
-        for model, (version, age) in versions.items():
-            self._version.labels(model).set(version)
-            self._age.labels(model).set(age)
-
-    def set_tables(
-        self, tables: Iterable[tuple[str, str, float, float | None, str | None]]
-    ) -> None:
-        """Sets the metrics of tables. Each entry: model, table, rows; bytes and health or None."""
-        self._table_rows.clear()
-        self._table_bytes.clear()
-        self._table_health.clear()
-        for model, table, rows, size, health in tables:
-            self._table_rows.labels(model, table).set(rows)
-            if size is not None:
-                self._table_bytes.labels(model, table).set(size)
-            if health is not None:
-                self._table_health.labels(model, table, health).set(1)
+    def set_models(self, models: Iterable[Mapping[str, Any]]) -> None:
+        """Sets the metrics of models and their tables, which are as `Snapshots.models` has them."""
+        for gauge in (
+            self._version, self._age, self._table_rows, self._table_bytes, self._table_health
+        ):  # fmt: skip
+            gauge.clear()
+        for model in models:
+            name, serving = model["name"], model["serving"]
+            if serving is not None:
+                self._version.labels(name).set(serving)
+                ages = {each["version"]: each["age_seconds"] for each in model["versions"]}
+                self._age.labels(name).set(ages[str(serving)] or 0.0)
+            for table in model["tables"]:
+                labels = name, str(table.get("table"))
+                rows, size, health = map(table.get, ("rows", "bytes", "health"))
+                if isinstance(rows, int | float):
+                    self._table_rows.labels(*labels).set(rows)
+                    if isinstance(size, int | float):
+                        self._table_bytes.labels(*labels).set(size)
+                    if health is not None:
+                        self._table_health.labels(*labels, health).set(1)
 
     def exposition(self) -> bytes:
         """Returns all metrics in Prometheus' text format."""

@@ -68,7 +68,7 @@ class Gateway:
         _keep_freed_memory()
         settings, worker = self._settings, self._worker
         lifecycle = Lifecycle()
-        workers = WorkerMetrics(worker.folder if worker else None, worker.index if worker else 0)
+        workers = WorkerMetrics(worker.heartbeat if worker else None)
         gateway = create_app(
             settings,
             self._engine,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from .. import COMMAND
 from ..engines.chosen import routes_of
 from ..engines.embedded.model_folder import VersionPolicy, folder_of, found_models
-from ..engines.upstream.endpoint import parse_upstreams, upstream_token
+from ..engines.upstream.endpoint import check_client_certificate, parse_upstreams, upstream_token
 from ..errors import StartError
 from ..keys import KeyRing, keys_of
 from ..settings import Settings, flag_of
@@ -45,11 +45,7 @@ def check_start(settings: Settings, *, is_worker: bool = False) -> KeyRing | Non
         )
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise StartError("TLS needs both --tls-cert and --tls-key.")
-    shown = (settings.upstream_cert, settings.upstream_key)
-    if (shown[0] is None) != (shown[1] is None) or (shown[0] and not settings.upstream_ca):
-        raise StartError(
-            "A certificate for upstreams needs --upstream-ca, --upstream-cert and --upstream-key."
-        )
+    check_client_certificate(settings)
     for name in _FILES:
         path = getattr(settings, name)
         if path is not None and not (path.is_file() and os.access(path, os.R_OK)):

@@ -6,8 +6,6 @@ These functions take and return plain data, so another process can run them for 
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from ..errors import Code, ServingError
 from ..tensors import Array, DType
 from .modules import load_protos
@@ -18,8 +16,7 @@ def write_model(model: str, version: int | None, signature: str) -> bytes:
     """Writes the model of a request. Without a version the server runs its newest one.
 
     protobuf merges messages whose bytes are concatenated, and later values replace earlier ones. So
-    the bytes of `write_inputs` followed by these bytes are a PredictRequest. The bytes of
-    `write_examples` followed by these are a ClassificationRequest or RegressionRequest.
+    the bytes of `write_inputs` followed by these bytes are a PredictRequest.
     """
     message = load_protos().predict.PredictRequest()
     message.model_spec.name = model
@@ -37,51 +34,16 @@ def write_inputs(inputs: Mapping[str, tuple[DType, Array]]) -> bytes:
     return bytes(message.SerializeToString())
 
 
-def write_examples(examples: Array) -> bytes:
-    """Writes the input of a ClassificationRequest or RegressionRequest.
-
-    Args:
-        examples: Serialized Example messages as `bytes`, shape (examples,).
-    """
-    message = load_protos().classification.ClassificationRequest()
-    add = message.input.example_list.examples.add
-    for example in examples:
-        add().MergeFromString(example)
-    return bytes(message.SerializeToString())
-
-
 def read_outputs(body: bytes) -> dict[str, Array]:
     """Reads the tensors of a PredictResponse; raises as `read_answer`."""
     message = read_answer(load_protos().predict.PredictResponse, body)
     return {name: to_array(proto) for name, proto in message.outputs.items()}
 
 
-def read_classes(body: bytes) -> tuple[Array, Array]:
-    """Reads a ClassificationResponse; raises as `read_answer`.
-
-    Returns:
-        Labels as `bytes` and scores, both of shape (examples, classes).
-    """
-    message = read_answer(load_protos().classification.ClassificationResponse, body)
-    rows = [list(each.classes) for each in message.result.classifications]
-    columns = len(rows[0]) if rows else 0
-    labels = np.empty((len(rows), columns), object)
-    for index, row in enumerate(rows):
-        labels[index] = [entry.label.encode() for entry in row]
-    scores = np.array([[entry.score for entry in row] for row in rows], np.float32)
-    return labels, scores.reshape(len(rows), columns)
-
-
-def read_values(body: bytes) -> Array:
-    """Reads the values of a RegressionResponse, shape (examples,); raises as `read_answer`."""
-    message = read_answer(load_protos().regression.RegressionResponse, body)
-    return np.array([each.value for each in message.result.regressions], np.float32)
-
-
-def read_version(method: str, body: bytes) -> int:
-    """Reads the version that gave the answer of a method; raises as `read_answer`."""
-    _, kind = load_protos().prediction_service.methods[method]
-    return int(read_answer(kind, body).model_spec.version.value)
+def read_version(body: bytes) -> int:
+    """Reads the version that gave a PredictResponse; raises as `read_answer`."""
+    message = read_answer(load_protos().predict.PredictResponse, body)
+    return int(message.model_spec.version.value)
 
 
 def read_answer(kind: Any, body: bytes) -> Any:

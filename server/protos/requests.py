@@ -4,6 +4,7 @@ These functions take and return plain data, so another process can run them for 
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -76,10 +77,7 @@ def read_predict(
     claimed = 0
     for proto in message.inputs.values():
         limits.check_rank(len(proto.tensor_shape.dim))
-        count = 1
-        for dim in proto.tensor_shape.dim:
-            count *= max(0, dim.size)
-        claimed += count
+        claimed += math.prod(max(0, dim.size) for dim in proto.tensor_shape.dim)
     limits.check_count(claimed)
     inputs = {name: (proto.dtype, to_array(proto)) for name, proto in message.inputs.items()}
     return target, inputs, list(dict.fromkeys(message.output_filter))

@@ -217,8 +217,6 @@ def serving_error_answer(error: ServingError) -> Answer:
     headers: Headers = ()
     if error.retry_after is not None:
         headers = (("retry-after", str(max(1, round(error.retry_after)))),)
-    elif error.code is Code.UNAVAILABLE:
-        headers = (("retry-after", "1"),)
     if error.code is Code.UNAUTHENTICATED:
         headers = (*headers, ("www-authenticate", 'Bearer realm="gateway"'))
     return error_answer(error.code.http, error.message, headers)

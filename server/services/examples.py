@@ -1,38 +1,43 @@
-"""`:classify` and `:regress`: labels and values for examples with named features."""
+"""`:classify` and `:regress`: labels and values for examples with named features.
 
-from ..dependencies import DataPlane
-from ..engines.base import ModelSpec, Servable
+A model's outputs are checked as TensorFlow Serving checks them.
+"""
+
+import numpy as np
+
+from ..dependencies import DataPlane, Lease
+from ..engines.base import ModelSpec
 from ..errors import Code, ServingError, invalid
 from ..protos.examples import read_json_examples
 from ..protos.modules import load_protos
 from ..protos.tensors import fill_signature
 from ..request import Answer, current_request
-from ..tensors import Array, SignatureSpec
+from ..tensors import Array, Kind, SignatureSpec, Tensors, format_shape
 from ..wire.predict import encode_classify, encode_regress
 
 # Decoding a byte of examples, or writing one label, score or value of an answer, takes as long as
 # decoding this many bytes of JSON numbers.
 EXAMPLES_WORK = 16
 
+# Labels as `bytes` and scores, shape (examples, classes). One of them may be None.
+Classifications = tuple[Array | None, Array | None]
+
 
 async def classify(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
-    """Answers a `:classify` request; raises as `read_json_examples` and `Servable.classify`."""
+    """Answers a `:classify` request; raises as `read_json_examples` and `run_classify`."""
     name, examples = await _decode(plane, body)
     with await plane.lease(spec) as servable:
-        check_classifies(servable, name)
-        result = await servable.classify(name, examples)
-    classes, scores = result.classes, result.scores
+        classes, scores = await run_classify(servable, name, examples)
     size = EXAMPLES_WORK * sum(part.size for part in (classes, scores) if part is not None)
     encoded = await plane.codec.run(size, "encode", encode_classify, classes, scores)
     return Answer(encoded, servable.version)
 
 
 async def regress(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
-    """Answers a `:regress` request; raises as `read_json_examples` and `Servable.regress`."""
+    """Answers a `:regress` request; raises as `read_json_examples` and `run_regress`."""
     name, examples = await _decode(plane, body)
     with await plane.lease(spec) as servable:
-        check_regresses(servable, name)
-        values = await servable.regress(name, examples)
+        values = await run_regress(servable, name, examples)
     size = values.size * EXAMPLES_WORK
     return Answer(await plane.codec.run(size, "encode", encode_regress, values), servable.version)
 
@@ -44,11 +49,19 @@ async def _decode(plane: DataPlane, body: bytes) -> tuple[str, Array]:
     return name, examples
 
 
-def check_classifies(servable: Servable, name: str) -> None:
-    """Raises if the signature is missing or cannot classify examples.
+async def run_classify(servable: Lease, name: str, examples: Array) -> Classifications:
+    """Runs a signature that returns labels, scores or both per example.
 
     Like TensorFlow Serving we ignore the signature's method name: TensorFlow 2 saves every
     signature with the method name `tensorflow/serving/predict`, even one that classifies.
+
+    Args:
+        servable: The leased model.
+        name: The signature.
+        examples: Serialized Example messages as `bytes`, shape (examples,).
+
+    Raises:
+        ServingError: The signature is missing or cannot classify examples; or as `Servable.run`.
     """
     signature = _with_examples(servable, name, "classification")
     if not {"classes", "scores"} & signature.outputs.keys():
@@ -57,16 +70,18 @@ def check_classifies(servable: Servable, name: str) -> None:
             '"scores". Signature was: ',
             signature,
         )
+    return classifications(await servable.run(name, {"inputs": examples}), len(examples))
 
 
-def check_regresses(servable: Servable, name: str) -> None:
-    """Raises if the signature is missing or returns no value per example."""
+async def run_regress(servable: Lease, name: str, examples: Array) -> Array:
+    """Runs a signature that returns one value per example; as `run_classify`."""
     signature = _with_examples(servable, name, "regression")
     if "outputs" not in signature.outputs:
         raise _unfit("No regression outputs found in SignatureDef: ", signature)
+    return regressions(await servable.run(name, {"inputs": examples}), len(examples))
 
 
-def _with_examples(servable: Servable, name: str, kind: str) -> SignatureSpec:
+def _with_examples(servable: Lease, name: str, kind: str) -> SignatureSpec:
     signature = servable.signatures.get(name)
     if signature is None:
         raise invalid(f"No signature was found with the name: {name}")
@@ -79,6 +94,9 @@ def _with_examples(servable: Servable, name: str, kind: str) -> SignatureSpec:
         raise invalid("Expected one output Tensor.")
     if "inputs" not in signature.inputs:
         raise _unfit(f"No {kind} inputs found in SignatureDef: ", signature)
+    dtype = signature.inputs["inputs"].dtype
+    if dtype.kind is not Kind.STRING:
+        raise invalid(f"Type mismatch: actual string vs. expect {dtype.name}")
     return signature
 
 
@@ -90,3 +108,72 @@ def _unfit(message: str, signature: SignatureSpec) -> ServingError:
     fill_signature(definition, signature)
     text = message + text_format.MessageToString(definition)
     return ServingError(Code.FAILED_PRECONDITION, text)
+
+
+def classifications(outputs: Tensors, examples: int) -> Classifications:
+    """Returns the labels and scores among the outputs of a classification signature.
+
+    Args:
+        outputs: `classes` (strings), `scores` (float32), or both, of shape (examples, classes).
+        examples: The number of examples.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if the outputs have another form.
+
+    Example:
+        >>> classifications({"scores": np.ones((1, 2), np.float32)}, 1)[1]
+        array([[1., 1.]], dtype=float32)
+    """
+    classes, scores = outputs.get("classes"), outputs.get("scores")
+    if classes is None and scores is None:
+        raise invalid(
+            "Expected classification signature outputs Tensor to contain at least one of "
+            "{classes, scores}."
+        )
+    for name, output in (("classes", classes), ("scores", scores)):
+        if output is None:
+            continue
+        if output.ndim != 2:
+            raise invalid(
+                "Expected Tensor shape: [batch_size num_classes] but got "
+                f"{format_shape(output.shape)}"
+            )
+        if len(output) != examples:
+            raise invalid(f"Expected {name} output batch size of {examples}. Got: {len(output)}")
+    if classes is not None and classes.dtype != np.object_:
+        raise invalid(f"Expected classes Tensor of DT_STRING. Got: {classes.dtype.name}")
+    if scores is not None and scores.dtype != np.float32:
+        raise invalid(f"Expected scores Tensor of DT_FLOAT. Got: {scores.dtype.name}")
+    if classes is not None and scores is not None and classes.shape != scores.shape:
+        raise invalid(
+            "Tensors class and score should match in dim_size(1). "
+            f"Got {classes.shape[1]} vs. {scores.shape[1]}"
+        )
+    return classes, scores
+
+
+def regressions(outputs: Tensors, examples: int) -> Array:
+    """Returns the values among the outputs of a regression signature, shape (examples,).
+
+    Args:
+        outputs: `outputs` (float32) of shape (examples,) or (examples, 1).
+        examples: The number of examples.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if the outputs have another form.
+    """
+    if "outputs" not in outputs:
+        raise invalid("No regression outputs found in SignatureDef.")
+    values = outputs["outputs"]
+    if values.ndim not in (1, 2) or values.shape[1:] not in ((), (1,)):
+        raise invalid(
+            "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got "
+            f"{format_shape(values.shape)}"
+        )
+    if len(values) != examples:
+        raise invalid(
+            f"Input batch size did not match output batch size: {examples} vs. {len(values)}"
+        )
+    if values.dtype != np.float32:
+        raise invalid(f"Expected output Tensor of DT_FLOAT. Got: {values.dtype.name}")
+    return values.reshape(-1)

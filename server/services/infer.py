@@ -12,7 +12,6 @@ from ..tensors import (
     BINARY_WORK,
     DEFAULT_SIGNATURE,
     LOOKUP_PREFIX,
-    SignatureSpec,
     Tensors,
     TensorSpec,
     written_work,
@@ -88,8 +87,9 @@ async def run_infer(plane: DataPlane, servable: Lease, request: InferRequest) ->
 async def metadata(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
     """Describes the inputs and outputs of a model's default signature; returns the version too."""
     with await plane.lease(spec) as servable:
-        signature = _default(servable)
-        version = servable.version
+        names, version = sorted(servable.signatures), servable.version
+        name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in names or not names else names[0]
+        signature = find_signature(servable.signatures, name)
     statuses = await plane.engine.status(ModelSpec(spec.name))
     serving = sorted(s.version for s in statuses if s.state is VersionState.AVAILABLE)
     told = {
@@ -107,29 +107,23 @@ async def config(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int
 
     Some clients read the datatypes there.
     """
-    with await plane.lease(spec) as servable:
-        signature = _default(servable)
-        version = servable.version
-
-    def tensors(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": each["name"],
-                "data_type": f"TYPE_{each['datatype']}".replace("BYTES", "STRING"),
-                "dims": each["shape"],
-            }
-            for each in _specs(specs)
-        ]
-
-    told = {
+    described, version = await metadata(plane, spec)
+    told: dict[str, Any] = {
         "name": spec.name,
         "platform": _PLATFORM,
         "backend": "tensorflow",
         # Zero means that the shapes include the batch dimension.
         "max_batch_size": 0,
-        "input": tensors(signature.inputs),
-        "output": tensors(signature.outputs),
     }
+    for kind in ("input", "output"):
+        told[kind] = [
+            {
+                "name": each["name"],
+                "data_type": f"TYPE_{each['datatype']}".replace("BYTES", "STRING"),
+                "dims": each["shape"],
+            }
+            for each in described[f"{kind}s"]
+        ]
     return told, version
 
 
@@ -143,12 +137,6 @@ def _specs(specs: Mapping[str, TensorSpec]) -> list[dict[str, Any]]:
         for name, spec in sorted(specs.items())
         if spec.dtype.datatype
     ]
-
-
-def _default(servable: Lease) -> SignatureSpec:
-    names = sorted(servable.signatures)
-    name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in names or not names else names[0]
-    return find_signature(servable.signatures, name)
 
 
 async def ready(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:

@@ -1,13 +1,11 @@
 """A summary of what the engine serves: models, versions and their ages, tables and their growth."""
 
 import asyncio
-import contextlib
 import time
 from collections import deque
-from collections.abc import Sequence
 from typing import Any
 
-from ..engines.base import Engine, ModelSpec, VersionState, VersionStatus
+from ..engines.base import Engine, ModelSpec, VersionState
 from ..errors import ServingError
 from ..observability.metrics import Metrics
 from ..request import Request, begin_request
@@ -53,40 +51,25 @@ class Snapshots:
         # than others that wait for it.
         begin_request(Request(deadline=time.monotonic() + _GIVEN_UP_SECONDS))
         found: list[dict[str, Any]] = []
-        serving: dict[str, tuple[int, float]] = {}
-        sizes: list[tuple[str, str, float, float | None, str | None]] = []
         try:
-            for name in sorted(self._engine.model_names()):
-                statuses: Sequence[VersionStatus] = ()
-                with contextlib.suppress(ServingError):
-                    statuses = await self._engine.status(ModelSpec(name))
+            async for name, statuses, _ in models.all_statuses(self._engine):
                 now = time.time()
                 ages = {s: round(now - s.published, 1) if s.published else None for s in statuses}
-                available = [s for s in statuses if s.state is VersionState.AVAILABLE]
-                newest = max(available, key=lambda s: s.version, default=None)
-                tables: list[dict[str, Any]] = []
-                if newest is not None:
-                    serving[name] = (newest.version, ages[newest] or 0.0)
-                    tables = await self._tables(name)
-                    sizes += [
-                        (name, str(t.get("table")), rows, _number(t, "bytes"), t.get("health"))
-                        for t in tables
-                        if (rows := _number(t, "rows")) is not None
-                    ]
+                available = [s.version for s in statuses if s.state is VersionState.AVAILABLE]
+                newest = max(available, default=None)
                 found.append(
                     {
                         "name": name,
-                        "serving": newest.version if newest else None,
+                        "serving": newest,
                         "versions": [
                             {**models.status_entry(s), "age_seconds": age}
                             for s, age in ages.items()
                         ],
-                        "tables": tables,
+                        "tables": [] if newest is None else await self._tables(name),
                     }
                 )
             self._models = found
-            self._metrics.set_models(serving)
-            self._metrics.set_tables(sizes)
+            self._metrics.set_models(found)
             self._taken = time.monotonic()
         finally:
             self._taking = None
@@ -101,15 +84,10 @@ class Snapshots:
         except ServingError:
             return []
         for table in tables:
-            rows = _number(table, "rows")
-            if rows is not None:
+            rows = table.get("rows")
+            if isinstance(rows, int | float):
                 key = (name, str(table.get("table")))
                 points = self._growth.setdefault(key, deque(maxlen=_GROWTH_POINTS))
                 points.append((int(time.time()), rows))
                 table["growth"] = list(points)
         return tables
-
-
-def _number(table: dict[str, Any], name: str) -> float | None:
-    value = table.get(name)
-    return value if isinstance(value, int | float) else None

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
 from typing import TypeVar
 
-from ..errors import Code, ServingError
+from ..errors import too_many
 from ..request import current_request
 from ..tensors import Tensors
 from .codec_process import CodecProcess
@@ -69,11 +69,7 @@ class Codec:
 
     async def _run_apart(self, function: Callable[..., T], *arguments: object) -> T:
         if self._waiting >= _MAX_WAITING:
-            raise ServingError(
-                Code.RESOURCE_EXHAUSTED,
-                f"Too many large requests wait to be read: {self._waiting}. Try again later.",
-                retry_after=1.0,
-            )
+            raise too_many("large requests wait to be read", self._waiting)
         self._waiting += 1
         try:
             await self._turns.acquire()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.server.support.gateway_process import ROOT, GatewayProcess, environment
+from tests.server.support.gateway_process import ROOT, GatewayProcess, environment, run
 
 HERE = Path(__file__).parent
 #: Each process of an installed gateway runs this first. The package `server` is the checkout's.
@@ -29,7 +29,7 @@ def _no_settings_around(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def once(factory: pytest.TempPathFactory, name: str, write: Callable[[Path], None]) -> Path:
+def once(factory: pytest.TempPathFactory, name: str, write: Callable[[Path], object]) -> Path:
     """Returns a folder that one of the test processes writes; the others wait for it."""
     base = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -46,18 +46,8 @@ def once(factory: pytest.TempPathFactory, name: str, write: Callable[[Path], Non
 @pytest.fixture(scope="session")
 def saved_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with versions 1 and 2 of the test model. Copy from it and do not change it."""
-    return once(tmp_path_factory, "saved_models", write_models)
-
-
-def write_models(folder: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(HERE / "make_models.py"), str(folder)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    write = functools.partial(run, sys.executable, HERE / "make_models.py")
+    return once(tmp_path_factory, "saved_models", write)
 
 
 @pytest.fixture(scope="session")
@@ -74,14 +64,9 @@ def install(site: Path) -> None:
     sources = site.with_name("gateway_sources")
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
     shutil.copytree(ROOT / "server", sources, ignore=ignored)
+    # If this fails, run: pip install 'setuptools>=77'
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
-    done = subprocess.run(
-        [*pip, "--no-build-isolation", "--target", str(site), str(sources)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stderr}\nRun: pip install 'setuptools>=77'"
+    run(*pip, "--no-build-isolation", "--target", site, sources)
     (site / "sitecustomize.py").write_text(WITHOUT_CHECKOUT)
     (site / "empty").mkdir()
 

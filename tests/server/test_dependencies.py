@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import os
 
 import pytest
 
@@ -212,6 +213,24 @@ def test_labels_traffic_and_drain_are_set_and_reported(keys):
     assert ask(make_app(engine), "GET", "/readyz").status == 200
 
 
+def test_a_broken_file_of_routes_is_logged_once_and_changes_nothing(tmp_path, caplog):
+    file = tmp_path / "routes.json"
+    file.write_text('{"draining": true}')
+    engine = RoutedEngine(NumpyEngine(), file=file)
+
+    async def run():
+        await engine.start()
+        file.write_text("{")
+        os.utime(file, ns=(1, 1))
+        await asyncio.sleep(5)
+        await engine.close()
+
+    run_in_virtual_time(run())
+    (record,) = caplog.records
+    assert record.getMessage().startswith("The file of routes cannot be read")
+    assert engine.routes.draining
+
+
 @pytest.mark.parametrize(
     "path",
     ["/admin/models/..%2f..%2fetc/labels/x", "/admin/models/a%00/labels/x", "/admin/models/%2e",
@@ -246,22 +265,12 @@ def at(app, address):
     return lambda scope, *channel: app({**scope, "client": (address, 1)}, *channel)
 
 
-def slow_engine():
-    async def slow(_signature, inputs):
-        await asyncio.sleep(0.05)
-        return {"y": inputs["x"]}
-
-    engine = NumpyEngine()
-    engine.servable.run = slow
-    return engine
-
-
 @pytest.mark.parametrize(
     ("flag", "clients", "told"),
     [("max_in_flight", "abcde", "requests are"), ("client_in_flight", "aaaaa", "requests of one")],
 )
 def test_requests_beyond_the_places_are_refused(flag, clients, told):
-    app = make_app(slow_engine(), **{flag: "2"})
+    app = make_app(NumpyEngine(seconds=0.05), **{flag: "2"})
 
     async def run():
         asked = [send(at(app, client), *PREDICT) for client in clients]
@@ -276,7 +285,7 @@ def test_requests_beyond_the_places_are_refused(flag, clients, told):
 
 
 def test_a_busy_model_leaves_room_for_other_models():
-    engine = slow_engine()
+    engine = NumpyEngine(seconds=0.05)
     settings = load_settings(model_dir="x", model_in_flight="2", model_rate_per_second="2")
     plane = DataPlane(engine, settings, clock=lambda: 0.0)
     app = make_app(engine, plane=plane)

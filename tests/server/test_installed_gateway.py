@@ -29,6 +29,7 @@ from tests.server.support.gateway_process import (
     ROOT,
     GatewayProcess,
     installed_environment,
+    run,
     write_key,
 )
 from tests.server.support.light_upstream import LightUpstream
@@ -198,14 +199,7 @@ print(package.__file__)
 def test_commands_name_the_installed_package(site: Path, command: list[str], told: str) -> None:
     first, *more = command
     program = str(site / first) if first.startswith("bin/") else first
-    done = subprocess.run(
-        [sys.executable, program, *more],
-        cwd=site / "empty",
-        env=installed_environment(site),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert told in done.stdout
-    assert str(ROOT) + os.sep + "server" not in done.stdout
+    around = {"cwd": site / "empty", "env": installed_environment(site)}
+    printed = run(sys.executable, program, *more, **around)
+    assert told in printed
+    assert str(ROOT) + os.sep + "server" not in printed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from tests.server.support.asgi import Reply
 from tests.server.support.eventually import wait_until
-from tests.server.support.gateway_process import GatewayProcess, environment
+from tests.server.support.gateway_process import GatewayProcess, run
 
 pytestmark = pytest.mark.slow
 
@@ -19,14 +18,7 @@ MODEL = "/v1/models/tower"
 
 
 def export(folder: Path, value: float) -> None:
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("make_tables.py")), str(folder), str(value)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run(sys.executable, Path(__file__).with_name("make_tables.py"), folder, str(value))
 
 
 def mapped_versions(pid: int, folder: Path) -> set[str]:

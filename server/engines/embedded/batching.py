@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import numpy as np
 
-from ...errors import Code, ServingError
+from ...errors import Code, ServingError, too_many
 from ...request import Request, begin_request, current_request
 from ...tensors import Array, SignatureSpec, Tensors
 
@@ -85,11 +85,7 @@ class Batcher:
         if not 0 < rows < self._most_rows:
             return await self._run(signature.name, inputs)
         if self._waiting_rows + rows > self._max_waiting_rows:
-            raise ServingError(
-                Code.RESOURCE_EXHAUSTED,
-                f"Too many rows wait for the model: {self._waiting_rows}. Try again later.",
-                retry_after=1.0,
-            )
+            raise too_many("rows wait for the model", self._waiting_rows)
         loop = asyncio.get_running_loop()
         shapes = tuple((name, array.shape[1:]) for name, array in sorted(inputs.items()))
         key = (signature.name, shapes)

@@ -173,6 +173,5 @@ class EmbeddedEngine(Engine):
 
 
 def _loading(spec: ModelSpec) -> ServingError:
-    return ServingError(
-        Code.UNAVAILABLE, f"Model {spec.name} is being loaded. Try again later.", retry_after=1.0
-    )
+    text = f"Model {spec.name} is being loaded. Try again later."
+    return ServingError(Code.UNAVAILABLE, text)

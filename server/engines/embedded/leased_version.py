@@ -9,10 +9,8 @@ import orjson
 
 from ...request import current_request
 from ...tensors import STATS_SIGNATURE, Array, Tensors
-from ..base import Classifications
 from .batching import Batcher, Run, batchable
 from .brief_runs import BriefRuns
-from .example_outputs import classifications, regressions
 from .saved_model import SavedModel
 from .worker_pool import WorkerPool
 
@@ -80,18 +78,6 @@ class LeasedVersion:
 
         self.hold()
         return await self._pool.run(run, self.release)
-
-    async def classify(self, signature: str, examples: Array) -> Classifications:
-        """See `Servable.classify`."""
-        return classifications(await self._run_examples(signature, examples), len(examples))
-
-    async def regress(self, signature: str, examples: Array) -> Array:
-        """See `Servable.regress`."""
-        return regressions(await self._run_examples(signature, examples), len(examples))
-
-    async def _run_examples(self, signature: str, examples: Array) -> Tensors:
-        (name,) = self.signatures[signature].inputs
-        return await self._run_now(signature, {name: examples})
 
     def damage(self) -> str:
         """Returns the damage that was found in the tables' files so far. Blocks."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from ...errors import Code, ServingError
+from ...errors import too_many
 
 T = TypeVar("T")
 
@@ -49,11 +49,7 @@ class WorkerPool:
         if self._pending >= self._capacity:
             if done is not None:
                 done()
-            raise ServingError(
-                Code.RESOURCE_EXHAUSTED,
-                f"Too many requests wait for the model: {self.waiting}. Try again later.",
-                retry_after=1.0,
-            )
+            raise too_many("requests wait for the model", self.waiting)
         loop = asyncio.get_running_loop()
 
         def settle() -> None:

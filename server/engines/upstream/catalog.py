@@ -128,10 +128,6 @@ class Catalog:
         serving = [each for each in self._serving(model) if version in each.versions]
         return [each.endpoint for each in _best(serving)]
 
-    def reached(self, model: str) -> bool:
-        """Returns whether any endpoint knows the model."""
-        return bool(self.statuses(model))
-
     def statuses(self, model: str) -> list[VersionStatus]:
         """Returns the state of each version, highest first."""
         found = self._found.get(model, {})

@@ -43,6 +43,15 @@ def parse_upstreams(text: str) -> dict[str, str]:
     return addresses
 
 
+def check_client_certificate(settings: Settings) -> None:
+    """Raises `StartError` if the certificate for model servers lacks its key, or their CA."""
+    certificate, key = settings.upstream_cert, settings.upstream_key
+    if (certificate is None) != (key is None) or (certificate and not settings.upstream_ca):
+        raise StartError(
+            "A certificate for upstreams needs --upstream-ca, --upstream-cert and --upstream-key."
+        )
+
+
 def upstream_token(settings: Settings) -> str:
     """Returns the key or token for the model servers; empty without one.
 
@@ -153,11 +162,11 @@ class Endpoint:
 def _serving_error(error: Any) -> ServingError:
     code = Code[error.code().name]
     if code is Code.UNAVAILABLE:
-        return ServingError(code, "The model server cannot be reached", retry_after=1.0)
+        return ServingError(code, "The model server cannot be reached")
     if code is Code.DEADLINE_EXCEEDED:
         return ServingError(code, "Deadline exceeded")
     if code is Code.CANCELLED:
-        return ServingError(Code.UNAVAILABLE, "The model server went away", retry_after=1.0)
+        return ServingError(Code.UNAVAILABLE, "The model server went away")
     return ServingError(code, error.details() or code.value)
 
 

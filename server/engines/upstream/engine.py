@@ -8,16 +8,13 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from ...errors import Code, ServingError
 from ...observability.metrics import Metrics
 from ...protos.forwarding import (
-    read_classes,
     read_outputs,
-    read_values,
     read_version,
-    write_examples,
     write_inputs,
     write_model,
 )
@@ -25,14 +22,13 @@ from ...protos.modules import Protos, load_protos
 from ...settings import Settings
 from ...tensors import Array, SignatureSpec, Tensors, written_work
 from ..base import (
-    Classifications,
     LeasedServable,
     ModelSpec,
     VersionStatus,
     chosen_statuses,
 )
 from .catalog import Catalog
-from .endpoint import Endpoint, parse_upstreams, upstream_token
+from .endpoint import Endpoint, check_client_certificate, parse_upstreams, upstream_token
 from .pool import UpstreamPool
 
 _LOG = logging.getLogger("server.upstreams")
@@ -42,15 +38,9 @@ _PAUSE_SECONDS = 0.1
 _DAMAGED_SECONDS = 30.0
 # TensorFlow Serving says so if it does not serve the version. A model's own NOT_FOUND differs.
 _NO_SERVABLE = "Servable not found for request: "
-# Writing an example takes as long as decoding this many bytes of JSON.
-_EXAMPLE_WORK = 128
-# Reading a byte of the answer to `:classify` or `:regress` takes this many times as long as
-# decoding a byte of JSON.
-_ENTRIES_WORK = 16
 # Numeric bytes of the answer to `:predict` are read this many times faster than bytes of JSON.
 _TENSOR_WORK = 8
 
-T = TypeVar("T")
 RunWork = Callable[..., Coroutine[Any, Any, Any]]
 
 
@@ -71,8 +61,9 @@ class TfServingEngine:
             metrics: Counts the calls.
 
         Raises:
-            StartError: The list of model servers, or the file with the token for them, is wrong.
+            StartError: The list of model servers, or the token or certificate for them, is wrong.
         """
+        check_client_certificate(settings)
         self._settings = settings
         self.work = work
         self._metrics = metrics
@@ -120,10 +111,6 @@ class TfServingEngine:
             for model in self._catalog.models
         )
 
-    async def reload(self) -> None:
-        """See `Engine.reload`."""
-        await self._poll()
-
     def upstreams(self) -> Mapping[str, str]:
         """See `Engine.upstreams`."""
         return self._pool.states()
@@ -156,7 +143,7 @@ class TfServingEngine:
         try:
             return await self._servable(spec)
         except ServingError as error:
-            self.ask_for_poll()
+            self._poll_wanted.set()
             if error.code is not Code.UNAVAILABLE:
                 raise
             return await self._servable(spec)  # perhaps a version of another server
@@ -169,7 +156,7 @@ class TfServingEngine:
         if version is None:
             version = self._catalog.latest(spec.name)
         if version is None or not self._catalog.endpoints_of(spec.name, version):
-            if not self._catalog.reached(spec.name):
+            if not self._catalog.statuses(spec.name):
                 raise self._unreached(spec)
             raise spec.not_found()
         signatures = await self._catalog.signatures(spec.name, version)
@@ -177,16 +164,13 @@ class TfServingEngine:
 
     @staticmethod
     def _unreached(spec: ModelSpec) -> ServingError:
-        return ServingError(
-            Code.UNAVAILABLE,
-            f"No model server that serves {spec.name} can be reached",
-            retry_after=1.0,
-        )
+        text = f"No model server that serves {spec.name} can be reached"
+        return ServingError(Code.UNAVAILABLE, text)
 
     async def _watch(self) -> None:
         while True:
             try:
-                await self._poll()
+                await self.reload()
             except Exception:
                 # Catch everything: the known versions stay usable, and the next poll may succeed.
                 _LOG.exception("asking the model servers failed")
@@ -198,7 +182,8 @@ class TfServingEngine:
             await asyncio.sleep(_PAUSE_SECONDS)
             self._poll_wanted.clear()
 
-    async def _poll(self) -> None:
+    async def reload(self) -> None:
+        """See `Engine.reload`. Polls the model servers."""
         before = self._pool.states()
         await self._catalog.refresh()
         if self._pool.states() != before:
@@ -215,25 +200,57 @@ class TfServingEngine:
             self._metrics.upstream_in_flight.labels(endpoint.name).set(endpoint.in_flight)
             self._metrics.upstream_in_service.labels(endpoint.name).set(endpoint.in_service)
 
-    async def call(self, method: str, request: bytes, model: str, version: int) -> bytes:
-        """Sends a request to an endpoint that serves the version."""
-        endpoints = self._catalog.endpoints_of(model, version)
-        return await self._pool.call(method, request, endpoints, self._answers[model, version])
+    async def predict(
+        self, servable: "UpstreamModel", request: bytes, signature: SignatureSpec
+    ) -> bytes:
+        """Sends a request. Sends it once more, for another version, if no server has this one.
 
-    def ask_for_poll(self) -> None:
-        """Makes the next poll begin soon. A request that failed does not wait for it."""
-        self._poll_wanted.set()
+        Args:
+            servable: The model. It becomes the version that answers.
+            request: The PredictRequest without its model.
+            signature: The signature to run.
+        """
+        spec = servable.spec
 
-    async def instead_of(self, servable: "UpstreamModel") -> "UpstreamModel | None":
-        """Returns another version for a request whose server has gone; None if there is none."""
+        async def ask(version: int | None) -> bytes:
+            asked = request + write_model(spec.name, version, signature.name)
+            served = spec.name, servable.version
+            endpoints = self._catalog.endpoints_of(*served)
+            return await self._pool.call("Predict", asked, endpoints, self._answers[served])
+
         try:
-            other = await self._servable(servable.spec)
-        except ServingError:
-            return None
-        if other.version == servable.version:
-            return None
-        self._metrics.retries.inc()
-        return other
+            return await ask(servable.version)
+        except ServingError as error:
+            gone = error.code is Code.UNAVAILABLE
+            if not gone and not error.message.startswith(_NO_SERVABLE):
+                raise  # the model's own error
+            self._poll_wanted.set()  # this request does not wait for the poll
+            if gone:
+                other = None
+                with contextlib.suppress(ServingError):
+                    other = await self._servable(spec)
+                if other is None or other.version == servable.version:
+                    raise
+                self._metrics.retries.inc()
+                if other.signatures.get(signature.name) != signature:
+                    raise
+                servable.version = other.version
+            elif spec.version is not None or spec.label is not None:
+                raise spec.not_found() from None
+        if gone:
+            return await ask(servable.version)
+        # The server has replaced its newest version since the last poll. It chooses one itself.
+        answer = await ask(None)
+        newest = read_version(answer)
+        if newest != servable.version and not await self.has_signature(servable, newest, signature):
+            raise ServingError(
+                Code.UNAVAILABLE,
+                f"Version {newest} of model {spec.name} has just replaced version "
+                f"{servable.version}, perhaps with another signature {signature.name}. "
+                "Send the request again.",
+            )
+        servable.version = newest
+        return answer
 
     async def has_signature(
         self, servable: "UpstreamModel", version: int, signature: SignatureSpec
@@ -269,75 +286,9 @@ class UpstreamModel:
         """See `Servable.run`."""
         spec, work = self.signatures[signature], self._engine.work
         typed = {name: (spec.inputs[name].dtype, array) for name, array in inputs.items()}
-        answer = await self._call(
-            "Predict", await work(written_work(inputs), "encode", write_inputs, typed), spec
-        )
+        request = await work(written_work(inputs), "encode", write_inputs, typed)
+        answer = await self._engine.predict(self, request, spec)
         return await work(len(answer) // _TENSOR_WORK, "decode", read_outputs, answer)
-
-    async def classify(self, signature: str, examples: Array) -> Classifications:
-        """See `Servable.classify`."""
-        return Classifications(
-            *await self._ask_examples("Classify", signature, examples, read_classes)
-        )
-
-    async def regress(self, signature: str, examples: Array) -> Array:
-        """See `Servable.regress`."""
-        return await self._ask_examples("Regress", signature, examples, read_values)
-
-    async def _ask_examples(
-        self, method: str, signature: str, examples: Array, read: Callable[[bytes], T]
-    ) -> T:
-        work = self._engine.work
-        size = len(examples) * _EXAMPLE_WORK
-        answer = await self._call(
-            method,
-            await work(size, "encode", write_examples, examples),
-            self.signatures[signature],
-        )
-        return await work(len(answer) * _ENTRIES_WORK, "decode", read, answer)
 
     def release(self) -> None:
         """See `LeasedServable.release`. A model server keeps its versions itself."""
-
-    async def _call(self, method: str, request: bytes, signature: SignatureSpec) -> bytes:
-        """Sends a request. Sends it once more, for another version, if no server has this one.
-
-        Args:
-            method: The method.
-            request: The request without its model.
-            signature: The signature to run.
-        """
-        engine, spec = self._engine, self.spec
-
-        async def ask(version: int | None) -> bytes:
-            asked = request + write_model(spec.name, version, signature.name)
-            return await engine.call(method, asked, spec.name, self.version)
-
-        try:
-            return await ask(self.version)
-        except ServingError as error:
-            gone = error.code is Code.UNAVAILABLE
-            if not gone and not error.message.startswith(_NO_SERVABLE):
-                raise  # the model's own error
-            engine.ask_for_poll()
-            if gone:
-                other = await engine.instead_of(self)
-                if other is None or other.signatures.get(signature.name) != signature:
-                    raise
-                self.version = other.version
-            elif spec.version is not None or spec.label is not None:
-                raise spec.not_found() from None
-        if gone:
-            return await ask(self.version)
-        # The server has replaced its newest version since the last poll. It chooses one itself.
-        answer = await ask(None)
-        newest = read_version(method, answer)
-        if newest != self.version and not await engine.has_signature(self, newest, signature):
-            raise ServingError(
-                Code.UNAVAILABLE,
-                f"Version {newest} of model {spec.name} has just replaced version {self.version}, "
-                f"perhaps with another signature {signature.name}. Send the request again.",
-                retry_after=1.0,
-            )
-        self.version = newest
-        return answer

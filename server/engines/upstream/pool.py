@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Sequence
 
-from ...errors import Code, ServingError
+from ...errors import Code, ServingError, too_many
 from ...observability.metrics import Metrics
 from ...request import current_request
 from .endpoint import Endpoint
@@ -84,9 +84,7 @@ class UpstreamPool:
         """Returns the least busy endpoint; None if all usable ones are full."""
         usable = self._usable(eligible, tried)
         if not usable:
-            raise ServingError(
-                Code.UNAVAILABLE, "No model server takes requests now", retry_after=1.0
-            )
+            raise ServingError(Code.UNAVAILABLE, "No model server takes requests now")
         random.shuffle(usable)
         best = min(usable, key=lambda endpoint: endpoint.in_flight)
         return best if best.in_flight < _IN_FLIGHT else None
@@ -100,12 +98,7 @@ class UpstreamPool:
 
     async def _wait(self) -> None:
         if len(self._waiting) >= _MAX_WAITING:
-            raise ServingError(
-                Code.RESOURCE_EXHAUSTED,
-                f"Too many requests wait for a model server: {len(self._waiting)}. "
-                "Try again later.",
-                retry_after=1.0,
-            )
+            raise too_many("requests wait for a model server", len(self._waiting))
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:

@@ -13,37 +13,37 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.clients.conftest import Asked, run
 from tests.server.support.asgi import make_app
-from tests.server.support.gateway_process import GatewayProcess
+from tests.server.support.gateway_process import ROOT, GatewayProcess, run
 
 HERE = Path(__file__).parent
 
 
 def test_triton_by_http(gateway):
-    assert run(sys.executable, str(HERE / "ask_triton.py"), str(gateway.port)) == "asked\n"
+    assert run(sys.executable, HERE / "ask_triton.py", str(gateway.port)) == "asked\n"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", ["ask_triton.py", "ask_kserve.py"])
-def test_triton_and_kserve(asked: Asked, clients_python, script):
-    ports = (str(asked.http), str(asked.grpc))
-    assert run(str(clients_python), str(HERE / script), *ports) == "asked\n"
+def test_triton_and_kserve(gateway, clients_python, script):
+    ports = (str(gateway.port), str(gateway.grpc_port))
+    assert run(clients_python, HERE / script, *ports) == "asked\n"
+    assert "Traceback" not in gateway.log()
 
 
 @pytest.mark.slow
-def test_a_client_generated_from_the_document(asked: Asked, clients_python, tmp_path, monkeypatch):
+def test_a_client_generated_from_the_document(gateway, clients_python, tmp_path, monkeypatch):
     document = tmp_path / "openapi.json"
     document.write_text(json.dumps(make_app().openapi()))
     # The generator runs `ruff` from PATH to format its output; use the ruff of its environment.
     monkeypatch.setenv("PATH", f"{clients_python.parent}{os.pathsep}{os.environ['PATH']}")
     run(
-        str(clients_python.parent / "openapi-python-client"), "generate",
-        "--path", str(document), "--output-path", str(tmp_path / "generated"),
+        clients_python.parent / "openapi-python-client", "generate",
+        "--path", document, "--output-path", tmp_path / "generated",
         "--meta", "none", "--fail-on-warning",
     )  # fmt: skip
-    script = str(HERE / "ask_openapi.py")
-    assert run(str(clients_python), script, str(asked.http), str(tmp_path)) == "asked\n"
+    script = HERE / "ask_openapi.py"
+    assert run(clients_python, script, str(gateway.port), tmp_path) == "asked\n"
 
 
 @pytest.mark.slow
@@ -51,7 +51,7 @@ def test_tensorflow_serving_by_grpc(saved_models, tmp_path):
     shutil.copytree(saved_models / "3", tmp_path / "ranker" / "3")
     with GatewayProcess(tmp_path / "ranker", tmp_path / "log", "--grpc-port", "0") as gateway:
         gateway.wait_ready()
-        script = str(HERE / "ask_tensorflow_serving.py")
+        script = HERE / "ask_tensorflow_serving.py"
         assert run(sys.executable, script, str(gateway.port_of("gRPC"))) == "asked\n"
         # REST answers `:classify` and `:regress` too, although the method names say predict.
         told = gateway.ask("GET", "/v1/models/ranker/metadata").json()["metadata"]["signature_def"]
@@ -103,11 +103,8 @@ for method in service.methods:
 
 
 @pytest.mark.slow
-def test_the_messages_are_those_of_their_source_and_of_triton(
-    clients_python, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(HERE.parents[2])
-    committed = Path("server/protos/open_inference.binpb")
-    run(str(clients_python), "-c", PROTOS, str(tmp_path / "compiled"))
+def test_the_messages_are_those_of_their_source_and_of_triton(clients_python, tmp_path):
+    committed = ROOT / "server/protos/open_inference.binpb"
+    run(clients_python, "-c", PROTOS, tmp_path / "compiled")
     assert committed.read_bytes() == (tmp_path / "compiled").read_bytes()
-    run(str(clients_python), "-c", COMPARE, str(committed))
+    run(clients_python, "-c", COMPARE, committed)

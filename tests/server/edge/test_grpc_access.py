@@ -17,27 +17,26 @@ import pytest
 from server.app import create_app
 from server.dependencies import DataPlane
 from server.keys import KeyRing
-from server.protos.modules import load_protos
-from server.protos.tensors import fill_proto
 from server.settings import load_settings
-from server.tensors import dtype_of_numpy
 from tests.server.support.asgi import send
 from tests.server.support.eventually import eventually
 from tests.server.support.gateway_process import write_key
-from tests.server.support.grpc_port import ask_grpc
+from tests.server.support.grpc_port import (
+    PROTOS,
+    ask_grpc,
+    multi_inference,
+    named,
+    predict_request,
+    with_example,
+)
 from tests.server.support.numpy_engine import NumpyEngine
 
-PROTOS = load_protos()
 HUGE = 1 << 62
 ONE = np.ones(1, np.float32)
 
 
 def predict(signature: str = "", model: str = "m", **inputs: np.ndarray) -> Any:
-    request = PROTOS.predict.PredictRequest()
-    request.model_spec.name, request.model_spec.signature_name = model, signature
-    for name, array in (inputs or {"x": ONE}).items():
-        fill_proto(request.inputs[name], array, dtype_of_numpy(array.dtype))
-    return request
+    return predict_request(model, signature, **inputs or {"x": ONE})
 
 
 def plane_of(keys: KeyRing | None = None, **flags: str) -> DataPlane:
@@ -139,25 +138,8 @@ def test_refused_bodies_are_freed_without_a_collection():
     assert asyncio.run(run()) == ["INVALID_ARGUMENT"] * 20
 
 
-def named(message: Any, signature: str) -> Any:
-    message.model_spec.name, message.model_spec.signature_name = "m", signature
-    return message
-
-
-def with_example(message: Any) -> Any:
-    feature = message.input.example_list.examples.add().features.feature["age"]
-    feature.float_list.value.append(25)
-    return message
-
-
-def multi(signature: str, method: str) -> Any:
-    message = with_example(PROTOS.inference.MultiInferenceRequest())
-    named(message.tasks.add(method_name=f"tensorflow/serving/{method}"), signature)
-    return message
-
-
 def shaped(*shape: int, dtype: int = 0) -> Any:
-    message = named(PROTOS.predict.PredictRequest(), "serving_default")
+    message = named(PROTOS.predict.PredictRequest(), "m")
     proto = message.inputs["x"]
     proto.dtype = dtype
     for size in shape:
@@ -177,7 +159,8 @@ def infer(*shape: int) -> Any:
     return message
 
 
-CLASSIFY = named(with_example(PROTOS.classification.ClassificationRequest()), "half_the_age")
+CLASSIFY = named(with_example(PROTOS.classification.ClassificationRequest()), "m", "half_the_age")
+MULTI = multi_inference("m", half_the_age="classify")
 UNFIT = "Expected classification signature outputs to contain at least one of"
 
 
@@ -191,7 +174,7 @@ UNFIT = "Expected classification signature outputs to contain at least one of"
         ("Predict", PROTOS.predict.PredictRequest(), "INVALID_ARGUMENT", "Missing ModelSpec"),
         ("Predict", shaped(), "UNIMPLEMENTED", "DT_INVALID"),
         ("Classify", CLASSIFY, "FAILED_PRECONDITION", UNFIT),
-        ("MultiInference", multi("half_the_age", "classify"), "FAILED_PRECONDITION", UNFIT),
+        ("MultiInference", MULTI, "FAILED_PRECONDITION", UNFIT),
         ("Predict", shaped(0, HUGE, dtype=1), "INVALID_ARGUMENT", str(HUGE)),
         ("Predict", shaped(0, 2**20, 2**20, 2**20, dtype=1), "INVALID_ARGUMENT", "1048576"),
         ("ModelInfer", infer(0, HUGE), "INVALID_ARGUMENT", str(HUGE)),

@@ -16,16 +16,13 @@ import grpc
 import numpy as np
 import pytest
 
-from server.protos.modules import load_protos
-from server.protos.tensors import fill_proto, to_array
-from server.tensors import dtype_of_name
+from server.protos.tensors import to_array
 from tests.server.support.gateway_process import GatewayProcess, write_key
-from tests.server.support.grpc_port import stub
+from tests.server.support.grpc_port import PROTOS, multi_inference, predict_request, stub
 from tests.server.support.tls_files import tls_files
 
 MODEL = "/v1/models/ranker"
 ROW = {"instances": [{"user": 7, "item": "x"}]}
-PROTOS = load_protos()
 
 
 def delimited(field: int, content: bytes) -> bytes:
@@ -71,7 +68,7 @@ def secured(saved_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     folder = tmp_path_factory.mktemp("secured")
     for version in (1, 2):
         shutil.copytree(saved_models / str(version), folder / "ranker" / str(version))
-    write_warm_up(folder / "ranker" / "1", *(predict_request(value=i) for i in range(3)))
+    write_warm_up(folder / "ranker" / "1", *map(mix, range(3)))
     certificate, key_file = tls_files(folder)
     key, keys = write_key(folder, "predict", "lookup", "admin")
     settings = folder / "gateway.yaml"
@@ -94,36 +91,22 @@ def answers(served: Secured, version: int) -> bool:
     return served.ask("GET", f"{MODEL}/versions/{version}/metadata").status == 200
 
 
-def predict_request(signature="mix", value=1.0, **choice):
-    request = PROTOS.predict.PredictRequest()
-    request.model_spec.name = "ranker"
-    request.model_spec.signature_name = signature
-    for name, number in choice.items():
-        if name == "label":
-            request.model_spec.version_label = number
-        else:
-            request.model_spec.version.value = number
-    array = np.array([[value, 0.0]], np.float32)
-    fill_proto(request.inputs["x"], array, dtype_of_name("float"))
+def mix(value=1.0, **choice):
+    request = predict_request("ranker", "mix", x=np.array([[value, 0.0]], np.float32))
+    request.model_spec.MergeFrom(type(request.model_spec)(**choice))
     return request
 
 
-def multi_inference():
-    multi = PROTOS.inference.MultiInferenceRequest()
-    multi.input.example_list.examples.add().features.feature["age"].float_list.value.append(25)
-    for name, method in (("old_or_young", "classify"), ("half_the_age", "regress")):
-        task = multi.tasks.add()
-        task.model_spec.name, task.model_spec.signature_name = "ranker", name
-        task.method_name = f"tensorflow/serving/{method}"
-    return multi
+def both_tasks():
+    return multi_inference("ranker", old_or_young="classify", half_the_age="regress")
 
 
 def test_predict_over_grpc(secured):
-    answer = secured.predictions.Predict(predict_request(), metadata=secured.metadata)
+    answer = secured.predictions.Predict(mix(), metadata=secured.metadata)
     assert to_array(answer.outputs["y"]).tolist() == [[1.0, 10.0]]
     assert (answer.model_spec.name, answer.model_spec.version.value) == ("ranker", 2)
-    for choice in ({"version": 1}, {"label": "stable"}):
-        answer = secured.predictions.Predict(predict_request(**choice), metadata=secured.metadata)
+    for choice in ({"version": {"value": 1}}, {"version_label": "stable"}):
+        answer = secured.predictions.Predict(mix(**choice), metadata=secured.metadata)
         assert answer.model_spec.version.value == 1
 
 
@@ -142,7 +125,7 @@ def test_status_metadata_and_examples_over_grpc(secured):
     request.model_spec.version.value = 1
     answer = secured.predictions.GetModelMetadata(request, metadata=secured.metadata)
     assert answer.model_spec.version.value == 1
-    multi = multi_inference()
+    multi = both_tasks()
     both = secured.predictions.MultiInference(multi, metadata=secured.metadata).results
     classes = both[0].classification_result.classifications[0].classes
     assert [(c.label, c.score) for c in classes] == [("young", 0.75), ("old", 0.25)]
@@ -154,7 +137,7 @@ def test_status_metadata_and_examples_over_grpc(secured):
 
 
 def test_all_tasks_of_a_request_run_on_one_version(secured):
-    multi = multi_inference()
+    multi = both_tasks()
     path = "/admin/models/ranker/traffic"
     assert secured.admin("PUT", path, {"weights": {"1": 1, "2": 1}}).status == 200
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -12,7 +13,6 @@ from server.routers.openapi import model_openapi
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
 from server.wire.lookup import decode_lookup
 from server.wire.oip import decode_infer
-from server.wire.paths import parse_path, parse_v2_path
 from tests.server.support.asgi import ask, make_app
 
 DOCUMENT = make_app(ui="true").openapi()
@@ -29,48 +29,32 @@ OPERATIONS = [
 ]
 
 
-def references(value):
+def objects(value):
+    """Yields all objects in a JSON value."""
     if isinstance(value, dict):
-        yield from ([value["$ref"]] if "$ref" in value else [])
-        for item in value.values():
-            yield from references(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from references(item)
+        yield value
+    for item in value.values() if isinstance(value, dict) else value:
+        if isinstance(item, dict | list):
+            yield from objects(item)
 
 
 def test_every_reference_has_a_schema_and_every_schema_a_reference():
-    used = {name.removeprefix("#/components/schemas/") for name in references(DOCUMENT)}
-    assert used == DOCUMENT["components"]["schemas"].keys()
+    used = {each["$ref"] for each in objects(DOCUMENT) if "$ref" in each}
+    assert used == {f"#/components/schemas/{name}" for name in DOCUMENT["components"]["schemas"]}
 
 
-@pytest.mark.parametrize(("path", "method", "operation"), OPERATIONS)
-def test_every_path_exists_and_names_its_parameters(path, method, operation):
-    parse = parse_v2_path if path.startswith("/v2/") else parse_path
-    parameters = [p for p in operation.get("parameters", []) if p["in"] == "path"]
-    for parameter in parameters:
-        assert f"{{{parameter['name']}}}" in path
-        path = path.replace(f"{{{parameter['name']}}}", str(parameter["example"]))
-    assert "{" not in path
-    if path.startswith(("/v1/", "/v2/models")):
-        parse(method.upper(), path.encode())
-    else:
-        app = make_app(ui="true")
-        assert ask(app, method.upper(), path).status == 200
+def test_every_path_names_its_parameters():
+    for path, _, operation in OPERATIONS:
+        parameters = [p for p in operation.get("parameters", []) if p["in"] == "path"]
+        assert all("example" in parameter for parameter in parameters)
+        assert [parameter["name"] for parameter in parameters] == re.findall(r"\{(\w+)\}", path)
 
 
 def test_every_operation_has_an_id_and_every_array_an_item_type():
     ids = [operation["operationId"] for _, _, operation in OPERATIONS]
     assert len(ids) == len(set(ids))
     assert all(name.isidentifier() for name in ids)
-
-    def arrays(value):
-        if isinstance(value, dict):
-            yield from ([value] if value.get("type") == "array" else [])
-            for item in value.values():
-                yield from arrays(item)
-
-    assert all("items" in array for array in arrays(DOCUMENT))
+    assert all("items" in each for each in objects(DOCUMENT) if each.get("type") == "array")
 
 
 @pytest.mark.parametrize(

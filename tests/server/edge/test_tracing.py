@@ -16,13 +16,10 @@ from server.app import create_app
 from server.dependencies import DataPlane
 from server.observability.accounts import Accounts
 from server.observability.metrics import Metrics
-from server.protos.modules import load_protos
-from server.protos.tensors import fill_proto
 from server.request import current_request
 from server.settings import load_settings
-from server.tensors import dtype_of_name
 from tests.server.support.asgi import ask
-from tests.server.support.grpc_port import serving, stub
+from tests.server.support.grpc_port import PROTOS, predict_request, serving, stub
 from tests.server.support.numpy_engine import NumpyEngine
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -78,15 +75,12 @@ def test_a_grpc_request_is_a_span_like_one_over_rest(spans):
     settings = load_settings(model_dir="x", tracing="true")
     plane = DataPlane(NumpyEngine(), settings)
     accounts = Accounts(Metrics(), plane.engine.model_names, settings)
-    protos = load_protos()
-    request = protos.predict.PredictRequest()
-    request.model_spec.name = "m"
-    fill_proto(request.inputs["x"], np.array([1.0], np.float32), dtype_of_name("float"))
+    request = predict_request("m", x=np.ones(1, np.float32))
 
     async def run():
         async with serving(plane, accounts=accounts) as channel:
             metadata = (("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01"),)
-            predictions = stub(protos.prediction_service, channel)
+            predictions = stub(PROTOS.prediction_service, channel)
             await predictions.Predict(request, metadata=metadata)
             request.model_spec.name = "none"
             with pytest.raises(grpc.aio.AioRpcError):

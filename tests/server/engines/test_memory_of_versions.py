@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.server.support.gateway_process import GatewayProcess, environment
+from tests.server.support.gateway_process import GatewayProcess, run
 
 MEGABYTES = 100
 MODEL = f"""
@@ -37,10 +36,7 @@ def resident_megabytes(pid: int) -> float:
 
 @pytest.mark.quiet  # A busy machine does not free memory when it is told to.
 def test_memory_stays_flat_while_versions_come_and_go(tmp_path):
-    subprocess.run(
-        [sys.executable, "-c", MODEL, str(tmp_path / "model")],
-        env=environment(), check=True, capture_output=True,
-    )  # fmt: skip
+    run(sys.executable, "-c", MODEL, tmp_path / "model")
     folder = tmp_path / "large"
     folder.mkdir()
     flags = ("--model-name", "large", "--poll-seconds", "0.1")

@@ -268,9 +268,7 @@ async def test_a_version_with_another_signature_does_not_answer_after_a_swap(
 async def test_a_signature_is_compared_also_after_a_poll_has_found_the_new_version(service, engine):
     servable = await engine.lease(ModelSpec("m"))
     service.version = 4
-    service.answers_polls.set()
-    engine.ask_for_poll()
-    await eventually(lambda: engine._catalog.latest("m") == 4)
+    await engine.reload()
     assert engine._catalog.endpoints_of("m", 3) == []
     assert await engine.has_signature(servable, 4, servable.described[0])
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.server.support.attack import asking
 from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import write_key
 from tests.server.support.light_upstream import LightUpstream, front
@@ -20,38 +19,6 @@ def version_of(reply):
     (version,) = set(reply.json()["predictions"])
     assert reply.headers["x-model-version"] == str(version)
     return version
-
-
-class Load:
-    """Clients that send requests until the test stops them."""
-
-    def __init__(self, gateway, clients=3):
-        self.gateway = gateway
-        self.replies = []
-        self.stop = threading.Event()
-        self.threads = [threading.Thread(target=self.ask) for _ in range(clients)]
-
-    def ask(self):
-        while not self.stop.wait(0.03):
-            self.replies.append(self.gateway.ask("POST", PREDICT, TELL))
-
-    def go_on(self, replies=30):
-        """Waits until this many more requests are answered."""
-        wanted = len(self.replies) + replies
-        wait_until(lambda: len(self.replies) >= wanted)
-
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stop.set()
-        for thread in self.threads:
-            thread.join()
-
-    def statuses(self):
-        return Counter(reply.status for reply in self.replies)
 
 
 def metric(gateway, start):
@@ -135,17 +102,23 @@ def test_upstreams_that_die_and_return_with_another_version_cost_no_request(tmp_
         front(tmp_path, one, two) as gateway,
     ):
         gateway.wait_ready()
-        with Load(gateway) as load:
+        with asking(lambda: gateway.ask("POST", PREDICT, TELL), clients=3, pause=0.03) as replies:
+
+            def go_on():
+                """Waits until some more requests are answered."""
+                wanted = len(replies) + 30
+                wait_until(lambda: len(replies) >= wanted)
+
             for each in (one, two):
-                load.go_on()
+                go_on()
                 each.kill()
-                load.go_on()
+                go_on()
                 each.version = 4
                 each.start()
                 gateway.wait_for("/v1/models/m/versions/4", lambda reply: reply.status == 200)
-            load.go_on()
-        assert load.statuses().keys() == {200}
-        assert {version_of(reply) for reply in load.replies} == {3, 4}
+            go_on()
+        assert {reply.status for reply in replies} == {200}
+        assert {version_of(reply) for reply in replies} == {3, 4}
         # In two outages, three clients: a lost server takes no further requests.
         assert retries(gateway) <= 2 * 3 * 2
 

@@ -10,6 +10,7 @@ from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 
+from server.app import create_app_from_environment
 from server.cli import main
 from server.errors import StartError
 from server.process.start_checks import check_start
@@ -137,16 +138,25 @@ def test_an_unknown_flag():
     assert "unrecognized arguments: --modeldir" in done.stderr
 
 
+NEEDED = "needs --upstream-ca, --upstream-cert and --upstream-key"
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"upstream_cert": __file__}, "needs --upstream-ca, --upstream-cert and --upstream-key"),
-        ({"upstream_cert": __file__, "upstream_key": __file__}, "needs --upstream-ca"),
+        ({"upstream_cert": __file__}, NEEDED),
+        ({"upstream_key": __file__}, NEEDED),
+        ({"upstream_cert": __file__, "upstream_key": __file__}, NEEDED),
         ({"upstream_token_file": "/nowhere"}, "--upstream-token-file=/nowhere"),
         ({"upstream_token_file": __file__}, "must hold one key or token"),
     ],
 )
-def test_settings_for_upstreams_that_cannot_be_used_are_refused(wrong, said):
-    settings = load_settings(engine="tfserving", upstreams="h:1", models="m", port=0, **wrong)
+def test_settings_for_upstreams_that_cannot_be_used_are_refused(monkeypatch, wrong, said):
+    flags = {"engine": "tfserving", "upstreams": "h:1", "models": "m", **wrong}
     with pytest.raises(StartError, match=re.escape(said)):
-        check_start(settings)
+        check_start(load_settings(**flags, port=0))
+    if said is NEEDED:
+        for name, value in flags.items():
+            monkeypatch.setenv(f"DE_GATEWAY_{name.upper()}", value)
+        with pytest.raises(StartError, match=re.escape(said)):
+            create_app_from_environment()

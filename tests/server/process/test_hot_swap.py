@@ -7,9 +7,9 @@ import itertools
 import json
 import shutil
 import signal
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -17,15 +17,13 @@ import grpc
 import numpy as np
 import pytest
 
-from server.protos.modules import load_protos
-from server.protos.tensors import fill_proto, to_array
-from server.tensors import dtype_of_name
+from server.protos.tensors import to_array
 from tests.server.support.asgi import Reply
+from tests.server.support.attack import asking
 from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.server.support.gateway_process import STUB, GatewayProcess
-from tests.server.support.grpc_port import stub
+from tests.server.support.grpc_port import PROTOS, predict_request, stub
 
-PROTOS = load_protos()
 MODEL = "/v1/models/ranker"
 ROW = {"instances": [{"user": 7, "item": "x"}, {"user": 8, "item": "y"}]}
 
@@ -66,22 +64,6 @@ class Served:
         return self.gateway.ask("POST", f"{path}:predict", ROW)
 
 
-def slow_request(gateway: GatewayProcess, rounds: int) -> tuple[threading.Thread, list[Reply]]:
-    """Sends a request that takes a few seconds; its reply will be in the list."""
-    replies: list[Reply] = []
-
-    def ask() -> None:
-        body = {"signature_name": "slow", "inputs": rounds}
-        replies.append(gateway.ask("POST", f"{MODEL}:predict", body))
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    # The request that reads the metric runs too.
-    running = b"gateway_in_flight 2.0"
-    wait_until(lambda: replies or running in gateway.ask("GET", "/metrics").body)
-    return thread, replies
-
-
 @pytest.fixture(scope="module")
 def served(saved_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("swapped") / "ranker"
@@ -106,11 +88,8 @@ def rest_client(served: Served) -> tuple[str, set[int]]:
 
 def grpc_client(served: Served) -> tuple[str, set[int]]:
     """Does the same as `rest_client`, over gRPC."""
-    request = PROTOS.predict.PredictRequest()
-    request.model_spec.name = "ranker"
-    for name, dtype, values in (("user", "int64", [7, 8]), ("item", "string", [b"x", b"y"])):
-        spec = dtype_of_name(dtype)
-        fill_proto(request.inputs[name], np.array(values, spec.numpy), spec)
+    inputs = {"user": np.array([7, 8]), "item": np.array([b"x", b"y"], object)}
+    request = predict_request("ranker", **inputs)
     response = served.predictions.Predict(request, timeout=PATIENCE_S)
     rows = {int(each) for each in to_array(response.outputs["version"])}
     return str(response.model_spec.version.value), rows
@@ -120,32 +99,12 @@ def grpc_client(served: Served) -> tuple[str, set[int]]:
 def test_swap_under_load_loses_no_request_and_mixes_no_answer(served, ask):
     old = served.publish(1)
     served.wait_for_state(old, "AVAILABLE")
-    stop = threading.Event()
-    failures: list[BaseException] = []
-    answered: set[tuple[str, int]] = set()
-
-    def client() -> None:
-        while not stop.is_set():
-            try:
-                version, rows = ask(served)
-            except (AssertionError, OSError, grpc.RpcError) as error:
-                failures.append(error)
-            else:
-                answered.update((version, row) for row in rows)
-
-    clients = [threading.Thread(target=client) for _ in range(2)]
-    for thread in clients:
-        thread.start()
-    try:
-        wait_until(lambda: answered)
+    with asking(lambda: ask(served), clients=2) as told:
+        wait_until(lambda: told)
         new = served.publish(2, pauses=0.3)
         served.wait_for_state(old, "END")
-        wait_until(lambda: len(answered) > 1)
-    finally:
-        stop.set()
-        for thread in clients:
-            thread.join()
-    assert failures == []
+        wait_until(lambda: told[-1][0] == str(new))
+    answered = {(version, row) for version, rows in told for row in rows}
     assert answered == {(str(old), 1), (str(new), 2)}
     gone = served.predict(f"{MODEL}/versions/{old}")
     assert gone.status == 404
@@ -212,11 +171,13 @@ def test_several_models_come_later_and_ctrl_c_finishes_what_runs(saved_models, t
             gateway.wait_for(f"/v1/models/{model}/metadata", lambda reply: reply.status == 200)
             reply = gateway.ask("POST", f"/v1/models/{model}:predict", ROW)
             assert (reply.status, reply.headers["x-model-version"]) == (200, version)
-        thread, replies = slow_request(gateway, rounds=3000)
-        gateway.process.send_signal(signal.SIGINT)
-        assert gateway.process.wait(PATIENCE_S) == 0
-        thread.join()
-        assert replies[0].json() == {"outputs": 1}
+        slow = {"signature_name": "slow", "inputs": 3000}
+        with ThreadPoolExecutor(1) as clients:
+            asked = clients.submit(gateway.ask, "POST", f"{MODEL}:predict", slow)
+            gateway.wait_in_flight(1)
+            gateway.process.send_signal(signal.SIGINT)
+            assert gateway.process.wait(PATIENCE_S) == 0
+        assert asked.result().json() == {"outputs": 1}
         assert "Traceback" not in gateway.log()
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
-from tests.server.support.gateway_process import ROOT, environment
+from tests.server.support.gateway_process import ROOT, run
 
 
 def test_importing_every_module_imports_neither_tensorflow_nor_the_op_library():
@@ -21,15 +20,7 @@ heavy = {"tensorflow", "de_core", "grpc", "keras"} & sys.modules.keys()
 assert not heavy, heavy
 assert threading.active_count() == 1
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run(sys.executable, "-W", "error", "-c", program)
 
 
 def test_the_core_knows_no_http():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import http.client
+import functools
 import json
 import shutil
 import socket
@@ -17,7 +17,7 @@ from server.app import create_app
 from server.settings import load_settings
 from tests.server.support.asgi import ask
 from tests.server.support.eventually import PATIENCE_S, wait_until
-from tests.server.support.gateway_process import ROOT, environment
+from tests.server.support.gateway_process import ROOT, ask_port, environment
 from tests.server.support.numpy_engine import NumpyEngine
 
 SCORE = {"score": 7.5, "user": 7, "version": 1}
@@ -26,20 +26,6 @@ COMMANDS: dict[str, Callable[[int], list[str]]] = {
     "uvicorn": lambda fd: ["uvicorn", "--factory", FACTORY, "--fd", str(fd)],
     "hypercorn": lambda fd: ["hypercorn", f"{FACTORY}()", "--bind", f"fd://{fd}"],
 }
-
-
-class Asked:
-    def __init__(self, port: int):
-        self.port = port
-
-    def __call__(self, method: str, path: str, body=None, **headers: str):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
-        encode = isinstance(body, list)
-        connection.request(method, path, body, headers, encode_chunked=encode)
-        answer = connection.getresponse()
-        told = answer.status, dict(answer.getheaders()), answer.read()
-        connection.close()
-        return told
 
 
 @contextmanager
@@ -52,7 +38,7 @@ def serving(server: str, log, **variables: str):
             env={**environment(), **variables}, pass_fds=[listener.fileno()],
         )  # fmt: skip
         try:
-            yield Asked(listener.getsockname()[1])
+            yield functools.partial(ask_port, listener.getsockname()[1])
         finally:
             process.terminate()
             process.wait(PATIENCE_S)
@@ -71,18 +57,17 @@ def test_another_server_runs_the_embedded_engine(saved_models, tmp_path, server)
         "DE_GATEWAY_MAX_BODY_BYTES": "1000",
     }
     with serving(server, tmp_path / "log", **variables) as asked:
-        wait_until(lambda: asked("GET", "/readyz")[0] == 200)
+        wait_until(lambda: asked("GET", "/readyz").status == 200)
         row = json.dumps({"instances": [{"user": 7, "item": "lamp"}]}).encode()
-        status, headers, body = asked("POST", "/v1/models/ranker/labels/stable:predict", row)
-        assert (status, json.loads(body)) == (200, {"predictions": [SCORE]}), body
-        assert headers["x-model-version"] == "1"
-        assert asked("POST", "/v1/models/ranker:predict", [row[:9], row[9:]])[2] == body
-        assert asked("POST", "/v1/models/ranker:predict", [bytes(600)] * 2)[0] == 413
-        status, _, told = asked("GET", "/v1/models/a%2Fb")
-        assert (status, json.loads(told)["error"]) == (
-            404,
-            "Could not find any versions of model a/b",
-        )
+        reply = asked("POST", "/v1/models/ranker/labels/stable:predict", row)
+        assert (reply.status, reply.json()) == (200, {"predictions": [SCORE]}), reply
+        assert reply.headers["x-model-version"] == "1"
+        pieces = asked("POST", "/v1/models/ranker:predict", [row[:9], row[9:]])
+        assert pieces.body == reply.body
+        assert asked("POST", "/v1/models/ranker:predict", [bytes(600)] * 2).status == 413
+        unknown = asked("GET", "/v1/models/a%2Fb")
+        told = "Could not find any versions of model a/b"
+        assert (unknown.status, unknown.error) == (404, told)
 
 
 def test_a_server_may_mount_the_application_under_a_prefix():

@@ -125,7 +125,7 @@ def test_the_heartbeat_needs_the_event_loop_and_nothing_else(tmp_path, metrics):
     worker.heartbeat.touch()
 
     async def scenario():
-        task = asyncio.create_task(write_metrics(metrics(), WorkerMetrics(tmp_path, 0)))
+        task = asyncio.create_task(write_metrics(metrics(), WorkerMetrics(worker.heartbeat)))
         await asyncio.sleep(0)
         os.utime(worker.heartbeat, (1, 1))
         await asyncio.sleep(2)
@@ -150,17 +150,17 @@ def test_a_worker_without_new_heartbeats_hangs_unless_it_still_starts(tmp_path):
 def test_a_failed_write_of_metrics_is_logged_and_tried_again(tmp_path, caplog):
     folder = tmp_path / "shared"
     folder.write_text("no folder")
-    workers = WorkerMetrics(folder, 0)
+    worker = Worker(0, folder, 0, 0, os.getpid())
 
     async def write():
-        task = asyncio.create_task(write_metrics(Metrics(), workers))
+        task = asyncio.create_task(write_metrics(Metrics(), WorkerMetrics(worker.heartbeat)))
         await asyncio.sleep(3)
         folder.unlink()
         await asyncio.sleep(3)
         task.cancel()
 
     run_in_virtual_time(write())
-    assert Worker(0, folder, 0, 0, os.getpid()).heartbeat.stat().st_mtime > 0
+    assert worker.heartbeat.stat().st_mtime > 0
     assert caplog.text.count("other workers do not see this worker's metrics") == 1
     assert b"gateway_in_flight" in (folder / "0.prom").read_bytes()
 

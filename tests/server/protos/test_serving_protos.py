@@ -1,7 +1,6 @@
 """The committed descriptors match TensorFlow Serving's, and need only protobuf and gRPC."""
 
 import importlib.metadata
-import subprocess
 import sys
 
 import pytest
@@ -9,7 +8,7 @@ import serving_protos
 from google.protobuf import descriptor_pb2
 
 from server.protos.modules import DESCRIPTORS
-from tests.server.support.gateway_process import ROOT, environment
+from tests.server.support.gateway_process import run
 from tests.support.applies import applies_if
 
 GENERATED_FROM = "2.21"
@@ -75,15 +74,9 @@ request.model_spec.version.value = 3
 request.inputs["x"].float_val.append(0.5)
 answer = protos.metadata.GetModelMetadataResponse()
 answer.metadata["signature_def"].Pack(protos.metadata.SignatureDefMap())
-sys.stdout.buffer.write(request.SerializeToString())
+print(request.SerializeToString().hex())
 """
-    said = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        check=True,
-    ).stdout
+    said = bytes.fromhex(run(sys.executable, "-c", program))
     from tensorflow_serving.apis import predict_pb2
 
     request = predict_pb2.PredictRequest.FromString(said)

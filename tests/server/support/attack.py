@@ -1,10 +1,13 @@
-"""Attacks a gateway while other clients ask it."""
+"""Clients that ask without end, and attacks whose work is done apart."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +20,30 @@ T = TypeVar("T")
 CLIENTS = 4
 #: What a request is told whose codec process ended before its work was done.
 LOST = "The request needs too much memory to be read"
+
+
+@contextlib.contextmanager
+def asking(ask: Callable[[], T], clients: int, pause: float = 0.0) -> Iterator[list[T]]:
+    """Clients ask again and again, and must not fail; yields the list of their answers."""
+    told: list[T] = []
+    failures: list[Exception] = []
+    stop = threading.Event()
+
+    def go_on() -> None:
+        while not stop.wait(pause):
+            try:
+                told.append(ask())
+            except Exception as error:
+                failures.append(error)
+
+    with ThreadPoolExecutor(clients) as pool:
+        for _ in range(clients):
+            pool.submit(go_on)
+        try:
+            yield told
+        finally:
+            stop.set()
+    assert failures == []
 
 
 def check_work_is_done_apart(gateway: GatewayProcess, attack: Callable[[], T]) -> tuple[T, T]:

@@ -40,6 +40,16 @@ def installed_environment(site: Path) -> dict[str, str]:
     return {**environment(), "PYTHONPATH": str(site)}
 
 
+def run(*command: str | Path, seconds: float = PATIENCE_S, **options: Any) -> str:
+    """Runs a program that must succeed; returns what it printed. In the checkout by default."""
+    options = {"cwd": ROOT, "env": environment(), **options}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=seconds, **options
+    )
+    assert done.returncode == 0, f"{command}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
 def some_port() -> int:
     """Returns a port that the system gives to no connection: servers have it, or nobody.
 
@@ -63,6 +73,27 @@ def write_key(folder: Path, *scopes: str) -> tuple[str, Path]:
     file = folder / "keys.yaml"
     file.write_text(f"keys:\n{line}\n")
     return key, file
+
+
+def ask_port(
+    port: int,
+    method: str,
+    path: str,
+    body: Any = None,
+    headers: dict[str, str] | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> Reply:
+    """Sends a request; a list of bytes is a body in chunks, and other bodies become JSON."""
+    if body is not None and not isinstance(body, bytes | list):
+        body = json.dumps(body).encode()
+    kind = http.client.HTTPSConnection if tls else http.client.HTTPConnection
+    extra: dict[str, Any] = {"context": tls} if tls else {}
+    connection = kind("127.0.0.1", port, timeout=PATIENCE_S, **extra)
+    with contextlib.closing(connection):
+        connection.request(method, path, body, headers or {}, encode_chunked=isinstance(body, list))
+        response = connection.getresponse()
+        named = {name.lower(): value for name, value in response.getheaders()}
+        return Reply(response.status, named, response.read())
 
 
 class GatewayProcess:
@@ -129,23 +160,7 @@ class GatewayProcess:
         headers: dict[str, str] | None = None,
         port: int | None = None,
     ) -> Reply:
-        if body is not None and not isinstance(body, bytes | list):
-            body = json.dumps(body).encode()
-        kind = http.client.HTTPSConnection if self.tls else http.client.HTTPConnection
-        extra: dict[str, Any] = {"context": self.tls} if self.tls else {}
-        connection = kind("127.0.0.1", port or self.port, timeout=PATIENCE_S, **extra)
-        try:
-            connection.request(
-                method, path, body, headers or {}, encode_chunked=isinstance(body, list)
-            )
-            response = connection.getresponse()
-            return Reply(
-                response.status,
-                {k.lower(): v for k, v in response.getheaders()},
-                response.read(),
-            )
-        finally:
-            connection.close()
+        return ask_port(port or self.port, method, path, body, headers, self.tls)
 
     def wait_for(self, path: str, accept: Any, seconds: float = PATIENCE_S) -> Reply:
         """Repeats a request until `accept(reply)` is true."""

@@ -1,4 +1,4 @@
-"""A gRPC port in this process, and a client that sends messages to it."""
+"""A gRPC port in this process, a client that sends messages to it, and messages."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
+import numpy as np
 
 from server.dependencies import DataPlane
 from server.grpc.server import GrpcServer
-from server.protos.modules import Service
+from server.protos.modules import Service, load_protos
+from server.protos.tensors import fill_proto
 from server.settings import load_settings
+from server.tensors import dtype_of_numpy
 
 
 def stub(service: Service, channel: Any) -> Any:
@@ -29,7 +32,37 @@ def stub(service: Service, channel: Any) -> Any:
     )
 
 
+PROTOS = load_protos()
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
+
+
+def named(message: Any, model: str, signature: str = "") -> Any:
+    """Writes the model and the signature into a message."""
+    message.model_spec.name, message.model_spec.signature_name = model, signature
+    return message
+
+
+def predict_request(model: str, signature: str = "", **inputs: np.ndarray) -> Any:
+    """Returns a PredictRequest."""
+    request = named(PROTOS.predict.PredictRequest(), model, signature)
+    for name, array in inputs.items():
+        fill_proto(request.inputs[name], array, dtype_of_numpy(array.dtype))
+    return request
+
+
+def with_example(message: Any) -> Any:
+    """Adds an example of the age 25 to a message."""
+    feature = message.input.example_list.examples.add().features.feature["age"]
+    feature.float_list.value.append(25)
+    return message
+
+
+def multi_inference(model: str, **methods: str) -> Any:
+    """Returns a MultiInferenceRequest of one example, with a task for each signature."""
+    message = with_example(PROTOS.inference.MultiInferenceRequest())
+    for signature, method in methods.items():
+        named(message.tasks.add(method_name=f"tensorflow/serving/{method}"), model, signature)
+    return message
 
 
 @contextlib.asynccontextmanager

@@ -24,8 +24,7 @@ from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature,
 async def serve(port: int, version: int, seconds: float) -> None:
     told = signature("told", [tensor("x", "float", None)], [tensor("version", "int64", None)])
     functions = {"told": (told, lambda x: {"version": np.full(x.shape, version, np.int64)})}
-    engine = NumpyEngine({**FUNCTIONS, **functions}, version=version)
-    engine.servable.seconds = seconds
+    engine = NumpyEngine({**FUNCTIONS, **functions}, version=version, seconds=seconds)
     settings = load_settings(model_dir="unused")
     server = GrpcServer(DataPlane(engine, settings), settings, port)
     await server.start()

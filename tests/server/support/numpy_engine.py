@@ -8,8 +8,13 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from server.engines.base import Classifications, ModelSpec, Servable, VersionState, VersionStatus
-from server.errors import Code, ServingError
+from server.engines.base import (
+    ModelSpec,
+    Servable,
+    VersionState,
+    VersionStatus,
+    chosen_statuses,
+)
 from server.protos.modules import load_protos
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
 
@@ -39,9 +44,11 @@ def lookup_signature(table: str, keys: str, dim: int) -> SignatureSpec:
 class NumpyServable:
     """One version. It counts its leases."""
 
-    def __init__(self, version: int, functions: Mapping[str, tuple[SignatureSpec, Function]]):
+    def __init__(
+        self, version: int, functions: Mapping[str, tuple[SignatureSpec, Function]], seconds: float
+    ):
         self.version = version
-        self.seconds = 0.0
+        self.seconds = seconds
         self.leases = 0
         self.functions = functions
         self.signatures = {name: spec for name, (spec, _) in functions.items()}
@@ -52,12 +59,6 @@ class NumpyServable:
             await asyncio.sleep(self.seconds)
         outputs = self.functions[signature][1](**inputs)
         return dict(await outputs if inspect.isawaitable(outputs) else outputs)
-
-    async def classify(self, _signature, examples):
-        return Classifications(None, ages(examples).reshape(-1, 1))
-
-    async def regress(self, _signature, examples):
-        return ages(examples) / 2
 
     def release(self):
         self.leases -= 1
@@ -76,8 +77,9 @@ def ages(examples):
 class NumpyEngine:
     """Serves one version of one model, `m`."""
 
-    def __init__(self, functions=None, is_ready=True, version=3):
-        self.servable = NumpyServable(version, functions if functions is not None else FUNCTIONS)
+    def __init__(self, functions=None, is_ready=True, version=3, seconds=0.0):
+        functions = FUNCTIONS if functions is None else functions
+        self.servable = NumpyServable(version, functions, seconds)
         self.is_ready = is_ready
         self.events: list[str] = []
 
@@ -113,13 +115,8 @@ class NumpyEngine:
         return {"numpy": np.__version__}
 
     async def status(self, spec: ModelSpec):
-        if spec.name != "m":
-            raise ServingError(Code.NOT_FOUND, f"Could not find any versions of model {spec.name}")
-        if spec.version not in (None, self.servable.version):
-            raise ServingError(
-                Code.NOT_FOUND, f"Could not find version {spec.version} of model {spec.name}"
-            )
-        return [VersionStatus(self.servable.version, VersionState.AVAILABLE)]
+        status = VersionStatus(self.servable.version, VersionState.AVAILABLE)
+        return chosen_statuses(spec, [status] if spec.name == "m" else [])
 
     async def lease(self, spec: ModelSpec) -> Servable:
         if spec.name != "m" or spec.version not in (None, self.servable.version):
@@ -148,10 +145,6 @@ FUNCTIONS = {
         signature("serving_default", [tensor("x", "float", None)], [tensor("y", "float", None)]),
         lambda x: {"y": x / 2 + 2},
     ),
-    "rows": (
-        signature("rows", [tensor("x", "float", None, 10)], [tensor("y", "float", None)]),
-        lambda x: {"y": x[:, 0]},
-    ),
     "echo64": (
         signature("echo64", [tensor("x", "int64", None)], [tensor("x", "int64", None)]),
         lambda x: {"x": x},
@@ -172,12 +165,12 @@ FUNCTIONS = {
             [tensor("outputs", "float", None)],
             "regress",
         ),
-        None,
+        lambda inputs: {"outputs": ages(inputs) / 2},
     ),
     # This signature classifies, but has the method name of predict, as TensorFlow 2 saves it.
     "old": (
         signature("old", [tensor("inputs", "string", None)], [tensor("scores", "float", None, 1)]),
-        None,
+        lambda inputs: {"scores": ages(inputs).reshape(-1, 1)},
     ),
     "de_lookup/user": (lookup_signature("user", "int64", 2), lambda ids: _find(ROWS, ids)),
     "de_lookup/item": (

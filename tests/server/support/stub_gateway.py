@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import sys
 
@@ -59,14 +60,9 @@ def make_engine() -> NumpyEngine:
         lookup_signature("wide", "int64", 64),
         lambda ids: {"embeddings": wide[: len(ids)], "found": found[: len(ids)]},
     )
-    engine = NumpyEngine({**FUNCTIONS, **added})
-    classify = engine.servable.classify
-
-    async def classify_on_thread(*arguments):
-        return await asyncio.to_thread(asyncio.run, classify(*arguments))
-
-    engine.servable.classify = classify_on_thread
-    return engine
+    old, classify = FUNCTIONS["old"]
+    added["old"] = (old, functools.partial(asyncio.to_thread, classify))
+    return NumpyEngine({**FUNCTIONS, **added})
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from server.errors import Code, ServingError
 from server.limits import Limits
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
 from server.wire.predict import Format, decode_predict, encode_predict
+from server.wire.tensor_bytes import bytes_array
 
 LIMITS = Limits()
 
@@ -184,9 +185,7 @@ def columns(**outputs):
 
 
 def strings(*values):
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array
+    return bytes_array(values, (len(values),))
 
 
 def test_floats_have_a_point_and_no_noise():

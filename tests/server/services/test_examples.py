@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from server.engines.embedded.example_outputs import classifications, regressions
 from server.errors import Code, ServingError
+from server.services.examples import classifications, regressions
 
 LABELS = np.array([[b"a", b"b"], [b"c", b"d"]], object)
 SCORES = np.array([[0.25, 0.75], [0.5, 0.5]], np.float32)
@@ -14,9 +14,9 @@ SCORES = np.array([[0.25, 0.75], [0.5, 0.5]], np.float32)
 
 def test_labels_scores_or_both():
     both = classifications({"classes": LABELS, "scores": SCORES}, 2)
-    assert (both.classes is LABELS, both.scores is SCORES) == (True, True)
-    assert classifications({"scores": SCORES}, 2).classes is None
-    assert classifications({"classes": LABELS, "more": SCORES}, 2).scores is None
+    assert (both[0] is LABELS, both[1] is SCORES) == (True, True)
+    assert classifications({"scores": SCORES}, 2)[0] is None
+    assert classifications({"classes": LABELS, "more": SCORES}, 2)[1] is None
 
 
 def test_values_of_one_column_or_none():
