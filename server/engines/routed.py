@@ -214,8 +214,9 @@ class RoutedEngine:
             stamp = _stamp(self._file)
             if stamp == self._seen:
                 return None
-            self._seen = stamp
-            return msgspec.json.decode(self._file.read_bytes(), type=Routes)
+            content = self._file.read_bytes()
+            self._seen = stamp  # what was read is not read again, also if it is broken
+            return msgspec.json.decode(content, type=Routes)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as error:

@@ -172,9 +172,11 @@ class TensorFlowServing:
 async def _run_task(servable: Lease, target: Target, examples: Array) -> ExamplesResult:
     name = target.signature
     if target.method_name == CLASSIFY_METHOD:
-        return target, servable.version, await run_classify(servable, name, examples)
+        found = await run_classify(servable, name, examples)  # it may change the version
+        return target, servable.version, found
     if target.method_name == REGRESS_METHOD:
-        return target, servable.version, await run_regress(servable, name, examples)
+        values = await run_regress(servable, name, examples)
+        return target, servable.version, values
     text = f"Unsupported signature method_name: {target.method_name}"
     raise ServingError(Code.UNIMPLEMENTED, text)
 

@@ -70,7 +70,7 @@ async def run_classify(servable: Lease, name: str, examples: Array) -> Classific
             '"scores". Signature was: ',
             signature,
         )
-    return classifications(await servable.run(name, {"inputs": examples}), len(examples))
+    return classifications(await servable.run(name, _inputs(signature, examples)), len(examples))
 
 
 async def run_regress(servable: Lease, name: str, examples: Array) -> Array:
@@ -78,7 +78,7 @@ async def run_regress(servable: Lease, name: str, examples: Array) -> Array:
     signature = _with_examples(servable, name, "regression")
     if "outputs" not in signature.outputs:
         raise _unfit("No regression outputs found in SignatureDef: ", signature)
-    return regressions(await servable.run(name, {"inputs": examples}), len(examples))
+    return regressions(await servable.run(name, _inputs(signature, examples)), len(examples))
 
 
 def _with_examples(servable: Lease, name: str, kind: str) -> SignatureSpec:
@@ -94,10 +94,14 @@ def _with_examples(servable: Lease, name: str, kind: str) -> SignatureSpec:
         raise invalid("Expected one output Tensor.")
     if "inputs" not in signature.inputs:
         raise _unfit(f"No {kind} inputs found in SignatureDef: ", signature)
+    return signature
+
+
+def _inputs(signature: SignatureSpec, examples: Array) -> Tensors:
     dtype = signature.inputs["inputs"].dtype
     if dtype.kind is not Kind.STRING:
         raise invalid(f"Type mismatch: actual string vs. expect {dtype.name}")
-    return signature
+    return {"inputs": examples}
 
 
 def _unfit(message: str, signature: SignatureSpec) -> ServingError:

@@ -34,6 +34,7 @@ class CodecProcess:
     def __init__(self) -> None:
         """Creates the object. The process starts with the first call."""
         self._process: subprocess.Popen[bytes] | None = None
+        self._answers: IO[bytes] | None = None
         self.usable = True
 
     def call(self, function: Callable[..., Any], arguments: tuple[object, ...]) -> Any:
@@ -45,14 +46,16 @@ class CodecProcess:
         """
         process = self._process or self._start()
         assert process.stdin is not None
-        assert process.stdout is not None
+        assert self._answers is not None
         try:
             _send(process.stdin, (function, *arguments))
-            kind, value = pickle.load(process.stdout)
-        except (OSError, EOFError, pickle.UnpicklingError):
+            kind, value = pickle.load(self._answers)
+        except BaseException as error:  # a pipe with a part of a message must not be used again
             self.kill()
             self.wait()
-            raise _too_large() from None
+            if isinstance(error, OSError | EOFError | pickle.UnpicklingError):
+                raise _too_large() from None
+            raise
         if kind == "result":
             return value
         if kind == "refused":
@@ -74,23 +77,29 @@ class CodecProcess:
         """Waits for the end of a killed process. Freeing its memory takes a while."""
         if self._process is not None:
             self._process.communicate()
+        if self._answers is not None:
+            self._answers.close()
 
     def _start(self) -> "subprocess.Popen[bytes]":
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", f"import {__name__} as m; m.main()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            # Ctrl-C in a terminal signals all processes of the session. Only the gateway should get
-            # it, because it ends this process itself.
-            start_new_session=True,
-            env={
-                **os.environ,
-                "OPENBLAS_NUM_THREADS": "1",
-                "PYTHONPATH": os.pathsep.join(
-                    [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-                ),
-            },
-        )
+        ours, theirs = os.pipe()
+        self._answers = os.fdopen(ours, "rb")
+        with os.fdopen(theirs, "wb"):
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", f"import {__name__} as m; m.main({theirs})"],
+                pass_fds=[theirs],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                # Ctrl-C in a terminal signals all processes of the session. Only the gateway should
+                # get it, because it ends this process itself.
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    "OPENBLAS_NUM_THREADS": "1",
+                    "PYTHONPATH": os.pathsep.join(
+                        [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+                    ),
+                },
+            )
         if not self.usable:
             self._process.kill()
         return self._process
@@ -130,12 +139,11 @@ def _send(pipe: IO[bytes], value: Any) -> None:
     pipe.flush()
 
 
-def main() -> None:
+def main(descriptor: int) -> None:
     """Runs the calls of a `CodecProcess` until the gateway closes its end."""
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     os.nice(_NICENESS)
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # the functions may print
+    answers = os.fdopen(descriptor, "wb")
     with contextlib.suppress(EOFError, OSError):
         while True:
             function, *arguments = pickle.load(sys.stdin.buffer)

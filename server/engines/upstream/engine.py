@@ -20,7 +20,7 @@ from ...protos.forwarding import (
 )
 from ...protos.modules import Protos, load_protos
 from ...settings import Settings
-from ...tensors import Array, SignatureSpec, Tensors, written_work
+from ...tensors import Array, Kind, SignatureSpec, Tensors, written_work
 from ..base import (
     LeasedServable,
     ModelSpec,
@@ -288,7 +288,9 @@ class UpstreamModel:
         typed = {name: (spec.inputs[name].dtype, array) for name, array in inputs.items()}
         request = await work(written_work(inputs), "encode", write_inputs, typed)
         answer = await self._engine.predict(self, request, spec)
-        return await work(len(answer) // _TENSOR_WORK, "decode", read_outputs, answer)
+        has_strings = any(each.dtype.kind is Kind.STRING for each in spec.outputs.values())
+        size = len(answer) // (1 if has_strings else _TENSOR_WORK)
+        return await work(size, "decode", read_outputs, answer)
 
     def release(self) -> None:
         """See `LeasedServable.release`. A model server keeps its versions itself."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import operator
 import os
+import pickle
 import time
 
 import numpy as np
@@ -81,6 +83,15 @@ def test_a_process_that_ends_refuses_the_request_and_leaves_the_next_alone(funct
         return await codec.run(LARGE, "decode", len, b"abc")
 
     assert run(work) == 3
+
+
+def test_a_pipe_with_a_part_of_a_message_is_not_used_again():
+    async def work(codec):
+        with pytest.raises((pickle.PicklingError, AttributeError)):
+            await codec.run(LARGE, "decode", max, bytes(100_000), lambda: 0)
+        return await codec.run(LARGE, "decode", operator.add, b"b", b"c")
+
+    assert run(work) == b"bc"
 
 
 def test_work_that_nobody_waits_for_is_killed():
