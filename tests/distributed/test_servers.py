@@ -148,16 +148,6 @@ def test_a_wrong_command_line_is_one_sentence(options, message, monkeypatch, cap
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("servers", [2, 3, 7, 16])
-def test_the_default_hash_spreads_ids_evenly(servers):
-    rng = np.random.default_rng(0)
-    zipf = np.unique(np.minimum(rng.zipf(1.2, size=2_000_000), 2**40))
-    for ids in (np.arange(200_000), np.arange(200_000) * 1024, zipf, -np.arange(200_000) * servers):
-        shards = de.default_partition_fn(tf.constant(ids, tf.int64), servers).numpy()
-        counts = np.bincount(shards, minlength=servers)
-        assert np.abs(counts / (len(ids) / servers) - 1).max() < 0.05
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "shards"),
