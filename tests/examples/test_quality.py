@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ranking.evaluation import LIST_LENGTH, Popularity, auc, evaluate, limits_of, recall_at
+from ranking.evaluation import Popularity, auc, evaluate, limits_of, recall_at
 from ranking.interactions import Interactions
 from ranking.split import TimeSplit, split_by_time
 from ranking.synthetic_log import synthetic_log
@@ -109,7 +109,3 @@ def test_popularity_counts_training_interactions_alone():
 def test_no_more_users_are_measured_than_asked():
     split = split_by_time(synthetic_log(1, num_users=80, num_items=100, num_events=1500))
     assert evaluate(split, Popularity(split.train), max_users=10).users == 10
-
-
-def test_the_list_has_twenty_places():
-    assert LIST_LENGTH == 20

@@ -103,7 +103,3 @@ def test_mypy_finds_the_mistakes_in_a_users_file(tmp_path: Path, root: Path):
         if "  # " in line
     }
     assert found == planted, done.stdout + done.stderr
-
-
-def test_the_package_says_that_it_has_types(root: Path):
-    assert (root / "de_core/py.typed").is_file()
