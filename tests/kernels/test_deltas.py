@@ -178,14 +178,3 @@ def test_more_changes_than_a_log_holds_are_found_by_their_bits(make_table, tmp_p
     other = make_table()
     restore(other, [tmp_path / "base.de", tmp_path / "delta.de"])
     assert contents(other) == contents(table)
-
-
-def test_a_hundredth_of_the_rows_costs_a_thirtieth_of_the_bytes(make_table, tmp_path):
-    table = make_table()
-    keys = tf.range(200_000, dtype=tf.int64)
-    library.de_table_insert_or_assign(table, keys, tf.zeros([200_000, 2]))
-    base = save(table, tmp_path / "base.de", chain="c")
-    library.de_table_insert_or_assign(table, keys[::100], tf.ones([2000, 2]))
-    delta = save(table, tmp_path / "delta.de", chain="c", delta=True)
-    assert delta["rows"] == 2000
-    assert delta["bytes"] <= 0.03 * base["bytes"]
