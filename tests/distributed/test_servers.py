@@ -132,22 +132,6 @@ def test_a_restarted_server_comes_back_from_the_last_checkpoint(cluster, tmp_pat
     assert found["rows"][1][0] < found["rows"][0][0]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--job", "ps", "--task", "2"], "Received: --job ps --task 2"),
-        (["--job", "ps", "--task", "0", "--cluster", "ps:2222"], "must hold the addresses"),
-        (["--job", "x", "--task", "0", "--cluster", "{}"], "must hold the addresses"),
-    ],
-)
-def test_a_wrong_command_line_is_one_sentence(options, message, monkeypatch, capsys):
-    from de_core.parameter_server import __main__
-
-    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"ps": ["a:1", "b:1"]}}')
-    assert __main__.main(options) == 2
-    assert message in capsys.readouterr().err
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "shards"),
