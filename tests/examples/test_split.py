@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,13 +39,6 @@ def test_the_last_fifth_is_tested():
     assert split.test.times.tolist() == list(range(80, 100))
 
 
-def test_ids_that_training_never_saw_stay_in_the_test():
-    log = log_of([("old", f"i{n}", n) for n in range(9)] + [("new", "never", 9)])
-    split = split_by_time(log)
-    assert "new" in log.user_ids[split.test.users]
-    assert "never" in log.item_ids[split.test.items]
-
-
 def test_a_first_moment_that_holds_most_of_the_log_is_not_cut():
     log = log_of([("u", f"i{n}", 0) for n in range(99)] + [("u", "last", 1)])
     split = split_by_time(log)
@@ -62,10 +54,3 @@ def test_a_log_of_one_moment_is_refused():
 def test_a_test_split_with_only_repeats_is_refused():
     with pytest.raises(DataError, match="all repeats"):
         split_by_time(log_of([("u", f"i{n % 5}", n) for n in range(50)]))
-
-
-def test_positions_and_ids_agree():
-    log = log_of([("b", "y", 2), ("a", "x", 1), ("b", "x", 3)])
-    assert log.user_ids[log.users].tolist() == ["a", "b", "b"]
-    assert log.item_ids[log.items].tolist() == ["x", "y", "x"]
-    assert np.array_equal(log.times, [1, 2, 3])

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from tests.support.models import stats
 
 # The reader imports TensorFlow and the op library, but none of the model's code.
 ANSWERS = """
@@ -158,9 +159,7 @@ def mapped(path):
 def test_stats_say_what_is_in_the_tables(ratings, tmp_path):
     model = trained(functional, ratings)
     path = Path(de.export(model, tmp_path))
-    loaded = tf.saved_model.load(str(path))
-    (stats,) = loaded.signatures["de_stats"]().values()
-    by_name = {each["table"]: each for each in json.loads(stats.numpy())}
+    by_name = stats(path)
     assert set(by_name) == {"users", "items"}
     users = by_name["users"]
     assert (users["rows"], users["dim"]) == (40, 4)
