@@ -52,8 +52,6 @@ else:
     print(run(3, 6, path, None, resumed_shards))
 """
 SUFFIX = {"weights": ".weights.h5", "keras": ".keras"}
-# Keras converts its variables to arrays in a way that numpy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,6 @@ def test_weights_are_inputs_of_a_model(tmp_path):
     np.testing.assert_allclose(next(iter(rows.values())), [[2.5, 2.5], [0, 0]])
 
 
-# Keras converts its variables through an `__array__` that numpy 2 deprecates.
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_nested_features_are_saved_and_exported(tmp_path):
     items = de.TableConfig("items", 2, optimizer="adam")
     words = de.TableConfig("words", 3, key_dtype="string", optimizer="adagrad")
