@@ -1,24 +1,14 @@
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.commands import run
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_another_keras_backend_is_refused_with_the_fix(backend):
-    done = subprocess.run(
-        [sys.executable, "-c", "import de_core"],
-        cwd=ROOT,
-        env={**os.environ, "KERAS_BACKEND": backend},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run(sys.executable, "-c", "import de_core", KERAS_BACKEND=backend)
     assert done.returncode != 0
     assert f"backend='{backend}'. Run: export KERAS_BACKEND=tensorflow" in done.stderr
 
@@ -34,6 +24,5 @@ print(de_core.__version__, sorted(de_core.__all__))
 
 
 def test_importing_registers_nothing_but_the_ops_and_their_gradient():
-    command = [sys.executable, "-c", IMPORT]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "embedding_lookup" in done.stdout
+    done = run(sys.executable, "-c", IMPORT)
+    assert "embedding_lookup" in done.stdout, done.stderr

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import de_core as de
+from tests.support.models import looker
 
 
 class Model(tf.Module):
@@ -52,18 +55,12 @@ def test_no_new_full_version_holds_the_row(tmp_path):
     users = de.Variable(dim=4, name="users")
     rows = np.random.default_rng(0).normal(size=[9, 4]).astype(np.float32)
     users.upsert(np.arange(9), rows)
-    module = tf.Module()
-    module.users = users
-    module.score = tf.function(
-        lambda ids: users.lookup(ids), input_signature=[tf.TensorSpec([None], tf.int64)]
-    )
+    module = looker(users)
 
     def publish(full=False):
-        return de.publish(module, tmp_path, {"s": module.score}, full=full)
+        return de.publish(module, tmp_path, {"s": module.look}, full=full)
 
     def holds(version):
-        from pathlib import Path
-
         files = [each for each in Path(version).rglob("*") if each.is_file()]
         return any(rows[3].tobytes() in each.read_bytes() for each in files)
 

@@ -12,11 +12,7 @@ from tests.support.small_disk import needs_mounts, small_disk
 
 FULL = r"[Nn]o space left|exhausted"
 FEW, MANY = 20000, 40000
-# Keras converts its variables to arrays in a way that numpy 2 deprecates.
-pytestmark = [
-    needs_mounts,
-    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
-]
+pytestmark = needs_mounts
 
 
 @pytest.fixture

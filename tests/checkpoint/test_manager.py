@@ -245,7 +245,6 @@ def test_bad_arguments():
         de.checkpoint.IncrementalCheckpoint("unused", save_freq=0)
 
 
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_the_callback_resumes_a_broken_run(tmp_path, ratings, ratings_model):
     users, _, pleases = ratings
 

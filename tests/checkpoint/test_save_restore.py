@@ -185,10 +185,6 @@ class TestBadInput:
         self.fails(tmp_path / "absent", tf.errors.NotFoundError, "must exist.*absent")
         self.fails(tmp_path, tf.errors.NotFoundError, "whole checkpoint")
 
-    def test_no_manifest_is_no_whole_checkpoint(self, folder):
-        (folder / "MANIFEST").unlink()
-        assert de.checkpoint.latest(folder.parent) != str(folder)
-
     def test_a_damaged_manifest(self, folder):
         data = bytearray((folder / "MANIFEST").read_bytes())
         for at in range(0, len(data), 37):

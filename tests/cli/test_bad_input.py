@@ -10,9 +10,6 @@ import pytest
 
 from tests.cli.conftest import COMMAND, ROOT
 
-# Keras converts its variables through an `__array__` that numpy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
 
 def assert_one_line(done, *parts):
     assert done.returncode == 1, done.stderr

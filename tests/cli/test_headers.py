@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,21 +16,13 @@ import de_core as de
 from de_core.snapshot.table_files import about
 from de_core_cli import sources
 from de_core_cli.library import CommandError
-
-# Keras converts its variables through an `__array__` that numpy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+from tests.support.commands import ROOT, run
 
 
 def imported(*arguments):
     """Returns the top packages that a run of the command imports, and its output."""
-    python = [sys.executable, "-X", "importtime", "-m", "de_core_cli"]
-    done = subprocess.run(
-        [*python, *map(str, arguments)],
-        cwd=Path(__file__).resolve().parents[2],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run(sys.executable, "-X", "importtime", "-m", "de_core_cli", *arguments)
+    assert done.returncode == 0, done.stderr
     names = re.findall(r"^import time:.*\| +(\S+)$", done.stderr, re.MULTILINE)
     return {name.partition(".")[0] for name in names}, done.stdout
 
@@ -154,17 +145,10 @@ def test_pieces_of_a_keras_file_are_read_across_their_borders(keras_files, tmp_p
 
 def test_an_installed_package_serves_or_says_how_to_install(tmp_path):
     """Copies the package away from the checkout, where no gateway lies beside it."""
-    root = Path(__file__).resolve().parents[2]
-    shutil.copytree(root / "de_core_cli", tmp_path / "de_core_cli")
+    shutil.copytree(ROOT / "de_core_cli", tmp_path / "de_core_cli")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
     code += "from de_core_cli.main import main; sys.exit(main(['serve', '--help']))"
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", code],  # without installed packages
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run(sys.executable, "-S", "-c", code, cwd=tmp_path)  # without installed packages
     assert done.returncode == 1
     assert "pip install 'de-core[server]'" in done.stderr
     assert done.stderr.count("\n") == 1

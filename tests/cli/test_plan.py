@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import de_core as de
 from de_core_cli.main import main
+from tests.support.models import looker
 
 EVICTIONS = {
     "lru": de.EvictionLRU(max_rows=10**9),
@@ -77,10 +78,7 @@ def made(rows, folder, **settings):
         stats = table.stats()["tier"]
         memory, disk = memory + stats["filter_bytes"], stats["disk_bytes"]
     manager = de.checkpoint.Manager(table, folder / "checkpoints", compact_after=9)
-    module = tf.Module()
-    module.table = table
-    specs = [tf.TensorSpec([None], table.key_dtype, name="ids")]
-    module.look = tf.function(table.lookup, input_signature=specs)
+    module = looker(table)
 
     def written():
         manager.save()

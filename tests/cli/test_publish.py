@@ -12,9 +12,6 @@ from de_core_cli.main import main
 from tests.support import models
 from tests.support.models import answers
 
-# Keras converts its variables through an `__array__` that numpy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
 
 class Scores(models.Scores):
     """Has a table of words too."""

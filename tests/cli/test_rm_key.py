@@ -14,9 +14,6 @@ import de_core as de
 from de_core_cli import sources
 from de_core_cli.main import main
 
-# Keras converts its variables through an `__array__` that numpy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
 
 def removed(capsys, *arguments):
     assert main(["rm-key", *map(str, arguments), "--json"]) == 0

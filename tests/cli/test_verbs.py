@@ -16,9 +16,6 @@ from de_core.snapshot.file import SnapshotFile, hashes
 from de_core_cli.main import main
 from tests.tfra_files.artefacts import DATA as ARTEFACTS
 
-# Keras converts its variables through an `__array__` that numpy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
 
 def test_the_process_of_a_verb_prints_its_result_alone(files, command):
     done = command("cat", files[0], "--limit", "2")

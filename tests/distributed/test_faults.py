@@ -138,10 +138,7 @@ def test_a_coordinator_survives_a_killed_worker_and_fails_without_a_server(
 
 def test_workers_in_step_fail_when_one_of_them_is_gone(cluster):
     processes = cluster(worker=2)
-    names = [f"worker_{task}" for task in range(2)]
-    for task, name in enumerate(names):
-        processes.start(name, PROGRAMS / "lasting_worker.py", task)
-    for name in names:
+    for name in processes.start_workers(PROGRAMS / "lasting_worker.py"):
         processes.wait_until_printed(name, "training")
     processes.processes["worker_1"].kill()
     found = result_of(processes.finish("worker_0"))

@@ -37,10 +37,8 @@ def test_replicas_of_one_process_train_as_one(forks, tmp_path):
 @pytest.mark.slow
 def test_workers_train_as_one_and_save_one_checkpoint(cluster, tmp_path):
     processes = cluster(worker=2)
-    for task in range(2):
-        name = f"worker_{task}"
-        processes.start(name, PROGRAMS / "in_step.py", "worker", task, tmp_path)
-    first, second = (result_of(processes.finish(f"worker_{task}")) for task in range(2))
+    names = processes.start_workers(PROGRAMS / "in_step.py", "worker", tmp_path)
+    first, second = (result_of(processes.finish(name)) for name in names)
     for found in (first, second):
         check(found, here=1, rows=IDS + 3)
     for name in ("text", "export_batches", "a SavedModel", "deltas"):
@@ -62,10 +60,7 @@ def test_workers_train_as_one_and_save_one_checkpoint(cluster, tmp_path):
 @pytest.mark.parametrize("workers", [2, 3])
 def test_many_features_share_collectives_and_strings_travel(cluster, tmp_path, workers):
     processes = cluster(worker=workers)
-    names = [f"worker_{task}" for task in range(workers)]
-    for task, name in enumerate(names):
-        processes.start(name, PROGRAMS / "in_step_many.py", task, tmp_path)
-    for name in names:
+    for name in processes.start_workers(PROGRAMS / "in_step_many.py", tmp_path):
         found = result_of(processes.finish(name))
         # The lookup needs three collectives: counts, keys and rows. The gradients need one. A
         # second dtype of rows needs one more of each.
@@ -89,13 +84,14 @@ def test_many_features_share_collectives_and_strings_travel(cluster, tmp_path, w
 def test_another_number_of_workers_goes_on_from_a_checkpoint_of_two(cluster, tmp_path, workers):
     program = PROGRAMS / "resuming_worker.py"
     writers, readers = cluster(worker=2), cluster(worker=workers)
-    for task in range(2):
-        writers.start(f"writer_{task}", program, task, "first", tmp_path)
-    written = [result_of(writers.finish(f"writer_{task}"))["here"] for task in range(2)]
+    names = writers.start_workers(program, "first", tmp_path, name="writer")
+    written = [result_of(writers.finish(name))["here"] for name in names]
     assert min(written) > 0
-    names = [f"reader_{task}" for task in range(workers)]
-    for task, name in enumerate(names):
-        readers.start(name, program, task if workers > 1 else -1, "then", tmp_path)
+    if workers > 1:
+        names = readers.start_workers(program, "then", tmp_path)
+    else:
+        names = ["alone"]
+        readers.start("alone", program, "then", tmp_path)
     found = [result_of(readers.finish(name))["steps"] for name in names]
     for steps in zip(*found, strict=True):
         for about in steps:

@@ -47,10 +47,8 @@ def test_tables_on_servers_share_requests_under_a_wrapped_optimizer(cluster, way
 @pytest.mark.parametrize("way", WAYS)
 def test_of_workers_in_step(cluster, way):
     processes = cluster(worker=2)
-    for task in range(2):
-        processes.start(f"worker_{task}", PROGRAM, "worker", task, way)
-    for task in range(2):
-        found = result_of(processes.finish(f"worker_{task}"))
+    for name in processes.start_workers(PROGRAM, "worker", way):
+        found = result_of(processes.finish(name))
         check(found)
         # Counts, keys, rows, and the gradients: once for all tables, or once for each.
         assert found["collectives"] == 3 + (1 if way == "wrapped" else TABLES)

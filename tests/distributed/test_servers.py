@@ -132,32 +132,6 @@ def test_a_restarted_server_comes_back_from_the_last_checkpoint(cluster, tmp_pat
     assert found["rows"][1][0] < found["rows"][0][0]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--job", "ps", "--task", "2"], "Received: --job ps --task 2"),
-        (["--job", "ps", "--task", "0", "--cluster", "ps:2222"], "must hold the addresses"),
-        (["--job", "x", "--task", "0", "--cluster", "{}"], "must hold the addresses"),
-    ],
-)
-def test_a_wrong_command_line_is_one_sentence(options, message, monkeypatch, capsys):
-    from de_core.parameter_server import __main__
-
-    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"ps": ["a:1", "b:1"]}}')
-    assert __main__.main(options) == 2
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("servers", [2, 3, 7, 16])
-def test_the_default_hash_spreads_ids_evenly(servers):
-    rng = np.random.default_rng(0)
-    zipf = np.unique(np.minimum(rng.zipf(1.2, size=2_000_000), 2**40))
-    for ids in (np.arange(200_000), np.arange(200_000) * 1024, zipf, -np.arange(200_000) * servers):
-        shards = de.default_partition_fn(tf.constant(ids, tf.int64), servers).numpy()
-        counts = np.bincount(shards, minlength=servers)
-        assert np.abs(counts / (len(ids) / servers) - 1).max() < 0.05
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "shards"),

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 import de_core as de
 from tests.exports.test_export import ANSWERS
-from tests.server.support.gateway_process import GatewayProcess
 
 SEEN = tf.ragged.constant([[3, 4], [], [1, 2, 0, 3]], dtype=tf.int64)
 FEATURES = {
@@ -65,19 +64,6 @@ def test_another_process_gives_the_same_answers(entry_point, model, run_python, 
     assert answers["de_lookup/users"]["found"] == [True, False]
 
 
-@pytest.mark.slow
-def test_the_gateway_gives_the_same_answers(model, tmp_path):
-    de.export(model, tmp_path / "m")
-    with GatewayProcess(tmp_path / "m", tmp_path / "log") as gateway:
-        gateway.wait_ready()
-
-        def ask(request):
-            return gateway.ask("POST", "/v1/models/m:predict", {"inputs": request}).json()
-
-        np.testing.assert_allclose(ask(REQUEST)["outputs"], model(FEATURES), rtol=1e-5)
-        assert "error" in ask({**REQUEST, "seen_row_lengths": [1, 0, 9]})
-
-
 def test_weights_are_inputs_of_a_model(tmp_path):
     table = de.TableConfig("rows", 2, initializer="ones")
     layer = de.layers.EmbeddingCollection({"a": de.FeatureConfig("a", table, "sum", weights=True)})
@@ -103,8 +89,6 @@ def test_weights_are_inputs_of_a_model(tmp_path):
     np.testing.assert_allclose(next(iter(rows.values())), [[2.5, 2.5], [0, 0]])
 
 
-# Keras converts its variables through an `__array__` that numpy 2 deprecates.
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_nested_features_are_saved_and_exported(tmp_path):
     items = de.TableConfig("items", 2, optimizer="adam")
     words = de.TableConfig("words", 3, key_dtype="string", optimizer="adagrad")

@@ -1,9 +1,7 @@
 """A served file that is cut short in place ends neither its process nor the other models."""
 
 import json
-import os
 import signal
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -14,8 +12,7 @@ import tensorflow as tf
 
 import de_core as de
 from tests.exports.test_publish_faults import Scores
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.commands import ROOT, run
 
 # Reports on standard output. faulthandler's handler is there before the one of the served files.
 SERVER = """
@@ -58,12 +55,8 @@ SERVER = """
 def test_its_lookups_fail_the_other_models_answer_and_a_foreign_fault_is_passed_on(tmp_path):
     paths = [Path(de.export(Scores(), tmp_path / name)) for name in ("cut", "whole")]
     (file,) = (paths[0] / "assets").glob("*.de")
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(SERVER), *map(str, (*paths, file))],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "1"},
-        capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    command = [sys.executable, "-c", textwrap.dedent(SERVER), *paths, file]
+    done = run(*command, PYTHONPATH=str(ROOT), TF_CPP_MIN_LOG_LEVEL="1")
     assert done.stdout, done.stderr
     before, other, cut, again, whole, told_cut, told_whole = json.loads(done.stdout)
     rows = 3000 * 8

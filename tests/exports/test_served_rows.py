@@ -13,7 +13,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 import de_core as de
 from server.engines.embedded.warm_up import read_records
-from tests.support.models import looker
+from tests.support.models import looker, stats
 
 IDS = np.arange(100)
 ROWS = np.random.default_rng(0).normal(size=[100, 8]).astype(np.float32)
@@ -43,12 +43,6 @@ def find(path, ids, table="users"):
     dtype = loaded.signatures[f"de_lookup/{table}"].structured_input_signature[1]["ids"].dtype
     found = loaded.signatures[f"de_lookup/{table}"](ids=tf.constant(ids, dtype))
     return found["embeddings"].numpy(), found["found"].numpy()
-
-
-def stats(path):
-    loaded = tf.saved_model.load(path)
-    (text,) = loaded.signatures["de_stats"]().values()
-    return {each["table"]: each for each in json.loads(text.numpy())}
 
 
 @pytest.mark.parametrize(("dtype", "off"), [("float16", 2e-3), ("bfloat16", 2e-2), ("int8", 2e-2)])

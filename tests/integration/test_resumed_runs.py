@@ -73,6 +73,7 @@ IN_SHORT = [
     ("keras 3 waiting", "function"),
     ("keras 3 ema", "fit by threes"),
     ("keras 3 nadam", "function"),
+    ("adagrad", "monitored session"),
 ]
 
 

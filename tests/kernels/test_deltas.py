@@ -123,18 +123,6 @@ def test_shards_and_chosen_keys_restore_their_part(chain, make_table):
     }
 
 
-def test_clearing_and_shrinking_are_in_the_next_delta(chain, make_table, tmp_path):
-    library.de_table_shrink_to_fit(chain.table)
-    library.de_table_clear(chain.table)
-    key = tf.constant(chain.names[:1], chain.dtype)
-    library.de_table_insert_or_assign(chain.table, key, [[5.0, 5.0]])
-    save(chain.table, tmp_path / "cleared.de", chain="c", delta=True)
-    assert json.loads(library.de_snapshot_info(str(tmp_path / "cleared.de")).numpy())["replaces"]
-    other = make_table(key_dtype=chain.dtype)
-    restore(other, [*chain.paths, tmp_path / "cleared.de"])
-    assert contents(other, chain.dtype) == {chain.names[0]: [5.0, 5.0]}
-
-
 def test_failed_and_uncommitted_saves_lose_no_changes(chain, tmp_path):
     table = chain.table
     key = tf.constant(chain.names[600:601], chain.dtype)
@@ -164,28 +152,3 @@ def test_chains_are_independent(chain, tmp_path):
         save(chain.table, tmp_path / "d.de", chain="another", delta=True)
     chains = json.loads(library.de_table_chains(chain.table).numpy())
     assert [each["chain"] for each in chains["chains"]] == ["c", "publish"]
-
-
-def test_more_changes_than_a_log_holds_are_found_by_their_bits(make_table, tmp_path):
-    table = make_table()
-    keys = tf.range(400_000, dtype=tf.int64)
-    library.de_table_insert_or_assign(table, keys, tf.zeros([400_000, 2]))
-    save(table, tmp_path / "base.de", chain="c")
-    library.de_table_insert_or_assign(table, keys[:200_000], tf.ones([200_000, 2]))
-    library.de_table_erase(table, keys[100_000:300_000:2])
-    report = save(table, tmp_path / "delta.de", chain="c", delta=True)
-    assert (report["rows"], report["tombstones"]) == (150_000, 100_000)
-    other = make_table()
-    restore(other, [tmp_path / "base.de", tmp_path / "delta.de"])
-    assert contents(other) == contents(table)
-
-
-def test_a_hundredth_of_the_rows_costs_a_thirtieth_of_the_bytes(make_table, tmp_path):
-    table = make_table()
-    keys = tf.range(200_000, dtype=tf.int64)
-    library.de_table_insert_or_assign(table, keys, tf.zeros([200_000, 2]))
-    base = save(table, tmp_path / "base.de", chain="c")
-    library.de_table_insert_or_assign(table, keys[::100], tf.ones([2000, 2]))
-    delta = save(table, tmp_path / "delta.de", chain="c", delta=True)
-    assert delta["rows"] == 2000
-    assert delta["bytes"] <= 0.03 * base["bytes"]

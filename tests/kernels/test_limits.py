@@ -36,6 +36,7 @@ VERBS = {
     "erase": library.de_table_erase,
     "touch": library.de_table_touch,
     "read_column": lambda t, keys: library.de_table_read_column(t, keys, column="uses"),
+    "write_column": lambda t, keys: library.de_table_write_column(t, keys, [0], column="uses"),
     "find_slot": lambda t, keys: library.de_table_find_slot(
         t, keys, "owner/slot", Tvalues=tf.float32, dim=2
     ),
@@ -66,6 +67,19 @@ def test_a_batch_of_2_to_the_31_keys_is_refused_before_it_is_read(make_table, to
     table = make_table(key_dtype=tf.int32)
     with pytest.raises(tf.errors.InvalidArgumentError, match=REFUSED):
         VERBS[verb](table, too_many_keys)
+
+
+@applies_if(has_address_space(), "8 GiB of address space")
+def test_served_files_refuse_2_to_the_31_keys(make_table, too_many_keys, tmp_path):
+    path = str(tmp_path / "a.de")
+    library.de_table_save(make_table(key_dtype=tf.int32), path)
+    served = library.de_frozen_table(
+        shared_name=path, key_dtype=tf.int32, value_dtype=tf.float32, dim=2
+    )
+    library.de_frozen_table_open(served, path)
+    for verb in ("find", "contains", "pool"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=REFUSED):
+            VERBS[verb](served, too_many_keys)
 
 
 @pytest.mark.parametrize("op", [library.de_row_splits, library.de_segment_order])
@@ -102,9 +116,13 @@ def test_a_sparse_tensor_of_a_shape_too_large_is_an_error():
         de.embedding_lookup_sparse(table, ids, None)
 
 
-def test_room_for_more_rows_than_a_table_holds_is_refused():
+@pytest.mark.parametrize("rows", [int(3.2e13), 2**63 - 1])
+def test_room_for_more_rows_than_a_table_holds_is_refused(rows):
     table = de.Variable(dim=2)
     table.upsert([1, 2], tf.ones([2, 2]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"a table must hold at most .* rows"):
-        table.reserve(int(3.2e13))
+    refused = rf"a table must hold at most .* rows.* Received: rows={rows}"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=refused):
+        table.reserve(rows)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=refused):
+        de.Variable(dim=2, init_size=rows)
     np.testing.assert_array_equal(table.lookup([1, 2]), np.ones([2, 2]))

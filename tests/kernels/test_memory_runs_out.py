@@ -1,14 +1,13 @@
 """Kernels raise an error when memory runs out, and do not end the process."""
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.applies import program
+from tests.support.commands import run
 
 HERE = Path(__file__).parent
 
@@ -21,16 +20,11 @@ HERE = Path(__file__).parent
 def test_every_allocation_of_a_kernel_may_fail(tmp_path, how, verbs, failures):
     compiler = program("c++", "g++")
     library = tmp_path / "alloc_failures.so"
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-std=c++17", HERE / "alloc_failures.cc", "-o", library],
-        check=True,
-    )
-    done = subprocess.run(
-        [sys.executable, HERE / "memory_runs_out.py", library, tmp_path, how],
-        env={**os.environ, "LD_PRELOAD": str(library), "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-    )
+    source = HERE / "alloc_failures.cc"
+    built = run(compiler, "-shared", "-fPIC", "-std=c++17", source, "-o", library)
+    assert built.returncode == 0, built.stderr
+    command = [sys.executable, HERE / "memory_runs_out.py", library, tmp_path, how]
+    done = run(*command, timeout=3600, LD_PRELOAD=str(library), TF_CPP_MIN_LOG_LEVEL="3")
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     results = re.findall(r"^(.*): (\d+) injected, (\d+) bad$", done.stdout, re.MULTILINE)
     print(done.stdout)

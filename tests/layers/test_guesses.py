@@ -159,8 +159,6 @@ def test_weights_per_id_count_where_ids_are_squashed_or_divided_into_fields():
     np.testing.assert_array_equal(fields(ids, weights), [[[1.5], [2.0]]])
 
 
-# Keras converts its variables through an `__array__` that numpy 2 deprecates.
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_a_model_with_weights_per_id_trains_is_saved_and_exported(tmp_path):
     ids = keras.Input([3], dtype="int64", name="ids")
     weights = keras.Input([3], name="weights")

@@ -210,8 +210,6 @@ def test_optimizers_come_back_from_their_config():
         assert copy.inner_optimizer.get_config() == wrapped.inner_optimizer.get_config()
 
 
-# Keras converts its variables through an `__array__` that numpy 2 deprecates.
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_a_file_finds_classes_by_their_registered_names_whatever_their_modules(tmp_path):
     layer = de.layers.Embedding(
         2, restrict_policy=de.TimestampRestrictPolicy, eviction=de.EvictionLRU(100), name="users"

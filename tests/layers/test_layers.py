@@ -10,9 +10,6 @@ import de_core as de
 from de_core.base.keras import LEGACY, keras
 from tests.support.applies import applies_if
 
-# Keras converts its variables through an `__array__` that numpy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
 VALUES = np.random.default_rng(0).normal(size=[10, 2]).astype(np.float32)
 
 
@@ -246,38 +243,6 @@ def test_the_regularizer_counts_touched_rows_once():
     (gradient,) = tape.gradient(loss, layer.table.trainable_variables)
     np.testing.assert_allclose(gradient.values, VALUES[[3, 5]], rtol=1e-5)
     assert sorted(gradient.indices.numpy()) == [3, 5]
-
-
-def test_fit_gives_the_rows_of_a_dense_embedding():
-    rng = np.random.default_rng(1)
-    ids, targets = rng.integers(0, 10, [64, 3]), rng.normal(size=[64, 1]).astype(np.float32)
-
-    def rows_after_fit(layer, optimizer, rows_of):
-        inputs = keras.Input([3], dtype="int64")
-        kernel = keras.initializers.Constant(0.5)
-        output = keras.layers.Dense(1, kernel_initializer=kernel)(
-            keras.layers.Flatten()(layer(inputs))
-        )
-        model = keras.Model(inputs, output)
-        model.compile(optimizer, "mse")
-        history = model.fit(ids, targets, batch_size=8, epochs=2, shuffle=False, verbose=0)
-        return rows_of(), history.history["loss"]
-
-    dense = keras.layers.Embedding(10, 2, embeddings_initializer=keras.initializers.Zeros())
-    dense.build([None, 3])
-    dense.set_weights([VALUES])
-    wanted, losses = rows_after_fit(
-        dense, keras.optimizers.SGD(0.1), lambda: dense.get_weights()[0]
-    )
-    layer = filled(de.layers.Embedding(2))
-    ours, our_losses = rows_after_fit(
-        layer,
-        de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.1)),
-        lambda: layer.table.lookup(np.arange(10)),
-    )
-    np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(our_losses, losses, rtol=1e-5)
-    assert np.any(wanted != VALUES)
 
 
 def several_layers():

@@ -8,9 +8,6 @@ import de_core as de
 from de_core.base.keras import LEGACY, keras
 from tests.support.applies import applies_if
 
-# Keras converts its variables through an `__array__` that numpy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
 TPU = tf.tpu.experimental.embedding
 
 

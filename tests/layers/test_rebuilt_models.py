@@ -12,8 +12,6 @@ from de_core.base.keras import LEGACY, keras
 from tests.support.applies import applies_if
 from tests.support.rebuilt_models import INPUTS, OfNamedInputs, OfNumbers, train_on
 
-# Keras converts its variables through an `__array__` that numpy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 ROOT = Path(__file__).resolve().parents[2]
 
 

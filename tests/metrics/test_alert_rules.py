@@ -2,12 +2,12 @@
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support.applies import program
+from tests.support.commands import run
 
 PAGE = Path(__file__).parents[2] / "docs/howto/watch-a-trainer.md"
 # Values by minute of the tables "good" and "bad": the first value, and the change per minute.
@@ -32,10 +32,7 @@ def rules(tmp_path):
 
 
 def promtool(*arguments):
-    tool = program("promtool", "prometheus")
-    return subprocess.run(
-        [tool, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
-    )
+    return run(program("promtool", "prometheus"), *arguments, timeout=60)
 
 
 def test_the_rules_are_valid(rules):

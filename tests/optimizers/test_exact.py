@@ -308,8 +308,14 @@ def test_the_draws_have_every_kind():
         assert {getattr(case, field) for case in cases} == set(kinds)
 
 
+#: Adamax in float64 with a moving average; a global norm over float64 rows and others; and 2000
+#: equal ids of 16-bit rows, which are summed, clipped by each setting, decayed, pooled, gathered.
+#: The tables have an optimizer of their own in 335 (`clipnorm`) and 730 (`weight_decay`).
+CHOSEN = (1300, 74, 335, 388, 402, 502, 659, 730, 955)
+
+
 def test_steps_are_exact():
-    for seed in (*range(12), 1300):  # 1300: Adamax in float64 with a moving average
+    for seed in (*range(12), *CHOSEN):
         check(seed)
 
 

@@ -9,8 +9,6 @@ import tensorflow as tf
 
 import de_core as de
 
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
 
 @pytest.fixture
 def mixed_float16():

@@ -15,12 +15,6 @@ from tests.support.applies import applies_if
 
 IDS = np.array([3, 5, 3], np.int64)
 ONES = tf.IndexedSlices(tf.ones([2, 2]), tf.constant([3, 5], tf.int64))
-SETTINGS = [
-    {"clipnorm": 0.05},
-    {"clipvalue": 0.01},
-    {"weight_decay": 0.2},
-    {"use_ema": True, "ema_momentum": 0.7, "ema_overwrite_frequency": 2},
-]
 
 
 def check(make, mode, by_row=False, wrap=False, **arguments):
@@ -57,14 +51,6 @@ QUICK = {(name, oracle.MODES[i % 2]) for i, name in enumerate(NAMES)} | {
 )
 def test_rows_equal_dense_variables(name, mode):
     check(OPTIMIZERS[name], mode, by_row=name in BY_ROW, shards=1 + NAMES.index(name) % 2)
-
-
-@pytest.mark.each_choice
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-@pytest.mark.parametrize("name", ["sgd", "adam"])
-def test_settings_of_the_own_optimizer_hold(name, settings):
-    mode = "eager" if name == "sgd" else "function"
-    check(lambda: OPTIMIZERS[name](**settings), mode)
 
 
 @pytest.mark.each_choice

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 import de_core as de
 
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 IDS = np.arange(32, dtype=np.int64) % 8
 LABELS = (IDS % 3).astype(np.float32)[:, None]
 

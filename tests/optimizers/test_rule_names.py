@@ -32,11 +32,6 @@ def test_they_have_the_fields_of_the_engines_structs(pytestconfig: pytest.Config
     assert {rule: structs[struct] for struct, rule in named} == rules.SETTINGS
 
 
-def test_python_numbers_are_not_rounded_to_float32():
-    assert rules.as_scalar(0.1, tf.float64).numpy() == 0.1
-    assert rules.Power(0.9, tf.constant(1)).value(tf.float64).numpy() == 0.9
-
-
 def test_nadam_multiplies_its_momenta_once_per_step():
     names = {"float32": "a", "float64": "b"}  # tables of two dtypes, which have different settings
     tables = [de.Variable(dim=1, name=name, value_dtype=d) for d, name in names.items()]

@@ -183,17 +183,6 @@ def test_an_optimizer_without_a_rule_works_on_gathered_rows_and_says_so(name, se
     assert slot.dim == oracle.DIM
 
 
-def test_adafactor_runs_with_its_factors_over_the_rows():
-    with pytest.warns(UserWarning, match="Adafactor has no rule"):
-        optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adafactor(0.1))
-    table = new_table()
-    before = table.lookup([1, 2]).numpy()
-    for _ in range(3):
-        optimizer.apply([slices([1, 2], [1.0, 2.0])], [table])
-    assert (table.lookup([1, 2]).numpy() < before).all()
-    assert int(optimizer.iterations) == 3
-
-
 @pytest.mark.parametrize("native", [True, False])
 def test_updates_of_several_threads_add_up(native):
     table = new_table(dim=1)

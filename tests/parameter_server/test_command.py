@@ -8,6 +8,7 @@ import tensorflow as tf
 from de_core.parameter_server import __main__ as command
 
 JOBS = {"ps": ["a:1", "b:1"], "worker": ["c:1"]}
+PS_0 = ("--job", "ps", "--task", "0")
 
 
 @pytest.fixture
@@ -55,6 +56,9 @@ def test_the_task_comes_from_tf_config_and_options_win(started):
         ({"type": "ps", "index": 0}, ["--task", "1"], "one of the two options is missing"),
         ({"type": "chief", "index": 0}, [], "Received: --job chief --task 0"),
         ({"type": "ps", "index": 2}, [], "Received: --job ps --task 2"),
+        (None, ["--job", "ps", "--task", "2"], "Received: --job ps --task 2"),
+        (None, [*PS_0, "--cluster", "ps:2222"], "must hold the addresses"),
+        (None, [*PS_0, "--cluster", "{}"], "must hold the addresses"),
     ],
 )
 def test_a_missing_or_wrong_task_is_one_sentence(started, capsys, task, options, message):

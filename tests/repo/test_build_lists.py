@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 try:
@@ -92,17 +90,6 @@ def test_pytest_is_strict(project: dict):
     assert {"--strict-markers", "--strict-config"} <= set(options["addopts"])
     assert options["xfail_strict"] is True
     assert options["filterwarnings"][0] == "error"
-
-
-def test_an_unknown_marker_is_an_error(root: Path, tmp_path: Path):
-    test = tmp_path / "test_marker.py"
-    test.write_text("import pytest\n@pytest.mark.sloww\ndef test_x(): pass\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-c", str(root / "pyproject.toml"), str(test)]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode != 0
-    assert "'sloww' not found in `markers`" in done.stdout
 
 
 def test_continuous_integration_runs_the_command_of_the_readme(root: Path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -94,13 +93,6 @@ def test_each_minor_of_a_wheel_with_several_libraries_is_named(
     assert "needs TensorFlow 2.19, 2.20 or 2.21." in missing
 
 
-def test_description_is_read_back(compat: ModuleType, tmp_path: Path):
-    path = tmp_path / "_de_ops.json"
-    fields = {"tensorflow": "2.21.0", "distribution": "tensorflow", "compiler": "GNU 12"}
-    path.write_text(json.dumps(fields), encoding="utf-8")
-    assert compat.read_build(path) == compat.Build("2.21.0", "tensorflow", "GNU 12")
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"tensorflow": "2.21.0"}', "null"])
 def test_damaged_description_counts_as_none(compat: ModuleType, tmp_path: Path, text: str):
     path = tmp_path / "_de_ops.json"
@@ -117,13 +109,3 @@ def test_the_command_installs_what_was_installed(compat: ModuleType, root: Path,
     assert compat.install_command(tmp_path).endswith(" de-core")
     assert compat.install_command(tmp_path, FOLDER).endswith(" '/home/ann/the project'")
     assert "SOURCES" in compat.install_command(tmp_path, WHEEL)
-
-
-def test_installed_tensorflow_is_found_without_importing_it(compat: ModuleType):
-    found = compat.installed_tensorflows(compat.TENSORFLOW_WHEELS)
-    assert found
-    assert all(version[0].isdigit() for version in found.values())
-
-
-def test_library_lies_beside_the_python_sources(compat: ModuleType, root: Path):
-    assert compat.library_path() == str(root / "de_core" / "_de_ops.so")

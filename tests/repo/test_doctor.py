@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import os
 import stat
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +12,8 @@ from types import SimpleNamespace
 import doctor
 import environment
 import pytest
+
+from tests.support.commands import run
 
 TOOLS = ("redis-server", "redis-cli", "chromium", "promtool")
 
@@ -100,19 +100,13 @@ def test_compiler_is_judged_by_what_it_does(tmp_path: Path):
     assert not doctor.compiler_works(str(tmp_path / "absent"))
 
 
-def test_machine_without_a_compiler_is_stopped_before_anything_is_made(root: Path, tmp_path: Path):
+def test_machine_without_a_compiler_is_stopped_before_anything_is_made(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("CXX", raising=False)
     venv = tmp_path / "venv"
-    variables = {**os.environ, "PATH": str(tmp_path)}
-    variables.pop("CXX", None)
-    command = [sys.executable, str(root / "scripts/environment.py"), "--venv", str(venv), "--tests"]
-    done = subprocess.run(
-        command,
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command = [sys.executable, root / "scripts/environment.py", "--venv", venv, "--tests"]
+    done = run(*command, PATH=str(tmp_path))
     assert done.returncode == 1
     assert "A C++17 compiler is needed" in done.stderr
     packages = "g++ redis-server redis-tools chromium prometheus"

@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-#: The library's floors, lowest first: packages of de_core. "" is `de_core/__init__.py` with the
-#: public names, which the parameter server's command imports.
+from tests.repo.imports import imports, imports_below
+
+#: The library's floors, lowest first. "de_core" is `de_core/__init__.py` with the public names,
+#: which the parameter server's command imports.
 LIBRARY = (
-    ("base",),
-    ("tables",),
-    ("storage", "distributed", "snapshot"),
-    ("checkpoint",),
-    ("variable",),
-    ("lookup", "optimizers", "exports"),
-    ("layers", "metrics", "tfra_files"),
-    ("tfra",),
-    ("",),
-    ("parameter_server",),
+    ("de_core.base",),
+    ("de_core.tables",),
+    ("de_core.storage", "de_core.distributed", "de_core.snapshot"),
+    ("de_core.checkpoint",),
+    ("de_core.variable",),
+    ("de_core.lookup", "de_core.optimizers", "de_core.exports"),
+    ("de_core.layers", "de_core.metrics", "de_core.tfra_files"),
+    ("de_core.tfra",),
+    ("de_core",),
+    ("de_core.parameter_server",),
+)
+#: The gateway's floors, lowest first.
+GATEWAY = (
+    ("server",),
+    ("server.errors", "server.settings"),
+    ("server.tensors", "server.request", "server.keys"),
+    ("server.limits",),
+    ("server.observability", "server.wire"),
+    ("server.protos",),
+    ("server.engines",),
+    ("server.engines.embedded", "server.engines.upstream"),
+    ("server.engines.chosen", "server.dependencies"),
+    ("server.services",),
+    ("server.routers", "server.grpc"),
+    ("server.middleware",),
+    ("server.app",),
+    ("server.admin",),
+    ("server.process",),
+    ("server.cli",),
+    ("server.__main__",),
 )
 #: The engine's floors, lowest first: folders of de_core/cc/engine.
 ENGINE = (
@@ -63,33 +83,26 @@ def may_use(floors: tuple[tuple[str, ...], ...], room: str, used: str) -> bool:
     return room == used or floor_of(floors, used) < floor_of(floors, room)
 
 
-def modules(root: Path) -> dict[str, Path]:
-    """Returns the files of the library's modules by dotted name."""
-    found = {}
-    for path in (root / "de_core").rglob("*.py"):
-        if "_build" not in path.parts:
-            parts = path.relative_to(root).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+def room_of(floors: tuple[tuple[str, ...], ...], module: str) -> str:
+    """Returns the package ("room") of a module; "" outside of `floors`."""
+    rooms = {room for floor in floors for room in floor}
+    parts = module.split(".")
+    for length in range(len(parts), 0, -1):
+        room = ".".join(parts[:length])
+        # The name of the whole package means only its `__init__.py`, not its modules.
+        if room in rooms and (length > 1 or len(parts) == 1):
+            return room
+    return ""
 
 
-def imported(tree: ast.AST, known: dict[str, Path], typing: bool = False) -> Iterator[str]:
-    """Yields the library's modules that a file imports, including imports in functions."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test) and not typing:
-            continue
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in known)
-        elif isinstance(node, ast.ImportFrom) and node.module in known:
-            for alias in node.names:
-                full = f"{node.module}.{alias.name}"
-                yield full if full in known else node.module
-        else:
-            yield from imported(node, known, typing)
-
-
-def room_of(module: str) -> str:
-    return module.split(".")[1] if "." in module else ""
+def upward_imports(
+    floors: tuple[tuple[str, ...], ...], module: str, imported: set[str]
+) -> list[str]:
+    """Returns the modules that `module` imports from other rooms of its floor, or above."""
+    own = room_of(floors, module)
+    assert own, f"{module} is on no floor: add it to the table of floors"
+    rooms = {each: room_of(floors, each) for each in imported}
+    return sorted(each for each, used in rooms.items() if used and not may_use(floors, own, used))
 
 
 def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
@@ -114,20 +127,27 @@ def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def library(root: Path) -> dict[str, set[str]]:
-    """Maps each module of the library to the library's modules that it imports."""
-    known = modules(root)
-    return {
-        name: set(imported(ast.parse(path.read_text("utf-8")), known)) - {name}
-        for name, path in known.items()
-    }
+    """Maps each module of the library to the library's modules that it imports to run."""
+    every = [each for each in imports_below(root, "de_core") if "_build" not in each[0]]
+    known = {module for _, module, _, _ in every}
+    found: dict[str, set[str]] = {module: set() for module in known}
+    for _, module, imported, when in every:
+        used = imported if imported in known else imported.rpartition(".")[0]
+        if when != "for types" and used in known and used != module:
+            found[module].add(used)
+    return found
 
 
 def test_each_package_knows_only_the_floors_below(library: dict[str, set[str]]):
+    upward = {module: upward_imports(LIBRARY, module, used) for module, used in library.items()}
+    assert {module: found for module, found in upward.items() if found} == {}
+
+
+def test_each_room_of_the_gateway_knows_only_the_floors_below(root: Path):
     upward = [
-        f"{module} imports {used}"
-        for module, found in sorted(library.items())
-        for used in sorted(found)
-        if not may_use(LIBRARY, room_of(module), room_of(used))
+        (file, found)
+        for file, module, imported, _ in imports_below(root, "server")
+        if (found := upward_imports(GATEWAY, module, {imported}))
     ]
     assert upward == []
 
@@ -139,9 +159,15 @@ def test_no_modules_import_each_other(library: dict[str, set[str]]):
 def test_a_cycle_and_an_upward_import_are_noticed():
     assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
     assert cycles({"a": {"b"}, "b": set()}) == []
-    assert not may_use(LIBRARY, "tables", "variable")
-    assert not may_use(LIBRARY, "lookup", "exports")
-    assert may_use(LIBRARY, "variable", "tables")
+    assert not may_use(LIBRARY, "de_core.tables", "de_core.variable")
+    assert not may_use(LIBRARY, "de_core.lookup", "de_core.exports")
+    assert may_use(LIBRARY, "de_core.variable", "de_core.tables")
+    answered = {"server.routers.body.answered"}
+    assert upward_imports(GATEWAY, "server.services.lookup", answered) == [*answered]
+    assert upward_imports(GATEWAY, "server.grpc.server", answered) == [*answered]
+    assert upward_imports(GATEWAY, "server.routers.v1", answered) == []
+    relative = "def f():\n    from ..routers import body\n"
+    assert imports(relative, "server.services") == [("server.routers.body", "in a function")]
 
 
 @pytest.mark.parametrize(("layer", "floors"), [("engine", ENGINE), ("kernels", KERNELS)])

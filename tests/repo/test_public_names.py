@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import os
 import pkgutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import keras
 import pytest
 
 import de_core as de
+from tests.support.commands import run
 
 #: A user's file, with a mistake in each marked line and the code of mypy's error for it.
 USERS_FILE = """
@@ -84,14 +83,7 @@ def test_mypy_finds_the_mistakes_in_a_users_file(tmp_path: Path, root: Path):
     settings = (root / "pyproject.toml").read_text().partition("[tool.mypy]")[2]
     settings = settings.partition("[tool.pytest")[0].replace('packages = ["de_core", "server"]', "")
     (tmp_path / "pyproject.toml").write_text(f"[tool.mypy]{settings}")
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env={**os.environ, "MYPYPATH": str(root)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run(*command, cwd=tmp_path, MYPYPATH=str(root))
     found = {
         (int(line.split(":")[1]), line.rpartition("[")[2].rstrip("]"))
         for line in done.stdout.splitlines()
@@ -103,7 +95,3 @@ def test_mypy_finds_the_mistakes_in_a_users_file(tmp_path: Path, root: Path):
         if "  # " in line
     }
     assert found == planted, done.stdout + done.stderr
-
-
-def test_the_package_says_that_it_has_types(root: Path):
-    assert (root / "de_core/py.typed").is_file()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+from tests.support.page_process import blocks_of
 
 
 @pytest.fixture(scope="module")
@@ -15,12 +15,8 @@ def readme(root: Path) -> str:
     return (root / "README.md").read_text("utf-8")
 
 
-def blocks(text: str, language: str) -> list[str]:
-    return [body for name, body in BLOCK.findall(text) if name == language]
-
-
 def test_readme_shows_the_two_commands(readme: str):
-    first = blocks(readme, "sh")[0]
+    first = next(block.text for block in blocks_of(readme) if block.language == "sh")
     assert re.search(r"^make demo\b", first, re.MULTILINE)
     assert re.search(r"^make test\b", first, re.MULTILINE)
 

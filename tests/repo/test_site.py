@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import html
 import inspect
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import de_core as de
+from tests.support.commands import run
 
 
 @pytest.fixture(scope="module")
@@ -21,15 +20,8 @@ def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     poison = tmp_path_factory.mktemp("poison")
     (poison / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
-        cwd=root,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(poison)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder]
+    done = run(*command, cwd=root, NO_MKDOCS_2_WARNING="1", PYTHONPATH=str(poison))
     assert done.returncode == 0, done.stderr[-4000:]
     return folder
 

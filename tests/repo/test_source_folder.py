@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import commands
 
 TRAIN = """
 import sys
@@ -22,15 +23,8 @@ print(de.__file__, environment.library_path(), table.lookup([5]).numpy().tolist(
 
 
 def run(*command: str, cwd: Path, path: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    variables = {"PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    return commands.run(sys.executable, *command, cwd=cwd, **variables)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.base.keras import _wrong_backend
+from tests.support.commands import run
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/howto/troubleshooting.md").read_text("utf-8")
@@ -24,8 +24,7 @@ SECTION = re.compile(r"^### (.+)\n\n```text\n(.+)\n```$", re.MULTILINE)
 def of_an_unknown_op(folder: Path) -> str:
     de.export(keras.Sequential([keras.Input([], dtype="int64"), de.layers.Embedding(2)]), folder)
     load = f"import tensorflow as tf; tf.saved_model.load({str(folder / '1')!r})"
-    done = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True)
-    return done.stderr
+    return run(sys.executable, "-c", load).stderr
 
 
 def of_a_plain_optimizer(_: Path) -> str:

@@ -7,7 +7,6 @@ import importlib.util
 import json
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 from tests.serving import bazel_standin
 from tests.serving.tools import ROOT, SERVING_OPS, needs, run
+from tests.support import commands
 from tests.support.applies import applies_if
 
 pytestmark = [
@@ -33,9 +33,7 @@ def tree(tmp_path_factory):
 
 def look_up(program, root):
     command = [program, root, "de_lookup/users", "1,7000000000", "--seconds", "0.5"]
-    done = subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, timeout=120, check=False
-    )
+    done = commands.run(*command, timeout=120)
     return json.loads(done.stdout.strip().splitlines()[-1])["versions"]["1"]
 
 

@@ -1,7 +1,6 @@
 """The compose file, the Dockerfile and the gateway's flags match."""
 
 import re
-import subprocess
 import sys
 
 import pytest
@@ -9,6 +8,7 @@ import yaml
 
 from server.settings import load_settings
 from tests.serving.tools import ROOT
+from tests.support.commands import run
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def test_every_service_is_a_stage_of_the_dockerfile(services):
 
 def test_the_gateway_takes_the_flags_that_it_is_given(services):
     command = [sys.executable, "-m", "server", *services["gateway"]["command"], "--help"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = run(*command)
     assert done.returncode == 0, done.stderr
     for flag in filter(lambda part: part.startswith("--"), services["gateway"]["command"]):
         assert flag in done.stdout

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 import threading
 import time
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.serving.tools import ROOT, needs, run
+from tests.support import commands
 from tests.tfra import exported
 
 pytestmark = [pytest.mark.slow, needs("cmake", "g++")]
@@ -31,12 +31,11 @@ def programs(tmp_path_factory):
 
 
 def answers(program, root, seconds=4, meanwhile=None, signature="de_lookup/users", ids=IDS):
-    command = [str(program), str(root), signature, ids, "--seconds", str(seconds)]
     thread = None
     if meanwhile:
         thread = threading.Thread(target=meanwhile)
         thread.start()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = commands.run(program, root, signature, ids, "--seconds", seconds, timeout=120)
     if thread:
         thread.join()
     return done.returncode, json.loads(done.stdout.strip().splitlines()[-1])
@@ -44,13 +43,6 @@ def answers(program, root, seconds=4, meanwhile=None, signature="de_lookup/users
 
 def rows(version):
     return [float(version)] * 12 + [0.5] * 4
-
-
-def test_rows_of_each_version_are_the_exported_ones(programs, export_versions, tmp_path):
-    export_versions(tmp_path, 1)
-    code, said = answers(programs["with_ops"], tmp_path, seconds=1)
-    assert code == 0
-    assert said["versions"]["1"]["embeddings"] == rows(1)
 
 
 @pytest.mark.parametrize("how", ["export", "builder"])

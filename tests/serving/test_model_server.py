@@ -4,10 +4,8 @@ Runs against the gateway, which offers the same two protocols, and against the b
 DE_MODEL_SERVER if set. DE_MODEL_SERVER_PRELOAD names an op library that the binary must preload.
 """
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 import threading
 
@@ -16,7 +14,8 @@ import pytest
 from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.serving import model_server as servers
 from tests.serving.model_server import MODEL, ModelServer
-from tests.serving.tools import SERVING_OPS, run
+from tests.serving.tools import SERVING_OPS
+from tests.support import commands
 from tests.support.applies import applies_if
 
 pytestmark = pytest.mark.slow
@@ -94,14 +93,13 @@ def test_the_smoke_test_passes_and_can_fail(command_of, exported, folder):
     with ModelServer(command_of, folder / "root", folder) as server:
         command = [sys.executable, SERVING_OPS / "smoke_test.py", "127.0.0.1", "--model", MODEL]
         command += ["--grpc-port", server.grpc_port, "--rest-port", server.rest_port]
-        command = list(map(str, command))
-        environment = {**os.environ, "PYTHONPATH": str(SERVING_OPS.parent)}
-        said = run([*command, "--export", exported / "1"], env=environment)
-        assert "passed: 2 comparisons" in said
-        wrong = subprocess.run(
-            [*command, "--export", str(exported / "2")],
-            capture_output=True, text=True, env=environment, check=False,
-        )  # fmt: skip
+        right, wrong = (
+            commands.run(
+                *command, "--export", exported / version, PYTHONPATH=str(SERVING_OPS.parent)
+            )
+            for version in ("1", "2")
+        )
+        assert "passed: 2 comparisons" in right.stdout, right.stderr
         assert wrong.returncode == 1
         assert "must answer the export's rows" in wrong.stderr
 

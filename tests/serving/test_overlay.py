@@ -10,6 +10,7 @@ from apply_overlay import LABEL, OverlayError, apply, check_version, labels_in, 
 from versions import versions
 
 from tests.serving.tools import ROOT, SERVING_OPS
+from tests.support import commands
 
 # The forms of upstream's list since 2.15.
 PLAIN = 'SUPPORTED_TENSORFLOW_OPS = [\n    "@a//b:c",\n]\n'
@@ -110,19 +111,14 @@ def test_a_tree_of_another_version_is_refused(tree):
 
 
 def test_the_script_says_what_it_did_and_what_is_wrong(tree, tmp_path):
-    script = [sys.executable, str(SERVING_OPS / "apply_overlay.py")]
-    done = subprocess.run(
-        [*script, str(tree), "--any-version"], capture_output=True, text=True, check=False
-    )
+    script = [sys.executable, SERVING_OPS / "apply_overlay.py"]
+    done = commands.run(*script, tree, "--any-version")
     assert done.returncode == 0, done.stderr
     assert LABEL in done.stdout
-    wrong = subprocess.run([*script, str(tree)], capture_output=True, text=True, check=False)
+    wrong = commands.run(*script, tree)
     assert wrong.returncode == 1
     assert "git -C" in wrong.stderr
-    nowhere = subprocess.run(
-        [*script, str(tmp_path / "none"), "--any-version"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    nowhere = commands.run(*script, tmp_path / "none", "--any-version")
     assert nowhere.returncode == 1
     assert str(apply_overlay.SERVER) in nowhere.stderr
 

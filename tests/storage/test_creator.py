@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import de_core as de
 from examples.sqlite_storage import SqliteCreator
+from tests.support.models import rows_of
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -42,7 +43,7 @@ def test_a_storage_trains_restores_and_forgets_like_memory(creator, tmp_path):
             gradient = tf.random.stateless_normal([8, 2], [seed, 1])
             optimizer.apply([tf.IndexedSlices(gradient, ids)], [table])
         table.remove([0, 1])
-    stored, in_memory = (dict(zip(*map(_plain, table.export()), strict=True)) for table in tables)
+    stored, in_memory = map(rows_of, tables)
     assert stored == in_memory
     stats = tables[0].stats()
     assert stats["rows"] == len(stored)
@@ -50,7 +51,7 @@ def test_a_storage_trains_restores_and_forgets_like_memory(creator, tmp_path):
     tables[0].clear()
     assert int(tables[0].size()) == 0
     de.checkpoint.restore(tables[0], tmp_path / "c")
-    assert dict(zip(*map(_plain, tables[0].export()), strict=True)) == stored
+    assert rows_of(tables[0]) == stored
 
 
 def test_initial_rows_are_those_of_the_checkpoint_after_a_restore(creator, tmp_path):
@@ -151,8 +152,3 @@ def test_a_configuration_of_the_ancestor_is_read(tmp_path, monkeypatch):
         de.RedisTableConfig()
     with pytest.raises(TypeError, match=r"must be a de.RedisTableConfig"):
         de.RedisTableCreator({"redis_host_port": [1]})
-
-
-def _plain(tensor):
-    values = tensor.numpy().tolist()
-    return [tuple(value) if isinstance(value, list) else value for value in values]

@@ -56,7 +56,7 @@ class Peers:
             in_function: True to trace both lookups.
             tolerance: Absolute and relative tolerance.
         """
-        factors = None if weights is None else weights.values
+        factors = None if weights is None else values_of(weights)
 
         def run(look_up, params, variable, keys):
             def step():
@@ -66,8 +66,8 @@ class Peers:
                     else:
                         tape.watch(factors)
                         rows = look_up(params, keys, with_values(weights, factors))
-                    flat = rows.flat_values if isinstance(rows, tf.RaggedTensor) else rows
-                    scale = tf.reshape(tf.range(1.0, tf.cast(tf.size(flat), tf.float32) + 1), [-1])
+                    flat = values_of(rows)
+                    scale = tf.range(1.0, tf.cast(tf.size(flat), tf.float32) + 1)
                     loss = tf.reduce_sum(tf.cast(tf.reshape(flat, [-1]), tf.float32) * scale)
                 sources = [variable] if factors is None else [variable, factors]
                 return rows, tape.gradient(loss, sources)
@@ -85,12 +85,17 @@ class Peers:
             self.dense_gradient(gradient), wanted_gradient, rtol=tolerance, atol=tolerance
         )
         touched = {tf.compat.as_str_any(key) for key in gradient.indices.numpy().tolist()}
-        looked_up = ids.values if isinstance(ids, tf.SparseTensor) else ids.flat_values
-        assert touched <= {
-            tf.compat.as_str_any(key) for key in self.keys(looked_up).numpy().tolist()
-        }
+        keys = tf.reshape(self.keys(values_of(ids)), [-1]).numpy().tolist()
+        assert touched <= {tf.compat.as_str_any(key) for key in keys}
         for ours, theirs in zip(of_weights, dense_of_weights, strict=True):
             compare(ours, theirs, tolerance)
+
+
+def values_of(given):
+    """Returns the values of a dense, sparse or ragged tensor as a dense tensor."""
+    if isinstance(given, tf.SparseTensor):
+        return given.values
+    return given.flat_values if isinstance(given, tf.RaggedTensor) else given
 
 
 def with_values(like, values):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import tensorflow as tf
 
@@ -22,7 +24,7 @@ def looker(table):
     """Returns a module with the function `look`, which looks up ids in a table."""
     module = tf.Module()
     module.table = table
-    specs = [tf.TensorSpec([None], tf.int64, name="ids")]
+    specs = [tf.TensorSpec([None], table.key_dtype, name="ids")]
     # `table` has a default value, so an exported signature has only `ids`.
     module.look = tf.function(lambda ids, table=table: table.lookup(ids), input_signature=specs)
     return module
@@ -50,6 +52,12 @@ class Scores(tf.Module):
         self.users.remove(np.arange(number * 50, number * 50 + 5))
         self.users.upsert([10**12 + number], np.full([1, 4], 7.0, np.float32))
         self.scale.assign(number + 1.0)
+
+
+def stats(path):
+    """Returns what a version says of its tables, by name."""
+    (text,) = tf.saved_model.load(str(path)).signatures["de_stats"]().values()
+    return {each["table"]: each for each in json.loads(text.numpy())}
 
 
 def answers(path):

@@ -1,17 +1,14 @@
 """The plugins `costs`, `applies` and `choices`, in runs of small tests."""
 
 import json
-import os
-import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
+from tests.support import commands
 from tests.support.costs import INSIDE
 
-ROOT = Path(__file__).resolve().parents[2]
 INI = """
 [pytest]
 markers =
@@ -36,25 +33,19 @@ def burn(seconds):
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, monkeypatch):
     """Runs pytest on one file; returns its status, output and measured seconds."""
 
     def run(source, *options):
         (tmp_path / "pytest.ini").write_text(INI)
         (tmp_path / "test_small.py").write_text(BURN + textwrap.dedent(source))
         costs = tmp_path / "costs.json"
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "DE_TEST_COSTS": str(costs)}
+        monkeypatch.delenv(INSIDE, raising=False)
+        environment = {"PYTHONPATH": str(commands.ROOT), "DE_TEST_COSTS": str(costs)}
         environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # importing them takes seconds
-        environment.pop(INSIDE, None)
         plugins = [f"-ptests.support.{name}" for name in ("costs", "applies", "choices")]
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *plugins, *options],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        pytest_command = [sys.executable, "-m", "pytest", *plugins, *options]
+        done = commands.run(*pytest_command, cwd=tmp_path, **environment)
         return done.returncode, done.stdout + done.stderr, json.loads(costs.read_text())
 
     return run

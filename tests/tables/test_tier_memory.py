@@ -1,12 +1,11 @@
 """A trainer of a table with a tier keeps to its bound of memory, in a process of its own."""
 
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.commands import run
+
 BATCH = 4096
 # Memory that does not grow with the bound: tensors of a batch, rows that move in and out, blocks of
 # the files. malloc keeps some of them.
@@ -55,9 +54,6 @@ assert peak <= allowed
 def test_memory_stays_within_the_bound(tmp_path, memory, rows, buffers):
     """Allows 10 % above the bound. A small bound is less than the buffers of a batch need."""
     allowed = (memory + 26 * rows) * 11 // 10 + buffers
-    command = [sys.executable, "-c", SCRIPT, tmp_path, memory, rows, allowed]
-    done = subprocess.run(
-        list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False, timeout=600
-    )
+    done = run(sys.executable, "-c", SCRIPT, tmp_path, memory, rows, allowed)
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr

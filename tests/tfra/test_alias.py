@@ -12,6 +12,7 @@ import pytest
 from de_core import tfra
 from de_core.tfra import alias
 from de_core.tfra.names import Namespace
+from tests.support import commands
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Imports as programs write them, each with the expression that must be ours.
@@ -98,16 +99,12 @@ print(sys.argv[1:], tf.keras.optimizers.Adam.__module__[:2], tfra.__name__)
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    given = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
-    return subprocess.run(
-        [sys.executable, "-m", "de_core.tfra", *arguments],
-        cwd=folder,
-        env={**given, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("TF_USE_LEGACY_KERAS", raising=False)
+        variables = {"PYTHONPATH": str(ROOT), **environment}
+        return commands.run(
+            sys.executable, "-m", "de_core.tfra", *arguments, cwd=folder, **variables
+        )
 
 
 @pytest.fixture

@@ -1,5 +1,3 @@
-import pathlib
-
 import keras
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ from de_core.base import removed_names
 from tests.support import execution_modes
 
 de = tfra.dynamic_embedding
-ROOT = pathlib.Path(__file__).parents[2]
 
 
 def test_the_mode_is_remembered_and_changes_nothing():
@@ -200,5 +197,3 @@ def test_a_creator_without_a_storage_is_refused():
     assert de.Variable(kv_creator=de.CuckooHashTableCreator(saver=de.FileSystemSaver())).size() == 0
     with pytest.raises(TypeError, match=r"`kv_creator` must be a de.KVCreator. Received: .*'x'"):
         de.Variable(kv_creator="x")
-    with pytest.raises(ValueError, match="`save_path` must be None"):
-        de.FileSystemSaver(save_path="/tmp/rows")

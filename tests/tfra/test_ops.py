@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 import textwrap
 
@@ -14,6 +13,7 @@ import tensorflow as tf
 from de_core.base import environment
 from de_core.tfra.ops import load_ops
 from tests.server.support.gateway_process import GatewayProcess
+from tests.support.commands import run
 from tests.tfra import exported
 from tests.tfra.wheel import run_wheel
 
@@ -155,9 +155,8 @@ def test_without_the_table_ops_the_error_names_their_library():
         except tf.errors.FailedPreconditionError as error:
             print(error)
     """
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "_de_ops.so must be loaded before" in said
+    done = run(sys.executable, "-c", textwrap.dedent(code))
+    assert "_de_ops.so must be loaded before" in done.stdout, done.stderr
 
 
 def test_missing_keys_read_as_their_default_rows(ops):

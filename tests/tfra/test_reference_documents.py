@@ -35,21 +35,13 @@ class TestArguments:
         mode.run(lambda: first.upsert(int64(1), [[1.0]]))
         assert mode.run(second.size) == 0
 
-    @pytest.mark.each_choice
+    # tests/tables/test_initial_rows.py has every kind of initializer.
     @pytest.mark.parametrize(
         ("initializer", "row"),
         [
             (None, [0, 0]),
-            (-1.5, [-1.5, -1.5]),
-            (2, [2, 2]),
-            (np.float64(0.5), [0.5, 0.5]),
             (np.array([1.0, 2.0]), [1, 2]),
-            ([1.0, 2.0], [1, 2]),
-            (tf.ones_initializer(), [1, 1]),
             (tf.constant_initializer([3.0, 4.0]), [3, 4]),
-            (v1.constant_initializer(3.0), [3, 3]),
-            (tf.keras.initializers.Ones(), [1, 1]),
-            ("ones", [1, 1]),
             (lambda shape, dtype: tf.fill(shape, tf.cast(7, dtype)), [7, 7]),
         ],
     )
@@ -142,21 +134,6 @@ class TestSharing:
         assert mode.run(inherited.lookup, int64(1)).tolist() == [[4]]
         assert mode.run(own.lookup, int64(1)).tolist() == [[5]]
         assert mode.run(get(name).lookup, int64(1)).tolist() == [[0]]
-
-    def test_a_custom_getter_changes_the_request(self, mode):
-        seen = {}
-
-        def custom_getter(getter, name, *args, **kwargs):
-            seen.update(kwargs)
-            kwargs["dim"] = 3
-            return getter(name + "_suffix", *args, **kwargs)
-
-        with v1.variable_scope(f"getter_{mode.name}", custom_getter=custom_getter):
-            table = de.get_variable("v", dim=2)
-        assert table.name == f"getter_{mode.name}/v_suffix"
-        assert table.dim == 3
-        assert seen["dim"] == 2
-        assert seen["key_dtype"] == tf.int64
 
     def test_a_local_variable_is_never_trainable(self, mode):
         table = de.get_local_variable(f"local_{mode.name}", trainable=True)

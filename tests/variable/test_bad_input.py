@@ -92,11 +92,6 @@ def test_values_of_another_shape_that_shows_only_at_run_time(table):
     assert int(table.size()) == 1
 
 
-def test_embedding_lookup_of_something_else():
-    with pytest.raises(TypeError, match=r"`params` must be a de\.Variable"):
-        de.embedding_lookup(tf.Variable([[1.0]]), [0])
-
-
 @pytest.mark.parametrize("shards", [[0, 2], [-1, 0], [0, 7]])
 def test_a_partitioner_out_of_range(shards):
     wrong = next(shard for shard in shards if not 0 <= shard < 2)

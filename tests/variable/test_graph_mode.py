@@ -170,26 +170,6 @@ def test_the_tables_memory_goes_with_the_session(forks):
 
 
 @pytest.mark.usefixtures("graph")
-class TestGradients:
-    def test_they_are_the_ids_of_all_lookups(self):
-        users = de.get_variable("users", dim=2)
-        loss = tf.reduce_sum(de.embedding_lookup(users, keys(4, 4, 5))) + tf.reduce_sum(
-            3.0 * de.embedding_lookup(users, keys(5, 6))
-        )
-        (gradient,) = tf.gradients(loss, v1.trainable_variables())
-        assert isinstance(gradient, tf.IndexedSlices)
-        optimizer = v1.train.GradientDescentOptimizer(0.1)
-        ((computed, variable),) = optimizer.compute_gradients(loss)
-        assert variable is users.trainable_variables[0]
-        with v1.Session() as session:
-            session.run(v1.global_variables_initializer())
-            for each in (gradient, computed):
-                indices, values = session.run([each.indices, each.values])
-                summed = {int(i): values[indices == i].sum(0).tolist() for i in indices}
-                assert summed == {4: [2, 2], 5: [4, 4], 6: [3, 3]}
-
-
-@pytest.mark.usefixtures("graph")
 class TestRegularizers:
     def test_the_scopes_applies_to_the_distinct_rows_of_each_lookup(self):
         with v1.variable_scope("s", regularizer=tf.keras.regularizers.L2(0.5)):

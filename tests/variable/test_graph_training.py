@@ -1,69 +1,11 @@
-"""Training in sessions of TensorFlow 1 matches a dense variable with the same rows."""
+"""Tables in graphs and sessions of TensorFlow 1: finalized graphs, control flow, `var_list`."""
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
 import de_core as de
 
 v1 = tf.compat.v1
-HEIGHT, DIM, STEPS = 30, 3, 6
-START = np.random.default_rng(3).normal(size=(HEIGHT, DIM)).astype(np.float32)
-BATCHES = np.random.default_rng(4).integers(0, HEIGHT, (STEPS, 8, 2))
-
-
-def loss_of(lookup, lookup_sparse, params, batch):
-    """Looks up one table three times, with duplicates within and across the lookups."""
-    weights = tf.range(1.0, DIM + 1)
-    rows = lookup(params, batch)
-    first = lookup(params, batch[:, 0])
-    pooled = lookup_sparse(params, tf.sparse.from_dense(batch + 1), None, combiner="mean")
-    return (
-        tf.reduce_mean(tf.square(tf.reduce_sum(rows * weights, [1, 2])))
-        + tf.reduce_mean(first)
-        + tf.reduce_mean(pooled * weights)
-    )
-
-
-def build(shards):
-    """Creates both models; returns their placeholder, training operation and rows."""
-    batch = v1.placeholder(tf.int64, [None, 2])
-    dense = v1.get_variable("dense", initializer=START, use_resource=True)
-    table = de.get_variable("table", dim=DIM, devices=["/CPU:0"] * shards)
-    everything = tf.range(HEIGHT, dtype=tf.int64)
-    dense_loss = loss_of(
-        tf.nn.embedding_lookup, v1.nn.embedding_lookup_sparse, dense, tf.minimum(batch, HEIGHT - 2)
-    )
-    table_loss = loss_of(
-        de.embedding_lookup, de.embedding_lookup_sparse, table, tf.minimum(batch, HEIGHT - 2)
-    )
-    step = v1.train.get_or_create_global_step()
-    with v1.name_scope("train"):
-        train = tf.group(
-            v1.train.AdagradOptimizer(0.1).minimize(dense_loss, var_list=[dense]),
-            de.DynamicEmbeddingOptimizer(v1.train.AdagradOptimizer(0.1)).minimize(
-                table_loss, global_step=step, var_list=table.trainable_variables
-            ),
-        )
-    return batch, train, dense, table.lookup(everything), table.upsert(everything, START)
-
-
-@pytest.mark.parametrize("shards", [1, 3])
-def test_monitored_sessions_end_with_the_numbers_of_a_dense_variable(tmp_path, shards):
-    for begin, end in ((0, 2), (2, STEPS)):
-        with tf.Graph().as_default():
-            batch, train, dense, rows, fill = build(shards)
-            with v1.train.MonitoredTrainingSession(
-                checkpoint_dir=str(tmp_path), log_step_count_steps=None
-            ) as session:
-                if begin == 0:
-                    session.run(fill)
-                for ids in BATCHES[begin:end]:
-                    session.run(train, {batch: ids})
-                if end == STEPS:
-                    expected = session.run(dense)
-                    assert np.abs(expected - START).max() > 0.01
-                    np.testing.assert_allclose(session.run(rows), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("shards", [1, 2])

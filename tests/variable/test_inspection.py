@@ -90,17 +90,6 @@ def test_an_unsupported_dtype_is_a_type_error_that_names_the_others(
     assert sorted(listed) == sorted(supported)
 
 
-@every_table
-def test_contains_tells_which_keys_have_a_row_and_inserts_none(key_dtype, shards):
-    table = new(key_dtype, shards)
-    table.upsert(ids(key_dtype, 0, 20), tf.ones([20, 2]))
-    asked = tf.reshape(ids(key_dtype, 15, 25), [5, 2])
-    found = table.contains(asked)
-    assert found.dtype == tf.bool
-    np.testing.assert_array_equal(found, np.arange(15, 25).reshape(5, 2) < 20)
-    assert int(table.size()) == 20
-
-
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("shape", [[], [0], [2, 0, 3]])
 def test_contains_and_find_or_insert_keep_the_shape_of_the_keys(shards, shape):

@@ -32,19 +32,6 @@ def test_a_variable_with_its_own_optimizer_is_shared_by_requests_for_the_same():
     assert float(table.lookup([3])[0, 0]) == 0.5
 
 
-def test_a_name_is_shared():
-    table = de.get_variable("shared_users", dim=3, initializer=2.0)
-    assert de.get_variable("shared_users", dim=3) is table
-    assert de.get_variable("shared_items", dim=3) is not table
-
-
-def test_the_scopes_name_comes_first():
-    with v1.variable_scope("outer"), v1.variable_scope("inner"):
-        table = de.get_variable("t", dim=1)
-    assert table.name == "outer/inner/t"
-    assert de.get_variable("outer/inner/t", dim=1) is table
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -105,7 +105,9 @@ class VariableMachine(RuleBasedStateMachine):
     def lookup(self, data):
         keys = self.draw_keys(data)
         values, exists = self.table.lookup(self.tensor(keys), return_exists=True)
-        assert exists.numpy().tolist() == [key in self.model.rows for key in keys]
+        has_row = [key in self.model.rows for key in keys]
+        assert exists.numpy().tolist() == has_row
+        assert self.table.contains(self.tensor(keys)).numpy().tolist() == has_row
         for key, row in zip(keys, values.numpy().tolist(), strict=True):
             assert tuple(row) == self.model.read(key, row)
 

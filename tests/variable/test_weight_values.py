@@ -14,9 +14,6 @@ import de_core as de
 from de_core.base.keras import LEGACY, keras
 from tests.support.applies import applies_if
 
-# Keras converts its variables through an `__array__` that numpy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
 IDS = np.arange(20).reshape(10, 2)
 TARGETS = np.random.default_rng(0).normal(size=[10, 1]).astype(np.float32)
 

@@ -1,26 +1,19 @@
 """Trains synchronously with other replicas; prints the resulting rows and a dense variable.
 
-Arguments: "mirrored" for two replicas in this process, or "worker" and the task's number; then a
-folder for checkpoints.
+Arguments: "mirrored" for two replicas in this process, or "worker"; then a folder for checkpoints.
 """
 
 import json
-import os
 import pathlib
 import sys
 
-kind, folder = sys.argv[1], pathlib.Path(sys.argv[-1])
-if kind == "worker":
-    jobs = json.loads(os.environ["TF_CONFIG"])["cluster"]
-    task = {"type": "worker", "index": int(sys.argv[2])}
-    os.environ["TF_CONFIG"] = json.dumps({"cluster": jobs, "task": task})
+import keras
+import tensorflow as tf
 
-import keras  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import de_core as de
+from de_core.base.ops import library as de_ops
 
-import de_core as de  # noqa: E402
-from de_core.base.ops import library as de_ops  # noqa: E402
-
+kind, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 REPLICAS, BATCH, STEPS = 2, 64, 4
 RULES = {
     "SGD": lambda: keras.optimizers.SGD(0.1, momentum=0.9),

@@ -1,28 +1,23 @@
 """A synchronous worker that trains many features of tables with several dtypes, one of string keys.
 
-Arguments: the worker's task, and a folder for a checkpoint. Prints how far the rows are from the
-rows that one process trains, and the number of collectives for several numbers of features and
-tables.
+Argument: a folder for a checkpoint. Prints how far the rows are from the rows that one process
+trains, and the number of collectives for several numbers of features and tables.
 """
 
 import json
-import os
 import pathlib
 import sys
 
-task, folder = int(sys.argv[1]), pathlib.Path(sys.argv[2])
-jobs = json.loads(os.environ["TF_CONFIG"])["cluster"]
-about = {"type": "worker", "index": task}
-os.environ["TF_CONFIG"] = json.dumps({"cluster": jobs, "task": about})
+import keras
+import tensorflow as tf
 
-import keras  # noqa: E402
-import tensorflow as tf  # noqa: E402
-
-import de_core as de  # noqa: E402
+import de_core as de
 
 BATCH, STEPS, IDS = 32, 3, 40
 KINDS = [(tf.int64, tf.float32), (tf.string, tf.float32), (tf.int32, tf.float64)]
+folder = pathlib.Path(sys.argv[1])
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
+task = strategy.cluster_resolver.task_id
 workers = strategy.num_replicas_in_sync
 
 

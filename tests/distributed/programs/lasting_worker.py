@@ -1,20 +1,12 @@
-"""A synchronous worker. Trains until an error, and prints it.
-
-Argument: the worker's task.
-"""
+"""A synchronous worker. Trains until an error, and prints it."""
 
 import json
 import os
-import sys
 
-jobs = json.loads(os.environ["TF_CONFIG"])["cluster"]
-task = {"type": "worker", "index": int(sys.argv[1])}
-os.environ["TF_CONFIG"] = json.dumps({"cluster": jobs, "task": task})
+import keras
+import tensorflow as tf
 
-import keras  # noqa: E402
-import tensorflow as tf  # noqa: E402
-
-import de_core as de  # noqa: E402
+import de_core as de
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 with strategy.scope():

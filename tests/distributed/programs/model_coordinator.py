@@ -24,17 +24,10 @@ from tests.distributed.programs.models import (
     relative_difference,
     start_of,
 )
-from tests.support.ports import held_ports
+from tests.distributed.support.servers_here import cluster_here
 
 SERVERS = 2
-addresses = [f"127.0.0.1:{port}" for port in held_ports(SERVERS + 1)]
-cluster = tf.train.ClusterSpec({"ps": addresses[:SERVERS], "worker": addresses[SERVERS:]})
-# On few cores, TensorFlow's default has too few threads: a step's ops would wait for each other.
-config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=8)
-servers = [
-    tf.distribute.Server(cluster, job, task, "grpc", config)
-    for job, task in (("ps", 0), ("ps", 1), ("worker", 0))
-]
+cluster, servers = cluster_here(ps=SERVERS, worker=1)
 resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(cluster, rpc_layer="grpc")
 strategy = tf.distribute.ParameterServerStrategy(resolver)
 coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)

@@ -1,8 +1,8 @@
 """Trains a collection whose tables have optimizers of their own, and dense variables beside it.
 
 Arguments: "servers" for the chief of parameter servers and a worker, "alone" for the only worker of
-parameter servers, or "worker" and the task of a synchronous worker; then "wrapped" or "plain", the
-optimizer of the model. Prints how far rows and variables are from the dense ones, and how many
+parameter servers, or "worker" for a synchronous worker; then "wrapped" or "plain", the optimizer of
+the model. Prints how far rows and variables are from the dense ones, and how many
 tensors or collectives a step needs.
 """
 
@@ -13,19 +13,14 @@ import pathlib
 import sys
 import tempfile
 
-kind, way = sys.argv[1], sys.argv[-1]
+import keras
+import numpy as np
+import tensorflow as tf
+
+import de_core as de
+
+kind, way = sys.argv[1:]
 jobs = json.loads(os.environ["TF_CONFIG"])["cluster"]
-task = int(sys.argv[2]) if kind == "worker" else 0
-if kind == "worker":
-    about = {"type": "worker", "index": task}
-    os.environ["TF_CONFIG"] = json.dumps({"cluster": jobs, "task": about})
-
-import keras  # noqa: E402
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
-
-import de_core as de  # noqa: E402
-
 IDS, BATCH, STEPS, RATE = 12, 16, 4, 0.01
 KEYS = {"users": "int64", "items": "string", "tags": "int32"}
 DIMS = {"users": 3, "items": 2, "tags": 4}
@@ -171,6 +166,7 @@ if kind != "worker":
     workers = 1
 else:
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    task = strategy.cluster_resolver.task_id
     workers = strategy.num_replicas_in_sync
     with strategy.scope():
         layer, dense, step = model_of(None)

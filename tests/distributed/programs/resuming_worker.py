@@ -1,7 +1,7 @@
 """Trains to a checkpoint, or continues from the checkpoint of another number of workers.
 
-Arguments: the task of a synchronous worker, or -1 for one process without a strategy; "first" or
-"then"; a folder for the checkpoint.
+Arguments: "first" or "then"; a folder for the checkpoint. Without a task in `TF_CONFIG`, it is one
+process without a strategy.
 """
 
 import contextlib
@@ -10,20 +10,16 @@ import os
 import pathlib
 import sys
 
-task, phase, folder = int(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
-if task >= 0:
-    jobs = json.loads(os.environ["TF_CONFIG"])["cluster"]
-    about = {"type": "worker", "index": task}
-    os.environ["TF_CONFIG"] = json.dumps({"cluster": jobs, "task": about})
+import keras
+import tensorflow as tf
 
-import keras  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import de_core as de
+from de_core.base.ops import library as de_ops
 
-import de_core as de  # noqa: E402
-from de_core.base.ops import library as de_ops  # noqa: E402
-
+phase, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 BATCH, STEPS, IDS = 96, 4, 60
-strategy = tf.distribute.MultiWorkerMirroredStrategy() if task >= 0 else None
+is_worker = "task" in json.loads(os.environ["TF_CONFIG"])
+strategy = tf.distribute.MultiWorkerMirroredStrategy() if is_worker else None
 KEYS = tf.range(IDS, dtype=tf.int64)
 workers = strategy.num_replicas_in_sync if strategy else 1
 
@@ -79,7 +75,7 @@ def train(number):
 if phase == "first":
     for number in range(STEPS):
         train(number)
-    shared.checkpoint.write(str(folder / f"of_{task}" / "model"))
+    shared.checkpoint.write(str(folder / f"of_{strategy.cluster_resolver.task_id}" / "model"))
     result = {"here": int(shared.table.tables[0].run(de_ops.de_table_size))}
     print("RESULT", json.dumps(result), flush=True)
     sys.exit(0)

@@ -39,19 +39,23 @@ class Cluster:
         self.folder = folder
         self.processes: dict[str, subprocess.Popen] = {}
 
-    def start(self, name: str, *command: object, inside: Sequence[str] = ()) -> subprocess.Popen:
+    def start(
+        self, name: str, *command: object, inside: Sequence[str] = (), worker: int | None = None
+    ) -> subprocess.Popen:
         """Starts Python with arguments; its output goes to a file named after the process.
 
         Args:
             name: The process's name.
             *command: The arguments.
             inside: A command prefix that runs the process elsewhere, such as in a namespace.
+            worker: The process's task, if it is a synchronous worker.
         """
+        task = {} if worker is None else {"task": {"type": "worker", "index": worker}}
         environment = {
             **os.environ,
             "TF_CPP_MIN_LOG_LEVEL": "3",
             "CUDA_VISIBLE_DEVICES": "",
-            "TF_CONFIG": json.dumps({"cluster": self.jobs}),
+            "TF_CONFIG": json.dumps({"cluster": self.jobs, **task}),
             "PYTHONPATH": str(ROOT),
         }
         with self.output_file(name).open("ab") as output:
@@ -71,6 +75,13 @@ class Cluster:
         task_options = ["--job", job, "--task", task, *options]
         self.start(name, "-m", "de_core.parameter_server", *task_options, inside=inside)
         return name
+
+    def start_workers(self, *command: object, name: str = "worker") -> list[str]:
+        """Starts all synchronous workers, each with its task, and returns the processes' names."""
+        names = [f"{name}_{task}" for task in range(len(self.jobs["worker"]))]
+        for task, each in enumerate(names):
+            self.start(each, *command, worker=task)
+        return names
 
     def output_file(self, name: str) -> pathlib.Path:
         return self.folder / f"{name}.txt"

@@ -1,0 +1,31 @@
+"""Runs commands as a user would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(
+    *command: object, cwd: Path = ROOT, timeout: float = 600, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end. Returns its status and what it printed.
+
+    Args:
+        *command: The program and its arguments.
+        cwd: The folder in which the command runs.
+        timeout: After this number of seconds the test fails.
+        **environment: Variables of the environment, besides those of this process.
+    """
+    return subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
