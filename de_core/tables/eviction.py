@@ -66,9 +66,20 @@ class _Bounded(Eviction):
         return fields
 
 
+@dataclasses.dataclass(frozen=True)
+class _BoundedByUse(_Bounded):
+    """Base class of the policies that may count a lookup as a use."""
+
+    count_lookups: bool = False
+
+    def fields(self, index: int, tables: int) -> dict[str, int]:
+        """Returns the engine's settings."""
+        return {**super().fields(index, tables), "count_reads": int(self.count_lookups)}
+
+
 @keras.saving.register_keras_serializable(package="de_core")
 @dataclasses.dataclass(frozen=True)
-class EvictionLRU(_Bounded):
+class EvictionLRU(_BoundedByUse):
     """Bounds a table. When it is full, it evicts the rows whose last write is oldest.
 
     The shards of a Variable share the bound evenly. Rows are ranked by the time of the last write.
@@ -100,16 +111,11 @@ class EvictionLRU(_Bounded):
     """
 
     column: ClassVar[str] = "time"
-    count_lookups: bool = False
-
-    def fields(self, index: int, tables: int) -> dict[str, int]:
-        """Returns the engine's settings."""
-        return {**super().fields(index, tables), "count_reads": int(self.count_lookups)}
 
 
 @keras.saving.register_keras_serializable(package="de_core")
 @dataclasses.dataclass(frozen=True)
-class EvictionLFU(_Bounded):
+class EvictionLFU(_BoundedByUse):
     """Bounds a table. When it is full, it evicts the rows that were written least often.
 
     An optimizer step counts one write per row. `upsert` and similar methods count each occurrence
@@ -122,11 +128,6 @@ class EvictionLFU(_Bounded):
     """
 
     column: ClassVar[str] = "uses"
-    count_lookups: bool = False
-
-    def fields(self, index: int, tables: int) -> dict[str, int]:
-        """Returns the engine's settings."""
-        return {**super().fields(index, tables), "count_reads": int(self.count_lookups)}
 
 
 @keras.saving.register_keras_serializable(package="de_core")

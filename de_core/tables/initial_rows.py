@@ -295,8 +295,12 @@ def _floats(*values: Any) -> tuple[float, ...]:
 
 
 def _seed_of(initializer: Any, name: str) -> int:
+    """Returns the initializer's seed, or a seed from the name, the same in every process."""
     seed = _given_seed(initializer)
-    return seed_of_name(name) if seed is None else seed
+    if seed is not None:
+        return seed
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
 
 
 def _given_seed(initializer: Any) -> int | None:
@@ -305,9 +309,3 @@ def _given_seed(initializer: Any) -> int | None:
     if isinstance(seed, dict):  # the config of a keras.random.SeedGenerator
         seed = seed.get("config", {}).get("seed")
     return int(seed) & (2**63 - 1) if isinstance(seed, numbers.Integral) else None
-
-
-def seed_of_name(name: str) -> int:
-    """Returns a seed in [0, 2^63) computed from the name, the same in every process."""
-    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1

@@ -155,7 +155,6 @@ class RowStatus:
     """
 
     def __init__(self, var: Variable, column: str) -> None:
-        self._var = weakref.ref(var)
         self._table = var._table
         self.column = column
 
@@ -170,11 +169,8 @@ class RowStatus:
         Returns:
             int64, keys.shape + [1]; 0 for a key without a row.
         """
-        var = self._var()
-        if var is None:
-            raise ReferenceError("The Variable of this status was deleted.")
         with tf.name_scope(name or "lookup_status"):
-            keys = keys_and_values.checked_keys(keys, var._table)
+            keys = keys_and_values.checked_keys(keys, self._table)
             return tf.expand_dims(read_column(self._table, keys, self.column), -1)
 
     @no_autograph
@@ -221,9 +217,22 @@ class _ColumnPolicy(RestrictPolicy):
         trigger = kwargs.pop("trigger", num_reserved)
         if kwargs:
             raise TypeError(f"`restrict` takes `num_reserved` and `trigger`. {received(**kwargs)}")
-        reserved = _row_count("num_reserved", num_reserved)
-        self.var._table.router.require_whole("`restrict`", "Make it with an `eviction` policy.")
-        return keep_best(self.var._table, self.columns[0], reserved, _row_count("trigger", trigger))
+        reserved, most = _row_count("num_reserved", num_reserved), _row_count("trigger", trigger)
+        table, column = self.var._table, self.columns[0]
+        table.router.require_whole("`restrict`", "Make it with an `eviction` policy.")
+        expired = table.evict_expired() if table.policy.expires else None
+        with tf.control_dependencies([] if expired is None else [expired]):
+            total = table.size()
+        reserved = tf.where(total > most, reserved, tf.constant(tf.int64.max, tf.int64))
+        candidates = [
+            shard.run(library.de_table_rank_candidates, total, reserved, column=column)
+            for shard in table.tables
+        ]
+        ranks, hashes = (tf.concat(list(parts), 0) for parts in zip(*candidates, strict=True))
+        kept = library.de_first_kept(ranks, hashes, total, reserved)
+        return table.each(
+            lambda shard: shard.run(library.de_table_evict_below, kept, column=column)
+        )
 
     @property
     def status(self) -> RowStatus:
@@ -279,30 +288,6 @@ def _row_count(name: str, value: Any) -> tf.Tensor:
         return tf.cast(value, tf.int64)
     check_integer(name, value, 0, 2**63 - 1)
     return tf.constant(int(value), tf.int64)
-
-
-def keep_best(
-    table: ShardedTable, column: str, reserved: tf.Tensor, trigger: tf.Tensor
-) -> tf.Operation | None:
-    """Removes all but the highest-ranked rows of a table, if it has more than `trigger` rows.
-
-    Args:
-        table: The table.
-        column: The column that ranks the rows.
-        reserved: int64 scalar; the number of rows to keep.
-        trigger: int64 scalar; does nothing unless there are more rows than this.
-    """
-    expired = table.evict_expired() if table.policy.expires else None
-    with tf.control_dependencies([] if expired is None else [expired]):
-        total = table.size()
-    reserved = tf.where(total > trigger, reserved, tf.constant(tf.int64.max, tf.int64))
-    candidates = [
-        shard.run(library.de_table_rank_candidates, total, reserved, column=column)
-        for shard in table.tables
-    ]
-    ranks, hashes = (tf.concat(list(parts), 0) for parts in zip(*candidates, strict=True))
-    kept = library.de_first_kept(ranks, hashes, total, reserved)
-    return table.each(lambda shard: shard.run(library.de_table_evict_below, kept, column=column))
 
 
 def read_column(table: ShardedTable, keys: tf.Tensor, column: str) -> tf.Tensor:

@@ -38,15 +38,10 @@ def summed_rows(keys: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
         keys: [n].
         rows: float32 or float64 [n, dim].
     """
-    if are_distinct(keys):
+    if tf.is_symbolic_tensor(keys) and keys.op.type == "Unique":  # as in a joined lookup
         return keys, rows
     unique, places = tf.unique(keys)
     return unique, tf.math.unsorted_segment_sum(rows, places, tf.size(unique))
-
-
-def are_distinct(keys: tf.Tensor) -> bool:
-    """Returns whether keys are the result of `tf.unique`, as in a joined lookup."""
-    return tf.is_symbolic_tensor(keys) and keys.op.type == "Unique"
 
 
 class Router:

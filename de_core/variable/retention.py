@@ -81,6 +81,53 @@ class Retention:
             return self._table.evict_expired()
 
     @no_autograph
+    def take_evicted_keys(self, capacity: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the keys of the rows that a policy removed since the previous call.
+
+        An index beside the table must remove these keys too. The first call returns none: it makes
+        the table record the keys that `eviction` and `restrict` remove, but not those that `remove`
+        and `clear` remove. An expired row counts once its memory is freed (`evict_expired`).
+        Only one call returns a recorded key. By then the key may have a new row: ask `contains`.
+        Rebuild the index if keys were lost, if the call fails, and after a restore: checkpoints do
+        not contain the recorded keys.
+
+        Args:
+            capacity: Record at most this many keys until the next call, each shard an even part.
+                Later keys are lost. 0 stops recording. An integer key takes up to 16 bytes, a
+                string key up to 64 bytes and its length.
+
+        Returns:
+            The keys [n], and the number of lost keys, an int64 scalar.
+
+        Raises:
+            TypeError: `capacity` is not a whole number.
+            ValueError: `capacity` is negative.
+            NotImplementedError: Some rows are outside this process.
+
+        Example:
+        >>> import de_core as de
+        >>> users = de.Variable(dim=1, eviction=de.EvictionLRU(max_rows=2))
+        >>> _ = users.take_evicted_keys(1000)
+        >>> for key in (1, 2, 3):
+        ...     users.upsert([key], [[0.5]])
+        >>> users.take_evicted_keys(1000)[0].numpy().tolist()
+        [1]
+        """
+        check_integer("capacity", capacity, 0, 2**62)
+        table = self._table
+        if table.is_remote or table.outlives_its_process:
+            raise NotImplementedError(
+                f"`take_evicted_keys` needs rows in this process. {received(table=table.name)} "
+                "Ask `contains` for the keys of the index instead."
+            )
+        part = tf.constant(-(-int(capacity) // len(table.tables)), tf.uint64)
+        op, key_dtype = library.de_table_take_evicted_keys, table.spec.key_dtype
+        with tf.name_scope("take_evicted_keys"):
+            taken = [shard.run(op, part, Tkeys=key_dtype) for shard in table.tables]
+            keys, lost = zip(*taken, strict=True)
+            return tf.concat(list(keys), 0), tf.add_n(list(lost))
+
+    @no_autograph
     def assign_scores(
         self, keys: TensorLike, scores: TensorLike, name: str | None = None
     ) -> tf.Operation | None:

@@ -120,4 +120,18 @@ REGISTER_OP("DeTableEvictExpired")
     .SetShapeFn(Guarded(ScalarOutput))
     .Doc("Removes all expired rows and returns their number.");
 
+REGISTER_OP("DeTableTakeEvictedKeys")
+    .Input("handle: resource")
+    .Input("capacity: uint64")
+    .Output("keys: Tkeys")
+    .Output("lost: int64")
+    .Attr("Tkeys: {int64, int32, string}")
+    .SetIsStateful()
+    .SetShapeFn(Guarded([](InferenceContext* c) {
+      c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
+      c->set_output(1, c->Scalar());
+      return InputsOfRank(c, {0, 1}, 0);
+    }))
+    .Doc("Takes the recorded keys of evicted rows. Then records at most `capacity` keys; 0: none.");
+
 }  // namespace de::ops

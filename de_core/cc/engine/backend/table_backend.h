@@ -206,6 +206,8 @@ class TableBackend {
   virtual Status EvictBelow(RowColumn by, const RowRank& kept, uint64_t* evicted) = 0;
   /// Erases all expired rows. `evicted` receives their number.
   virtual Status EvictExpired(uint64_t* evicted) = 0;
+  /// The keys of rows that a policy removed. It never has keys that Erase or Clear removed.
+  virtual EvictedKeys& evicted_keys() noexcept = 0;
 
   /// Changes the initial rows of keys without a row. Existing rows are unchanged.
   virtual Status SetInitializer(const InitializerOptions& options) = 0;

@@ -109,6 +109,7 @@ class Table final : public TableBackend {
                         std::vector<RowRank>* rows) const override;
   Status EvictBelow(RowColumn by, const RowRank& kept, uint64_t* evicted) override;
   Status EvictExpired(uint64_t* evicted) override;
+  EvictedKeys& evicted_keys() noexcept override { return policy_.evicted_keys; }
   Status SetInitializer(const InitializerOptions& options) override;
 
   uint64_t size() const noexcept override;

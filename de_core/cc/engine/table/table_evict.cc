@@ -79,7 +79,9 @@ uint64_t Table::EraseListed(Shard& shard, const std::vector<std::pair<uint64_t, 
     const auto [word, row] = rows[i];
     if (!which(word, shard.Row(row))) continue;
     const std::string_view bytes = strings ? shard.KeyBytes(row) : std::string_view();
-    erased += shard.Erase({word, Mix64(word), strings ? &bytes : nullptr});
+    const IndexKey key{word, Mix64(word), strings ? &bytes : nullptr};
+    if (policy_.evicted_keys.enabled()) policy_.evicted_keys.Add(word, key.bytes);
+    erased += shard.Erase(key);
   }
   if (policy_.options().max_bytes > 0 && !rows.empty()) {
     policy_.weights[ShardOfHash(Mix64(rows[0].first))].store(WeightOf(shard),

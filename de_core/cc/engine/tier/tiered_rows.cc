@@ -198,9 +198,15 @@ Status TieredTable::EvictBelow(RowColumn by, const RowRank& kept, uint64_t* evic
       ForEachRank(batch, by, [&](size_t i, const RowRank& rank) {
         if (rank < kept) victims.Add(KeysOf(batch), i);
       });
-      DE_RETURN_IF_ERROR(EraseRows(victims.keys(), nullptr));
-      *evicted += victims.keys().size;
-      evicted_.fetch_add(victims.keys().size, std::memory_order_relaxed);
+      const Keys keys = victims.keys();
+      const Status erased = Guarded([&] { return EraseRows(keys, nullptr); });
+      for (size_t i = 0; evicted_keys().enabled() && i < keys.size; ++i) {
+        // Also if it failed, because then some of the rows may be gone.
+        evicted_keys().Add(WordOf(keys, i), keys.strings == nullptr ? nullptr : keys.strings + i);
+      }
+      DE_RETURN_IF_ERROR(erased);
+      *evicted += keys.size;
+      evicted_.fetch_add(keys.size, std::memory_order_relaxed);
       if (batch.hash_last == ~uint64_t{0}) return Status::Ok();
     }
   });

@@ -79,6 +79,7 @@ class TieredTable final : public TableBackend {
                         std::vector<RowRank>* rows) const override;
   Status EvictBelow(RowColumn by, const RowRank& kept, uint64_t* evicted) override;
   Status EvictExpired(uint64_t* evicted) override;
+  EvictedKeys& evicted_keys() noexcept override { return hot_->evicted_keys(); }
   Status SetInitializer(const InitializerOptions& options) override;
 
   uint64_t size() const noexcept override { return rows_.load(std::memory_order_relaxed); }

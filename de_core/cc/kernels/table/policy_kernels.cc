@@ -1,4 +1,6 @@
 // Kernels on the metadata of rows, and for eviction.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "de_core/cc/engine/policy/row_rank.h"
 #include "de_core/cc/kernels/table/table_op.h"
@@ -161,6 +163,27 @@ class EvictExpiredOp final : public LiveTableOp {
   }
 };
 
+class TakeEvictedKeysOp final : public LiveTableOp {
+ public:
+  using LiveTableOp::LiveTableOp;
+  absl::Status RunLive(OpKernelContext* context, const TableResource& table,
+                       engine::TableBackend* live) override {
+    const tensorflow::DataType dtype = context->expected_output_dtype(0);
+    TF_RETURN_IF_ERROR(table.CheckKeys(dtype));
+    TF_RETURN_IF_ERROR(CheckScalar(context, 1, "capacity"));
+    const auto taken = live->evicted_keys().Take(context->input(1).scalar<uint64_t>()());
+    Tensor* keys = nullptr;
+    TF_RETURN_IF_ERROR(AllocateOutput(context, 0, {static_cast<int64_t>(taken.size())}, &keys));
+    const auto copy = [](const auto& from, auto to) {
+      std::copy(from.begin(), from.end(), to.data());
+    };
+    if (dtype == tensorflow::DT_STRING) copy(taken.strings, keys->flat<tensorflow::tstring>());
+    if (dtype == tensorflow::DT_INT32) copy(taken.ints, keys->flat<int32_t>());
+    if (dtype == tensorflow::DT_INT64) copy(taken.ints, keys->flat<int64_t>());
+    return OutputScalar<int64_t>(context, 1, static_cast<int64_t>(taken.lost));
+  }
+};
+
 DE_REGISTER_KERNEL("DeTableTouch", TouchOp);
 DE_REGISTER_KERNEL("DeTableReadColumn", ReadColumnOp);
 DE_REGISTER_KERNEL("DeTableWriteColumn", WriteColumnOp);
@@ -168,6 +191,7 @@ DE_REGISTER_KERNEL("DeTableRankCandidates", RankCandidatesOp);
 DE_REGISTER_KERNEL("DeFirstKept", FirstKeptOp);
 DE_REGISTER_KERNEL("DeTableEvictBelow", EvictBelowOp);
 DE_REGISTER_KERNEL("DeTableEvictExpired", EvictExpiredOp);
+DE_REGISTER_KERNEL("DeTableTakeEvictedKeys", TakeEvictedKeysOp);
 
 }  // namespace
 }  // namespace de::kernels
