@@ -71,7 +71,7 @@ class Model:
         scores = TensorSpec(output, dtype_of_name("float"), (None, 2))
         self.signatures = {"s": SignatureSpec("s", {"inputs": spec}, {output: scores})}
 
-    async def run(self, signature, inputs):
+    async def run(self, _, __):
         self.version = 4
         return {"scores": SCORES}
 
