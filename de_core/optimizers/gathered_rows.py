@@ -19,6 +19,7 @@ from de_core.base.ops import library
 from de_core.base.types import DTypeLike, Optimizer, ShapeLike, TensorLike
 from de_core.optimizers.clipping import Trained, summed
 from de_core.optimizers.rules import Plan, as_scalar
+from de_core.tables.policy import FROZEN
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
 
@@ -214,6 +215,11 @@ class RowUpdates:
         if table.policy.asks_each_step:
             has_row = table.begin_step(ids)
             ids, values = tf.boolean_mask(ids, has_row), tf.boolean_mask(values, has_row)
+        used, frozen = ids, ids[:0]
+        if not table.outlives_its_process:  # no row of a storage is frozen
+            learns = tf.equal(tf.squeeze(table.find_slot(ids, tf.constant(FROZEN), 1), -1), 0)
+            frozen = tf.boolean_mask(ids, tf.logical_not(learns))
+            ids, values = tf.boolean_mask(ids, learns), tf.boolean_mask(values, learns)
         if slots:
             made = table.ensure_slots(owner, {each.name: each.spec for each in slots})
             with tf.control_dependencies([] if made is None else [made]):
@@ -250,7 +256,9 @@ class RowUpdates:
                 table.assign_slot(ids, state, slot.full_name(owner))
                 for slot, state in zip(slots, states, strict=True)
             ]
-        return table.updated(ids, None if done is None else tf.group(done, *written))
+            if table.policy.rank_column:  # frozen rows are in use too
+                written.append(table.write(library.de_table_touch, [frozen]))
+        return table.updated(used, None if done is None else tf.group(done, *written))
 
     def _in_turn(self, compute: Callable[..., list[tf.Tensor]], *inputs: tf.Tensor) -> Any:
         """Runs `compute` under a lock, so that steps of several threads run one after another."""

@@ -23,6 +23,7 @@ from de_core.storage.row_store import RowStore
 from de_core.storage.rows import StoredRows
 from de_core.tables import served_copy
 from de_core.tables.initial_rows import InitialRow
+from de_core.tables.policy import FROZEN
 from de_core.tables.spec import TableSpec
 from de_core.tables.table import Table
 
@@ -213,10 +214,15 @@ def _restore(rows: StoredRows, op: Any, *inputs: Any, **attributes: Any) -> None
     replace = attributes.get("replace", False)
     attributes.update({name: True for name in ("replace",) if name in attributes})
     table.run(op, *inputs, **attributes)
+    slots = [name.decode() for name in table.run(library.de_table_slots)[0].numpy().tolist()]
+    if FROZEN in slots:
+        raise NotImplementedError(
+            "Frozen rows need a table in main memory, not in a storage. "
+            f"{received(table=rows.name)} Restore with slots=False, or `unfreeze` before you save."
+        )
     if replace:
         rows.store.clear()
     known = rows.known()
-    slots = [name.decode() for name in table.run(library.de_table_slots)[0].numpy().tolist()]
     columns = [known[slot] for slot in slots if slot in known]
     for keys, values in table.export_batches():
         data = {rows.store.VALUE: encoded_rows(values)}

@@ -12,6 +12,8 @@ from de_core.tables.eviction import COLUMNS, Eviction
 
 #: Owner of the metadata columns, which the library stores as slots.
 RESERVED_OWNER = "de"
+#: The slot that is not zero in frozen rows, and its owner.
+FROZEN, FREEZE_OWNER = "de/freeze/frozen", "de/freeze"
 
 
 @dataclasses.dataclass(frozen=True)

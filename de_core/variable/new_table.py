@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from de_core.base.checks import checked_init_size, received
 from de_core.base.keras import keras
-from de_core.base.types import DTypeLike, InitializerLike
+from de_core.base.types import InitializerLike
 from de_core.distributed import strategy
 from de_core.distributed.router import WorkerRouter
 from de_core.storage.creator import KVCreator, storage_creator
@@ -41,26 +40,6 @@ def numbered(name: str) -> str:
     """Returns a default name as it is at its first use, then with the suffix _1, _2 and so on."""
     count = keras.backend.get_uid(name)
     return name if count == 1 else f"{name}_{count - 1}"
-
-
-def checked_spec(
-    key_dtype: DTypeLike,
-    value_dtype: DTypeLike,
-    dim: int,
-    devices: Sequence[str] | None,
-    tier: DiskTier | None = None,
-    slot_dtype: DTypeLike | None = None,
-    kv_creator: KVCreator | None = None,
-) -> TableSpec:
-    """Makes the table's spec from the user's arguments.
-
-    Raises:
-        TypeError: An argument has a wrong type, or a dtype is not supported.
-        ValueError: An argument is out of range.
-    """
-    if devices is None and storage_creator(kv_creator) is None:
-        devices = strategy.devices_of_the_scope()
-    return TableSpec.checked(key_dtype, value_dtype, dim, devices, tier, slot_dtype)
 
 
 def new_table(

@@ -1,4 +1,4 @@
-"""Views of the slots that optimizers keep in the rows of a table."""
+"""Views of the slots that optimizers keep in the rows of a table, and the mark of frozen rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import tensorflow as tf
 
 from de_core.base.checks import received, require_eager
 from de_core.base.no_autograph import no_autograph
+from de_core.base.ops import library
 from de_core.base.types import Optimizer, TensorLike
 from de_core.tables import keys_and_values
-from de_core.tables.policy import RESERVED_OWNER
+from de_core.tables.policy import FREEZE_OWNER, FROZEN, RESERVED_OWNER
 from de_core.tables.sharded import ShardedTable
+from de_core.tables.spec import arithmetic_dtype
 
 
 class SlotVariable:
@@ -153,7 +155,7 @@ class Slots:
         """Returns the names of the optimizers that keep slots in the rows. Eager mode only."""
         require_eager("slot_owners", "Call it outside of the function.")
         owners = (name.rpartition("/")[0] for name in self._table.slots())
-        return [each for each in dict.fromkeys(owners) if each != RESERVED_OWNER]
+        return [each for each in dict.fromkeys(owners) if each.partition("/")[0] != RESERVED_OWNER]
 
     @no_autograph
     def drop_slots(self, optimizer: Optimizer | str) -> tf.Operation | None:
@@ -186,6 +188,50 @@ class Slots:
             return self._table.drop_slots(optimizer)
         _check_optimizer(optimizer)
         return self._table.drop_slots(cast("Optimizer", optimizer).slots_owner)
+
+    @no_autograph
+    def freeze(self) -> None:
+        """Freezes all rows that exist now. Rows that come later learn. Eager mode only.
+
+        Optimizer steps leave a frozen row and its slots as they are, but count as a use of the row.
+        Other writes, such as `upsert` or a restore, change frozen rows, and policies may evict
+        them. Checkpoints keep the mark of each row, a slot of 4 bytes (8 for float64). A second
+        call also freezes the rows that came since. Other threads may train rows until it returns.
+
+        Raises:
+            NotImplementedError: Called in a graph, or rows are in another process or a storage.
+
+        Example:
+        >>> import keras
+        >>> import de_core as de
+        >>> users = de.Variable(dim=1)
+        >>> users.upsert([7], [[0.5]])
+        >>> users.freeze()
+        >>> optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(1.0))
+        >>> gradient = tf.IndexedSlices(tf.ones([2, 1]), tf.constant([7, 8], tf.int64))
+        >>> optimizer.apply([gradient], [users])
+        >>> users.lookup([7, 8]).numpy().tolist()
+        [[0.5], [-1.0]]
+        """
+        table, eager = self._table, tf.executing_eagerly()
+        if table.is_remote or table.outlives_its_process or not eager:
+            raise NotImplementedError(
+                "`freeze` needs eager mode, and rows in the memory of this process. "
+                + received(table=table.name, devices=table.spec.devices, eager=eager)
+                + " Call it outside of graphs, or use trainable=False for the whole table."
+            )
+        if not table.spec.value_dtype.is_floating:
+            return  # optimizers train no such table
+        table.ensure_slots(tf.constant(FREEZE_OWNER), {"frozen": (1, 0.0)})
+        for shard in table.tables:
+            for keys, _ in shard.export_batches():
+                marks = tf.ones([len(keys), 1], arithmetic_dtype(table.spec.value_dtype))
+                shard.run(library.de_table_assign_slot, keys, marks, FROZEN)
+
+    @no_autograph
+    def unfreeze(self) -> tf.Operation | None:
+        """Lets all rows learn again. Returns the operation, or None in eager mode."""
+        return self._table.drop_slots(FREEZE_OWNER)
 
 
 def _check_optimizer(optimizer: object) -> None:

@@ -16,19 +16,21 @@ from de_core.base.parts import method_of
 from de_core.base.types import DTypeLike, InitializerLike, TensorLike, TrainedVariable
 from de_core.checkpoint import tfra_refusal, weights_file
 from de_core.checkpoint.file_system import FileSystem
-from de_core.storage.creator import KVCreator
+from de_core.distributed import strategy
+from de_core.storage.creator import KVCreator, storage_creator
 from de_core.tables.admission import Admission
 from de_core.tables.arrow import ArrowRows
 from de_core.tables.eviction import Eviction
 from de_core.tables.restrict import RestrictPolicy
 from de_core.tables.router import Partitioner, default_partition_fn
+from de_core.tables.spec import TableSpec
 from de_core.tables.table import Table
 from de_core.tables.tier import DiskTier
 from de_core.variable import own_optimizer
 from de_core.variable.anchor import new_anchor
 from de_core.variable.graph import graph_mode, graph_saver, savers
 from de_core.variable.inspection import Inspection
-from de_core.variable.new_table import DEFAULT_NAME, checked_spec, new_table, own_name
+from de_core.variable.new_table import DEFAULT_NAME, new_table, own_name
 from de_core.variable.own_optimizer import OptimizerLike, OwnOptimizer
 from de_core.variable.retention import Retention, checked_policy
 from de_core.variable.rows import Rows
@@ -132,7 +134,9 @@ class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
         tier: DiskTier | None = None,
         slot_dtype: DTypeLike | None = None,
     ) -> None:
-        spec = checked_spec(key_dtype, value_dtype, dim, devices, tier, slot_dtype, kv_creator)
+        if devices is None and storage_creator(kv_creator) is None:
+            devices = strategy.devices_of_the_scope()
+        spec = TableSpec.checked(key_dtype, value_dtype, dim, devices, tier, slot_dtype)
         policy = checked_policy(restrict_policy, admission, eviction)
         if regularizer is not None and not callable(regularizer):
             needed = "`regularizer` must be a function of rows [n, dim], or None. "

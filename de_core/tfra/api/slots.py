@@ -49,5 +49,5 @@ def slots_of(variable: Variable, optimizer: object = None) -> list[SlotVariable]
     return [
         SlotVariable(table, owner, slot, width)
         for owner, _, slot, width in every
-        if owner != RESERVED_OWNER
+        if owner.partition("/")[0] != RESERVED_OWNER
     ]

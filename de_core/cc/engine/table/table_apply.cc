@@ -3,6 +3,7 @@
 
 #include "de_core/cc/engine/optimizer/row_average.h"
 #include "de_core/cc/engine/optimizer/slot_rounding.h"
+#include "de_core/cc/engine/rows/frozen_mark.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
 #include "de_core/cc/engine/table/lookup_memo.h"
 #include "de_core/cc/engine/table/table_gate.h"
@@ -141,6 +142,8 @@ Status Table::Step(const OptimizerRule& rule, const std::string& owner,
     offsets.push_back(slot->offset);
     touched = std::max(touched, slot->offset + slot->bytes());
   }
+  const RowSlot* const mark = layout_.FindSlot(kFreezeOwner, kFrozenName);
+  if (mark != nullptr) touched = std::max(touched, mark->offset + mark->bytes());
   // The record of a lookup of the same keys, or nullptr.
   std::unique_ptr<KnownKeys> known = memo_.Take(keys);
   const Status status = Guarded([&]() -> Status {
@@ -179,8 +182,9 @@ Status Table::Step(const OptimizerRule& rule, const std::string& owner,
       const auto on_row = [&](Shard& shard, const IndexKey& key, char* row, size_t j,
                               bool inserted) {
         if (inserted) WriteInitial(shard, key, row);
+        policy_.Touch(row, stamp);  // a frozen row is in use too
+        if (IsFrozen(row, mark)) return;
         if (averaged) average.begin(row, row + offsets.back(), options_.dim);
-        policy_.Touch(row, stamp);
         rows[waiting] = row;
         words[waiting] = key.word;
         gradients[waiting] = sum.gradient(j);

@@ -6,6 +6,7 @@
 #include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/base/prefetch.h"
 #include "de_core/cc/engine/optimizer/row_average.h"
+#include "de_core/cc/engine/rows/frozen_mark.h"
 #include "de_core/cc/engine/table/shard_update.h"
 #include "de_core/cc/engine/table/table_scratch.h"
 
@@ -123,6 +124,7 @@ Status Table::TakeAverages(const std::string& owner) {
     const std::shared_lock<ShardLock> hold(layout_lock_);
     const RowSlot* slot = layout_.FindSlot(owner, AverageSlot(options_.value_dtype, 1).name);
     if (slot == nullptr) return Status::Ok();  // no row was trained yet
+    const RowSlot* const mark = layout_.FindSlot(kFreezeOwner, kFrozenName);
     const AverageKernels average = AverageKernelsOf(options_.value_dtype);
     for (uint32_t at = 0; at < kShards; ++at) {
       Shard& shard = *shards_[at];
@@ -132,6 +134,7 @@ Status Table::TakeAverages(const std::string& owner) {
         const std::lock_guard<ShardLock> guard(shard.lock);
         hash = shard.VisitSegment(hash, [&](uint64_t word, uint32_t number) {
           char* const row = shard.Row(number);
+          if (IsFrozen(row, mark)) return;
           if (shard.watch != nullptr) {
             shard.watch->BeforeWrite(word, Mix64(word), number, row, /*inserted=*/false);
           }

@@ -6,6 +6,7 @@
 #include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/base/hash.h"
 #include "de_core/cc/engine/optimizer/row_average.h"
+#include "de_core/cc/engine/rows/frozen_mark.h"
 #include "de_core/cc/engine/snapshot/snapshot_chain.h"
 #include "de_core/cc/engine/tier/missing_keys.h"
 #include "de_core/cc/engine/tier/tiered_table.h"
@@ -140,13 +141,14 @@ Status TieredTable::TakeAverages(const std::string& owner) {
     const RowLayout layout = hot_->layout();
     const RowSlot* slot = layout.FindSlot(owner, AverageSlot(layout.value_dtype(), 1).name);
     if (slot == nullptr) return Status::Ok();  // no row was trained yet
+    const RowSlot* const mark = layout.FindSlot(kFreezeOwner, kFrozenName);
     const AverageKernels average = AverageKernelsOf(layout.value_dtype());
     RowBatch batch;
     for (uint64_t begin = 0;; begin = batch.hash_last + 1) {
       DE_RETURN_IF_ERROR(ReadPart(begin, &batch));
       for (size_t i = 0; i < batch.size(); ++i) {
         char* const row = batch.rows.data() + i * layout.stride();
-        average.take(row, row + slot->offset, layout.dim());
+        if (!IsFrozen(row, mark)) average.take(row, row + slot->offset, layout.dim());
       }
       const Keys keys = KeysOf(batch);
       DE_RETURN_IF_ERROR(WriteHeld(keys, nullptr, [&] {

@@ -1,5 +1,8 @@
 // Kernels on optimizer slots.
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
+#include "de_core/cc/engine/rows/frozen_mark.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
 #include "de_core/cc/kernels/table/slot_values.h"
 #include "de_core/cc/kernels/table/table_op.h"
@@ -118,8 +121,12 @@ class FindSlotOp final : public LiveTableOp {
     TF_RETURN_IF_ERROR(table.CheckKeys(keys));
     TF_RETURN_IF_ERROR(CheckDtype(*live, dtype_));
     SlotName slot;
-    TF_RETURN_IF_ERROR(slot.Read(context, 2, *live));
-    if (slot.width != dim_) {
+    const absl::Status named = slot.Read(context, 2, *live);
+    // Steps computed outside the table ask for the marks of frozen rows. A table in which no row is
+    // frozen has no marks, and answers like a table without rows.
+    const bool none_frozen = absl::IsNotFound(named) && slot.owner == engine::kFreezeOwner;
+    if (!none_frozen) TF_RETURN_IF_ERROR(named);
+    if (!none_frozen && slot.width != dim_) {
       return absl::InvalidArgumentError(absl::StrCat("dim must be the width of the slot, ",
                                                      slot.width, ". Received: dim=", dim_));
     }
@@ -129,6 +136,11 @@ class FindSlotOp final : public LiveTableOp {
     Tensor* found = nullptr;
     TF_RETURN_IF_ERROR(context->allocate_output(0, shape, &values));
     TF_RETURN_IF_ERROR(context->allocate_output(1, keys.shape(), &found));
+    if (none_frozen) {
+      std::memset(values->data(), 0, values->TotalBytes());
+      std::memset(found->data(), 0, found->TotalBytes());
+      return absl::OkStatus();
+    }
     const KeyBatch batch(keys);
     std::string stored(batch.keys().size * slot.bytes, '\0');
     TF_RETURN_IF_ERROR(ToAbsl(live->FindSlot(slot.owner, slot.name, slot.bytes, batch.keys(),
