@@ -28,34 +28,25 @@ _PART = re.compile(r"\d+of\d+")  # a shard's number and the number of shards
 _deferred: contextvars.ContextVar[str | None] = contextvars.ContextVar(
     "de_core_deferred", default=None
 )
-# The objects that replace tables' shards while functions of TensorFlow's own ops are traced.
-_stand_ins: contextvars.ContextVar[Mapping[Any, Any]] = contextvars.ContextVar(
+#: The objects that replace tables' shards while functions of TensorFlow's own ops are traced, by
+#: table. Empty while functions may have this library's ops.
+stand_ins: contextvars.ContextVar[Mapping[Any, Any]] = contextvars.ContextVar(
     "de_core_stand_ins", default=types.MappingProxyType({})
 )
 
 
-def stand_in(table: Any) -> Any:
-    """Returns what stands for a table's shards in a function that is traced now, or None."""
-    return _stand_ins.get().get(table)
-
-
-def has_own_ops() -> bool:
-    """Returns whether a function that is traced now may have this library's ops."""
-    return not _stand_ins.get()
-
-
 @contextlib.contextmanager
-def standing_for(stand_ins: Mapping[Any, Any]) -> Iterator[None]:
+def standing_for(replaced: Mapping[Any, Any]) -> Iterator[None]:
     """Makes lookups that this thread traces use TensorFlow's ops alone.
 
     Args:
-        stand_ins: The object that replaces the shards, by table.
+        replaced: The object that replaces the shards, by table.
     """
-    token = _stand_ins.set(stand_ins)
+    token = stand_ins.set(replaced)
     try:
         yield
     finally:
-        _stand_ins.reset(token)
+        stand_ins.reset(token)
 
 
 def is_exporting() -> bool:
