@@ -59,9 +59,7 @@ def remove_outdated(prefix: str, saves: list[tuple[str, list[str]]]) -> None:
             named = {name for names in needed(last_prefix) for name in names}
             made = [path for _, files in saves for path in files]
             left += [path for path in made if paths.base_name(path) not in named]
-    for path in left:
-        with contextlib.suppress(tf.errors.NotFoundError):
-            tf.io.gfile.remove(path)
+    paths.remove(left)
 
 
 def new_numbers(count: int) -> int:

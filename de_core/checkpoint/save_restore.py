@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -105,7 +104,8 @@ def save(
                         raise _replaced(folder, name)
                 old = manifest.outdated(folder, tag)
                 manifest.write(folder, made)
-                _remove(folder, old - made.file_names())
+                old -= made.file_names()
+                paths.remove(paths.join(folder, name) for name in old)
 
     try:
         parts = agreement.from_all_workers(router, write_files)
@@ -117,7 +117,8 @@ def save(
         names = {file["file"] for files in own.values() for file in files}
         # Remove the files, unless they have become the checkpoint.
         if names.isdisjoint(manifest.file_names(folder)):
-            _remove(folder, names | ({note} if router.first == 0 else set()))
+            names |= {note} if router.first == 0 else set()
+            paths.remove(paths.join(folder, name) for name in names)
         # Another save may have finished, and have deleted this save's note and files.
         if isinstance(error, tf.errors.NotFoundError) and not is_noted:
             raise _replaced(folder, note) from error
@@ -238,12 +239,6 @@ def _replaced(folder: str, missing: str) -> tf.errors.AbortedError:
         "Only one save at a time may write into a directory. Other saves have replaced this one. "
         f"Received: {folder!r} without {missing}.",
     )
-
-
-def _remove(folder: str, names: set[str]) -> None:
-    for name in names:
-        with contextlib.suppress(tf.errors.NotFoundError):
-            tf.io.gfile.remove(paths.join(folder, name))
 
 
 def _check_eager(verb: str) -> None:
