@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from de_core.base import directory_lock, paths
-from de_core.base.checks import received
+from de_core.base.checks import received, require_eager
 from de_core.base.types import Target, TensorLike
 from de_core.checkpoint import agreement, manifest
 from de_core.checkpoint.sources import tables_in
@@ -65,7 +65,7 @@ def save(
     >>> restore(users, directory)
     {'users': 1}
     """
-    _check_eager("save")
+    require_eager("de.checkpoint.save", "In a graph, use tf.compat.v1.train.Saver.")
     folder = os.fspath(path)
     tables = tables_of(target)
     alone = [name for name, table in tables.items() if not table.router.is_spread]
@@ -175,7 +175,7 @@ def restore(
     >>> restore(few, directory, only=lambda keys: keys > 1)
     {'users': 1}
     """
-    _check_eager("restore")
+    require_eager("de.checkpoint.restore", "In a graph, use tf.compat.v1.train.Saver.")
     saved = tables_in(path)
     tables = tables_of(target)
     if len(tables) == len(saved) == 1:
@@ -239,11 +239,3 @@ def _replaced(folder: str, missing: str) -> tf.errors.AbortedError:
         "Only one save at a time may write into a directory. Other saves have replaced this one. "
         f"Received: {folder!r} without {missing}.",
     )
-
-
-def _check_eager(verb: str) -> None:
-    if not tf.executing_eagerly():
-        raise RuntimeError(
-            f"de.checkpoint.{verb} must be called in eager mode. "
-            f"{received(executing_eagerly=False)} In a graph, use tf.compat.v1.train.Saver."
-        )
