@@ -11,16 +11,20 @@ from types import CodeType, FrameType
 from typing import Any
 
 
-def nearest(is_sought: Callable[[FrameType], bool]) -> FrameType | None:
-    """Returns the innermost frame of this thread's call stack for which `is_sought` holds, or None.
+def nearest(*names: str, is_sought: Callable[[FrameType], bool] | None = None) -> FrameType | None:
+    """Returns the innermost frame of this thread's call stack that fits, or None.
 
     Do not keep the frame in a local variable longer than needed. A frame that refers to itself
     keeps all its variables alive until the garbage collector runs.
 
+    Args:
+        *names: Names of functions; none for any function.
+        is_sought: Returns whether the frame of such a function fits; None for all frames.
+
     Example:
     >>> from de_core.base import call_stack
     >>> def asked():
-    ...     return call_stack.nearest(lambda frame: frame.f_code.co_name == "asking") is not None
+    ...     return call_stack.nearest("asking") is not None
     >>> def asking():
     ...     return asked()
     >>> asked(), asking()
@@ -28,9 +32,12 @@ def nearest(is_sought: Callable[[FrameType], bool]) -> FrameType | None:
     """
     frame = inspect.currentframe()
     frame = frame and frame.f_back
-    while frame is not None and not is_sought(frame):
+    while frame is not None:
+        is_named = not names or frame.f_code.co_name in names
+        if is_named and (is_sought is None or is_sought(frame)):
+            return frame
         frame = frame.f_back
-    return frame
+    return None
 
 
 def nearest_of(codes: Container[CodeType]) -> FrameType | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Iterable
 
 import tensorflow as tf
 
@@ -42,6 +44,13 @@ def folder_of(path: str) -> str:
     """Returns the part before the last slash. For a name in the root, returns "/"."""
     folder, slash, _ = path.rpartition("/")
     return folder or slash
+
+
+def remove(files: Iterable[str]) -> None:
+    """Deletes files. Skips a file that does not exist."""
+    for path in files:
+        with contextlib.suppress(tf.errors.NotFoundError):
+            tf.io.gfile.remove(path)
 
 
 def sync(path: str) -> None:

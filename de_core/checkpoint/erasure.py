@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from de_core.base.checks import received
+from de_core.base.checks import received, require_eager
 from de_core.base.types import Target, TensorLike
 from de_core.checkpoint.targets import tables_of
 from de_core.tables.keys_and_values import converted
@@ -38,11 +38,7 @@ def erase(model: Target, ids: TensorLike | Mapping[str, TensorLike]) -> dict[str
     >>> erase(users, [2, 3])
     {'users': 1}
     """
-    if not tf.executing_eagerly():
-        raise RuntimeError(
-            f"de.erase must be called in eager mode. {received(executing_eagerly=False)} "
-            "In a graph, use Variable.remove."
-        )
+    require_eager("de.erase", "In a graph, use Variable.remove.")
     tables = tables_of(model)
     wanted = dict(ids) if isinstance(ids, Mapping) else dict.fromkeys(tables, ids)
     unknown = sorted(set(wanted) - set(tables))

@@ -117,7 +117,7 @@ class FileSystem:
             for entry in tf.io.gfile.listdir(folder):
                 path = paths.join(folder, entry)
                 if own.fullmatch(entry) and path not in kept:
-                    _remove(path)
+                    paths.remove([path])
         return None
 
     def load_from_file_system(
@@ -193,8 +193,7 @@ def _write_all_or_none(table: ShardedTable, targets: list[str]) -> None:
     """Writes the shards' files beside the targets, and renames them once all are complete."""
     with _SAVES.setdefault(targets[0], threading.Lock()):
         for path in targets:  # remove what a killed process left
-            for left in tf.io.gfile.glob(f"{paths.literal(path)}{_NEW}*"):
-                _remove(left)
+            paths.remove(tf.io.gfile.glob(f"{paths.literal(path)}{_NEW}*"))
         tag = secrets.token_hex(8)
         written = [f"{path}{_NEW}{tag}" for path in targets]
         try:
@@ -204,14 +203,8 @@ def _write_all_or_none(table: ShardedTable, targets: list[str]) -> None:
                     tf.io.gfile.rename(path, target, overwrite=True)
             paths.sync(paths.folder_of(targets[0]))
         except BaseException:
-            for path in written:
-                _remove(path)
+            paths.remove(written)
             raise
-
-
-def _remove(path: str) -> None:
-    with contextlib.suppress(tf.errors.NotFoundError):
-        tf.io.gfile.remove(path)
 
 
 def _check_processes(proc_size: int, proc_rank: int, buffer_size: int) -> None:

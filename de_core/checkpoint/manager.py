@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import threading
@@ -130,7 +129,7 @@ class Manager:
     def checkpoints(self) -> list[str]:
         """The prefixes of all checkpoints, the oldest first."""
         names = set(tf.io.gfile.listdir(self._folder))
-        return [each for each in self._begun(names) if _are_all_in(names, self._needed(each))]
+        return self._whole(self._begun(names), names)
 
     @property
     def latest_checkpoint(self) -> str | None:
@@ -151,9 +150,15 @@ class Manager:
             tf.errors.OpError: A file cannot be written.
         """
         with self._lock:
+            # Plan: a table gets a delta if its chain of files is whole, and otherwise a base.
             self._take_compaction(wait=False)
             names = set(tf.io.gfile.listdir(self._folder))
-            self._choose_bases(names)
+            if self._base_every is not None and self._saves_since_base + 1 >= self._base_every:
+                self._chains.clear()
+            for table, chains in list(self._chains.items()):
+                files = {name for chain in chains for name, _ in chain}
+                if not files <= names or not self._follows(table, chains):
+                    del self._chains[table]
             earlier = dict(self._chains)
             attributes = {"chain": self._chain, "commit": False, "consistent": self._consistent}
             plan = Plan(attributes=attributes, earlier=earlier)
@@ -169,7 +174,13 @@ class Manager:
                     paths.sync(paths.join(self._folder, name))
                 paths.sync(self._folder)
             except BaseException:
-                self._remove(prefix)
+                own, in_use = f"{paths.base_name(prefix)}.", self._in_use()
+                for name in tf.io.gfile.listdir(self._folder):
+                    if name.startswith(own) and name not in in_use:
+                        paths.remove([paths.join(self._folder, name)])
+                parts = f"{prefix}_temp"  # TensorFlow writes its files here and then moves them
+                if tf.io.gfile.exists(parts):
+                    tf.io.gfile.rmtree(parts)
                 raise
             # Let the tables forget the changes that were written.
             self._saves_since_base = self._saves_since_base + 1 if earlier else 0
@@ -181,7 +192,7 @@ class Manager:
                 for shard, report in zip(table.tables, reports, strict=True):
                     shard.run(library.de_table_commit_save, report["id"], chain=self._chain)
             # Record the checkpoint, delete what no checkpoint needs, and compact long chains.
-            self._record(prefix)
+            self._record(prefix, [*begun, prefix])
             long = {t: c for t, c in self._chains.items() if len(c[0]) > self._compact_after}
             if long and self._compaction is None:
                 most_kept = self._compact_after // 2
@@ -231,15 +242,6 @@ class Manager:
         with self._lock:
             self._take_compaction(wait=True)
 
-    def _choose_bases(self, names: set[str]) -> None:
-        """Decides which tables get a base: forgets their chains. The others get a delta."""
-        if self._base_every is not None and self._saves_since_base + 1 >= self._base_every:
-            self._chains.clear()
-        for table, chains in list(self._chains.items()):
-            files = {name for chain in chains for name, _ in chain}
-            if not files <= names or not self._follows(table, chains):
-                del self._chains[table]
-
     def _follows(self, table: ShardedTable, chains: Chains) -> bool:
         """Returns whether the next deltas of the table's shards will continue these chains."""
         pairs = zip(table.tables, chains, strict=True)
@@ -269,19 +271,21 @@ class Manager:
                     first, last = chain.index(merged[0]), chain.index(merged[-1])
                     chains[index] = [*chain[:first], joined, *chain[last + 1 :]]
 
-    def _record(self, prefix: str) -> None:
+    def _record(self, prefix: str, begun: list[str]) -> None:
         """Records a checkpoint as the one that `tf.train.latest_checkpoint` returns.
 
         Then deletes the oldest checkpoints, and the files that no other checkpoint needs.
         Incomplete checkpoints do not count as kept. They are deleted once they are older than the
         kept ones.
+
+        Args:
+            prefix: The prefix of the new checkpoint.
+            begun: The prefixes of all checkpoints, the new one last.
         """
         self._needs.pop(prefix, None)  # an earlier checkpoint may have had this prefix
         names = set(tf.io.gfile.listdir(self._folder))
-        begun = self._begun(names)
-        needs = {each: self._needed(each) for each in begun}
         keep = self._max_to_keep
-        kept = [each for each in begun if _are_all_in(names, needs[each])][-(keep or 0) :]
+        kept = self._whole(begun, names)[-(keep or 0) :]
         # Store names without the folder, because a folder may be moved. TensorFlow shortens
         # relative paths itself.
         shorten = paths.base_name if self._folder.startswith("/") else str
@@ -293,32 +297,18 @@ class Manager:
         for each in begun[:old]:
             # Delete the index first: without it the checkpoint counts as incomplete.
             for name in sorted(self._of_tensorflow(each, names), reverse=True):
-                self._discard(name)
+                paths.remove([paths.join(self._folder, name)])
             self._needs.pop(each, None)
         used = self._in_use()
         for each in begun[old:]:
-            needed = needs[each]
+            needed = self._needed(each)
             if needed is None:  # the index cannot be read, so the checkpoint may need any file
                 return
             used.update(*needed)
         for name in names - used:
             match = self._snapshot.fullmatch(name)
             if match is not None and match[1] not in used:
-                self._discard(name)
-
-    def _remove(self, prefix: str) -> None:
-        """Deletes the files of a failed save."""
-        own, in_use = f"{paths.base_name(prefix)}.", self._in_use()
-        for name in tf.io.gfile.listdir(self._folder):
-            if name.startswith(own) and name not in in_use:
-                self._discard(name)
-        parts = f"{prefix}_temp"  # TensorFlow writes its files here and then moves them
-        if tf.io.gfile.exists(parts):
-            tf.io.gfile.rmtree(parts)
-
-    def _discard(self, name: str) -> None:
-        with contextlib.suppress(tf.errors.NotFoundError):
-            tf.io.gfile.remove(paths.join(self._folder, name))
+                paths.remove([paths.join(self._folder, name)])
 
     def _in_use(self) -> set[str]:
         """Returns the names of the files that the next deltas, or a compaction, need."""
@@ -329,6 +319,15 @@ class Manager:
         """Returns the prefixes of checkpoints with an index. Some may lack other files."""
         numbers = sorted(int(match[1]) for match in map(self._index.fullmatch, names) if match)
         return [paths.join(self._folder, f"{self._name}-{number}") for number in numbers]
+
+    def _whole(self, begun: list[str], names: set[str]) -> list[str]:
+        """Returns the checkpoints whose files are all among the names in the folder."""
+        whole = []
+        for prefix in begun:
+            needed = self._needed(prefix)
+            if needed is not None and not any(map(names.isdisjoint, needed)):
+                whole.append(prefix)
+        return whole
 
     def _needed(self, prefix: str) -> list[tuple[str, ...]] | None:
         """Returns the files that a checkpoint needs; None if its index cannot be read."""
@@ -345,7 +344,3 @@ class Manager:
         base = paths.base_name(prefix)
         start, end = f"{base}.", len(base)
         return [n for n in names if n.startswith(start) and _TENSORFLOWS.fullmatch(n, end)]
-
-
-def _are_all_in(names: set[str], needed: list[tuple[str, ...]] | None) -> bool:
-    return needed is not None and not any(map(names.isdisjoint, needed))

@@ -62,8 +62,7 @@ def write(folder: str, manifest: Manifest) -> None:
         paths.sync(temporary)
         tf.io.gfile.rename(temporary, paths.join(folder, NAME), overwrite=True)
     except BaseException:
-        if tf.io.gfile.exists(temporary):
-            tf.io.gfile.remove(temporary)
+        paths.remove([temporary])
         raise
     paths.sync(folder)
 

@@ -32,8 +32,8 @@ def file_names(prefix: str, count: int) -> list[str]:
         count: Number of files: one per shard of a table.
     """
     while True:
-        tag = _base_36(secrets.randbelow(36**5), width=5)
-        names = [f"{prefix}{_MARK}{_base_36(index)}-of-{tag}" for index in range(count)]
+        tag = np.base_repr(secrets.randbelow(36**5), 36).lower().zfill(5)
+        names = [f"{prefix}{_MARK}{index:04x}-of-{tag}" for index in range(count)]
         if not any(map(tf.io.gfile.exists, names)):
             return names
 
@@ -59,9 +59,7 @@ def remove_outdated(prefix: str, saves: list[tuple[str, list[str]]]) -> None:
             named = {name for names in needed(last_prefix) for name in names}
             made = [path for _, files in saves for path in files]
             left += [path for path in made if paths.base_name(path) not in named]
-    for path in left:
-        with contextlib.suppress(tf.errors.NotFoundError):
-            tf.io.gfile.remove(path)
+    paths.remove(left)
 
 
 def new_numbers(count: int) -> int:
@@ -89,7 +87,7 @@ def graph_file_names(prefix: tf.Tensor, first: int, count: int) -> list[tf.Tenso
     milliseconds = tf.cast(tf.timestamp() * 1000.0, tf.int64)
     tag = tf.strings.as_string(milliseconds % 100000, width=5, fill="0")
     return [
-        tf.strings.join([prefix, f"{_MARK}{_base_36(index)}-of-", tag])
+        tf.strings.join([prefix, f"{_MARK}{index:04x}-of-", tag])
         for index in range(first, first + count)
     ]
 
@@ -196,7 +194,7 @@ def needed(prefix: str) -> list[tuple[str, ...]]:
 
 def _possible_names(name: str, prefix: str) -> tuple[str, ...]:
     own = paths.base_name(prefix) + name[name.rfind(_MARK) :] if _MARK in name else name
-    return tuple(dict.fromkeys((name, own)))
+    return (name,) if name == own else (name, own)
 
 
 def _references(prefix: str) -> dict[str, np.ndarray]:
@@ -215,10 +213,6 @@ KEY = "de_rows"
 # A TensorFlow 1 Saver names the tensor `<Variable>/rows`, or with several devices
 # `<Variable>.Srows`.
 _KEYS = (KEY, "/rows", ".Srows")
-
-
-def _base_36(number: int, width: int = 4) -> str:
-    return np.base_repr(number, 36).lower().zfill(width)
 
 
 def _id_in(report: tf.Tensor) -> tf.Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -12,7 +11,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from de_core.base import directory_lock, paths
-from de_core.base.checks import received
+from de_core.base.checks import received, require_eager
 from de_core.base.types import Target, TensorLike
 from de_core.checkpoint import agreement, manifest
 from de_core.checkpoint.sources import tables_in
@@ -66,7 +65,7 @@ def save(
     >>> restore(users, directory)
     {'users': 1}
     """
-    _check_eager("save")
+    require_eager("de.checkpoint.save", "In a graph, use tf.compat.v1.train.Saver.")
     folder = os.fspath(path)
     tables = tables_of(target)
     alone = [name for name, table in tables.items() if not table.router.is_spread]
@@ -105,7 +104,8 @@ def save(
                         raise _replaced(folder, name)
                 old = manifest.outdated(folder, tag)
                 manifest.write(folder, made)
-                _remove(folder, old - made.file_names())
+                old -= made.file_names()
+                paths.remove(paths.join(folder, name) for name in old)
 
     try:
         parts = agreement.from_all_workers(router, write_files)
@@ -117,7 +117,8 @@ def save(
         names = {file["file"] for files in own.values() for file in files}
         # Remove the files, unless they have become the checkpoint.
         if names.isdisjoint(manifest.file_names(folder)):
-            _remove(folder, names | ({note} if router.first == 0 else set()))
+            names |= {note} if router.first == 0 else set()
+            paths.remove(paths.join(folder, name) for name in names)
         # Another save may have finished, and have deleted this save's note and files.
         if isinstance(error, tf.errors.NotFoundError) and not is_noted:
             raise _replaced(folder, note) from error
@@ -174,7 +175,7 @@ def restore(
     >>> restore(few, directory, only=lambda keys: keys > 1)
     {'users': 1}
     """
-    _check_eager("restore")
+    require_eager("de.checkpoint.restore", "In a graph, use tf.compat.v1.train.Saver.")
     saved = tables_in(path)
     tables = tables_of(target)
     if len(tables) == len(saved) == 1:
@@ -238,17 +239,3 @@ def _replaced(folder: str, missing: str) -> tf.errors.AbortedError:
         "Only one save at a time may write into a directory. Other saves have replaced this one. "
         f"Received: {folder!r} without {missing}.",
     )
-
-
-def _remove(folder: str, names: set[str]) -> None:
-    for name in names:
-        with contextlib.suppress(tf.errors.NotFoundError):
-            tf.io.gfile.remove(paths.join(folder, name))
-
-
-def _check_eager(verb: str) -> None:
-    if not tf.executing_eagerly():
-        raise RuntimeError(
-            f"de.checkpoint.{verb} must be called in eager mode. "
-            f"{received(executing_eagerly=False)} In a graph, use tf.compat.v1.train.Saver."
-        )

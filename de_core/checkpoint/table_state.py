@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
+import itertools
 import json
 import tempfile
 import weakref
@@ -114,15 +115,14 @@ class TableState(tf.Module):
         def write() -> list[tuple[str, str]]:
             for report in table_files.write(table, files, **plan.attributes, **delta):
                 reports.append(json.loads(report.numpy()))
-            ids = [report["id"] for report in reports]
-            return list(zip(map(paths.base_name, files), ids, strict=True))
+            made = zip(files, reports, strict=True)
+            return [(paths.base_name(path), report["id"]) for path, report in made]
 
-        pairs = [pair for part in agreement.from_all_workers(router, write) for pair in part]
-        chains = [
-            [*chain, pair] for chain, pair in zip(earlier or [[]] * len(pairs), pairs, strict=True)
-        ]
+        pairs = list(itertools.chain(*agreement.from_all_workers(router, write)))
+        before = earlier or [[]] * len(pairs)
+        chains = [[*chain, pair] for chain, pair in zip(before, pairs, strict=True)]
         plan.written[table] = chains, reports
-        return tf.constant([pair for chain in chains for pair in chain])
+        return tf.constant(list(itertools.chain(*chains)))
 
     def _lasting_folder(self) -> str:
         if self._folder is None:

@@ -60,7 +60,14 @@ def warm_start(
     >>> new.lookup([1]).numpy().tolist()
     [[5.0]]
     """
-    chosen = _chosen(vars_to_warm_start)
+    wanted = [vars_to_warm_start] if isinstance(vars_to_warm_start, str) else vars_to_warm_start
+    if not isinstance(wanted, Sequence):
+        raise TypeError(
+            "`vars_to_warm_start` must be a regular expression, a list of them, or a list of "
+            f"Variables. {received(vars_to_warm_start=wanted)}"
+        )
+    are_expressions = wanted and all(isinstance(each, str) for each in wanted)
+    chosen = _matching(wanted) if are_expressions else tables_of(list(wanted))
     former = dict(var_name_to_prev_var_name or {})
     strangers = sorted(set(former) - set(chosen))
     if strangers:
@@ -115,19 +122,6 @@ class WarmStartHook(tf.compat.v1.train.SessionRunHook):
         """Runs the ops. The session calls it."""
         del coord
         session.run(self._operation)
-
-
-def _chosen(wanted: str | Sequence[str] | Sequence[tf.Module]) -> dict[str, ShardedTable]:
-    if isinstance(wanted, str):
-        return _matching([wanted])
-    if not isinstance(wanted, Sequence):
-        raise TypeError(
-            "`vars_to_warm_start` must be a regular expression, a list of them, or a list of "
-            f"Variables. {received(vars_to_warm_start=wanted)}"
-        )
-    if wanted and all(isinstance(each, str) for each in wanted):
-        return _matching(wanted)
-    return tables_of(list(wanted))
 
 
 def _matching(expressions: Sequence[str]) -> dict[str, ShardedTable]:

@@ -14,7 +14,7 @@ from de_core.base.ops import library
 from de_core.base.types import InputSpecs, Model, Signatures
 from de_core.checkpoint.targets import by_name
 from de_core.exports.signatures import SERVING_DEFAULT, serving_functions
-from de_core.tables.served_copy import FrozenTable, deferred_writes, open_together
+from de_core.tables.served_copy import FrozenTable, deferred_writes, put_together
 from de_core.tables.sharded import ShardedTable, tables_behind
 from de_core.tables.table import Table
 from de_core.variable.anchor import table_of
@@ -92,7 +92,7 @@ class Template:
         """
         with deferred_writes(suffix):
             copies = {shard: shard.frozen_table(new=True) for shard in self._shards}
-            open_together(copies.values())
+            put_together(copies.values())
             with without_lines("Assets written to"):  # the folder is renamed
                 tf.saved_model.save(self.module, str(folder), signatures=self._signatures)
         return copies

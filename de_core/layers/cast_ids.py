@@ -35,9 +35,10 @@ def check(ids: Any, key_dtype: str, name: str) -> None:
             return False
         if frame.f_code.co_name == "build":  # a Sequential that has no `inputs` yet
             building[id(model)] = frame.f_locals.get("inputs")
+            return False
         # A Sequential casts `args` itself.
         args = frame.f_locals.get("original_args") or frame.f_locals.get("args")
-        if frame.f_code.co_name != "__call__" or not args:
+        if not args:
             return False
         wanted = building.get(id(model)) if id(model) in building else _inputs_of(model)
         return any(
@@ -45,23 +46,16 @@ def check(ids: Any, key_dtype: str, name: str) -> None:
             for each, given in _pairs(wanted, args[0])
         )
 
-    frame = call_stack.nearest(casts_floats)
-    if frame is not None and call_stack.nearest(_is_symbolic_build) is None:
+    frame = call_stack.nearest("build", "__call__", is_sought=casts_floats)
+    # `fit` builds a model with placeholders. With replicas, Keras 3.15 makes them of float64 for
+    # ids of int64. The check follows when the step is traced.
+    if frame is not None and call_stack.nearest("_symbolic_build") is None:
         model = frame.f_locals["self"].name
         raise TypeError(
             f"The ids of {name!r} must reach the model as {key_dtype}: as floats, ids of 2**24 and "
             f"more become equal. Received: floats, which the model {model!r} casts. Begin the "
             f"outermost model with keras.Input(..., dtype={key_dtype!r}), and pass {key_dtype}."
         )
-
-
-def _is_symbolic_build(frame: FrameType) -> bool:
-    """Returns whether `fit` is building a model, with placeholders.
-
-    With replicas, Keras 3.15 makes them of float64 for ids of int64. The check follows when the
-    step is traced.
-    """
-    return frame.f_code.co_name == "_symbolic_build"
 
 
 def _inputs_of(model: Any) -> Any:

@@ -88,5 +88,5 @@ def leave_to_saved_functions() -> None:
             saved functions.
     """
     loader = "_revive_layer_or_model_from_config"
-    if LEGACY and call_stack.nearest(lambda frame: frame.f_code.co_name == loader) is not None:
+    if LEGACY and call_stack.nearest(loader) is not None:
         raise KeyError("The rows are in the read-only tables of the SavedModel.")

@@ -49,7 +49,7 @@ class Segments:
             segments: int64 [n], the new segment number of each id. Negative: drop the id.
             count: int64 scalar, the number of new segments.
         """
-        if served_copy.has_own_ops():
+        if not served_copy.stand_ins.get():
             order, splits = library.de_segment_order(segments, count)
         else:
             last = tf.where(segments < 0, count, segments)
@@ -133,7 +133,7 @@ def flat_values(ids: Ids) -> tf.Tensor:
 
 def _row_splits(segments: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """Returns the row splits, int64 [count + 1], of ascending segment numbers [n]."""
-    if served_copy.has_own_ops():
+    if not served_copy.stand_ins.get():
         return library.de_row_splits(segments, count)
     ascend = tf.reduce_all(segments[1:] >= segments[:-1])
     fit = tf.reduce_all((segments >= 0) & (segments < count))

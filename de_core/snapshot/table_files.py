@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +13,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.ops import library
+from de_core.base.paths import remove
 from de_core.base.types import TensorLike
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import TableSpec
@@ -79,9 +79,7 @@ def write(
     try:
         return of_each(table, written, paths)
     except BaseException:
-        for path in paths[: len(table.tables)]:
-            with contextlib.suppress(tf.errors.NotFoundError):
-                tf.io.gfile.remove(path)
+        remove(paths)
         raise
 
 

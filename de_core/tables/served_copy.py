@@ -28,34 +28,25 @@ _PART = re.compile(r"\d+of\d+")  # a shard's number and the number of shards
 _deferred: contextvars.ContextVar[str | None] = contextvars.ContextVar(
     "de_core_deferred", default=None
 )
-# The objects that replace tables' shards while functions of TensorFlow's own ops are traced.
-_stand_ins: contextvars.ContextVar[Mapping[Any, Any]] = contextvars.ContextVar(
+#: The objects that replace tables' shards while functions of TensorFlow's own ops are traced, by
+#: table. Empty while functions may have this library's ops.
+stand_ins: contextvars.ContextVar[Mapping[Any, Any]] = contextvars.ContextVar(
     "de_core_stand_ins", default=types.MappingProxyType({})
 )
 
 
-def stand_in(table: Any) -> Any:
-    """Returns what stands for a table's shards in a function that is traced now, or None."""
-    return _stand_ins.get().get(table)
-
-
-def has_own_ops() -> bool:
-    """Returns whether a function that is traced now may have this library's ops."""
-    return not _stand_ins.get()
-
-
 @contextlib.contextmanager
-def standing_for(stand_ins: Mapping[Any, Any]) -> Iterator[None]:
+def standing_for(replaced: Mapping[Any, Any]) -> Iterator[None]:
     """Makes lookups that this thread traces use TensorFlow's ops alone.
 
     Args:
-        stand_ins: The object that replaces the shards, by table.
+        replaced: The object that replaces the shards, by table.
     """
-    token = _stand_ins.set(stand_ins)
+    token = stand_ins.set(replaced)
     try:
         yield
     finally:
-        _stand_ins.reset(token)
+        stand_ins.reset(token)
 
 
 def is_exporting() -> bool:
@@ -114,8 +105,8 @@ class FrozenTable(tf.Module):
         self.file = pathlib.Path(folder.name) / f"{file_stem(table.name)}-{unique[:8]}{suffix}"
         self.file.touch()
         self._asset = tf.saved_model.Asset(str(self.file))
-        #: The tables that this table's initializer opens.
-        self.opens: list[FrozenTable] = [self]
+        #: The tables that this table's functions open and close.
+        self.together: list[FrozenTable] = [self]
 
     def create_resource(self) -> tf.Tensor:
         """Creates the read-only table's handle in the current graph."""
@@ -140,23 +131,24 @@ class FrozenTable(tf.Module):
         def create() -> tf.Tensor:
             return self.create_resource()
 
+        functions = {"_create_resource": create.get_concrete_function(), "snapshot": self._asset}
+        if not self.together:
+            return {**functions, "_initialize": _do_nothing}
+
         @tf.function(input_signature=[], autograph=False)
         def initialize() -> int:
-            for table in self.opens:
+            for table in self.together:
                 library.de_frozen_table_open(table.handle, table._asset.asset_path)
             return 1
 
         @tf.function(input_signature=[], autograph=False)
         def destroy() -> int:
-            library.de_frozen_table_close(self.handle)
+            for table in self.together:
+                library.de_frozen_table_close(table.handle)
             return 1
 
-        return {
-            "_create_resource": create.get_concrete_function(),
-            "_initialize": initialize if self.opens else _do_nothing,
-            "_destroy_resource": destroy.get_concrete_function(),
-            "snapshot": self._asset,
-        }
+        destroyer = destroy.get_concrete_function()
+        return {**functions, "_initialize": initialize, "_destroy_resource": destroyer}
 
 
 @tf.function(input_signature=[], autograph=False)
@@ -164,15 +156,16 @@ def _do_nothing() -> int:
     return 1
 
 
-def open_together(tables: Iterable[FrozenTable]) -> None:
-    """Makes one initializer open all tables of a SavedModel.
+def put_together(tables: Iterable[FrozenTable]) -> None:
+    """Makes one function open all tables of a SavedModel, and one close them.
 
-    A loader spends milliseconds on each function that it runs, and then opens tables in parallel.
+    A loader spends milliseconds on each function, and an exporter too. One function also opens the
+    tables in parallel.
     """
     first, *others = tables
     for each in others:
-        each.opens = []
-    first.opens = [first, *others]
+        each.together = []
+    first.together = [first, *others]
 
 
 def file_stem(name: str) -> str:

@@ -11,9 +11,9 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.ops import library
-from de_core.tables import served_copy
 from de_core.tables.policy import TablePolicy
 from de_core.tables.router import Router, summed_rows
+from de_core.tables.served_copy import stand_ins
 from de_core.tables.spec import TableSpec, arithmetic_dtype
 from de_core.tables.table import Table, is_remote
 
@@ -96,18 +96,18 @@ class ShardedTable:
     @property
     def tables(self) -> tuple[Table, ...]:
         """The shards, or in a function of TensorFlow's own ops what stands for them."""
-        stand_in = served_copy.stand_in(self)
+        stand_in = stand_ins.get().get(self)
         return self._shards if stand_in is None else (stand_in,)
 
     @property
     def is_one(self) -> bool:
         """True if one shard in this process holds all rows. Then no batch is divided."""
-        return self._is_one or served_copy.stand_in(self) is not None
+        return self._is_one or stand_ins.get().get(self) is not None
 
     @property
     def is_remote(self) -> bool:
         """True if some shards are in other processes. Then only distinct keys are sent."""
-        return self._is_remote and served_copy.stand_in(self) is None
+        return self._is_remote and stand_ins.get().get(self) is None
 
     def of_one_shard(self, shard: Table) -> ShardedTable:
         """Returns a table of one of these shards. It is not among the process's tables."""

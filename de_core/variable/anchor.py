@@ -227,7 +227,6 @@ def _assign(
 
 def _value_of(table: ShardedTable) -> WeightValue:
     """Returns the value of a tf_keras anchor, which carries the rows."""
-    writer = call_stack.nearest(lambda frame: frame.f_code.co_name == WRITER_OF_H5_FILES)
-    if writer is not None:
+    if call_stack.nearest(WRITER_OF_H5_FILES) is not None:
         raise without_rows(table.name, "a file without them")
     return WeightValue.of(table)

@@ -133,10 +133,15 @@ def test_loading_one_version_twice_makes_two_of_it(ratings, tmp_path):
 @pytest.mark.parametrize("entry_point", ["export", "publish", "save"])
 def test_a_signature_alone_keeps_its_tables(tmp_path, entry_point):
     module = tf.Module()
-    module.users = de.Variable(dim=2, name="users")
+    module.users, module.items = (de.Variable(dim=2, name=name) for name in ("users", "items"))
     module.users.upsert([7], [[1.0, 2.0]])
     specs = [tf.TensorSpec([None], tf.int64, name="ids")]
-    module.look = tf.function(module.users.lookup, input_signature=specs)
+
+    @tf.function(input_signature=specs)
+    def look(ids):
+        return module.users.lookup(ids) + module.items.lookup(ids)
+
+    module.look = look
     if entry_point == "save":
         path = str(tmp_path / "1")
         tf.saved_model.save(module, path, signatures=module.look)

@@ -81,7 +81,7 @@ def add(
         )
         target = version.next_in(root, None)
         with version.being_written(target, versions.WORK_PREFIX) as folder:
-            _copy_graph(source, folder, tables)
+            _copy_graph(source, folder, {file.name for file in files})
             reports: dict[str, list[dict[str, Any]]] = {}
             chains: dict[str, list[Link]] = {}
             for table in tables:
@@ -128,9 +128,8 @@ def _follows(tables: list[_Table], newest: Published, schedule: Schedule) -> boo
     return all(sizes) and not schedule.is_full(sizes)
 
 
-def _copy_graph(source: pathlib.Path, folder: pathlib.Path, tables: list[_Table]) -> None:
-    """Copies everything except rows, and renames the tables' assets to names of chain files."""
-    own = {table.file.name for table in tables}
+def _copy_graph(source: pathlib.Path, folder: pathlib.Path, own: set[str]) -> None:
+    """Copies everything except the files `own`, and renames these assets to chain files."""
     for path, _, names in os.walk(source):
         target = folder / pathlib.Path(path).relative_to(source)
         target.mkdir(exist_ok=True)

@@ -187,8 +187,22 @@ class Publication:
 
     def _write(self, folder: pathlib.Path, last: Written | None, consistent: bool) -> Written:
         """Writes all files of a version."""
+        assets = folder / "assets"
         if last is not None and last.weights.are_all:
-            made = self._write_beside_graph(folder, last)
+            # Link the graph of the last version, and write new weights.
+            own = {each.name for links in last.links.values() for each in links}
+            own |= set(last.assets.values())
+            assets.mkdir()
+            others = [file for file in (last.path / "assets").iterdir() if file.name not in own]
+            for name in ("saved_model.pb", "fingerprint.pb", warm_up.FILE):
+                if (last.path / name).is_file():
+                    others.append(last.path / name)
+            for other in others:
+                target = folder / other.relative_to(last.path)
+                target.parent.mkdir(exist_ok=True)
+                versions.link(other, target)
+            last.weights.write(folder)
+            made = Written(folder, last.assets, last.weights)
         else:
             copies: dict[Table, FrozenTable] = self._template.save(folder, chain_file.SUFFIX)
             if self._requests is not None:
@@ -197,7 +211,6 @@ class Publication:
             chain_names = {table: copy.file.name for table, copy in copies.items()}
             weights = Weights(folder, self._template.module.used_variables)
             made = Written(folder, chain_names, weights)
-        assets = folder / "assets"
         for name, table in self._template.names.items():
             for shard in table.tables:
                 file = f"{file_stem(shard.name)}-{secrets.token_hex(4)}{SUFFIX}"
@@ -217,20 +230,3 @@ class Publication:
                 made.links[shard] = [*links, Link(report["id"], file)]
                 made.sizes[shard] = [*sizes, report["bytes"]]
         return made
-
-    def _write_beside_graph(self, folder: pathlib.Path, last: Written) -> Written:
-        """Links the graph of the previous version and writes new weights."""
-        for name in ("saved_model.pb", "fingerprint.pb"):
-            if (last.path / name).is_file():
-                versions.link(last.path / name, folder / name)
-        own = {each.name for links in last.links.values() for each in links}
-        own |= set(last.assets.values())
-        (folder / "assets").mkdir()
-        for file in (last.path / "assets").iterdir():
-            if file.name not in own:
-                versions.link(file, folder / "assets" / file.name)
-        if (requests := last.path / warm_up.FILE).is_file():
-            (folder / version.EXTRA).mkdir()
-            versions.link(requests, folder / warm_up.FILE)
-        last.weights.write(folder)
-        return Written(folder, last.assets, last.weights)

@@ -308,7 +308,7 @@ def check_not_scaled_by_keras() -> None:
     Keras's class does not unscale gradients of variables with `overwrite_with_gradient`, so rows
     would move 2**15 times too far. A `de.LossScaleOptimizer` is allowed.
     """
-    if call_stack.nearest(_is_method_of_a_loss_scale) is not None:
+    if call_stack.nearest(is_sought=_is_method_of_a_loss_scale) is not None:
         raise TypeError(
             "A dynamic loss scale around an optimizer of tables must be a de.LossScaleOptimizer. "
             "Received: a keras.optimizers.LossScaleOptimizer. "
