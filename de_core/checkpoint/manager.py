@@ -192,7 +192,7 @@ class Manager:
                 for shard, report in zip(table.tables, reports, strict=True):
                     shard.run(library.de_table_commit_save, report["id"], chain=self._chain)
             # Record the checkpoint, delete what no checkpoint needs, and compact long chains.
-            self._record(prefix, [*begun, prefix])
+            self._record(prefix)
             long = {t: c for t, c in self._chains.items() if len(c[0]) > self._compact_after}
             if long and self._compaction is None:
                 most_kept = self._compact_after // 2
@@ -271,19 +271,16 @@ class Manager:
                     first, last = chain.index(merged[0]), chain.index(merged[-1])
                     chains[index] = [*chain[:first], joined, *chain[last + 1 :]]
 
-    def _record(self, prefix: str, begun: list[str]) -> None:
+    def _record(self, prefix: str) -> None:
         """Records a checkpoint as the one that `tf.train.latest_checkpoint` returns.
 
         Then deletes the oldest checkpoints, and the files that no other checkpoint needs.
         Incomplete checkpoints do not count as kept. They are deleted once they are older than the
         kept ones.
-
-        Args:
-            prefix: The prefix of the new checkpoint.
-            begun: The prefixes of all checkpoints, the new one last.
         """
         self._needs.pop(prefix, None)  # an earlier checkpoint may have had this prefix
         names = set(tf.io.gfile.listdir(self._folder))
+        begun = self._begun(names)
         keep = self._max_to_keep
         kept = self._whole(begun, names)[-(keep or 0) :]
         # Store names without the folder, because a folder may be moved. TensorFlow shortens

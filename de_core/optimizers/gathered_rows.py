@@ -215,11 +215,6 @@ class RowUpdates:
         if table.policy.asks_each_step:
             has_row = table.begin_step(ids)
             ids, values = tf.boolean_mask(ids, has_row), tf.boolean_mask(values, has_row)
-        used, frozen = ids, ids[:0]
-        if not table.outlives_its_process:  # no row of a storage is frozen
-            learns = tf.equal(tf.squeeze(table.find_slot(ids, tf.constant(FROZEN), 1), -1), 0)
-            frozen = tf.boolean_mask(ids, tf.logical_not(learns))
-            ids, values = tf.boolean_mask(ids, learns), tf.boolean_mask(values, learns)
         if slots:
             made = table.ensure_slots(owner, {each.name: each.spec for each in slots})
             with tf.control_dependencies([] if made is None else [made]):
@@ -247,6 +242,19 @@ class RowUpdates:
 
         states = [table.find_slot(ids, slot.full_name(owner), slot.width) for slot in slots]
         new, *states = self._in_turn(compute, tf.cast(old, dtype), values, *states)
+        used, frozen = ids, ids[:0]
+        if not table.outlives_its_process:  # no row of a storage is frozen
+            with tf.control_dependencies([new]):
+                marks = table.find_slot(ids, tf.constant(FROZEN), 1)
+            learns = tf.equal(tf.squeeze(marks, -1), 0)
+            parts = [ids, old, new, *states]
+            ids, old, new, *states = tf.cond(
+                tf.reduce_all(learns),
+                lambda: parts,
+                lambda: [tf.boolean_mask(part, learns) for part in parts],
+            )
+            if table.policy.rank_column:
+                frozen = tf.boolean_mask(used, tf.logical_not(learns))
         if self._adds:
             done = table.write(library.de_table_accum, (ids, old, new))
         else:

@@ -159,8 +159,8 @@ def _do_nothing() -> int:
 def put_together(tables: Iterable[FrozenTable]) -> None:
     """Makes one function open all tables of a SavedModel, and one close them.
 
-    A loader spends milliseconds on each function, and an exporter too. One function also opens the
-    tables in parallel.
+    Loading and exporting take milliseconds per function. One function also opens the tables in
+    parallel.
     """
     first, *others = tables
     for each in others:

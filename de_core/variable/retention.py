@@ -86,15 +86,15 @@ class Retention:
 
         An index beside the table must remove these keys too. The first call returns none: it makes
         the table record the keys that `eviction` and `restrict` remove, but not those that `remove`
-        and `clear` remove. An expired row counts once its memory is freed (`evict_expired`).
-        Only one call returns a recorded key. By then the key may have a new row: ask `contains`.
+        and `clear` remove. An expired row counts once its memory is freed (`evict_expired`), unless
+        it is written before. A returned key may have a new row: ask `contains`.
         Rebuild the index if keys were lost, if the call fails, and after a restore: checkpoints do
         not contain the recorded keys.
 
         Args:
-            capacity: Record at most this many keys until the next call, each shard an even part.
-                Later keys are lost. 0 stops recording. An integer key takes up to 16 bytes, a
-                string key up to 64 bytes and its length.
+            capacity: Record about this many keys until the next call: each shard at most an even
+                part, rounded up. Later keys are lost. 0 stops recording. An integer key takes up to
+                16 bytes, a string key up to 64 bytes and its length.
 
         Returns:
             The keys [n], and the number of lost keys, an int64 scalar.

@@ -194,9 +194,10 @@ class Slots:
         """Freezes all rows that exist now. Rows that come later learn. Eager mode only.
 
         Optimizer steps leave a frozen row and its slots as they are, but count as a use of the row.
-        Other writes, such as `upsert` or a restore, change frozen rows, and policies may evict
-        them. Checkpoints keep the mark of each row, a slot of 4 bytes (8 for float64). A second
-        call also freezes the rows that came since. Other threads may train rows until it returns.
+        Steps that have begun may still change it. `upsert` changes the row and keeps its mark, a
+        slot of at most 8 bytes. A restore also replaces the mark: a row that was saved without one,
+        or is read with `slots=False`, learns. Policies may evict frozen rows. A second call also
+        freezes the rows that came since.
 
         Raises:
             NotImplementedError: Called in a graph, or rows are in another process or a storage.

@@ -25,4 +25,5 @@ print(de_core.__version__, sorted(de_core.__all__))
 
 def test_importing_registers_nothing_but_the_ops_and_their_gradient():
     done = run(sys.executable, "-c", IMPORT)
+    assert done.returncode == 0, done.stderr
     assert "embedding_lookup" in done.stdout, done.stderr

@@ -1,4 +1,4 @@
-"""Exports of models with an `EmbeddingCollection` take each feature by name, also over REST."""
+"""Exports of models with an `EmbeddingCollection` take each feature by name."""
 
 import json
 

@@ -69,19 +69,6 @@ def test_a_batch_of_2_to_the_31_keys_is_refused_before_it_is_read(make_table, to
         VERBS[verb](table, too_many_keys)
 
 
-@applies_if(has_address_space(), "8 GiB of address space")
-def test_served_files_refuse_2_to_the_31_keys(make_table, too_many_keys, tmp_path):
-    path = str(tmp_path / "a.de")
-    library.de_table_save(make_table(key_dtype=tf.int32), path)
-    served = library.de_frozen_table(
-        shared_name=path, key_dtype=tf.int32, value_dtype=tf.float32, dim=2
-    )
-    library.de_frozen_table_open(served, path)
-    for verb in ("find", "contains", "pool"):
-        with pytest.raises(tf.errors.InvalidArgumentError, match=REFUSED):
-            VERBS[verb](served, too_many_keys)
-
-
 @pytest.mark.parametrize("op", [library.de_row_splits, library.de_segment_order])
 def test_segments_without_memory_or_a_shape_are_an_error(op):
     ids = tf.constant([0], tf.int64)

@@ -379,3 +379,52 @@ def test_each_table_may_have_its_own_optimizer():
         np.testing.assert_allclose(rows, [-2 * rate, -rate, -rate, 0])
     config = de.layers.EmbeddingCollection.from_config(layer.get_config())
     assert float(config.tables["slow"].optimizer.learning_rate) == 0.25
+
+
+@SHARDS
+def test_training_equals_dense_variables(devices):
+    rng = np.random.default_rng(1)
+    start = rng.normal(size=[20, 4]).astype(np.float32)
+    rows, others = table("rows", 4, devices=devices), table("others", 4, devices=devices)
+    features = {
+        "a": de.FeatureConfig("a", rows, "mean"),
+        "b": de.FeatureConfig("b", rows),
+        "c": de.FeatureConfig("c", others, "sqrtn", max_length=3),
+    }
+    layer = de.layers.EmbeddingCollection(features)
+    for each in layer.tables.values():
+        each.upsert(np.arange(20), start)
+    dense = [tf.Variable(start) for _ in range(2)]
+    ours = de.DynamicEmbeddingOptimizer(keras.optimizers.Adagrad(0.1))
+    theirs = keras.optimizers.Adagrad(0.1)
+    anchors = [each.trainable_variables[0] for each in layer.tables.values()]
+
+    def pooled(variable, ids, combiner):
+        return tf.nn.embedding_lookup_sparse(
+            variable, ids.to_sparse(), None, combiner=combiner, allow_fast_lookup=False
+        )
+
+    @tf.function
+    def step(ids):
+        with tf.GradientTape() as tape:
+            loss = tf.add_n([tf.reduce_sum(each**2) for each in layer(ids).values()])
+        ours.apply_gradients(list(zip(tape.gradient(loss, anchors), anchors, strict=True)))
+        with tf.GradientTape() as tape:
+            peers = [
+                pooled(dense[0], ids["a"], "mean"),
+                tf.gather(dense[0], ids["b"]),
+                pooled(dense[1], ids["c"][:, :3], "sqrtn"),
+            ]
+            loss = tf.add_n([tf.reduce_sum(each**2) for each in peers])
+        # Keras does not add up the slices of equal ids before it squares them.
+        gradients = [tf.convert_to_tensor(each) for each in tape.gradient(loss, dense)]
+        theirs.apply_gradients(list(zip(gradients, dense, strict=True)))
+
+    ours.build(anchors)
+    theirs.build(dense)
+    for _ in range(5):
+        lists = [rng.integers(0, 20, rng.integers(1, 5)) for _ in range(16)]
+        ids = {"a": ragged(lists), "b": int64(rng.integers(0, 20, 8)), "c": ragged(lists[:4])}
+        step(ids)
+    for variable, peer in zip(layer.tables.values(), dense, strict=True):
+        np.testing.assert_allclose(variable.lookup(np.arange(20)), peer, rtol=1e-6, atol=1e-6)

@@ -309,7 +309,7 @@ def test_the_draws_have_every_kind():
 
 
 #: Adamax in float64 with a moving average; a global norm over float64 rows and others; and 2000
-#: equal ids of 16-bit rows, which are summed, clipped by each setting, decayed, pooled, gathered.
+#: equal ids of 16-bit rows, which are clipped by each setting, decayed, pooled and gathered.
 #: The tables have an optimizer of their own in 335 (`clipnorm`) and 730 (`weight_decay`).
 CHOSEN = (1300, 74, 335, 388, 402, 502, 659, 730, 955)
 

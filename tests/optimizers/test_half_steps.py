@@ -1,4 +1,4 @@
-"""Gradients, norms and loss scales of float16 and bfloat16 rows beyond the range of the dtype."""
+"""Steps on float16 and bfloat16 rows sum, clip and decay in float32."""
 
 import keras
 import numpy as np
@@ -6,9 +6,18 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from tests.support import exact_rules
 
 MANY = tf.fill([1024], tf.constant(7, tf.int64))
 HALVES = ("float16", "bfloat16")
+
+
+class Plain(keras.optimizers.Optimizer):
+    """An own rule, which runs on gathered rows."""
+
+    def update_step(self, gradient, variable, learning_rate):
+        """Updates a variable."""
+        variable.assign_sub(learning_rate * gradient)
 
 
 def table_of(dtype, row=1.0, dim=1):
@@ -28,6 +37,23 @@ def step(table, optimizer, ids=MANY, factor=1.0):
 
 
 @pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize(
+    ("setting", "limit", "wanted"),
+    [
+        ("clipnorm", 1.0, 0.5),
+        ("global_clipnorm", 1.0, 0.5),
+        ("clipvalue", 1.0, 0.5),
+        ("clipnorm", 1e6, 1 - 512.0),
+        ("clipvalue", 1e6, 1 - 512.0),
+    ],
+)
+def test_clipping_sums_duplicates_in_float32(dtype, setting, limit, wanted):
+    table = table_of(dtype)
+    step(table, de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.5, **{setting: limit})))
+    assert row_of(table) == np.float32(tf.cast(wanted, dtype))
+
+
+@pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("setting", ["clipnorm", "global_clipnorm"])
 def test_the_norm_of_large_gradients_is_finite(dtype, setting):
     table = table_of(dtype, dim=64)
@@ -35,6 +61,38 @@ def test_the_norm_of_large_gradients_is_finite(dtype, setting):
     step(table, de.DynamicEmbeddingOptimizer(optimizer), MANY[:1], factor=300.0)
     # Each of 64 equal numbers is 1/8 of the norm.
     np.testing.assert_allclose(row_of(table), np.zeros(64), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [*HALVES, "float64"])
+def test_a_global_norm_over_several_dtypes(dtype):
+    table, other = table_of(dtype), tf.Variable(tf.zeros([1]))
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(1.0, global_clipnorm=5.0))
+    variables = [*table.trainable_variables, other]
+    with tf.GradientTape() as tape:
+        loss = 6 * tf.cast(tf.reduce_sum(table.lookup(MANY[:1])), tf.float32)
+        loss += 8 * tf.reduce_sum(other)
+    optimizer.apply(tape.gradient(loss, variables), variables)
+    np.testing.assert_allclose([row_of(table)[0], float(other[0])], [-2.0, -4.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_weight_decay_rounds_a_row_once(dtype):
+    table = table_of(dtype)
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.125, weight_decay=0.015625))
+    wanted = np.float64(1)
+    for _ in range(100):
+        step(table, optimizer, MANY[:1], factor=0.0078125)
+        wanted = exact_rules.rounded(wanted * (1 - 2.0**-9) - 2.0**-10, dtype)
+    assert row_of(table) == wanted
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.filterwarnings("ignore:.*has no rule inside the tables")
+def test_gathered_rows_sum_duplicates_in_float32(dtype):
+    table = table_of(dtype, row=0.0)
+    ids = tf.fill([4096], tf.constant(7, tf.int64))
+    step(table, de.DynamicEmbeddingOptimizer(Plain(2.0**-12)), ids)
+    assert row_of(table) == -1
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -51,6 +109,22 @@ def test_the_gradient_of_a_table_is_float32(dtype, unique):
     for found in (gradient(None), tf.function(gradient)(None), gradient(8.0)):
         assert found.dtype == tf.float32
         assert float(tf.reduce_sum(found.values)) == 1024
+
+
+@pytest.mark.parametrize("combiner", ["sum", "mean"])
+def test_the_gradient_of_pooled_halves_is_not_rounded(combiner):
+    table = table_of("bfloat16")
+    ids = tf.RaggedTensor.from_row_lengths(tf.tile(MANY[:1], [1025]), [1025])
+    layer = de.layers.EmbeddingCollection(
+        {"ids": de.FeatureConfig("ids", de.TableConfig("t", 1, value_dtype="bfloat16"), combiner)}
+    )
+    with tf.GradientTape(persistent=True) as tape:
+        looked_up = tf.reduce_sum(de.embedding_lookup_sparse(table, ids, None, combiner=combiner))
+        collected = tf.reduce_sum(layer({"ids": ids})["ids"])
+    for loss, trained in ((looked_up, table), (collected, layer.tables["t"])):
+        gradient = tape.gradient(loss, trained.trainable_variables)[0]
+        wanted = 1025 if combiner == "sum" else 1
+        np.testing.assert_allclose(gradient.values, [[wanted]], rtol=1e-5)
 
 
 def test_the_norm_of_a_float16_row_does_not_overflow():

@@ -99,6 +99,7 @@ def test_the_smoke_test_passes_and_can_fail(command_of, exported, folder):
             )
             for version in ("1", "2")
         )
+        assert right.returncode == 0, right.stderr
         assert "passed: 2 comparisons" in right.stdout, right.stderr
         assert wrong.returncode == 1
         assert "must answer the export's rows" in wrong.stderr

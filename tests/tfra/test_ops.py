@@ -156,6 +156,7 @@ def test_without_the_table_ops_the_error_names_their_library():
             print(error)
     """
     done = run(sys.executable, "-c", textwrap.dedent(code))
+    assert done.returncode == 0, done.stderr
     assert "_de_ops.so must be loaded before" in done.stdout, done.stderr
 
 

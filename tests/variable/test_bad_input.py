@@ -157,3 +157,8 @@ def test_a_dense_gradient_of_a_table(in_function):
     step(0)  # empty, like the gradient of a table that a branch does not use
     assert float(dense) == 0.0
     assert int(table.size()) == 0
+
+
+def test_embedding_lookup_of_something_else():
+    with pytest.raises(TypeError, match=r"`params` must be a de\.Variable"):
+        de.embedding_lookup(tf.Variable([[1.0]]), [0])

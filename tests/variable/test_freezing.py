@@ -10,19 +10,13 @@ import tensorflow as tf
 import de_core as de
 from de_core.snapshot.file import SnapshotFile
 from examples.sqlite_storage import SqliteCreator
+from tests.optimizers.test_half_steps import Plain
 
 OLD, NEW, BOTH = np.arange(300), np.arange(300, 320), np.arange(320)
 ROWS = np.random.default_rng(0).normal(size=[len(OLD), 2]).astype(np.float32)
 ROWS[0] = -0.0  # adding zero would change the bits
 AVERAGED = {"weight_decay": 0.01, "use_ema": True, "ema_overwrite_frequency": 2}
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no rule inside the tables")
-
-
-class Plain(keras.optimizers.Optimizer):
-    """Has no rule inside the tables, so it runs on gathered rows."""
-
-    def update_step(self, gradient, variable, learning_rate):
-        variable.assign_sub(learning_rate * gradient)
 
 
 OPTIMIZERS = {

@@ -129,7 +129,7 @@ def _follows(tables: list[_Table], newest: Published, schedule: Schedule) -> boo
 
 
 def _copy_graph(source: pathlib.Path, folder: pathlib.Path, own: set[str]) -> None:
-    """Copies everything except the files `own`, and renames these assets to chain files."""
+    """Copies all but the tables' snapshot files `own`, and renames these assets to chain files."""
     for path, _, names in os.walk(source):
         target = folder / pathlib.Path(path).relative_to(source)
         target.mkdir(exist_ok=True)

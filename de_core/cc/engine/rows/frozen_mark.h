@@ -1,4 +1,5 @@
-// The mark of frozen rows, which optimizer steps do not change: a slot that is not zero.
+// The mark of frozen rows of a live table, which optimizer steps do not change: a slot that is not
+// zero. (A frozen table is another thing: a served file.)
 #ifndef DE_CORE_ENGINE_FROZEN_MARK_H_
 #define DE_CORE_ENGINE_FROZEN_MARK_H_
 

@@ -121,12 +121,8 @@ class FindSlotOp final : public LiveTableOp {
     TF_RETURN_IF_ERROR(table.CheckKeys(keys));
     TF_RETURN_IF_ERROR(CheckDtype(*live, dtype_));
     SlotName slot;
-    const absl::Status named = slot.Read(context, 2, *live);
-    // Steps computed outside the table ask for the marks of frozen rows. A table in which no row is
-    // frozen has no marks, and answers like a table without rows.
-    const bool none_frozen = absl::IsNotFound(named) && slot.owner == engine::kFreezeOwner;
-    if (!none_frozen) TF_RETURN_IF_ERROR(named);
-    if (!none_frozen && slot.width != dim_) {
+    absl::Status status = slot.Read(context, 2, *live);
+    if (status.ok() && slot.width != dim_) {
       return absl::InvalidArgumentError(absl::StrCat("dim must be the width of the slot, ",
                                                      slot.width, ". Received: dim=", dim_));
     }
@@ -136,16 +132,19 @@ class FindSlotOp final : public LiveTableOp {
     Tensor* found = nullptr;
     TF_RETURN_IF_ERROR(context->allocate_output(0, shape, &values));
     TF_RETURN_IF_ERROR(context->allocate_output(1, keys.shape(), &found));
-    if (none_frozen) {
-      std::memset(values->data(), 0, values->TotalBytes());
-      std::memset(found->data(), 0, found->TotalBytes());
-      return absl::OkStatus();
+    if (status.ok()) {
+      const KeyBatch batch(keys);
+      std::string stored(batch.keys().size * slot.bytes, '\0');
+      status = ToAbsl(live->FindSlot(slot.owner, slot.name, slot.bytes, batch.keys(), stored.data(),
+                                     found->flat<bool>().data()));
+      if (status.ok()) return ReadSlots(slot.dtype, stored, values);
     }
-    const KeyBatch batch(keys);
-    std::string stored(batch.keys().size * slot.bytes, '\0');
-    TF_RETURN_IF_ERROR(ToAbsl(live->FindSlot(slot.owner, slot.name, slot.bytes, batch.keys(),
-                                             stored.data(), found->flat<bool>().data())));
-    return ReadSlots(slot.dtype, stored, values);
+    // Steps computed outside the table ask for the marks of frozen rows. A table in which no row is
+    // frozen has no marks, and answers like a table without rows.
+    if (!absl::IsNotFound(status) || slot.owner != engine::kFreezeOwner) return status;
+    std::memset(values->data(), 0, values->TotalBytes());
+    std::memset(found->data(), 0, found->TotalBytes());
+    return absl::OkStatus();
   }
 
  private:

@@ -215,8 +215,12 @@ TEST_P(AllocFailure, policies) {
            const Candidates wanted(world.old(), world.old() / 2);
            DE_RETURN_IF_ERROR(world.table->RankCandidates(RowColumn::kUses, wanted, &rows));
            uint64_t evicted = 0;
-           return world.table->EvictBelow(RowColumn::kUses,
-                                          FirstKept(wanted, std::move(rows), false), &evicted);
+           world.table->evicted_keys().Take(10);
+           const Status status = world.table->EvictBelow(
+               RowColumn::kUses, FirstKept(wanted, std::move(rows), false), &evicted);
+           const auto taken = world.table->evicted_keys().Take(0);
+           EXPECT_EQ(taken.size() + taken.lost, world.old() - world.table->size());
+           return status;
          },
          kPartGone, kPartGone});
   Sweep({"evict_expired", [](World& world, Executor*) {

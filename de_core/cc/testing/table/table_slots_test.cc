@@ -5,7 +5,6 @@
 #include <string_view>
 #include <thread>
 
-#include "de_core/cc/engine/rows/frozen_mark.h"
 #include "de_core/cc/engine/table/table.h"
 #include "de_core/cc/testing/batches.h"
 
@@ -167,24 +166,6 @@ TEST(TableSlots, AnExpiredRowReadsAsInitial) {
   bool found = true;
   EXPECT_EQ(Slot(*table, "accumulator", first, kDim, &found), std::vector<float>(kDim, 1));
   EXPECT_FALSE(found);
-}
-
-TEST(TableSlots, AFrozenRowAndItsSlotsStay) {
-  const auto table = Make();
-  const Batch batch(2);
-  const Keys keys = batch.Of(KeyType::kInt64);
-  const std::vector<float> gradients(2 * kDim, 2), marks = {0, 1};
-  const std::string owner(kFreezeOwner), name(kFrozenName);
-  ASSERT_TRUE(Upsert(table.get(), keys, 7).ok());
-  ASSERT_TRUE(table->EnsureSlots(owner, {{name, DType::kFloat32, 1, 0}}).ok());
-  const char* const written = reinterpret_cast<const char*>(marks.data());
-  ASSERT_TRUE(table->AssignSlot(owner, name, sizeof(float), keys, written).ok());
-  const OptimizerRule& rule = *FindRule("adagrad");
-  ASSERT_TRUE(table->Apply(rule, "opt", {0.1, 0, 1}, keys, gradients.data(), nullptr).ok());
-  const std::vector<float> rows = Rows(*table, keys);
-  EXPECT_NE(rows[0], 7);
-  EXPECT_EQ(rows[kDim], 7);
-  EXPECT_EQ(Slot(*table, "accumulator", keys, kDim), (std::vector<float>{5, 5, 5, 1, 1, 1}));
 }
 
 TEST(TableSlots, TheMemoryOfNarrowerRowsGoesBack) {
