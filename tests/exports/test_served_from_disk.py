@@ -95,6 +95,7 @@ def test_a_lookup_reads_its_rows_together_and_no_others(tmp_path, small_group):
     if read == 0:
         pytest.skip("needs a disk with a page cache")
     faults, read = look_up(small_group)
-    # 1,000 rows lie in some 1,500 pages, and their index lines in as many as 1,000.
-    assert read < 4000 * 4096
+    # 1,000 rows lie in some 1,500 pages, and their index lines in as many as 1,000. A file system
+    # with large folios reads a few times as much.
+    assert read < path.stat().st_size / 4
     assert faults < 100
