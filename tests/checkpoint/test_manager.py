@@ -304,3 +304,19 @@ print(lines)
 
 def test_a_save_logs_no_advice_of_tensorflow_to_its_own_callers(run_python):
     assert run_python(QUIET).strip() == "[]"
+
+
+def test_a_checkpoint_that_is_deleted_during_a_save_does_not_count_as_kept(tmp_path, monkeypatch):
+    users = de.Variable(dim=1, name="users")
+    manager = de.checkpoint.Manager(users, str(tmp_path), max_to_keep=2)
+    first, _ = manager.save(), manager.save()
+    write = tf.train.Checkpoint.write
+
+    def written(*arguments, **options):
+        prefix = write(*arguments, **options)
+        (tmp_path / "ckpt-2.index").unlink()
+        return prefix
+
+    monkeypatch.setattr(tf.train.Checkpoint, "write", written)
+    third = manager.save()
+    assert manager.checkpoints == [first, third]
