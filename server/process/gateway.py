@@ -10,7 +10,6 @@ import sys
 
 from starlette.types import ASGIApp
 
-from ..admin import create_admin_app
 from ..app import create_app
 from ..dependencies import Lifecycle
 from ..engines.chosen import make_engine
@@ -82,6 +81,8 @@ class Gateway:
         app: ASGIApp = gateway
         listeners = [self._listener]
         if self._admin_listener is not None:
+            from ..admin import create_admin_app  # its routes and models take 12 MiB
+
             admin = create_admin_app(settings, self._engine, self._keys, lifecycle)
             app = with_admin(app, admin, self._admin_listener)
             listeners.append(self._admin_listener)
