@@ -240,8 +240,16 @@ class RowUpdates:
                 average.assign(kept + (1 - momentum) * tf.cast(after, dtype))
             return [after, *(slot.rows() for slot in slots)]
 
+        def computed(before: tf.Tensor, values: tf.Tensor, *states: tf.Tensor) -> list[tf.Tensor]:
+            # A mean over no rows would be NaN, and stay in state that all rows share.
+            return tf.cond(
+                tf.size(values) > 0,
+                lambda: compute(before, values, *states),
+                lambda: [tf.cast(before, old.dtype), *states],
+            )
+
         states = [table.find_slot(ids, slot.full_name(owner), slot.width) for slot in slots]
-        new, *states = self._in_turn(compute, tf.cast(old, dtype), values, *states)
+        new, *states = self._in_turn(computed, tf.cast(old, dtype), values, *states)
         used, frozen = ids, ids[:0]
         if not table.outlives_its_process:  # no row of a storage is frozen
             with tf.control_dependencies([new]):

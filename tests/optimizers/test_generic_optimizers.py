@@ -354,3 +354,19 @@ def test_muon_takes_tables_for_the_embeddings_that_it_leaves_to_adamw():
         peer.apply([tf.constant(rate)], [dense])
         optimizer.apply([tf.IndexedSlices(tf.constant(rate), ids)], [table])
     np.testing.assert_allclose(table.lookup(ids), dense.numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:.*has no rule inside the tables")
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_step_without_rows_leaves_the_state_that_rows_share(traced):
+    table = de.Variable(dim=2, admission=de.AdmissionCount(2))
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adafactor(0.1))
+    gradient = tf.IndexedSlices(tf.ones([2, 2]), tf.constant([1, 2], tf.int64))
+
+    def step():
+        optimizer.apply([gradient], table.trainable_variables)
+
+    step = tf.function(step) if traced else step
+    step()  # refuses both ids
+    step()
+    assert (table.lookup([1, 2]).numpy() < 0).all()  # not NaN
