@@ -23,7 +23,7 @@ from de_core.storage.row_store import RowStore
 from de_core.storage.rows import StoredRows
 from de_core.tables import served_copy
 from de_core.tables.initial_rows import InitialRow
-from de_core.tables.policy import FROZEN
+from de_core.tables.policy import FROZEN, is_reserved
 from de_core.tables.spec import TableSpec
 from de_core.tables.table import Table
 
@@ -243,6 +243,6 @@ def _note_layout(rows: StoredRows, files: tf.Tensor, attributes: dict[str, Any])
         convert=attributes["convert"],
     )
     # Skip the columns of the library's own policies, because a storage has no policies.
-    rows.remember(each for each in columns_of(blank, "") if not each.slot.startswith("de/"))
+    rows.remember(each for each in columns_of(blank, "") if not is_reserved(each.slot))
     if attributes["replace"]:
         rows.memory.adopt(blank)

@@ -12,7 +12,7 @@ from de_core.base.checks import received, require_eager
 from de_core.base.no_autograph import no_autograph
 from de_core.base.ops import library
 from de_core.tables import keys_and_values
-from de_core.tables.policy import RESERVED_OWNER
+from de_core.tables.policy import is_reserved
 from de_core.tables.sharded import ShardedTable
 
 # Rows that `from_arrow` converts and writes at a time.
@@ -198,7 +198,7 @@ class ArrowRows:
     def _slots(self) -> dict[str, int]:
         """Returns the width of each optimizer slot, by "owner/name"."""
         found = self._table.slots().items()
-        return {name: width for name, width in found if not name.startswith(f"{RESERVED_OWNER}/")}
+        return {name: width for name, width in found if not is_reserved(name)}
 
 
 def _pyarrow() -> Any:

@@ -12,8 +12,14 @@ from de_core.tables.eviction import COLUMNS, Eviction
 
 #: Owner of the metadata columns, which the library stores as slots.
 RESERVED_OWNER = "de"
-#: The slot that is not zero in frozen rows, and its owner.
-FROZEN, FREEZE_OWNER = "de/freeze/frozen", "de/freeze"
+#: Owner of the slot that is not zero in frozen rows, and the slot.
+FREEZE_OWNER = f"{RESERVED_OWNER}/freeze"
+FROZEN = f"{FREEZE_OWNER}/frozen"
+
+
+def is_reserved(slot: str) -> bool:
+    """Returns whether a slot, "owner/name", is one of the library itself, not of an optimizer."""
+    return slot.startswith(f"{RESERVED_OWNER}/")
 
 
 @dataclasses.dataclass(frozen=True)

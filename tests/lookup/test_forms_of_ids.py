@@ -54,7 +54,7 @@ def test_ids_of_any_rank(lookup, form, max_norm):
 def segments_of(ids, lookup):
     """Returns the segment of each id in a ragged tensor, and the number of segments.
 
-    `embedding_lookup_sparse` pools all ids of an example, the safe lookup those of the last axis.
+    `embedding_lookup_sparse` pools all ids of an example. The safe lookup pools the last axis.
     """
     while ids.ragged_rank > 1:
         ids = ids.merge_dims(1, 2) if lookup is de.embedding_lookup_sparse else ids.values

@@ -18,7 +18,7 @@ def run(
         *command: The program and its arguments.
         cwd: The folder in which the command runs.
         timeout: After this number of seconds the test fails.
-        **environment: Variables of the environment, besides those of this process.
+        **environment: Variables that are added to the environment of this process.
     """
     return subprocess.run(
         [str(part) for part in command],

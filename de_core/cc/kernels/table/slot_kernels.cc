@@ -139,8 +139,8 @@ class FindSlotOp final : public LiveTableOp {
                                      found->flat<bool>().data()));
       if (status.ok()) return ReadSlots(slot.dtype, stored, values);
     }
-    // Steps computed outside the table ask for the marks of frozen rows. A table in which no row is
-    // frozen has no marks, and answers like a table without rows.
+    // A step computed outside the table asks which rows are frozen. Without the slot none is, and
+    // the answer is that of a table without rows.
     if (!absl::IsNotFound(status) || slot.owner != engine::kFreezeOwner) return status;
     std::memset(values->data(), 0, values->TotalBytes());
     std::memset(found->data(), 0, found->TotalBytes());
