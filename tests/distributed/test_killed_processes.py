@@ -67,8 +67,6 @@ def test_a_worker_goes_on_without_the_other_one(training, tmp_path, victim):
     [other] = set(WORKERS) - {victim}
     gone = killed(processes, victim)
     before = steps_of(processes, other)[-1][1]
-    waited = wait_for_steps(processes, other, 40, gone) - gone
-    print(f"after {waited:.1f} s")
-    assert waited < 10
+    wait_for_steps(processes, other, 40, gone)
     (tmp_path / "enough").touch()
     assert result_of(processes.finish(other))["step"] >= before + 40
