@@ -11,7 +11,7 @@ from de_core.base.checks import received
 from de_core.base.keras import dtype_name, global_policy, keras, only_builds
 from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Ids
-from de_core.layers import cast_ids, combining, table_arguments
+from de_core.layers import cast_ids, combining, keras_arguments, table_arguments
 from de_core.layers.configs import FeatureConfig, TableConfig
 from de_core.layers.declared_features import DeclaredFeatures
 from de_core.lookup.feature import Feature, shape_of_rows
@@ -124,6 +124,16 @@ class EmbeddingCollection(keras.layers.Layer):
     def dtype(self) -> str:
         """Dtype of the rows that the layer returns."""
         return str(self.dtype_policy.compute_dtype)
+
+    @no_autograph
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Looks up the ids of all features. Takes numbers, strings and lists of them, too."""
+        if any(isinstance(each, (int, str, bytes)) for each in tf.nest.flatten(inputs)):
+            ids = zip(self._declared.flat(inputs), self._declared.configs, strict=True)
+            inputs = self._declared.packed(
+                [keras_arguments.plain_ids(each, config.table.key_dtype) for each, config in ids]
+            )
+        return super().__call__(inputs, *args, **kwargs)
 
     @no_autograph
     def call(self, inputs: Any, weights: Any = None) -> Any:
