@@ -66,6 +66,23 @@ def test_minimize_takes_tables_by_each_name(family, way):
     assert int(fixed.size()) == 0
 
 
+@pytest.mark.parametrize("way", WAYS_TO_NAME)
+@pytest.mark.parametrize("family", ["tf_keras", "tensorflow 1"])
+def test_computed_gradients_come_with_the_anchor(family, way):
+    table, dense = new_table(), tf.Variable([2.0])
+    _, wrapper = de.embedding_lookup(table, [1], return_trainable=True)
+    named = [*WAYS_TO_NAME[way](table, wrapper), dense]
+
+    def loss():
+        return tf.reduce_sum(table.lookup([1]) * dense)
+
+    optimizer = de.DynamicEmbeddingOptimizer(FAMILIES[family]("Adam"))
+    (gradient, anchor), (_, other) = optimizer.compute_gradients(loss, named)
+    assert anchor is table.trainable_variables[0].value
+    assert other is dense
+    assert gradient.indices.numpy().tolist() == [1]
+
+
 def test_the_learning_rate_changes_between_steps(wrapped):
     rate = tf.Variable(0.5)
     optimizer = wrapped("Adagrad")
