@@ -27,6 +27,21 @@ def received(**values: Any) -> str:
     return f"Received: {listed}."
 
 
+def check_integer(name: str, value: Any, least: int, most: int = 2**62) -> None:
+    """Raises unless an argument is a whole number from `least` to `most`.
+
+    Raises:
+        TypeError: `value` is not a whole number.
+        ValueError: `value` is out of range.
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(
+            f"`{name}` must be an integer from {least} to {most}. {received(**{name: value})}"
+        )
+    if not least <= int(value) <= most:
+        raise ValueError(f"`{name}` must be from {least} to {most}. {received(**{name: value})}")
+
+
 def checked_init_size(init_size: Any) -> int:
     """Returns `init_size` as an int.
 

@@ -7,13 +7,12 @@ from typing import Any, ClassVar, Protocol, cast
 
 import tensorflow as tf
 
-from de_core.base.checks import received
+from de_core.base.checks import check_integer, received
 from de_core.base.keras import keras
 from de_core.base.no_autograph import no_autograph
 from de_core.base.ops import library
 from de_core.base.types import TensorLike, WholeNumber
 from de_core.tables import keys_and_values
-from de_core.tables.admission import check_integer
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table import Table
 

@@ -8,9 +8,9 @@ import pathlib
 from typing import Any
 from urllib.parse import quote
 
-from de_core.base.checks import received
+from de_core.base.checks import check_integer, received
 from de_core.base.keras import keras
-from de_core.tables.admission import Configured, check_integer
+from de_core.tables.admission import Configured
 
 
 @keras.saving.register_keras_serializable(package="de_core")
@@ -59,7 +59,7 @@ class DiskTier(Configured):
                 "`path` must be a folder on a local disk; a tier needs fast random reads. "
                 + received(path=self.path)
             )
-        check_integer("memory_bytes", self.memory_bytes, 1, 2**62)
+        check_integer("memory_bytes", self.memory_bytes, 1)
 
     def attributes(self, table: str, shards: int) -> dict[str, Any]:
         """Returns the attributes of the op that creates a shard.

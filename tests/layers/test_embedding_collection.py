@@ -221,7 +221,7 @@ def test_ids_may_be_python_numbers_strings_and_lists():
     found = layer({"id": [1, 2], "word": [["1", "2"], ["3", "3"]]})
     np.testing.assert_array_equal(found["id"], VALUES[[1, 2]])
     np.testing.assert_allclose(found["word"], [VALUES[1] + VALUES[2], 2 * VALUES[3]], rtol=1e-6)
-    with pytest.raises(ValueError, match="must be dense .*Received: dense ids.shape=()"):
+    with pytest.raises(ValueError, match=r"must be dense .*Received: dense ids"):
         layer({"id": 1, "word": "1"})
 
 
