@@ -103,7 +103,7 @@ def pool(
             "Rows must be of a floating-point dtype for combiner='std'. Received: "
             f"value_dtype={variable.value_dtype.name}, {combiner=} for table {variable.name!r}."
         )
-    rows = variable._rows.lookup_scaled(segments.ids, max_norm)
+    rows = variable._lookup_scaled(segments.ids, max_norm)
     if callable(combiner):
         return _mapped(combiner, rows, segments)
     of_rows, count = segments.of_ids(), segments.count()

@@ -304,7 +304,7 @@ class Embedding(keras.layers.Layer):
             )
         if self.with_unique:
             return embedding_lookup_unique(self.table, ids, max_norm=self.max_norm)
-        return self.table._rows.lookup_scaled(ids, self.max_norm)
+        return self.table._lookup_scaled(ids, self.max_norm)
 
     def _pooled(self, ids: Ids, weights: Ids | None, mask: Rows | None) -> Rows:
         """Looks up ids and pools their rows along the last axis."""

@@ -113,9 +113,7 @@ def lookup_at_once(features: list[Feature], device: str, joined: bool = False) -
             weights.append(
                 tf.cast(_flat(feature.weights), arithmetic_dtype(feature.variable.value_dtype))
             )
-    anchors = {
-        number: anchor for number, each in enumerate(tables) for anchor in each._rows.anchors()
-    }
+    anchors = {number: anchor for number, each in enumerate(tables) for anchor in each._anchors()}
     real = [arithmetic_dtype(feature.variable.value_dtype) for feature in features]
     with tf.device(device):
         rows = library.de_lookup_features(

@@ -77,7 +77,7 @@ def pooled_rows(
         weights = tf.cast(weights, real)
     pools = value_dtype.is_floating and all(table.pools for table in variable.tables)
     if max_norm is not None or not pools or not variable._table.is_on_one_device:
-        rows = variable._rows.lookup_scaled(ids, max_norm, real)
+        rows = variable._lookup_scaled(ids, max_norm, real)
         return tf.cast(pooled(rows, row_splits, weights, combiner), value_dtype)
     sums = tf.ensure_shape(_sums(variable, ids, row_splits, weights, real), [None, variable.dim])
     return tf.cast(_normalized(sums, row_splits, weights, combiner), value_dtype)
@@ -123,8 +123,8 @@ def _sums(
     real: tf.DType,
 ) -> tf.Tensor:
     table = variable._table
-    anchors = variable._rows.anchors()
-    variable._rows.collect_penalty(ids)
+    anchors = variable._anchors()
+    variable._collect_penalty(ids)
 
     def of_table(
         shard: Table, part: tf.Tensor, splits: tf.Tensor, factors: tf.Tensor | None

@@ -21,14 +21,9 @@ _SOURCES = "a pyarrow RecordBatch, Table or RecordBatchReader, or an iterable of
 
 
 class ArrowRows:
-    """Exports the rows of a table to Arrow, and imports them.
+    """Exports the rows of a table to Arrow, and imports them. A base class of `Variable`."""
 
-    Args:
-        table: The table.
-    """
-
-    def __init__(self, table: ShardedTable) -> None:
-        self._table = table
+    _table: ShardedTable
 
     @no_autograph
     def to_arrow(self, slots: bool = False) -> Any:
@@ -61,13 +56,13 @@ class ArrowRows:
         require_eager("to_arrow", "Call it outside of the function.")
         self._table.router.require_whole("`to_arrow`", "Use `export`, or a checkpoint.")
         pa = _pyarrow()
-        widths = self._slots() if slots else {}
+        widths = self._slot_widths() if slots else {}
         slot_type = pa.float64() if self._table.spec.value_dtype == tf.float64 else pa.float32()
-        key_type, value_type = self._types()
+        key_type, value_type = self._arrow_types()
         columns = {"key": key_type, "value": pa.list_(value_type, self._table.spec.dim)}
         columns.update((name, pa.list_(slot_type, width)) for name, width in widths.items())
         schema = pa.schema([pa.field(*column, nullable=False) for column in columns.items()])
-        return pa.RecordBatchReader.from_batches(schema, self._batches(schema, widths))
+        return pa.RecordBatchReader.from_batches(schema, self._arrow_batches(schema, widths))
 
     @no_autograph
     def from_arrow(self, source: Any, slots: bool = False) -> int:
@@ -107,11 +102,11 @@ class ArrowRows:
         for whole in _record_batches(_pyarrow(), source):
             for start in range(0, len(whole), _BATCH_ROWS):
                 batch = whole.slice(start, _BATCH_ROWS)
-                self._write(batch, slots)
+                self._write_batch(batch, slots)
                 count += len(batch)
         return count
 
-    def _batches(self, schema: Any, widths: dict[str, int]) -> Iterator[Any]:
+    def _arrow_batches(self, schema: Any, widths: dict[str, int]) -> Iterator[Any]:
         pa = _pyarrow()
         for table in self._table.tables:
             for keys, values in table.export_batches():
@@ -122,20 +117,20 @@ class ArrowRows:
                 columns = [_to_arrow(arrays[field.name], field.type) for field in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def _write(self, batch: Any, slots: bool) -> None:
+    def _write_batch(self, batch: Any, slots: bool) -> None:
         """Checks all columns of a batch, then writes them."""
         spec = self._table.spec
-        key_type, value_type = self._types()
-        keys = tf.constant(self._flat(batch, "key", key_type, None), spec.key_dtype)
-        values = self._flat(batch, "value", value_type, spec.dim)
+        key_type, value_type = self._arrow_types()
+        keys = tf.constant(self._column(batch, "key", key_type, None), spec.key_dtype)
+        values = self._column(batch, "value", value_type, spec.dim)
         rows = tf.reshape(tf.constant(values, spec.value_dtype), [-1, spec.dim])
         pa = _pyarrow()
         slot_type = pa.float64() if spec.value_dtype == tf.float64 else pa.float32()
-        widths = self._slots() if slots else {}
+        widths = self._slot_widths() if slots else {}
         found = {}
         for name in batch.schema.names if slots else ():
             if name in widths:
-                flat = self._flat(batch, name, slot_type, widths[name])
+                flat = self._column(batch, name, slot_type, widths[name])
                 found[name] = tf.reshape(tf.constant(flat), [-1, widths[name]])
             elif "/" in name:
                 raise ValueError(
@@ -148,7 +143,7 @@ class ArrowRows:
         for name, each in found.items():
             self._table.assign_slot(pair[0], each, tf.constant(name))
 
-    def _flat(self, batch: Any, name: str, element: Any, size: int | None) -> Any:
+    def _column(self, batch: Any, name: str, element: Any, size: int | None) -> Any:
         """Returns the elements of a column as an array [n], or [n * size] if they are in lists."""
         pa = _pyarrow()
         if name not in batch.schema.names:
@@ -190,12 +185,12 @@ class ArrowRows:
             return np.array(flat.cast(element).to_pylist(), object)
         return flat.to_numpy(zero_copy_only=False)
 
-    def _types(self) -> tuple[Any, Any]:
+    def _arrow_types(self) -> tuple[Any, Any]:
         """Returns the Arrow types of the keys and of the values' elements."""
         spec = self._table.spec
         return _arrow_type(spec.key_dtype), _arrow_type(spec.value_dtype)
 
-    def _slots(self) -> dict[str, int]:
+    def _slot_widths(self) -> dict[str, int]:
         """Returns the width of each optimizer slot, by "owner/name"."""
         found = self._table.slots().items()
         return {name: width for name, width in found if not is_reserved(name)}

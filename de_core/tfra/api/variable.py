@@ -104,8 +104,8 @@ class Variable(variable.Variable):
     ) -> Any:
         """Reads the rows of `keys`; see `de.Variable.lookup`."""
         if self._default is None:
-            return self._rows.lookup(keys, return_exists, name)
-        rows, exists = self._rows.lookup(keys, True, name)
+            return super().lookup(keys, return_exists, name)
+        rows, exists = super().lookup(keys, True, name)
         rows = tf.where(tf.expand_dims(exists, -1), rows, self._default)
         return (rows, exists) if return_exists is True else rows
 
@@ -114,10 +114,8 @@ class Variable(variable.Variable):
     ) -> tuple[Rows, TrainableWrapper]:
         """Returns the rows of `ids`, ids.shape + [dim], and a wrapper for an optimizer."""
         with tf.name_scope(name or "embedding_lookup"):
-            if self._default is None:
-                rows = self._rows.lookup_scaled(ids, max_norm)
-            else:
-                rows = self.lookup(ids)
+            plain = self._default is None
+            rows = self._lookup_scaled(ids, max_norm) if plain else self.lookup(ids)
         return rows, TrainableWrapper(self, ids, max_norm)
 
     def get_slot_variables(self, optimizer: Any) -> list[Any]:
@@ -136,7 +134,7 @@ class Variable(variable.Variable):
 
     def _trackable_children(self, save_type: str = "checkpoint", **options: Any) -> dict[str, Any]:
         """Returns the objects that TensorFlow saves. Warns if a SavedModel gets no rows."""
-        if save_type == "savedmodel" and self._rows.watched is not None:
+        if save_type == "savedmodel" and self._anchor_variable is not None:
             with tf.init_scope():
                 is_empty = tf.executing_eagerly() and int(self.size()) == 0
             if is_empty:
