@@ -98,10 +98,8 @@ def wrapped(make, **settings):
 @pytest.mark.filterwarnings("ignore:.*has no rule inside the tables")
 @pytest.mark.parametrize("name", TF1)
 def test_a_session_trains_by_any_formula_of_tensorflow_1(name):
-    data = list(oracle.batches(5))
     tables, dense = Tables(TF1[name], shards=len(name) % 3 + 1), Dense(TF1[name])
-    oracle.assert_same([tables.run(data)], [dense.run(data)])
-    oracle.assert_same(tables.finish(), dense.finish())
+    oracle.compare(tables, dense)
     if name == "own":
         with tables.graph.as_default():
             slots = tables.tables[0].get_slot_variables(tables.optimizer)
@@ -122,11 +120,8 @@ def test_a_session_trains_by_any_formula_of_tensorflow_1(name):
 @pytest.mark.parametrize("mode", ["eager", "function"])
 @pytest.mark.parametrize("name", ["own", "adam"])
 def test_version_2_trains_by_any_formula_of_tensorflow_1(name, mode):
-    data = list(oracle.batches(5))
     tables = oracle.Tables(wrapped(TF1[name]), mode=mode, scales=False, shards=2)
-    dense = Dense(TF1[name])
-    oracle.assert_same([tables.run(data)], [dense.run(data)])
-    oracle.assert_same(tables.finish(), dense.finish())
+    oracle.compare(tables, Dense(TF1[name]))
 
 
 class NewSign(tf_keras.optimizers.Optimizer):
@@ -214,10 +209,7 @@ def test_any_formula_of_tf_keras_trains_to_the_dense_rows(number):
     make = TF_KERAS[number]
     mode = ("eager", "function")[number % 2]
     tables = oracle.Tables(wrapped(make), mode=mode, shards=number % 3 + 1, scales=False)
-    dense = oracle.Dense(make(), scales=False)
-    data = list(oracle.batches(5))
-    oracle.assert_same([tables.run(data)], [dense.run(data)])
-    oracle.assert_same(tables.finish(), dense.finish())
+    oracle.compare(tables, oracle.Dense(make(), scales=False))
     [slot, *_] = tables.tables["users"].get_slot_variables(tables.optimizer)
     assert slot.dim == oracle.DIM
 

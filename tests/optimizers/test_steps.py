@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from tests.optimizers.test_exact import Halving
 from tests.support import oracle
 
 IDS = np.arange(64)
@@ -144,21 +145,8 @@ def test_slots_are_dropped_from_rows_of_any_type(key_dtype, value_dtype):
             np.testing.assert_array_equal(slot.lookup(keys), values)
 
 
-class ByHand(keras.optimizers.Optimizer):
-    """A user's rule with the sign of a running sum."""
-
-    def build(self, variables):
-        super().build(variables)
-        self.sums = self.add_optimizer_variables(variables, "sum", initializer="ones")
-
-    def update_step(self, gradient, variable, learning_rate):
-        total = self.sums[self._get_variable_index(variable)]
-        self.assign_add(total, gradient)
-        self.assign_sub(variable, learning_rate * keras.ops.sign(total))
-
-
 GENERIC = {
-    "a user's own": ByHand,
+    "a user's own": Halving,
     "with moments": type(
         "MyAdam",
         (keras.optimizers.Adam,),
