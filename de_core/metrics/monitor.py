@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
@@ -120,9 +118,7 @@ def _norms(table: ShardedTable, sample: int) -> npt.NDArray[np.float64]:
     values: list[npt.NDArray[np.float64]] = []
     if sample and table.spec.value_dtype.is_floating and not table.router.is_spread:
         count = 0
-        for _, rows in itertools.chain.from_iterable(
-            each.export_batches() for each in table.tables
-        ):
+        for _, rows in table.export_batches():
             values.append(tf.cast(rows, tf.float64).numpy())
             count += len(rows)
             if count >= sample:

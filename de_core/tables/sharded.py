@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from de_core.base.ops import library
-from de_core.tables.policy import TablePolicy
+from de_core.tables.policy import TablePolicy, is_reserved
 from de_core.tables.router import Router, summed_rows
 from de_core.tables.served_copy import stand_ins
 from de_core.tables.spec import TableSpec, arithmetic_dtype
@@ -150,15 +150,20 @@ class ShardedTable:
 
     def contains(self, keys: tf.Tensor) -> tf.Tensor:
         """Returns whether each key has a row, a bool tensor of the shape of `keys`."""
+        return self.of_keys(keys, lambda table, part: table.run(library.de_table_contains, part))
 
-        def read(table: Table, part: tf.Tensor) -> tuple[tf.Tensor]:
-            return (table.run(library.de_table_contains, part),)
+    def of_keys(self, keys: tf.Tensor, read: Callable[[Table, tf.Tensor], tf.Tensor]) -> tf.Tensor:
+        """Returns one value per key, a tensor of the shape of `keys`.
 
+        Args:
+            keys: Any shape.
+            read: `f(shard, its keys)` that returns the values.
+        """
         if self.router.count == 1:
-            return read(self.tables[0], keys)[0]
-        flat_keys = tf.reshape(keys, [-1])
-        found = self.router.gather(flat_keys, lambda index, part: read(self.tables[index], part))
-        return tf.ensure_shape(tf.reshape(found[0], tf.shape(keys)), keys.shape)
+            return read(self.tables[0], keys)
+        tables, flat = self.tables, tf.reshape(keys, [-1])
+        [found] = self.router.gather(flat, lambda index, part: (read(tables[index], part),))
+        return tf.ensure_shape(tf.reshape(found, tf.shape(keys)), keys.shape)
 
     def write(
         self,
@@ -269,13 +274,17 @@ class ShardedTable:
         return _grouped(table.run(library.de_table_drop_slots, owner) for table in self.tables)
 
     def slots(self) -> dict[str, int]:
-        """Returns the width of each slot, by "owner/name". Eager mode only."""
+        """Returns the width of each slot and column, by "owner/name". Eager mode only."""
         found = {}
         for table in self.tables:
             names, widths = table.run(library.de_table_slots)
             pairs = zip(names.numpy().tolist(), widths.numpy().tolist(), strict=True)
             found.update({name.decode(): width for name, width in pairs})
         return found
+
+    def slots_of_optimizers(self) -> dict[str, int]:
+        """Returns what `slots` returns, without the slots of the library itself."""
+        return {name: width for name, width in self.slots().items() if not is_reserved(name)}
 
     def begin_step(self, keys: tf.Tensor) -> tf.Tensor:
         """Starts an optimizer step that is computed outside the table, and admits keys.
@@ -351,6 +360,10 @@ class ShardedTable:
             return tf.concat(list(keys), 0), tf.concat(list(values), 0)
         keys, values = self.router.concatenated_over_processes(*parts[0])
         return keys, values
+
+    def export_batches(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+        """Iterates over keys [n] and values [n, dim], a few thousand rows at a time. Eager only."""
+        return itertools.chain.from_iterable(table.export_batches() for table in self.tables)
 
     def make_reads(self) -> None:
         """Creates the ops of `size` and `export` now, because a finalized graph accepts no ops."""

@@ -155,7 +155,7 @@ class Inspection:
         """
         require_eager("export_batches", "`export` returns all rows in graphs too.")
         self._table.router.require_whole("`export_batches`", "Use `export`, or a checkpoint.")
-        return itertools.chain.from_iterable(table.export_batches() for table in self._table.tables)
+        return self._table.export_batches()
 
     @no_autograph
     def reserve(self, rows: int, name: str | None = None) -> tf.Operation | None:
