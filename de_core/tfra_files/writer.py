@@ -10,6 +10,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.ops import library
 from de_core.base.progress import Progress
+from de_core.optimizers.accumulation import no_slices
 from de_core.optimizers.tf1.optimizer import Tf1Optimizer
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
@@ -134,10 +135,7 @@ def _make_slots(optimizer: Any, table: ShardedTable) -> list[Any]:
     Returns:
         The operations; in eager mode an empty list.
     """
-    spec = table.spec
-    nothing = tf.IndexedSlices(
-        tf.zeros([0, spec.dim], arithmetic_dtype(spec.value_dtype)), tf.zeros([0], spec.key_dtype)
-    )
+    nothing = no_slices(table)
     if isinstance(optimizer, Tf1Optimizer):
         return optimizer._apply_to_tables([(nothing, table)])
     product = optimizer.u_product
