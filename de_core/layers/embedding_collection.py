@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.keras import dtype_name, global_policy, keras, only_builds
+from de_core.base.keras import global_policy, keras, only_builds
 from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Ids
 from de_core.layers import cast_ids, combining, keras_arguments, table_arguments
@@ -216,13 +216,7 @@ def _as_tensor(ids: Any) -> Ids:
 
 def _check_ids(config: FeatureConfig, ids: Any) -> None:
     """Checks the ids of a feature, tensors or Keras symbolic tensors."""
-    wanted, given = config.table.key_dtype.name, dtype_name(ids.dtype)
-    if given != wanted and (given, wanted) != ("int32", "int64"):
-        raise TypeError(
-            f"The ids of feature {config.name!r} must be {wanted}: cast them, or make the table "
-            f"with another `key_dtype`. Received: ids.dtype={given}."
-        )
-    cast_ids.check(ids, wanted, config.name)
+    cast_ids.check_dtype(ids, config.table.key_dtype.name, f"feature {config.name!r}")
     rank = tf.TensorShape(ids.shape).rank
     kind = kind_of(ids)
     if rank is None or rank < 1 or (kind != "dense" and rank != 2):
