@@ -68,11 +68,7 @@ def shape_of_rows(
 ) -> tf.TensorShape:
     """Returns the shape of a feature's rows.
 
-    Args:
-        ids: The shape of the ids; its rank is known.
-        dim: Values per row.
-        is_sequence: True for a row for each id.
-        max_length: The length of a sequence; None for the length of the ids.
+    The rank of the ids must be known. A sequence without a `max_length` has the length of the ids.
     """
     shape = tf.TensorShape(ids)
     if shape.rank == 1:

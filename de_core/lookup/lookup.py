@@ -121,11 +121,7 @@ def _unique_rows(
 
 
 def one_variable(params: Variable | Sequence[Variable]) -> Variable:
-    """Returns the Variable to look up.
-
-    Raises:
-        TypeError: `params` is something else.
-    """
+    """Returns the Variable to look up."""
     if isinstance(params, (list, tuple)) and len(params) == 1:
         params = params[0]
     if not isinstance(params, Variable):

@@ -21,11 +21,7 @@ COMBINERS: tuple[Combiner, ...] = get_args(Combiner)
 
 
 def checked_combiner(combiner: Combiner | None) -> Combiner:
-    """Returns `combiner`, or "mean" for None.
-
-    Raises:
-        ValueError: `combiner` is not one of `COMBINERS`.
-    """
+    """Returns `combiner`, or "mean" for None."""
     if combiner is None:
         return "mean"
     if combiner not in COMBINERS:
@@ -48,13 +44,6 @@ def pooled_rows(
     one slice per distinct id. float16 and bfloat16 rows are summed in float32. In these cases all
     rows are stored in memory first: with `max_norm`, for integer rows, for tables on several
     devices or in other processes, and for the storage of a `KVCreator`.
-
-    Args:
-        variable: The `Variable`.
-        segments: Ids of the key dtype, with floating-point weights or none.
-        combiner: One of `COMBINERS`.
-        max_norm: Greatest L2 norm of a row; longer rows are scaled down before pooling. None for no
-            limit.
 
     Returns:
         Pooled rows of the value dtype, [segments, dim]; zeros for a segment without ids.

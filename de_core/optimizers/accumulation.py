@@ -47,10 +47,6 @@ class Accumulation(tf.Module):
 
     A wrapped optimizer sums the gradients of ordinary variables itself, but its sums are not
     public. Clipping by global norm needs them, so this class then keeps a second copy.
-
-    Args:
-        tables: All trained tables.
-        mirrored: Ordinary variables whose gradients this class sums too.
     """
 
     def __init__(self, tables: Iterable[ShardedTable], mirrored: Iterable[TrainedVariable]) -> None:

@@ -132,14 +132,7 @@ class ShardedTable:
         return self.tables[0].outlives_its_process
 
     def find(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Reads rows.
-
-        Args:
-            keys: Any shape.
-
-        Returns:
-            Values, keys.shape + [dim], and whether each key has a row, keys.shape.
-        """
+        """Returns the rows of keys, keys.shape + [dim], and whether each key has a row."""
         if self.is_one:
             return self.tables[0].find(keys)
         return self._read(keys, lambda table, part: table.find(part))
@@ -155,9 +148,7 @@ class ShardedTable:
     def of_keys(self, keys: tf.Tensor, read: Callable[[Table, tf.Tensor], tf.Tensor]) -> tf.Tensor:
         """Returns one value per key, a tensor of the shape of `keys`.
 
-        Args:
-            keys: Any shape.
-            read: `f(shard, its keys)` that returns the values.
+        `read` is a function of a shard and its keys.
         """
         if self.router.count == 1:
             return read(self.tables[0], keys)
@@ -172,13 +163,9 @@ class ShardedTable:
         *inputs: tf.Tensor,
         **attributes: Any,
     ) -> tf.Operation | None:
-        """Runs an op that takes keys and data for each key.
+        """Runs an op on keys [n] and their data, each [n, dim].
 
-        Args:
-            op: An op such as `library.de_table_insert_or_assign`.
-            batch: Keys [n], then their data, each [n, dim].
-            *inputs: Further inputs of the op.
-            **attributes: Attributes of the op.
+        `inputs` are further inputs of the op.
         """
         if self.is_one:
             done = self.tables[0].run(op, *batch, *inputs, **attributes)
@@ -231,9 +218,7 @@ class ShardedTable:
     ) -> tf.Operation | None:
         """Adds an optimizer's slots that do not exist yet.
 
-        Args:
-            owner: Scalar string.
-            slots: Width and initial value of each slot, by name.
+        `slots` has the width and the initial value of each slot.
         """
         widths, initial = zip(*slots.values(), strict=True)
         return _grouped(
@@ -248,12 +233,9 @@ class ShardedTable:
         )
 
     def find_slot(self, keys: tf.Tensor, slot: tf.Tensor, width: int) -> tf.Tensor:
-        """Reads one slot of the rows of `keys`.
+        """Reads one slot of the rows of keys of any shape.
 
-        Args:
-            keys: Any shape.
-            slot: Scalar string, "owner/name".
-            width: The slot's width.
+        `slot` is a scalar string, "owner/name".
         """
         dtype = arithmetic_dtype(self.spec.value_dtype)
 
@@ -287,13 +269,9 @@ class ShardedTable:
         return {name: width for name, width in self.slots().items() if not is_reserved(name)}
 
     def begin_step(self, keys: tf.Tensor) -> tf.Tensor:
-        """Starts an optimizer step that is computed outside the table, and admits keys.
+        """Starts an optimizer step that is computed outside the table.
 
-        Args:
-            keys: [n], distinct.
-
-        Returns:
-            Whether each key has a row after admission, bool [n].
+        Admits distinct keys [n], and returns whether each has a row now.
         """
         dtype = self.spec.value_dtype
         nothing = tf.zeros([tf.size(keys), self.spec.dim], dtype)

@@ -68,14 +68,7 @@ class TableSpec:
         tier: DiskTier | None = None,
         slot_dtype: DTypeLike | None = None,
     ) -> TableSpec:
-        """Makes a spec from a user's arguments.
-
-        Raises:
-            TypeError: A dtype is not supported, or `dim`, `devices` or `tier` has a wrong type.
-            ValueError: `dim` is not in [1, 4096], or `devices` is empty or names a GPU, or the
-                table has a `tier` and other devices than CPUs of this process.
-            NotImplementedError: The values are strings, which a `tier` does not support.
-        """
+        """Makes a spec from a user's arguments."""
         keys = _dtype("key_dtype", key_dtype, KEY_DTYPES)
         values = _dtype("value_dtype", value_dtype, VALUE_DTYPES)
         check_integer("dim", dim, 1, MAX_DIM)

@@ -62,12 +62,7 @@ class DiskTier(Configured):
         check_integer("memory_bytes", self.memory_bytes, 1)
 
     def attributes(self, table: str, shards: int) -> dict[str, Any]:
-        """Returns the attributes of the op that creates a shard.
-
-        Args:
-            table: The shard's name.
-            shards: Number of shards that share the memory.
-        """
+        """Returns the attributes of the op that creates one of the shards that share the memory."""
         return {
             "tier_path": str(pathlib.Path(self.path).absolute() / quote(table, safe="")),
             "tier_bytes": max(1, self.memory_bytes // shards),

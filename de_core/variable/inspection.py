@@ -36,11 +36,6 @@ class TableParams(int):
 
     Keras 3 formats the numbers of a summary with `:,` and draws each line of the result below the
     other. tf_keras calls `str`.
-
-    Args:
-        rows: Number of rows.
-        dim: Values per row.
-        size: Bytes of memory.
     """
 
     #: The numbers of values, rows and bytes as text.

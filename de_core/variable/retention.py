@@ -198,12 +198,7 @@ def checked_policy(
     admission: Admission | None,
     eviction: Eviction | Sequence[Eviction] | None,
 ) -> TablePolicy:
-    """Combines the policies of a `Variable` after checking them.
-
-    Raises:
-        TypeError: An argument is not a policy.
-        ValueError: Two `eviction` policies are of the same kind.
-    """
+    """Combines the policies of a `Variable` after checking them."""
     is_policy = isinstance(restrict_policy, type) and issubclass(restrict_policy, RestrictPolicy)
     if restrict_policy is not None and not is_policy:
         raise TypeError(

@@ -81,19 +81,9 @@ class Rows:
         max_norm: float | None,
         dtype: tf.DType | None = None,
     ) -> Rows:
-        """Looks up dense or ragged ids. Scales down rows whose L2 norm exceeds `max_norm`.
+        """Returns the rows of dense or ragged ids, in `dtype` or the value dtype.
 
-        Args:
-            ids: Ids of the key dtype, any shape.
-            max_norm: Greatest L2 norm of a row in the result, above 0; None for no limit.
-            dtype: Dtype of the result; None for the value dtype.
-
-        Returns:
-            Rows, ids.shape + [dim]; ragged if `ids` are ragged.
-
-        Raises:
-            TypeError: `ids` have another dtype.
-            ValueError: `max_norm` is not above 0.
+        Scales down rows whose L2 norm exceeds `max_norm`. The result is ragged if `ids` are.
         """
         if isinstance(max_norm, numbers.Real) and not max_norm > 0:
             raise ValueError(f"`max_norm` must be None or above 0. {received(max_norm=max_norm)}")

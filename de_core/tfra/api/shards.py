@@ -82,14 +82,14 @@ class Shard(Rows, FileSystem, tf.Module):
         del name
         return self._table.export()
 
-    def save_to_file_system(
+    def save_to_file_system(  # type: ignore[override]
         self, dirpath: str, file_name: str | None = None, **options: Any
     ) -> tf.Operation | None:
         """Writes the shard to one file; see `Variable.save_to_file_system`."""
         options["file_name_list"] = [file_name or file_stem(self.name)]
         return super().save_to_file_system(dirpath, **options)
 
-    def load_from_file_system(
+    def load_from_file_system(  # type: ignore[override]
         self,
         dirpath: str,
         file_name: str | None = None,

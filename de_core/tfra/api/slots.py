@@ -34,12 +34,7 @@ class SlotVariable(slots.SlotVariable):
 
 
 def slots_of(variable: Variable, optimizer: object = None) -> list[SlotVariable]:
-    """Returns the slots of one optimizer, or of all optimizers in eager mode.
-
-    Args:
-        variable: The Variable.
-        optimizer: The result of `DynamicEmbeddingOptimizer`; None for all.
-    """
+    """Returns the slots of one optimizer, or of all optimizers in eager mode."""
     table = variable._table
     if optimizer is not None:
         found = Variable.get_slot_variables(variable, optimizer)

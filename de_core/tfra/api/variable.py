@@ -219,12 +219,8 @@ def _cast_array(argument: str, value: Any, dtype: tf.DType, table_name: str) -> 
 def _initial_value(initializer: Any, dtype: tf.DType, dim: int, init_size: int) -> Any:
     """Returns an initializer that `de.Variable` takes.
 
-    Args:
-        initializer: As for `de.Variable`. An array of one element fills the row. Numbers for a
-            table of integers are cast. A variance scaling has the fan `dim` if `init_size` is 0.
-        dtype: Dtype of the values. Not strings.
-        dim: Values per row.
-        init_size: Number of rows to expect; 0 if unknown.
+    An array of one element fills the row. Numbers for a table of integers are cast. A variance
+    scaling has the fan `dim` if `init_size` is 0.
     """
     if tf.is_tensor(initializer):
         initializer = initial_rows.values_of(initializer)
