@@ -10,6 +10,7 @@ import tensorflow as tf
 import tf_keras
 
 import de_core as de
+from tests.optimizers.test_steps import own
 from tests.optimizers.test_tf1 import Dense, Tables
 from tests.support import oracle
 from tests.support.applies import applies_if
@@ -150,11 +151,6 @@ class NewSign(tf_keras.optimizers.Optimizer):
         return {**super().get_config(), "learning_rate": self._serialize_hyperparameter(0.01)}
 
 
-class NewAdam(tf_keras.optimizers.Adam):
-    def update_step(self, gradient, variable):
-        return super().update_step(gradient, variable)
-
-
 class OldSign(tf_keras.optimizers.legacy.Optimizer):
     """A rule with the sign of a running sum."""
 
@@ -195,7 +191,9 @@ TF_KERAS = [
     lambda: NewSign(0.01),
     lambda: NewSign(halving(), clipnorm=0.1),
     lambda: NewSign(0.1, weight_decay=0.1),
-    lambda: NewAdam(0.01, jit_compile=False, use_ema=True, ema_overwrite_frequency=2),
+    lambda: own(tf_keras.optimizers.Adam)(
+        0.01, jit_compile=False, use_ema=True, ema_overwrite_frequency=2
+    ),
     lambda: OldSign(0.01),
     lambda: OldSign(halving(), global_clipnorm=0.1),
     lambda: OldSign(0.1, decay=0.5),
@@ -321,14 +319,9 @@ def test_steps_of_several_threads_in_one_session_add_up():
         np.testing.assert_array_equal(session.run(rows)[:, 0], expected)
 
 
-class OwnNadam(keras.optimizers.Nadam):
-    def update_step(self, *arguments):
-        return super().update_step(*arguments)
-
-
 @pytest.mark.filterwarnings("ignore:.*has no rule inside the tables")
 def test_state_of_no_row_in_keras_3_equals_the_dense_one():
-    oracle.check(lambda: OwnNadam(0.01), steps=4)
+    oracle.check(lambda: own(keras.optimizers.Nadam)(0.01), steps=4)
 
 
 @applies_if(hasattr(keras.optimizers, "Muon"), "a Keras with Muon")
