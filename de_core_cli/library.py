@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+
+# The graph location that TensorFlow adds around an op's own message.
+_AROUND = re.compile(r"^(\{\{[^}]*\}\}\s*)+|\s*\[Op:\w+\](\s*name:\s*\S*)?\s*$")
 
 
 def load() -> None:
@@ -48,11 +52,7 @@ def expected() -> tuple[type[BaseException], ...]:
 
 
 def line_of(error: BaseException) -> str:
-    """Returns an error's message on one line."""
-    if "tensorflow" in sys.modules and "de_core" in sys.modules:
-        from de_core.base.error_text import error_text
-
-        text = error_text(error)
-    else:
-        text = str(error)
+    """Returns an error's message on one line, without the graph location that TensorFlow adds."""
+    message = getattr(error, "message", None)  # only TensorFlow's errors have one
+    text = str(error) if message is None else _AROUND.sub("", message)
     return " ".join(text.split()) or type(error).__name__

@@ -18,11 +18,6 @@ if os.environ.get("CI"):
     hypothesis.settings.load_profile("ci")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    # Keras converts its variables to arrays in a way that numpy 2 deprecates.
-    config.addinivalue_line("filterwarnings", "ignore:__array__ implementation:DeprecationWarning")
-
-
 @pytest.fixture(scope="session")
 def forks(tmp_path_factory):
     """Forks processes that have imported `de_core`: see `Forks`."""

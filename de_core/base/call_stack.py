@@ -49,12 +49,7 @@ def nearest_of(codes: Container[CodeType]) -> FrameType | None:
 
 
 def nearest_owner(kind: type, but: object) -> Any:
-    """Returns the innermost object of a class, other than `but`, whose method is running, or None.
-
-    Args:
-        kind: The class.
-        but: An object that does not count.
-    """
+    """Returns the innermost object of a class, except `but`, whose method is running, or None."""
     frame = inspect.currentframe()
     while frame is not None:
         owner = frame.f_locals.get("self")

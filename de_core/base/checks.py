@@ -11,9 +11,6 @@ import tensorflow as tf
 def received(**values: Any) -> str:
     """Returns the second half of an error message: the arguments as received.
 
-    Args:
-        **values: The offending arguments by name.
-
     Returns:
         A sentence such as ``Received: dim=0 (of type int).``
 
@@ -27,13 +24,18 @@ def received(**values: Any) -> str:
     return f"Received: {listed}."
 
 
-def checked_init_size(init_size: Any) -> int:
-    """Returns `init_size` as an int.
+def check_integer(name: str, value: Any, least: int, most: int = 2**62) -> None:
+    """Raises unless an argument is a whole number from `least` to `most`."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(
+            f"`{name}` must be an integer from {least} to {most}. {received(**{name: value})}"
+        )
+    if not least <= int(value) <= most:
+        raise ValueError(f"`{name}` must be from {least} to {most}. {received(**{name: value})}")
 
-    Raises:
-        TypeError: `init_size` is not a whole number.
-        ValueError: `init_size` is negative.
-    """
+
+def checked_init_size(init_size: Any) -> int:
+    """Returns `init_size` as an int."""
     if isinstance(init_size, bool) or not isinstance(init_size, numbers.Integral):
         raise TypeError(f"`init_size` must be an integer. {received(init_size=init_size)}")
     if init_size < 0:
@@ -42,14 +44,9 @@ def checked_init_size(init_size: Any) -> int:
 
 
 def require_eager(method: str, remedy: str) -> None:
-    """Raises if called in a graph.
+    """Raises RuntimeError in a graph.
 
-    Args:
-        method: Name of the method that needs eager mode, because it returns Python values.
-        remedy: A sentence with an imperative.
-
-    Raises:
-        RuntimeError: Called in a graph.
+    `method` returns Python values, and `remedy` is a sentence that says what to do.
     """
     if not tf.executing_eagerly():
         raise RuntimeError(

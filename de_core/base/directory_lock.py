@@ -12,8 +12,7 @@ from collections.abc import Iterator
 def alone_in(folder: str) -> Iterator[None]:
     """Locks a directory against other callers of this function, in any thread or process.
 
-    Args:
-        folder: A directory. On remote file systems, and on those without locks, nothing is locked.
+    On remote file systems, and on those without locks, nothing is locked.
     """
     descriptor = None if "://" in folder else os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:

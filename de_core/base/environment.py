@@ -140,15 +140,7 @@ def problem(
     library: pathlib.Path,
     install_command: str,
 ) -> str | None:
-    """Returns an error message for the first problem, or None if there is no problem.
-
-    Args:
-        python: Major and minor version of the interpreter.
-        installed: The version of each installed TensorFlow wheel, by name.
-        build: The versions for which the library was compiled; None if unknown.
-        library: Path where the library must be.
-        install_command: The command that compiles and installs this project.
-    """
+    """Returns an error message for the first problem, or None if there is no problem."""
     if not OLDEST_PYTHON <= tuple(python[:2]) <= NEWEST_PYTHON:
         return (
             f"de_core needs Python {_dotted(OLDEST_PYTHON)} to {_dotted(NEWEST_PYTHON)}. "
@@ -210,9 +202,7 @@ def read_build(path: pathlib.Path) -> Build | None:
 def install_command(root: pathlib.Path, origin: str | None = None) -> str:
     """Returns the command that compiles and installs de_core again.
 
-    Args:
-        root: The folder that holds the package.
-        origin: The contents of pip's ``direct_url.json``, or None if there is none.
+    `origin` has the contents of pip's ``direct_url.json``, if there is one.
     """
     if (root / "pyproject.toml").is_file() and (root / "de_core" / "CMakeLists.txt").is_file():
         return f"pip install --no-deps -e {shlex.quote(str(root))}"

@@ -23,11 +23,7 @@ def literal(folder: str) -> str:
 
 
 def check_readable(path: str, argument: str) -> None:
-    """Raises if TensorFlow could not read files under this path.
-
-    Raises:
-        ValueError: The path contains characters that TensorFlow treats as glob patterns.
-    """
+    """Raises if TensorFlow could not read files under this path."""
     if "[" in path or "\\" in path:
         raise ValueError(
             f"`{argument}` must not contain '[' or '\\': TensorFlow treats them as patterns when "
@@ -57,9 +53,6 @@ def sync(path: str) -> None:
     """Waits until a local file, or a local folder's list of entries, is on disk.
 
     Does nothing for a remote path.
-
-    Raises:
-        tf.errors.UnknownError: The disk reports an error.
     """
     if "://" in path:
         return

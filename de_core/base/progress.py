@@ -14,12 +14,7 @@ _QUIET_SECONDS = 1.0
 
 
 class Progress:
-    """A progress bar on standard error, if it is a terminal. Use it in a `with` statement.
-
-    Args:
-        total: The total of all counts passed to `add`.
-        label: The text before the bar.
-    """
+    """A progress bar on standard error, if it is a terminal. Use it in a `with` statement."""
 
     def __init__(self, total: int, label: str) -> None:
         columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

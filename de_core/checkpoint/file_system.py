@@ -30,14 +30,9 @@ _SAVES: dict[str, threading.Lock] = {}
 
 
 class FileSystem:
-    """Writes a table to files that the program names, and reads them back.
+    """Writes rows to files that the program names, and reads them. A base class of `Variable`."""
 
-    Args:
-        table: The table.
-    """
-
-    def __init__(self, table: ShardedTable) -> None:
-        self._table = table
+    _table: ShardedTable
 
     def save_to_file_system(
         self,

@@ -1,4 +1,4 @@
-"""Refuses ids that a model of Keras casts from floating point before a layer gets them.
+"""Checks the dtype of ids, and refuses ids that a model of Keras casts from floating point.
 
 A float32 has 24 bits, so distinct ids become equal. Keras 3 casts the inputs of a functional model
 to the dtypes of its `keras.Input`s. A `Sequential` without a `keras.Input` makes one: of the ids'
@@ -15,15 +15,43 @@ import tensorflow as tf
 
 from de_core.base import call_stack
 from de_core.base.keras import LEGACY, dtype_name, is_symbolic, keras
+from de_core.tables.spec import KEY_DTYPES
 
 
-def check(ids: Any, key_dtype: str, name: str) -> None:
+def check_dtype(ids: Any, wanted: str, owner: str) -> None:
+    """Raises TypeError unless ids have the dtype `wanted`, or int32 for int64 keys.
+
+    `owner` says what the ids are for, such as "layer 'users'".
+    """
+    given = dtype_name(ids.dtype)
+    if given == wanted or (given, wanted) == ("int32", "int64"):
+        _check_origin(ids, wanted, owner)
+        return
+    other = ""
+    if given in [each.name for each in KEY_DTYPES]:
+        made = "layer" if owner.startswith("layer") else "table"
+        other = f", or the {made} with key_dtype={given!r}"
+    elif given == "uint64" and wanted == "int64":
+        other = ", or write ids.view('int64') in NumPy, which keeps all ids apart"
+    elif tf.as_dtype(given).is_integer and wanted == "int64":
+        other = ", or write ids.astype('int64') in NumPy"
+    elif tf.is_symbolic_tensor(ids):
+        other = (
+            ". A Sequential without such an input makes an input of floats. When Keras saves a "
+            "subclassed model, it assumes that all inputs are floats: pass `input_signature` to "
+            f"`model.export`, or, for tf.saved_model.save, define `input_dtype` as {wanted!r} in "
+            "the model's class"
+        )
+    raise TypeError(
+        f"The ids of {owner} must be {wanted}: make its input with keras.Input(..., "
+        f"dtype={wanted!r}){other}. Received: ids.dtype={given} (of type {type(ids).__name__})."
+    )
+
+
+def _check_origin(ids: Any, key_dtype: str, owner: str) -> None:
     """Raises TypeError if a model that is running cast floats to the dtype of the ids.
 
     Checks only while Keras builds or traces a model: an eager call would become slower.
-
-    Raises:
-        TypeError: The model got floats for an input of the ids' dtype.
     """
     if LEGACY or not (is_symbolic(ids) or tf.is_symbolic_tensor(getattr(ids, "values", ids))):
         return
@@ -52,7 +80,7 @@ def check(ids: Any, key_dtype: str, name: str) -> None:
     if frame is not None and call_stack.nearest("_symbolic_build") is None:
         model = frame.f_locals["self"].name
         raise TypeError(
-            f"The ids of {name!r} must reach the model as {key_dtype}: as floats, ids of 2**24 and "
+            f"The ids of {owner} must reach the model as {key_dtype}: as floats, ids of 2**24 and "
             f"more become equal. Received: floats, which the model {model!r} casts. Begin the "
             f"outermost model with keras.Input(..., dtype={key_dtype!r}), and pass {key_dtype}."
         )

@@ -28,11 +28,7 @@ NAMES = (*COMBINERS, *_REDUCTIONS, "std")
 
 
 def checked(combiner: Combiner | None) -> Combiner | None:
-    """Returns `combiner` after checking it.
-
-    Raises:
-        ValueError: `combiner` is something else.
-    """
+    """Returns `combiner` after checking it."""
     if combiner is None or combiner in NAMES or callable(combiner):
         return combiner
     raise ValueError(
@@ -62,11 +58,7 @@ def require_pooling(combiner: Combiner | None, weights: object) -> None:
 
 
 def check_weights(weights: Ids, ids: Ids, owner: str) -> None:
-    """Checks the weights of ids.
-
-    Raises:
-        ValueError: The weights are not floating point, or of another kind or shape than the ids.
-    """
+    """Checks the weights of ids."""
     kinds = kind_of(ids), kind_of(weights)
     same = kinds[0] == kinds[1] and ids.shape.is_compatible_with(weights.shape)
     if not weights.dtype.is_floating or not same:
@@ -86,10 +78,6 @@ def pool(
 
     Returns:
         Pooled rows of the value dtype, [segments, dim]; zeros for a segment without ids.
-
-    Raises:
-        TypeError: `combiner` is "mean", "sqrtn" or "std", and the values are not floating point.
-        ValueError: The ids have weights, which `combiner` does not take.
     """
     if combiner in COMBINERS:
         return pooled_rows(variable, segments, combiner=combiner, max_norm=max_norm)
@@ -103,7 +91,7 @@ def pool(
             "Rows must be of a floating-point dtype for combiner='std'. Received: "
             f"value_dtype={variable.value_dtype.name}, {combiner=} for table {variable.name!r}."
         )
-    rows = variable._rows.lookup_scaled(segments.ids, max_norm)
+    rows = variable._lookup_scaled(segments.ids, max_norm)
     if callable(combiner):
         return _mapped(combiner, rows, segments)
     of_rows, count = segments.of_ids(), segments.count()

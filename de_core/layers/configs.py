@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import TYPE_CHECKING, Any, Literal
 
 import tensorflow as tf
 
-from de_core.base.checks import received
+from de_core.base.checks import check_integer, received
 from de_core.base.keras import keras
 from de_core.base.types import DTypeLike, Id, InitializerLike
 from de_core.layers import masking, table_arguments
@@ -181,7 +180,9 @@ class FeatureConfig:
         if combiner == "auto":
             combiner = table.combiner
         self.combiner = None if combiner is None else checked_combiner(combiner)
-        self.max_length = _checked_length(max_length)
+        if max_length is not None:
+            check_integer("max_length", max_length, 1)
+        self.max_length = None if max_length is None else int(max_length)
         self.weights = bool(weights)
         if self.weights and self.combiner is None:
             raise ValueError(
@@ -216,15 +217,3 @@ class FeatureConfig:
 
     def __repr__(self) -> str:
         return f"<de.FeatureConfig {self.name!r} of {self.table!r}>"
-
-
-def _checked_length(max_length: int | None) -> int | None:
-    if max_length is None:
-        return None
-    if isinstance(max_length, bool) or not isinstance(max_length, numbers.Integral):
-        raise TypeError(
-            f"`max_length` must be None or a whole number. {received(max_length=max_length)}"
-        )
-    if max_length < 1:
-        raise ValueError(f"`max_length` must be positive. {received(max_length=max_length)}")
-    return int(max_length)

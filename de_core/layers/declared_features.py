@@ -13,11 +13,10 @@ from de_core.layers.configs import FeatureConfig, TableConfig
 
 
 class DeclaredFeatures:
-    """The features of a collection. A plain object, so that Keras does not track its parts.
+    """The features of a collection.
 
-    Args:
-        features: A nest of `FeatureConfig`s.
-        configs: The same configs, flat, in the order of `tf.nest.flatten`.
+    A plain object, so that Keras does not track its parts. `configs` are those of the nest
+    `features`, in the order of `tf.nest.flatten`.
     """
 
     def __init__(self, features: Any, configs: list[FeatureConfig]) -> None:
@@ -28,12 +27,7 @@ class DeclaredFeatures:
 
     @classmethod
     def of(cls, features: Any) -> DeclaredFeatures:
-        """Converts and checks a nest of configs, of this library or of others.
-
-        Raises:
-            TypeError: An element is not a config.
-            ValueError: There is no feature, or two features or tables have the same name.
-        """
+        """Converts and checks a nest of configs, of this library or of others."""
         tables: dict[int, TableConfig] = {}
         configs = [
             other_configs.converted(config, path, tables)
@@ -56,19 +50,13 @@ class DeclaredFeatures:
             )
 
     def flat(self, values: Any) -> list[Any]:
-        """Returns the value of each feature.
-
-        Raises:
-            ValueError: `values` have another structure.
-        """
+        """Returns the value of each feature."""
         return [value for _, value in _leaves(self.features, values)]
 
     def flat_weights(self, weights: Any) -> list[Any]:
         """Returns the weights of each feature; None for a feature without weights.
 
-        Args:
-            weights: Weights in the structure of the features. Any part may be None, or be left out
-                of a dict.
+        Any part of `weights` may be None, or be left out of a dict.
 
         Raises:
             ValueError: `weights` have another structure, or a feature with `weights=True` has
@@ -93,11 +81,7 @@ def _leaves(
 ) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Yields the path and the value of each feature, in the order of `tf.nest.flatten`.
 
-    Args:
-        features: A nest of features.
-        values: Their values, in the same structure.
-        may_lack: Whether parts of `values` may be None or be left out of a dict.
-        path: Keys and numbers that lead to `features`.
+    With `may_lack`, parts of `values` may be None or be left out of a dict.
     """
     if not tf.nest.is_nested(features):
         yield path, values

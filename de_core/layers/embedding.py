@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.keras import dtype_name, global_policy, is_symbolic, keras, only_builds
+from de_core.base.keras import global_policy, is_symbolic, keras, only_builds
 from de_core.base.no_autograph import no_autograph
 from de_core.base.types import DTypeLike, Id, Ids, InitializerLike, RegularizerLike, Rows
 from de_core.checkpoint import tfra_refusal
@@ -30,7 +30,6 @@ from de_core.lookup.segments import (
 )
 from de_core.tables import initial_rows
 from de_core.tables.keys_and_values import note_kind, placeholder_keys
-from de_core.tables.spec import KEY_DTYPES
 from de_core.variable.variable import Variable
 
 if TYPE_CHECKING:
@@ -304,7 +303,7 @@ class Embedding(keras.layers.Layer):
             )
         if self.with_unique:
             return embedding_lookup_unique(self.table, ids, max_norm=self.max_norm)
-        return self.table._rows.lookup_scaled(ids, self.max_norm)
+        return self.table._lookup_scaled(ids, self.max_norm)
 
     def _pooled(self, ids: Ids, weights: Ids | None, mask: Rows | None) -> Rows:
         """Looks up ids and pools their rows along the last axis."""
@@ -331,30 +330,7 @@ class Embedding(keras.layers.Layer):
             )
 
     def _check_dtype(self, ids: Ids) -> None:
-        wanted = self.table.key_dtype.name
-        given = dtype_name(ids.dtype)
-        if given == wanted or (given, wanted) == ("int32", "int64"):
-            cast_ids.check(ids, wanted, self.name)
-        else:
-            other = ""
-            if given in [each.name for each in KEY_DTYPES]:
-                other = f", or the layer with key_dtype={given!r}"
-            elif given == "uint64" and wanted == "int64":
-                other = ", or write ids.view('int64') in NumPy, which keeps all ids apart"
-            elif tf.as_dtype(given).is_integer and wanted == "int64":
-                other = ", or write ids.astype('int64') in NumPy"
-            elif tf.is_symbolic_tensor(ids):
-                other = (
-                    ". A Sequential without such an input makes an input of floats. When Keras "
-                    "saves a subclassed model, it assumes that all inputs are floats: pass "
-                    "`input_signature` to `model.export`, or, for tf.saved_model.save, define "
-                    f"`input_dtype` as {wanted!r} in the model's class"
-                )
-            raise TypeError(
-                f"The ids of layer {self.name!r} must be {wanted}: make its input with "
-                f"keras.Input(..., dtype={wanted!r}){other}. "
-                f"Received: ids.dtype={given} (of type {type(ids).__name__})."
-            )
+        cast_ids.check_dtype(ids, self.table.key_dtype.name, f"layer {self.name!r}")
 
     def _as_keys(self, ids: Ids) -> Ids:
         key_dtype = self.table._table.spec.key_dtype

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.keras import dtype_name, global_policy, keras, only_builds
+from de_core.base.keras import global_policy, keras, only_builds
 from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Ids
-from de_core.layers import cast_ids, combining, table_arguments
+from de_core.layers import cast_ids, combining, keras_arguments, table_arguments
 from de_core.layers.configs import FeatureConfig, TableConfig
 from de_core.layers.declared_features import DeclaredFeatures
 from de_core.lookup.feature import Feature, shape_of_rows
@@ -126,6 +126,16 @@ class EmbeddingCollection(keras.layers.Layer):
         return str(self.dtype_policy.compute_dtype)
 
     @no_autograph
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Looks up the ids of all features. Takes numbers, strings and lists of them, too."""
+        if any(isinstance(each, (int, str, bytes)) for each in tf.nest.flatten(inputs)):
+            ids = zip(self._declared.flat(inputs), self._declared.configs, strict=True)
+            inputs = self._declared.packed(
+                [keras_arguments.plain_ids(each, config.table.key_dtype) for each, config in ids]
+            )
+        return super().__call__(inputs, *args, **kwargs)
+
+    @no_autograph
     def call(self, inputs: Any, weights: Any = None) -> Any:
         """Looks up the ids of all features.
 
@@ -206,13 +216,7 @@ def _as_tensor(ids: Any) -> Ids:
 
 def _check_ids(config: FeatureConfig, ids: Any) -> None:
     """Checks the ids of a feature, tensors or Keras symbolic tensors."""
-    wanted, given = config.table.key_dtype.name, dtype_name(ids.dtype)
-    if given != wanted and (given, wanted) != ("int32", "int64"):
-        raise TypeError(
-            f"The ids of feature {config.name!r} must be {wanted}: cast them, or make the table "
-            f"with another `key_dtype`. Received: ids.dtype={given}."
-        )
-    cast_ids.check(ids, wanted, config.name)
+    cast_ids.check_dtype(ids, config.table.key_dtype.name, f"feature {config.name!r}")
     rank = tf.TensorShape(ids.shape).rank
     kind = kind_of(ids)
     if rank is None or rank < 1 or (kind != "dense" and rank != 2):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from de_core.base.checks import received
+from de_core.base.checks import check_integer, received
 from de_core.base.keras import keras
 from de_core.base.types import DTypeLike, Ids, Rows, TensorLike
 from de_core.layers import masking, table_arguments
@@ -69,10 +68,7 @@ class FieldWiseEmbedding(Embedding):
                 "`slot_map_fn` must be a function of ids that returns the field of each id. "
                 + received(slot_map_fn=slot_map_fn)
             )
-        if isinstance(nslots, bool) or not isinstance(nslots, numbers.Integral):
-            raise TypeError(f"`nslots` must be a whole number. {received(nslots=nslots)}")
-        if nslots < 1:
-            raise ValueError(f"`nslots` must be positive. {received(nslots=nslots)}")
+        check_integer("nslots", nslots, 1)
         if combiner is None:
             raise ValueError(f"`combiner` must not be None here. {received(combiner=combiner)}")
         super().__init__(dim, key_dtype, value_dtype, combiner, *args, **kwargs)

@@ -31,14 +31,8 @@ _REFUSED = {
 def taken_from(arguments: dict[str, Any], key_dtype: DTypeLike, **given: Any) -> dict[str, Any]:
     """Removes the arguments of `keras.layers.Embedding` and returns ours in their place.
 
-    Args:
-        arguments: The layer's further arguments by name. Changed in place: `input_dim` becomes
-            `init_size`.
-        key_dtype: The layer's `key_dtype`.
-        **given: Our arguments `dim`, `initializer` and `mask_key`; None or "auto" if not passed.
-
-    Returns:
-        `given` with the values that the Keras arguments set.
+    `given` has our arguments `dim`, `initializer` and `mask_key`. In `arguments`, `input_dim`
+    becomes `init_size`.
 
     Raises:
         TypeError: An argument has no counterpart or contradicts ours, or `dim` is missing.

@@ -14,12 +14,7 @@ from de_core.lookup.segments import flat_values
 
 
 def checked_key(mask_key: Id | None, key_dtype: tf.DType) -> int | str | None:
-    """Returns the padding id as a JSON value for a layer's config: None, int or str.
-
-    Raises:
-        TypeError: `mask_key` is not an id of the key dtype.
-        ValueError: `mask_key` is out of the key dtype's range.
-    """
+    """Returns the padding id as a JSON value for a layer's config: None, int or str."""
     if mask_key is None:
         return None
     given: Any = mask_key.numpy() if hasattr(mask_key, "numpy") else mask_key
@@ -42,13 +37,8 @@ def checked_key(mask_key: Id | None, key_dtype: tf.DType) -> int | str | None:
 def not_padding(ids: Ids, mask_key: int | str | None, mask: Rows | None) -> Rows | None:
     """Returns True for each id that is not padding, a bool tensor of the shape of `ids`.
 
-    Args:
-        ids: A tensor, or a `keras.KerasTensor` while Keras 3 infers shapes.
-        mask_key: The id that means padding; None for no such id.
-        mask: A mask to combine with: False for further padding; None for no further padding.
-
-    Returns:
-        The mask; None if neither `mask_key` nor `mask` is given.
+    `ids` may be a `keras.KerasTensor`. Padding is the id `mask_key`, and where `mask` is False.
+    Returns None if neither is given.
 
     Raises:
         ValueError: `mask` is not bool, or has another shape.

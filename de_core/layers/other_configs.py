@@ -28,13 +28,10 @@ _DIMS = ("embedding_dim", "dim")  # the names of keras-rs and of tf.tpu
 
 
 def converted(config: Any, path: tuple[Any, ...], tables: dict[int, TableConfig]) -> FeatureConfig:
-    """Returns a feature's config as a `FeatureConfig`.
+    """Returns a feature's config of this library, of keras-rs or of tf.tpu as a `FeatureConfig`.
 
-    Args:
-        config: A `FeatureConfig` of this library, of keras-rs or of
-            `tf.tpu.experimental.embedding`.
-        path: The place of `config` in the collection, which names a feature without a name.
-        tables: The tables that were converted, by the `id` of their own config. Changed in place.
+    Its place in the collection, `path`, names a feature without a name. `tables` has the tables
+    that were converted, by the `id` of their own config, and is changed.
 
     Raises:
         TypeError: `config` is something else, or its table's combiner is not a name.

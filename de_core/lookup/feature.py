@@ -68,11 +68,7 @@ def shape_of_rows(
 ) -> tf.TensorShape:
     """Returns the shape of a feature's rows.
 
-    Args:
-        ids: The shape of the ids; its rank is known.
-        dim: Values per row.
-        is_sequence: True for a row for each id.
-        max_length: The length of a sequence; None for the length of the ids.
+    The rank of the ids must be known. A sequence without a `max_length` has the length of the ids.
     """
     shape = tf.TensorShape(ids)
     if shape.rank == 1:
@@ -113,9 +109,7 @@ def lookup_at_once(features: list[Feature], device: str, joined: bool = False) -
             weights.append(
                 tf.cast(_flat(feature.weights), arithmetic_dtype(feature.variable.value_dtype))
             )
-    anchors = {
-        number: anchor for number, each in enumerate(tables) for anchor in each._rows.anchors()
-    }
+    anchors = {number: anchor for number, each in enumerate(tables) for anchor in each._anchors()}
     real = [arithmetic_dtype(feature.variable.value_dtype) for feature in features]
     with tf.device(device):
         rows = library.de_lookup_features(

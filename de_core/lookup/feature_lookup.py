@@ -20,9 +20,6 @@ def lookup_features(features: list[Feature]) -> list[Rows]:
     One op looks up all features whose tables are on one device, in one shard in memory each. For
     tables in other processes, features share requests; see `embedding_lookup_many`.
 
-    Args:
-        features: The features. Their ids are tensors, and several may share a `Variable`.
-
     Returns:
         For each feature, rows of the value dtype. With a combiner, ids.shape[:-1] + [dim]; zeros
         for an example without ids. For a sequence ids.shape[:-1] + [max_length, dim], filled with
@@ -100,8 +97,7 @@ class _Part:
     def pooled(self, rows: tf.Tensor | None) -> tf.Tensor:
         """Returns the row of each segment, [segments, dim].
 
-        Args:
-            rows: The rows of the ids, [n, dim], or None to look them up.
+        Looks the ids up if `rows` is None.
         """
         variable, segments = self.feature.variable, self.segments
         combiner = self.feature.combiner or "sum"

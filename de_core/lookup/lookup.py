@@ -59,7 +59,7 @@ def embedding_lookup(
     """
     variable = one_variable(params)
     with tf.name_scope(name or "embedding_lookup"):
-        rows = variable._rows.lookup_scaled(ids, max_norm)
+        rows = variable._lookup_scaled(ids, max_norm)
     return (rows, TrainableWrapper(variable, ids, max_norm)) if return_trainable else rows
 
 
@@ -114,18 +114,14 @@ def _unique_rows(
     unique, places = tf.unique(tf.reshape(ids, [-1]))
     # Do not round rows before the gather: their gradients would be summed in the rounded dtype.
     real = None if max_norm is None else arithmetic_dtype(variable.value_dtype)
-    rows = tf.gather(variable._rows.lookup_scaled(unique, max_norm, real), places)
+    rows = tf.gather(variable._lookup_scaled(unique, max_norm, real), places)
     rows = tf.cast(rows, variable.value_dtype)
     shape = tf.concat([tf.shape(ids), [variable.dim]], 0)
     return tf.ensure_shape(tf.reshape(rows, shape), ids.shape.concatenate([variable.dim]))
 
 
 def one_variable(params: Variable | Sequence[Variable]) -> Variable:
-    """Returns the Variable to look up.
-
-    Raises:
-        TypeError: `params` is something else.
-    """
+    """Returns the Variable to look up."""
     if isinstance(params, (list, tuple)) and len(params) == 1:
         params = params[0]
     if not isinstance(params, Variable):
@@ -202,13 +198,13 @@ def _shared(
     rows: dict[int, tf.Tensor] = {}
     for group, (unique, places), values in zip(groups, distinct, found, strict=True):
         # The gradient has one slice per distinct id, so it needs not send the ids again.
-        values = variables[group[0]]._rows.anchored(unique, values)
+        values = variables[group[0]]._anchored(unique, values)
         sizes = [tf.size(keys[each]) for each in group]
         for number, places_of in zip(group, tf.split(places, sizes, num=len(group)), strict=True):
             part, variable = keys[number], variables[number]
             shape = tf.concat([tf.shape(part), [variable.dim]], 0)
             looked_up = tf.reshape(tf.gather(values, places_of), shape)
             looked_up = tf.ensure_shape(looked_up, part.shape.concatenate([variable.dim]))
-            variable._rows.collect_penalty(part)
+            variable._collect_penalty(part)
             rows[number] = looked_up
     return rows

@@ -21,11 +21,7 @@ COMBINERS: tuple[Combiner, ...] = get_args(Combiner)
 
 
 def checked_combiner(combiner: Combiner | None) -> Combiner:
-    """Returns `combiner`, or "mean" for None.
-
-    Raises:
-        ValueError: `combiner` is not one of `COMBINERS`.
-    """
+    """Returns `combiner`, or "mean" for None."""
     if combiner is None:
         return "mean"
     if combiner not in COMBINERS:
@@ -49,13 +45,6 @@ def pooled_rows(
     rows are stored in memory first: with `max_norm`, for integer rows, for tables on several
     devices or in other processes, and for the storage of a `KVCreator`.
 
-    Args:
-        variable: The `Variable`.
-        segments: Ids of the key dtype, with floating-point weights or none.
-        combiner: One of `COMBINERS`.
-        max_norm: Greatest L2 norm of a row; longer rows are scaled down before pooling. None for no
-            limit.
-
     Returns:
         Pooled rows of the value dtype, [segments, dim]; zeros for a segment without ids.
 
@@ -77,7 +66,7 @@ def pooled_rows(
         weights = tf.cast(weights, real)
     pools = value_dtype.is_floating and all(table.pools for table in variable.tables)
     if max_norm is not None or not pools or not variable._table.is_on_one_device:
-        rows = variable._rows.lookup_scaled(ids, max_norm, real)
+        rows = variable._lookup_scaled(ids, max_norm, real)
         return tf.cast(pooled(rows, row_splits, weights, combiner), value_dtype)
     sums = tf.ensure_shape(_sums(variable, ids, row_splits, weights, real), [None, variable.dim])
     return tf.cast(_normalized(sums, row_splits, weights, combiner), value_dtype)
@@ -123,8 +112,8 @@ def _sums(
     real: tf.DType,
 ) -> tf.Tensor:
     table = variable._table
-    anchors = variable._rows.anchors()
-    variable._rows.collect_penalty(ids)
+    anchors = variable._anchors()
+    variable._collect_penalty(ids)
 
     def of_table(
         shard: Table, part: tf.Tensor, splits: tf.Tensor, factors: tf.Tensor | None

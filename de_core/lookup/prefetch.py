@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.tables.admission import check_integer
+from de_core.base.checks import check_integer
 from de_core.variable.variable import Variable
 
 

@@ -35,19 +35,14 @@ class Segments:
         return segment_ids(self.row_splits)
 
     def where(self, kept: tf.Tensor) -> Segments:
-        """Returns the same segments without some of the ids.
-
-        Args:
-            kept: Whether to keep each id, bool [n].
-        """
+        """Returns the same segments without the ids where `kept`, bool [n], is False."""
         return self.regrouped(tf.where(kept, self.of_ids(), -1), self.count())
 
     def regrouped(self, segments: tf.Tensor, count: tf.Tensor) -> Segments:
-        """Divides the same ids into other segments.
+        """Divides the same ids into `count` other segments.
 
-        Args:
-            segments: int64 [n], the new segment number of each id. Negative: drop the id.
-            count: int64 scalar, the number of new segments.
+        `segments`, int64 [n], is the new segment of each id. An id with a negative segment is
+        dropped.
         """
         if not served_copy.stand_ins.get():
             order, splits = library.de_segment_order(segments, count)
@@ -68,9 +63,7 @@ def segment_ids(row_splits: tf.Tensor) -> tf.Tensor:
 def by_first_dimension(ids: Ids, weights: Rows | tf.SparseTensor | None = None) -> Segments:
     """Makes segment i from all ids in ids[i, ...].
 
-    Args:
-        ids: A dense, sparse or ragged tensor of rank 1 or more. Sparse ids are in row-major order.
-        weights: A tensor of the same kind and shape as `ids`, or None.
+    Sparse ids must be in row-major order. The weights are of the kind and shape of the ids.
     """
     return _divided(ids, weights, by_first=True)
 

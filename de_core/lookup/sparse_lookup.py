@@ -179,4 +179,4 @@ def _with_default(
     default_id = keys_and_values.checked_keys(default_id, variable._table)
     empty = tf.where(tf.equal(splits[1:], splits[:-1]))
     ids = tf.fill([tf.shape(empty)[0]], tf.reshape(default_id, []))
-    return tf.tensor_scatter_nd_update(rows, empty, variable._rows.lookup_scaled(ids, max_norm))
+    return tf.tensor_scatter_nd_update(rows, empty, variable._lookup_scaled(ids, max_norm))

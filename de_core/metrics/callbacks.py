@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from de_core.base.checks import received
+from de_core.base.checks import check_integer
 from de_core.base.keras import keras
 from de_core.metrics.monitor import Monitor
 
@@ -55,10 +55,8 @@ class TableMetrics(keras.callbacks.Callback):
         self, log_dir: str | None = None, every: int | None = None, sample: int = 4096
     ) -> None:
         super().__init__()
-        if every is not None and (isinstance(every, bool) or not isinstance(every, int)):
-            raise TypeError(f"`every` must be None or an integer. {received(every=every)}")
-        if every is not None and every < 1:
-            raise ValueError(f"`every` must be at least 1. {received(every=every)}")
+        if every is not None:
+            check_integer("every", every, 1)
         self._log_dir = None if log_dir is None else str(log_dir)
         self._every = every
         self._sample = sample

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from de_core.base.checks import received, require_eager
+from de_core.base.checks import check_integer, require_eager
 from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Target
 from de_core.checkpoint.targets import tables_of
@@ -57,10 +55,7 @@ class Monitor:
     """
 
     def __init__(self, target: Target, sample: int = 4096) -> None:
-        if isinstance(sample, bool) or not isinstance(sample, int):
-            raise TypeError(f"`sample` must be an integer. {received(sample=sample)}")
-        if sample < 0:
-            raise ValueError(f"`sample` must be at least 0. {received(sample=sample)}")
+        check_integer("sample", sample, 0)
         self._tables = tables_of(target)
         self._sample = sample
         self._before = {name: _counts(table) for name, table in self._tables.items()}
@@ -123,9 +118,7 @@ def _norms(table: ShardedTable, sample: int) -> npt.NDArray[np.float64]:
     values: list[npt.NDArray[np.float64]] = []
     if sample and table.spec.value_dtype.is_floating and not table.router.is_spread:
         count = 0
-        for _, rows in itertools.chain.from_iterable(
-            each.export_batches() for each in table.tables
-        ):
+        for _, rows in table.export_batches():
             values.append(tf.cast(rows, tf.float64).numpy())
             count += len(rows)
             if count >= sample:

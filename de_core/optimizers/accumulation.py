@@ -23,13 +23,13 @@ class WaitingGradients(tf.Module):
         super().__init__(name="waiting_gradients")
         self._table = table
         with tf.init_scope():
-            none = _nothing(table)
+            none = no_slices(table)
             self.ids = tf.Variable(none.indices, shape=[None], trainable=False)
             self.values = tf.Variable(none.values, shape=[None, table.spec.dim], trainable=False)
 
     def joined(self, gradient: tf.IndexedSlices | None) -> tf.IndexedSlices:
         """Returns the waiting slices, followed by the slices of `gradient` if given."""
-        gradient = gradient or _nothing(self._table)
+        gradient = gradient or no_slices(self._table)
         ids, values = gradient.indices, gradient.values
         ids = ids if ids.dtype == self.ids.dtype else tf.cast(ids, self.ids.dtype)
         values = tf.concat([self.values.read_value(), values], 0)
@@ -47,10 +47,6 @@ class Accumulation(tf.Module):
 
     A wrapped optimizer sums the gradients of ordinary variables itself, but its sums are not
     public. Clipping by global norm needs them, so this class then keeps a second copy.
-
-    Args:
-        tables: All trained tables.
-        mirrored: Ordinary variables whose gradients this class sums too.
     """
 
     def __init__(self, tables: Iterable[ShardedTable], mirrored: Iterable[TrainedVariable]) -> None:
@@ -104,7 +100,7 @@ class Accumulation(tf.Module):
             trained = list(zip(means, self._tables, strict=True))
             _, scale = update(trained, [each / steps for each in totals])
             for waiting, table in zip(self.waiting, self._tables, strict=True):
-                waiting.keep(_nothing(table))
+                waiting.keep(no_slices(table))
             for each in sums:
                 each.assign(tf.zeros_like(each))
             return one if scale is None else tf.cast(scale, one.dtype)
@@ -143,12 +139,11 @@ class Accumulation(tf.Module):
             variable.assign(tf.io.parse_tensor(saved, variable.dtype))
 
 
-def _nothing(table: ShardedTable) -> tf.IndexedSlices:
-    ids = tf.constant([], tf.string if table.spec.key_dtype == tf.string else tf.int64)
-    if table.spec.key_dtype == tf.int32:
-        ids = tf.cast(ids, tf.int32)
-    values = tf.zeros([0, table.spec.dim], arithmetic_dtype(table.spec.value_dtype))
-    return tf.IndexedSlices(values, ids, tf.constant([-1, table.spec.dim]))
+def no_slices(table: ShardedTable) -> tf.IndexedSlices:
+    """Returns a gradient of a table without slices."""
+    spec = table.spec
+    values = tf.zeros([0, spec.dim], arithmetic_dtype(spec.value_dtype))
+    return tf.IndexedSlices(values, tf.zeros([0], spec.key_dtype), tf.constant([-1, spec.dim]))
 
 
 def _key(variable: TrainedVariable) -> int:

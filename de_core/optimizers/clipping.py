@@ -34,11 +34,7 @@ def clip_tables(
 ) -> tuple[Trained, tf.Tensor | None]:
     """Clips gradients of tables by the wrapped optimizer's settings for ordinary variables.
 
-    Args:
-        optimizer: The wrapped optimizer. At most one of its attributes `clipnorm`, `clipvalue`
-            and `global_clipnorm` is set.
-        trained: Pairs of a gradient and its table.
-        others: Gradients of ordinary variables. They count for the global norm.
+    The gradients of ordinary variables, `others`, count for the global norm.
 
     Returns:
         The pairs with clipped gradients, and a factor for `others`. Gradients scaled by the factor

@@ -78,12 +78,9 @@ class GatheredRows:
         return len(shape) > 0 and shape[0] == self.dim + 1
 
     def add(self, name: str, value: TensorLike, dtype: DTypeLike | None = None) -> tf.Variable:
-        """Makes a slot and returns its variable.
+        """Makes a slot whose initial value is that of one or more rows, and returns its variable.
 
-        Args:
-            name: The slot's name. A number is appended if another slot has this name.
-            value: The initial slots of one or more rows.
-            dtype: The dtype of the slot; None for the dtype of `value`.
+        A number is appended to the name if another slot has this name.
 
         Raises:
             ValueError: `value` is not a constant, or its numbers differ.
@@ -110,8 +107,7 @@ class GatheredRows:
 class Copies:
     """Runs the code of an optimizer over gathered rows, by a copy of the optimizer per table.
 
-    Args:
-        optimizer: The original. The copies use its settings, learning rate and count of steps.
+    The copies use the original's settings, learning rate and count of steps.
     """
 
     def __init__(self, optimizer: Any) -> None:
@@ -176,11 +172,7 @@ class RowUpdates:
         owner: tf.Tensor,
         is_decayed: Callable[[ShardedTable], bool] = lambda _: True,
     ) -> list[tf.Operation | None]:
-        """Updates tables and returns the operations, if there are any.
-
-        Raises:
-            NotImplementedError: A table has bfloat16 slots.
-        """
+        """Updates tables and returns the operations, if there are any."""
         for _, table in trained:
             if table.spec.slot_dtype == tf.bfloat16:
                 raise NotImplementedError(
@@ -301,9 +293,6 @@ class ChangedCopy:
 
     The copy reads missing attributes from the original, so it always has the original's current
     settings. Attributes that the copy sets stay in the copy.
-
-    Attributes:
-        original: The copied optimizer.
     """
 
     original: Any

@@ -113,9 +113,7 @@ class Rule:
     def settings(self, plan: Plan, dtype: tf.DType) -> list[Number]:
         """Returns the settings of a step in the engine's order.
 
-        Args:
-            plan: The step.
-            dtype: The dtype in which the engine computes rows, float32 or float64.
+        The engine computes rows in `dtype`.
         """
         numbers: list[Number] = []
         for name in SETTINGS[plan.name]:

@@ -44,11 +44,7 @@ class TrainsTables:
     ) -> None:
         """Sets up the steps.
 
-        Args:
-            optimizer: The wrapped optimizer.
-            rule: The optimizer's rule in the engine, or None.
-            copies: Makes copies of the optimizer that work on gathered rows. Called without a rule.
-            adds: See `RowUpdates`.
+        Without a rule, `copies` makes copies of the optimizer that work on gathered rows.
         """
         self._rule = rule
         self._copies = self._generic = None
@@ -190,13 +186,7 @@ class Wrapping(TrainsTables):
     def _build_others(self, variables: Iterable[TrainedVariable]) -> list[TrainedVariable]:
         """Adds the tables, and builds the wrapped optimizer for the ordinary variables.
 
-        Leaves out tables that have an optimizer of their own.
-
-        Args:
-            variables: All trainable variables, anchors included.
-
-        Returns:
-            The ordinary variables.
+        Returns the ordinary variables. Leaves out tables that have an optimizer of their own.
         """
         dense = []
         for variable in variables:
@@ -328,10 +318,10 @@ def _run(steps: list[TableStep]) -> list[tf.Operation]:
 
 
 def run_owned(owned: Iterable[tuple[tf.IndexedSlices, Any]]) -> None:
-    """Does a step of each optimizer of one table. Tables in other processes share their requests.
+    """Does a step of each optimizer of one table.
 
-    Args:
-        owned: Pairs of a gradient without a loss scale, and the `TableOptimizer` of its table.
+    Takes pairs of a gradient without a loss scale, and the table's optimizer. Tables in other
+    processes share their requests.
     """
     begun: list[Any] = []
     steps: list[TableStep] = []

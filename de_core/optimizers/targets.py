@@ -40,10 +40,6 @@ class Targets(NamedTuple):
     ) -> Targets:
         """Separates gradients of tables from others. Leaves out tables that are not trainable.
 
-        Args:
-            gradients: One per variable; None for a variable without a gradient.
-            variables: Ordinary variables, anchors of tables, or `de.Variable`s.
-
         Raises:
             TypeError: A table's values are not floating-point numbers, the ids of its gradient
                 do not have its key dtype, or its gradient is dense.
@@ -77,12 +73,7 @@ class Targets(NamedTuple):
 
     @classmethod
     def of_pairs(cls, grads_and_vars: Iterable[GradientPair]) -> Targets:
-        """Separates pairs of a gradient and its variable, like `of`.
-
-        Raises:
-            TypeError: A table has an optimizer of its own.
-            ValueError: No variable has a gradient.
-        """
+        """Separates pairs of a gradient and its variable, like `of`."""
         pairs = list(grads_and_vars)
         targets = cls.of((gradient for gradient, _ in pairs), (variable for _, variable in pairs))
         if targets.owned:
@@ -102,8 +93,7 @@ class Targets(NamedTuple):
     def require_finite(self, rejected: tf.Variable | None = None) -> list[tf.Operation]:
         """Refuses a step whose gradients hold a NaN or an infinity.
 
-        Args:
-            rejected: An int64 `tf.Variable` that counts the refused steps, or None.
+        The variable `rejected` counts the refused steps.
 
         Returns:
             In a graph, the check that must run before the step. In eager mode, an empty list: the
@@ -178,10 +168,6 @@ def once_per_table(
     A tape returns one gradient for a table's anchor and for every wrapper of a lookup of that
     table. A list of trainable variables and wrappers therefore repeats this gradient.
 
-    Args:
-        gradients: One per variable; None for a variable without a gradient.
-        variables: Ordinary variables, anchors, `de.Variable`s and wrappers.
-
     Raises:
         ValueError: A table has several different gradients, or the numbers of gradients and
             variables differ.
@@ -214,11 +200,7 @@ def once_per_table(
 
 
 def table_under(variable: object) -> ShardedTable | None:
-    """Returns the table that a variable stands for, or None for an ordinary variable.
-
-    Raises:
-        TypeError: The table's values are not floating-point numbers.
-    """
+    """Returns the table that a variable stands for, or None for an ordinary variable."""
     if isinstance(variable, TrainableWrapper) and not variable.trainable:
         variable = variable.params  # A table that is not trainable has no anchor.
     table = variable._table if isinstance(variable, Variable) else table_of(variable)
@@ -248,10 +230,8 @@ def anchor_of(
 def filled_by_loss(loss: Any, var_list: Any) -> tuple[Any, Any]:
     """Returns the loss and the variables to differentiate, for an optimizer's `minimize`.
 
-    Args:
-        loss: A tensor, or a function that returns one and may add variables to `var_list`.
-        var_list: Ordinary variables, anchors, `de.Variable`s and wrappers of lookups, or a function
-            that returns them.
+    The loss may be a function that adds variables to `var_list`. `var_list` may be a function that
+    returns variables.
 
     Returns:
         `loss`, and the `tf.Variable`s without tables that are not trainable: a function if
@@ -282,12 +262,7 @@ def _to_differentiate(var_list: Any) -> Any:
 
 
 def checked(gradient: tf.IndexedSlices, table: ShardedTable) -> tf.IndexedSlices:
-    """Returns the gradient of a table in the dtype in which the table computes.
-
-    Raises:
-        TypeError: The ids do not have the table's key dtype.
-        ValueError: The width is not the table's `dim`.
-    """
+    """Returns the gradient of a table in the dtype in which the table computes."""
     ids, wanted = gradient.indices.dtype, table.spec.key_dtype
     if ids != wanted and not (ids.is_integer and wanted.is_integer):
         raise TypeError(

@@ -17,11 +17,7 @@ from de_core.parameter_server.health import Health, serve_http
 
 
 def cluster_of(text: str | None) -> dict[str, list[str]]:
-    """Returns the addresses of each job.
-
-    Args:
-        text: Addresses as JSON, such as '{"ps": ["a:2222"], "worker": ["b:2222"]}'; None to read
-            them from the environment variable TF_CONFIG.
+    """Returns the addresses of each job, from JSON or, if `text` is None, from TF_CONFIG.
 
     Raises:
         ValueError: The text or TF_CONFIG is not such JSON.

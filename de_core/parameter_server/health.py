@@ -21,12 +21,7 @@ _OF_A_TABLE: tuple[tuple[str, str, Callable[[dict[str, Any]], int]], ...] = (
 
 
 class Health:
-    """The state of a process in its cluster.
-
-    Args:
-        job: The process's job.
-        task: Its number in the job.
-    """
+    """The state of a process in its cluster."""
 
     def __init__(self, job: str, task: int) -> None:
         self._tables: Callable[[], list[dict[str, Any]]] = list
@@ -42,8 +37,7 @@ class Health:
     def ready(self, tables: Callable[[], list[dict[str, Any]]] = list) -> None:
         """Records that the process accepts requests.
 
-        Args:
-            tables: Returns the process's tables. Each is a dict of `table`, its name, and `stats`.
+        `tables` returns the process's tables: dicts of `table`, its name, and `stats`.
         """
         self._tables = tables
         self._state = "ready"
@@ -84,12 +78,7 @@ def _escaped(label: str) -> str:
 
 
 def serve_http(port: int, health: Health) -> http.server.ThreadingHTTPServer:
-    """Starts to serve in the background.
-
-    Args:
-        port: TCP port; 0 for any free port.
-        health: The state to report.
-    """
+    """Starts to serve in the background."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -15,7 +15,7 @@ import numbers
 import struct
 from typing import Any, TypeVar
 
-from de_core.base.checks import received
+from de_core.base.checks import check_integer, received
 from de_core.base.keras import keras
 
 _T = TypeVar("_T")
@@ -158,19 +158,6 @@ class AdmissionProbability(Admission):
         """Returns the engine's settings."""
         del tables
         return {"admission": 3, "probability_bits": _bits(self.probability), "seed": self.seed}
-
-
-def check_integer(name: str, value: Any, least: int, most: int) -> None:
-    """Raises unless `value` is a whole number from `least` to `most`.
-
-    Raises:
-        TypeError: `value` is not a whole number.
-        ValueError: `value` is out of range.
-    """
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"`{name}` must be an integer. {received(**{name: value})}")
-    if not least <= int(value) <= most:
-        raise ValueError(f"`{name}` must be from {least} to {most}. {received(**{name: value})}")
 
 
 def _check_fraction(name: str, value: Any, *, one: bool) -> None:

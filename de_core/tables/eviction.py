@@ -11,9 +11,9 @@ import math
 import numbers
 from typing import ClassVar
 
-from de_core.base.checks import received
+from de_core.base.checks import check_integer, received
 from de_core.base.keras import keras
-from de_core.tables.admission import Configured, check_integer
+from de_core.tables.admission import Configured
 
 #: The engine's numbers for the metadata columns.
 COLUMNS = {"time": 1, "uses": 2, "score": 3, "step": 4}
@@ -44,9 +44,9 @@ class _Bounded(Eviction):
                 + received(max_rows=self.max_rows, max_bytes=self.max_bytes)
             )
         if self.max_rows is not None:
-            check_integer("max_rows", self.max_rows, 1, 2**62)
+            check_integer("max_rows", self.max_rows, 1)
         if self.max_bytes is not None:
-            check_integer("max_bytes", self.max_bytes, 2**16, 2**62)
+            check_integer("max_bytes", self.max_bytes, 2**16)
 
     def fields(self, index: int, tables: int) -> dict[str, int]:
         """Returns the engine's settings, with the shard's part of the bounds."""
@@ -186,7 +186,7 @@ class EvictionTTL(Eviction):
                 + received(steps=self.steps, seconds=self.seconds)
             )
         if self.steps is not None:
-            check_integer("steps", self.steps, 1, 2**62)
+            check_integer("steps", self.steps, 1)
         if self.seconds is None:
             return
         if isinstance(self.seconds, bool) or not isinstance(self.seconds, numbers.Real):

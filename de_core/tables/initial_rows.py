@@ -58,17 +58,11 @@ class InitialRow:
 def resolve(
     initializer: Any, *, name: str, dim: int, value_dtype: tf.DType, height: int = 0
 ) -> InitialRow:
-    """Translates an initializer for the engine.
+    """Translates a user's initializer for the engine.
 
-    Args:
-        initializer: None for zeros; a number; a list, array or tensor, scalar or of shape [dim]; a
-            Keras 3, tf_keras or TensorFlow initializer, its class, name or config, or a
-            `functools.partial` of its class; or a callable `f(shape, dtype)`.
-        name: The variable's name. It is hashed to a seed for an initializer without one.
-        dim: Values per row.
-        value_dtype: Dtype of the values.
-        height: Expected number of rows, 0 if unknown. A `VarianceScaling` computes its fans from a
-            matrix [height, dim].
+    See `de.Variable` for the kinds of initializers. The variable's name is hashed to a seed for an
+    initializer without one. `height` is the expected number of rows, 0 if unknown: a
+    `VarianceScaling` computes its fans from a matrix [height, dim].
 
     Raises:
         TypeError: `initializer` is none of these. Or it is random and the values are not
@@ -104,11 +98,6 @@ def resolve(
 
 def with_fans(initializer: Any, height: int, dim: int) -> Any:
     """Translates a `VarianceScaling` to the distribution it has for a matrix; returns others as is.
-
-    Args:
-        initializer: As for `resolve`. Glorot, He and Lecun are variance scalings too.
-        height: Rows of the matrix.
-        dim: Columns of the matrix.
 
     Raises:
         ValueError: `initializer` is a variance scaling, and `height` is 0. Keras cannot compute the
@@ -258,8 +247,7 @@ def _of_callable(
 def values_of(tensor: Any) -> Any:
     """Returns a tensor's or variable's values.
 
-    Args:
-        tensor: A tensor. In a graph, it must not depend on an input.
+    In a graph, a tensor must not depend on an input.
 
     Raises:
         ValueError: The values are not known yet.

@@ -25,10 +25,6 @@ def checked_keys(keys: TensorLike, table: ShardedTable) -> tf.Tensor:
     Tensors and arrays must already have that dtype. Python numbers and strings are converted if
     nothing is lost.
 
-    Args:
-        keys: Any shape.
-        table: The table to look up.
-
     Raises:
         TypeError: `keys` have another dtype.
     """
@@ -39,12 +35,7 @@ def checked_keys(keys: TensorLike, table: ShardedTable) -> tf.Tensor:
 
 
 def note_kind(kind: str, table: ShardedTable) -> None:
-    """Records the kind of ids that a table was called with, in `ShardedTable.kinds_of_ids`.
-
-    Args:
-        kind: "dense", "ragged" or "sparse".
-        table: The table.
-    """
+    """Records that a table was called with "dense", "ragged" or "sparse" ids."""
     kinds = table.kinds_of_ids
     if kind not in kinds and not is_building():
         kinds.add(kind)
@@ -62,12 +53,7 @@ def watched_placeholders() -> Iterator[list[tuple[Ids, ShardedTable]]]:
 
 
 def placeholder_keys(ids: Ids, table: ShardedTable) -> Ids:
-    """Returns keys with the shape of Keras's placeholder ids (see `only_builds`).
-
-    Args:
-        ids: Dense, sparse or ragged placeholders of floats.
-        table: The table.
-    """
+    """Returns keys with the shape of Keras's placeholder ids of floats (see `only_builds`)."""
     _watching.get([]).append((ids, table))
     key_dtype = table.spec.key_dtype
     if isinstance(ids, tf.SparseTensor):

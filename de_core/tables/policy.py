@@ -45,10 +45,7 @@ class TablePolicy:
     ) -> TablePolicy:
         """Makes the policy from a user's arguments.
 
-        Args:
-            columns: See the attribute.
-            admission: None or one policy.
-            eviction: None, a policy, or a list of policies.
+        `eviction` is None, a policy, or a list of policies.
 
         Raises:
             TypeError: An argument is not a policy.

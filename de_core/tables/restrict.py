@@ -7,15 +7,13 @@ from typing import Any, ClassVar, Protocol, cast
 
 import tensorflow as tf
 
-from de_core.base.checks import received
+from de_core.base.checks import check_integer, received
 from de_core.base.keras import keras
 from de_core.base.no_autograph import no_autograph
 from de_core.base.ops import library
 from de_core.base.types import TensorLike, WholeNumber
 from de_core.tables import keys_and_values
-from de_core.tables.admission import check_integer
 from de_core.tables.sharded import ShardedTable
-from de_core.tables.table import Table
 
 
 class Variable(Protocol):
@@ -171,7 +169,9 @@ class RowStatus:
         """
         with tf.name_scope(name or "lookup_status"):
             keys = keys_and_values.checked_keys(keys, self._table)
-            return tf.expand_dims(read_column(self._table, keys, self.column), -1)
+            op, column = library.de_table_read_column, self.column
+            read = self._table.of_keys(keys, lambda s, part: s.run(op, part, column=column)[0])
+            return tf.expand_dims(read, -1)
 
     @no_autograph
     def export(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
@@ -288,19 +288,6 @@ def _row_count(name: str, value: Any) -> tf.Tensor:
         return tf.cast(value, tf.int64)
     check_integer(name, value, 0, 2**63 - 1)
     return tf.constant(int(value), tf.int64)
-
-
-def read_column(table: ShardedTable, keys: tf.Tensor, column: str) -> tf.Tensor:
-    """Returns a metadata column for `keys`, int64 of their shape; 0 for a key without a row."""
-
-    def read(shard: Table, part: tf.Tensor) -> tuple[tf.Tensor]:
-        return (shard.run(library.de_table_read_column, part, column=column)[0],)
-
-    if table.router.count == 1:
-        return read(table.tables[0], keys)[0]
-    flat = tf.reshape(keys, [-1])
-    values = table.router.gather(flat, lambda index, part: read(table.tables[index], part))[0]
-    return tf.ensure_shape(tf.reshape(values, tf.shape(keys)), keys.shape)
 
 
 def export_column(table: ShardedTable, column: str) -> tuple[tf.Tensor, tf.Tensor]:

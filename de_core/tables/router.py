@@ -32,11 +32,9 @@ def default_partition_fn(keys: tf.Tensor, shard_num: int) -> tf.Tensor:
 
 
 def summed_rows(keys: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Sums the rows of equal keys. Returns the distinct keys and the sums.
+    """Sums the rows of equal keys.
 
-    Args:
-        keys: [n].
-        rows: float32 or float64 [n, dim].
+    Returns the distinct keys and the sums. The rows are float32 or float64 [n, dim].
     """
     if tf.is_symbolic_tensor(keys) and keys.op.type == "Unique":  # as in a joined lookup
         return keys, rows
@@ -86,13 +84,7 @@ class Router:
         return ("table", name, "shard", f"{number}/{self.count}", "partition", partition)
 
     def shards(self, keys: tf.Tensor) -> tf.Tensor:
-        """Returns the shard of each key.
-
-        Args:
-            keys: [n].
-
-        Returns:
-            int32 [n], in [0, count).
+        """Returns the shard of each key [n], int32 [n] in [0, count).
 
         Raises:
             ValueError: The user's function returned something else. In a graph it is a
@@ -104,14 +96,10 @@ class Router:
         return self._checked(tf.convert_to_tensor(shards), keys)
 
     def split(self, keys: tf.Tensor, *values: tf.Tensor) -> list[list[tf.Tensor]]:
-        """Splits keys and their values by shard.
+        """Splits keys [n] and their values, each [n, ...], by shard.
 
-        Args:
-            keys: [n].
-            *values: Each [n, ...].
-
-        Returns:
-            For each shard, its part of `keys` and of each of `values`, in the order of the batch.
+        Returns for each shard its part of the keys and of each of the values, in the order of the
+        batch.
         """
         batch = (keys, *values)
         if self.count == 1:
@@ -121,13 +109,9 @@ class Router:
         return [list(part) for part in zip(*parts, strict=True)]
 
     def divided(self, keys: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        """Splits keys by shard.
+        """Splits keys [n] by shard.
 
-        Args:
-            keys: [n].
-
-        Returns:
-            For each shard, the positions of its keys in the batch, int32 [m]; and its keys [m].
+        Returns for each shard the positions of its keys in the batch, int32 [m], and its keys [m].
         """
         if self.count == 1:
             return [tf.range(tf.size(keys))], [keys]
@@ -138,14 +122,9 @@ class Router:
     def gather(
         self, keys: tf.Tensor, read: Callable[[int, tf.Tensor], tuple[tf.Tensor, ...]]
     ) -> tuple[tf.Tensor, ...]:
-        """Reads from every shard and returns the results in the order of `keys`.
+        """Reads from every shard and returns the results [n, ...] in the order of `keys` [n].
 
-        Args:
-            keys: [n].
-            read: `f(shard number, keys [m])` that returns tensors [m, ...].
-
-        Returns:
-            The results of `read`, each [n, ...].
+        `read` is a function of a shard's number and keys [m] that returns tensors [m, ...].
         """
         if self.count == 1:
             return read(0, keys)
@@ -164,9 +143,7 @@ class Router:
     def require_whole(self, what: str, remedy: str) -> None:
         """Raises NotImplementedError if this process holds only some of the shards.
 
-        Args:
-            what: The operation that needs all shards, for the message.
-            remedy: One sentence that says what to do instead.
+        `what` needs all of them, and `remedy` is a sentence that says what to do instead.
         """
 
     def texts(self, text: str) -> list[str]:

@@ -39,8 +39,7 @@ stand_ins: contextvars.ContextVar[Mapping[Any, Any]] = contextvars.ContextVar(
 def standing_for(replaced: Mapping[Any, Any]) -> Iterator[None]:
     """Makes lookups that this thread traces use TensorFlow's ops alone.
 
-    Args:
-        replaced: The object that replaces the shards, by table.
+    `replaced` has the object that replaces the shards of each table.
     """
     token = stand_ins.set(replaced)
     try:
@@ -56,11 +55,7 @@ def is_exporting() -> bool:
 
 @contextlib.contextmanager
 def deferred_writes(suffix: str = SUFFIX) -> Iterator[None]:
-    """Makes each `FrozenTable` leave its file empty, for a caller that writes the assets itself.
-
-    Args:
-        suffix: File name suffix of these assets.
-    """
+    """Makes each `FrozenTable` leave its file empty, for a caller that writes the assets itself."""
     token = _deferred.set(suffix)
     try:
         yield
@@ -86,9 +81,6 @@ class FrozenTable(tf.Module):
     In every function that TensorFlow saves, it replaces the live table's handle by the handle that
     `create_resource` makes. No function is traced again: the op that reads rows accepts either
     handle.
-
-    Args:
-        table: The shard of the live table.
     """
 
     def __init__(self, table: LiveTable) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from de_core.base.ops import library
-from de_core.tables.policy import TablePolicy
+from de_core.tables.policy import TablePolicy, is_reserved
 from de_core.tables.router import Router, summed_rows
 from de_core.tables.served_copy import stand_ins
 from de_core.tables.spec import TableSpec, arithmetic_dtype
@@ -132,14 +132,7 @@ class ShardedTable:
         return self.tables[0].outlives_its_process
 
     def find(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Reads rows.
-
-        Args:
-            keys: Any shape.
-
-        Returns:
-            Values, keys.shape + [dim], and whether each key has a row, keys.shape.
-        """
+        """Returns the rows of keys, keys.shape + [dim], and whether each key has a row."""
         if self.is_one:
             return self.tables[0].find(keys)
         return self._read(keys, lambda table, part: table.find(part))
@@ -150,15 +143,18 @@ class ShardedTable:
 
     def contains(self, keys: tf.Tensor) -> tf.Tensor:
         """Returns whether each key has a row, a bool tensor of the shape of `keys`."""
+        return self.of_keys(keys, lambda table, part: table.run(library.de_table_contains, part))
 
-        def read(table: Table, part: tf.Tensor) -> tuple[tf.Tensor]:
-            return (table.run(library.de_table_contains, part),)
+    def of_keys(self, keys: tf.Tensor, read: Callable[[Table, tf.Tensor], tf.Tensor]) -> tf.Tensor:
+        """Returns one value per key, a tensor of the shape of `keys`.
 
+        `read` is a function of a shard and its keys.
+        """
         if self.router.count == 1:
-            return read(self.tables[0], keys)[0]
-        flat_keys = tf.reshape(keys, [-1])
-        found = self.router.gather(flat_keys, lambda index, part: read(self.tables[index], part))
-        return tf.ensure_shape(tf.reshape(found[0], tf.shape(keys)), keys.shape)
+            return read(self.tables[0], keys)
+        tables, flat = self.tables, tf.reshape(keys, [-1])
+        [found] = self.router.gather(flat, lambda index, part: (read(tables[index], part),))
+        return tf.ensure_shape(tf.reshape(found, tf.shape(keys)), keys.shape)
 
     def write(
         self,
@@ -167,13 +163,9 @@ class ShardedTable:
         *inputs: tf.Tensor,
         **attributes: Any,
     ) -> tf.Operation | None:
-        """Runs an op that takes keys and data for each key.
+        """Runs an op on keys [n] and their data, each [n, dim].
 
-        Args:
-            op: An op such as `library.de_table_insert_or_assign`.
-            batch: Keys [n], then their data, each [n, dim].
-            *inputs: Further inputs of the op.
-            **attributes: Attributes of the op.
+        `inputs` are further inputs of the op.
         """
         if self.is_one:
             done = self.tables[0].run(op, *batch, *inputs, **attributes)
@@ -226,9 +218,7 @@ class ShardedTable:
     ) -> tf.Operation | None:
         """Adds an optimizer's slots that do not exist yet.
 
-        Args:
-            owner: Scalar string.
-            slots: Width and initial value of each slot, by name.
+        `slots` has the width and the initial value of each slot.
         """
         widths, initial = zip(*slots.values(), strict=True)
         return _grouped(
@@ -243,12 +233,9 @@ class ShardedTable:
         )
 
     def find_slot(self, keys: tf.Tensor, slot: tf.Tensor, width: int) -> tf.Tensor:
-        """Reads one slot of the rows of `keys`.
+        """Reads one slot of the rows of keys of any shape.
 
-        Args:
-            keys: Any shape.
-            slot: Scalar string, "owner/name".
-            width: The slot's width.
+        `slot` is a scalar string, "owner/name".
         """
         dtype = arithmetic_dtype(self.spec.value_dtype)
 
@@ -269,7 +256,7 @@ class ShardedTable:
         return _grouped(table.run(library.de_table_drop_slots, owner) for table in self.tables)
 
     def slots(self) -> dict[str, int]:
-        """Returns the width of each slot, by "owner/name". Eager mode only."""
+        """Returns the width of each slot and column, by "owner/name". Eager mode only."""
         found = {}
         for table in self.tables:
             names, widths = table.run(library.de_table_slots)
@@ -277,14 +264,14 @@ class ShardedTable:
             found.update({name.decode(): width for name, width in pairs})
         return found
 
+    def slots_of_optimizers(self) -> dict[str, int]:
+        """Returns what `slots` returns, without the slots of the library itself."""
+        return {name: width for name, width in self.slots().items() if not is_reserved(name)}
+
     def begin_step(self, keys: tf.Tensor) -> tf.Tensor:
-        """Starts an optimizer step that is computed outside the table, and admits keys.
+        """Starts an optimizer step that is computed outside the table.
 
-        Args:
-            keys: [n], distinct.
-
-        Returns:
-            Whether each key has a row after admission, bool [n].
+        Admits distinct keys [n], and returns whether each has a row now.
         """
         dtype = self.spec.value_dtype
         nothing = tf.zeros([tf.size(keys), self.spec.dim], dtype)
@@ -351,6 +338,10 @@ class ShardedTable:
             return tf.concat(list(keys), 0), tf.concat(list(values), 0)
         keys, values = self.router.concatenated_over_processes(*parts[0])
         return keys, values
+
+    def export_batches(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+        """Iterates over keys [n] and values [n, dim], a few thousand rows at a time. Eager only."""
+        return itertools.chain.from_iterable(table.export_batches() for table in self.tables)
 
     def make_reads(self) -> None:
         """Creates the ops of `size` and `export` now, because a finalized graph accepts no ops."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import numbers
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from de_core.base.checks import received
+from de_core.base.checks import check_integer, received
 from de_core.base.types import DTypeLike
 from de_core.tables.tier import DiskTier
 
@@ -69,20 +68,10 @@ class TableSpec:
         tier: DiskTier | None = None,
         slot_dtype: DTypeLike | None = None,
     ) -> TableSpec:
-        """Makes a spec from a user's arguments.
-
-        Raises:
-            TypeError: A dtype is not supported, or `dim`, `devices` or `tier` has a wrong type.
-            ValueError: `dim` is not in [1, 4096], or `devices` is empty or names a GPU, or the
-                table has a `tier` and other devices than CPUs of this process.
-            NotImplementedError: The values are strings, which a `tier` does not support.
-        """
+        """Makes a spec from a user's arguments."""
         keys = _dtype("key_dtype", key_dtype, KEY_DTYPES)
         values = _dtype("value_dtype", value_dtype, VALUE_DTYPES)
-        if isinstance(dim, bool) or not isinstance(dim, numbers.Integral):
-            raise TypeError(f"`dim` must be an integer from 1 to {MAX_DIM}. {received(dim=dim)}")
-        if not 1 <= int(dim) <= MAX_DIM:
-            raise ValueError(f"`dim` must be from 1 to {MAX_DIM}. {received(dim=dim)}")
+        check_integer("dim", dim, 1, MAX_DIM)
         names = _devices(devices)
         spec = cls(keys, values, int(dim), names, tier, _slot_dtype(slot_dtype, values))
         if tier is None:

@@ -79,15 +79,9 @@ class Table(tf.saved_model.experimental.TrackableResource):
                     self._lease = library.de_table_lease(handle)
 
     def find(self, keys: tf.Tensor, insert: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-        """Reads rows.
+        """Returns the rows of keys, keys.shape + [dim], and whether each key has a row.
 
-        Args:
-            keys: Any shape.
-            insert: Whether to store the initial row of each key without a row. If False, only
-                reads.
-
-        Returns:
-            Values, keys.shape + [dim], and whether each key has a row, keys.shape.
+        With `insert`, also stores the initial row of each key without a row.
         """
         op = library.de_table_find_or_insert if insert else library.de_table_find
         return tuple(self.run(op, keys, Tvalues=self.spec.value_dtype, dim=self.spec.dim))
@@ -134,8 +128,7 @@ class Table(tf.saved_model.experimental.TrackableResource):
     def frozen_table(self, *, new: bool = False) -> FrozenTable:
         """Returns the object that represents this table in the next SavedModel.
 
-        Args:
-            new: Whether to replace a copy that an earlier call made.
+        `new` replaces an object that an earlier call made.
         """
         if self._frozen_table is None or new:
             self._frozen_table = FrozenTable(self)

@@ -44,13 +44,9 @@ class TableStep(NamedTuple):
     def run_in_shard(
         self, shard: int, keys: tf.Tensor, values: tf.Tensor, settings: tf.Tensor
     ) -> tf.Operation | None:
-        """Does a shard's part of the step. Returns the operation, or None in eager mode.
+        """Does a shard's part of the step: its keys [m] with their gradients [m, dim].
 
-        Args:
-            shard: Number of the shard in this process.
-            keys: Keys of the shard [m].
-            values: Their gradients [m, dim].
-            settings: The settings, a tensor on the shard's device.
+        `settings` are a tensor on the shard's device. Returns the operation, or None in eager mode.
         """
         return self.table.tables[shard].run(
             library.de_table_apply,

@@ -8,9 +8,9 @@ import pathlib
 from typing import Any
 from urllib.parse import quote
 
-from de_core.base.checks import received
+from de_core.base.checks import check_integer, received
 from de_core.base.keras import keras
-from de_core.tables.admission import Configured, check_integer
+from de_core.tables.admission import Configured
 
 
 @keras.saving.register_keras_serializable(package="de_core")
@@ -59,15 +59,10 @@ class DiskTier(Configured):
                 "`path` must be a folder on a local disk; a tier needs fast random reads. "
                 + received(path=self.path)
             )
-        check_integer("memory_bytes", self.memory_bytes, 1, 2**62)
+        check_integer("memory_bytes", self.memory_bytes, 1)
 
     def attributes(self, table: str, shards: int) -> dict[str, Any]:
-        """Returns the attributes of the op that creates a shard.
-
-        Args:
-            table: The shard's name.
-            shards: Number of shards that share the memory.
-        """
+        """Returns the attributes of the op that creates one of the shards that share the memory."""
         return {
             "tier_path": str(pathlib.Path(self.path).absolute() / quote(table, safe="")),
             "tier_bytes": max(1, self.memory_bytes // shards),

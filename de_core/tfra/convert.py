@@ -138,14 +138,9 @@ def _function(part: Any, signature: Signature, resources: _Resources) -> Any:
 
 
 class _Resources(tf.Module):
-    """The state that a model's signatures use. A copy is keyed by the node that made the original.
+    """The state that a model's signatures use.
 
-    Args:
-        parts: The rewritten graphs of the signatures.
-        ops: The OpDefs of the model's ops.
-
-    Raises:
-        ValueError: A signature uses another kind of resource.
+    A copy is keyed by the node that made the original.
     """
 
     def __init__(self, parts: Iterable[Any], ops: Iterable[Any]) -> None:
@@ -169,11 +164,7 @@ class _Resources(tf.Module):
         return tf.identity(copy.handle if isinstance(copy, tf.Variable) else copy.resource_handle)
 
     def copy(self, session: tf.compat.v1.Session) -> None:
-        """Copies the values from a session that has loaded the model.
-
-        Raises:
-            ValueError: A key is in two shards of a table.
-        """
+        """Copies the values from a session that has loaded the model."""
         whole: dict[tuple[Any, ...], Variable] = {}
         rows: dict[str, int] = {}
         for name, node in self._nodes.items():

@@ -45,11 +45,7 @@ class Signature:
 
     @classmethod
     def of(cls, name: str, message: Any) -> Signature:
-        """Reads a SignatureDef message.
-
-        Raises:
-            ValueError: An input or output is not a dense tensor.
-        """
+        """Reads a SignatureDef message."""
         for key, info in [*message.inputs.items(), *message.outputs.items()]:
             if info.WhichOneof("encoding") != "name":
                 raise ValueError(
@@ -68,9 +64,6 @@ class Signature:
 
 def check(nodes: Iterable[Any]) -> None:
     """Checks that a model's graph has no ops of `tfra` for which there is no replacement.
-
-    Args:
-        nodes: All nodes of the graph and its functions.
 
     Raises:
         ValueError: The graph has tables on a GPU or in Redis, or rows in files.
@@ -106,10 +99,6 @@ def rewritten(graph: Any, signature: Signature) -> Any:
     """Returns the part of a GraphDef that a signature runs, in the ops of this library.
 
     The part does not contain the signature's inputs: its importer maps their tensors.
-
-    Args:
-        graph: The GraphDef of a model.
-        signature: The signature.
 
     Raises:
         ValueError: The signature writes tables or variables.

@@ -245,22 +245,15 @@ class Absent(type):
 
 @functools.cache
 def absent(name: str, remedy: str) -> Absent:
-    """Returns the stand-in for a name without a counterpart: a class without instances.
-
-    Args:
-        name: The name.
-        remedy: The replacement, for the error.
-    """
+    """Returns the stand-in for a name without a counterpart: a class without instances."""
     return Absent(name, (), {"__doc__": remedy})
 
 
 class Namespace(types.ModuleType):
-    """A module of `tfra`. The error for a missing name tells its replacement.
+    """A module of `tfra`.
 
-    Args:
-        name: The module's full name there.
-        names: Its names.
-        without: Names without a counterpart, each with its replacement.
+    The error for a missing name tells its replacement. `without` has the replacements of names
+    without a counterpart.
     """
 
     def __init__(

@@ -48,11 +48,6 @@ def optimizer_paths(tensors: Tensors) -> list[str]:
 def of_target(tensors: Tensors, target: Any, optimizer: Optimizer | None) -> list[Assignment]:
     """Returns the values of a target's ordinary variables, without the optimizer's.
 
-    Args:
-        tensors: The checkpoint.
-        target: A module, layer, model or `tf.train.Checkpoint`.
-        optimizer: The optimizer that belongs to the target, or None.
-
     Raises:
         ValueError: The checkpoint lacks a trainable variable of the target, or has a variable that
             the target lacks, or their shapes differ.
@@ -106,12 +101,6 @@ def of_optimizer(
 ) -> list[Assignment]:
     """Returns the values of the wrapped optimizer's variables: steps, rates and dense slots.
 
-    Args:
-        tensors: The checkpoint.
-        path: The optimizer's path in the checkpoint.
-        optimizer: The result of `DynamicEmbeddingOptimizer` for Keras or tf_keras.
-        dense: The values of the ordinary variables. None to leave out their slots.
-
     Raises:
         ValueError: The optimizer does not fit.
     """
@@ -147,12 +136,7 @@ def of_optimizer(
 
 
 def of_saver(tensors: Tensors, optimizer: Any) -> list[Assignment]:
-    """Returns the number of steps for an optimizer, from Adam's powers and the global step.
-
-    Args:
-        tensors: The checkpoint of a Saver.
-        optimizer: The result of `DynamicEmbeddingOptimizer`. Its inner optimizer has Adam's decays.
-    """
+    """Returns the number of steps for an optimizer, from Adam's powers and the global step."""
     inner = optimizer.inner_optimizer
     count = int(tensors.read("global_step")) if "global_step" in tensors.shapes else None
     for number in (2, 1):

@@ -32,9 +32,6 @@ _FIRST_BYTES = 1 << 20
 def tables_at(path: str) -> tuple[Tensors | None, dict[str, SavedTable]]:
     """Returns the checkpoint that a path means, if it means one, and the tables by name.
 
-    Args:
-        path: A prefix, a SavedModel, a directory of checkpoints, or a folder of key-value files.
-
     Raises:
         ValueError: The path is a file, or files are missing.
         tf.errors.NotFoundError: The path does not exist.
@@ -142,11 +139,6 @@ def check_keys(table: SavedTable, spec: Spec, is_given: bool) -> None:
 
     n keys of int64 with rows of `dim` numbers have the sizes of 2 n keys of int32 with half rows.
     They cannot be int32 if a half of a key repeats: the keys of a shard are distinct.
-
-    Args:
-        table: The table.
-        spec: How its files are read.
-        is_given: True if the caller named the dtype of the keys.
 
     Raises:
         ValueError: The keys repeat, or may be of the other dtype.

@@ -64,12 +64,7 @@ class Role(NamedTuple):
 
 
 def of_objects(tables: dict[str, SavedTable], optimizers: Collection[str]) -> dict[str, Role]:
-    """Returns the roles of a checkpoint's tables, by name.
-
-    Args:
-        tables: All tables.
-        optimizers: The paths of the optimizers.
-    """
+    """Returns the roles of a checkpoint's tables, by name."""
     roles = {}
     for name, table in tables.items():
         parent, _, own = table.path.rpartition("/")
@@ -92,9 +87,7 @@ def of_objects(tables: dict[str, SavedTable], optimizers: Collection[str]) -> di
 def of_flat_names(tables: dict[str, SavedTable], known: Collection[str]) -> dict[str, Role]:
     """Returns the roles of tables whose names lack "/", by name.
 
-    Args:
-        tables: All tables.
-        known: Names of tables that have no owner.
+    `known` tables have no owner.
     """
     names = sorted((name for name in tables if flat(name) not in set(map(flat, known))), key=len)
     groups: dict[tuple[str, str], dict[str, str]] = {}
@@ -193,15 +186,7 @@ def collected(
 
 
 def check_doubts(groups: Mapping[str, SavedTable], chosen: list[str]) -> None:
-    """Raises if a chosen table may be a part of another.
-
-    Args:
-        groups: All tables by name.
-        chosen: The names of the tables to import.
-
-    Raises:
-        ValueError: The files do not tell.
-    """
+    """Raises ValueError if a chosen table may be a part of another."""
     doubts = {name: groups[name].doubts for name in chosen if groups[name].doubts}
     if doubts:
         sure = "|".join(re.escape(name) for name in chosen if name not in doubts)
@@ -215,11 +200,6 @@ def check_doubts(groups: Mapping[str, SavedTable], chosen: list[str]) -> None:
 
 def own_names(table: str, saved: Iterable[str], own: Collection[str]) -> dict[str, str]:
     """Returns the names that an optimizer gives to slots, by the saved names.
-
-    Args:
-        table: The table's name.
-        saved: The names in the files.
-        own: The names of the optimizer's slots.
 
     Raises:
         ValueError: The optimizer keeps other slots than the files have.

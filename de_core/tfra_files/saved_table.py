@@ -165,12 +165,7 @@ def all_shards(
 ) -> list[dict[str, str]]:
     """Returns the keys or files of a table's shards, in the order of their numbers.
 
-    Args:
-        name: The table's name.
-        found: For each shard, by its number, the parts that there are.
-        wanted: The numbers of all shards.
-        parts: The parts that each shard must have, such as "keys".
-        where: The checkpoint or folder.
+    `found` has the parts of each shard that there are, and `parts` those that each must have.
 
     Raises:
         ValueError: Something is missing.

@@ -10,6 +10,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.ops import library
 from de_core.base.progress import Progress
+from de_core.optimizers.accumulation import no_slices
 from de_core.optimizers.tf1.optimizer import Tf1Optimizer
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
@@ -39,10 +40,7 @@ class Job(NamedTuple):
 
 
 class Writer:
-    """Writes into tables and variables.
-
-    Args:
-        session: The session of the graph; None in eager mode, or for the default session.
+    """Writes into tables and variables: eagerly, or in the session of a graph.
 
     Raises:
         RuntimeError: A graph is being built, and there is no session.
@@ -62,8 +60,7 @@ class Writer:
     def make_slots(self, job: Job, optimizer: Any) -> dict[str, tf.Tensor]:
         """Makes an optimizer's slots in a table.
 
-        Returns:
-            Their full names in the table, by the saved names.
+        Returns their full names in the table, by the saved names.
         """
         table: Any = job.table
         done = _make_slots(optimizer, table)
@@ -81,10 +78,7 @@ class Writer:
     def write(self, job: Job, slots: dict[str, tf.Tensor], progress: Progress) -> None:
         """Writes rows, slots, and the counts and times of policies.
 
-        Args:
-            job: The table, which exists.
-            slots: The full names of the slots to write, by the saved names.
-            progress: Counts the rows.
+        `slots` has the full names of the slots to write, by the saved names.
         """
         table: Any = job.table
         of_slots = arithmetic_dtype(job.spec.value_dtype)
@@ -125,19 +119,10 @@ class Writer:
 def _make_slots(optimizer: Any, table: ShardedTable) -> list[Any]:
     """Makes the slots that an optimizer keeps in a table, with their initial values.
 
-    Does a step on no row. The caller must set the optimizer's numbers of steps afterwards.
-
-    Args:
-        optimizer: The result of `DynamicEmbeddingOptimizer`.
-        table: The table.
-
-    Returns:
-        The operations; in eager mode an empty list.
+    Does a step on no row. The caller must set the optimizer's numbers of steps afterwards. Returns
+    the operations; in eager mode an empty list.
     """
-    spec = table.spec
-    nothing = tf.IndexedSlices(
-        tf.zeros([0, spec.dim], arithmetic_dtype(spec.value_dtype)), tf.zeros([0], spec.key_dtype)
-    )
+    nothing = no_slices(table)
     if isinstance(optimizer, Tf1Optimizer):
         return optimizer._apply_to_tables([(nothing, table)])
     product = optimizer.u_product

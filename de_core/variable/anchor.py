@@ -91,9 +91,6 @@ if not LEGACY:
         def assign(self, value: Any) -> Any:
             """Replaces the rows by those that `value` carries, or does a step by a gradient.
 
-            Args:
-                value: A `WeightValue`, or the gradient that an optimizer hands over.
-
             Raises:
                 RuntimeError: `value` is a gradient, and the table has no optimizer of its own.
                 ValueError: `value` is empty and carries no rows.

@@ -36,11 +36,6 @@ class TableParams(int):
 
     Keras 3 formats the numbers of a summary with `:,` and draws each line of the result below the
     other. tf_keras calls `str`.
-
-    Args:
-        rows: Number of rows.
-        dim: Values per row.
-        size: Bytes of memory.
     """
 
     #: The numbers of values, rows and bytes as text.
@@ -155,7 +150,7 @@ class Inspection:
         """
         require_eager("export_batches", "`export` returns all rows in graphs too.")
         self._table.router.require_whole("`export_batches`", "Use `export`, or a checkpoint.")
-        return itertools.chain.from_iterable(table.export_batches() for table in self._table.tables)
+        return self._table.export_batches()
 
     @no_autograph
     def reserve(self, rows: int, name: str | None = None) -> tf.Operation | None:

@@ -23,11 +23,7 @@ DEFAULT_NAME = "DynamicEmbedding_Variable"
 
 
 def own_name(given: Any, graph: graph_mode.GraphState | None) -> str:
-    """Returns the name of a new Variable. Makes a default name, and any in a graph, unique.
-
-    Raises:
-        TypeError: `given` is not a string, or it is empty.
-    """
+    """Returns the name of a new Variable. Makes a default name, and any in a graph, unique."""
     if given is not None and (not isinstance(given, str) or not given):
         raise TypeError(f"`name` must be a non-empty string or None. {received(name=given)}")
     name = DEFAULT_NAME if given is None else given
@@ -52,13 +48,7 @@ def new_table(
     init_size: int,
     kv_creator: KVCreator | None,
 ) -> ShardedTable:
-    """Creates a table in memory or in a storage, whole or divided among workers.
-
-    Raises:
-        TypeError: An argument has a wrong type.
-        ValueError: An argument is out of range.
-        NotImplementedError: The storage or the distribution strategy does not support an argument.
-    """
+    """Creates a table in memory or in a storage, whole or divided among workers."""
     init_size = checked_init_size(init_size)
     creator = storage_creator(kv_creator)
     workers = strategy.workers_of_the_scope()

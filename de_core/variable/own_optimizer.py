@@ -22,11 +22,7 @@ OptimizerLike: TypeAlias = Optimizer | str | dict[str, Any]
 
 
 class OwnOptimizer(Protocol):
-    """The optimizer of one table.
-
-    Attributes:
-        learning_rate: The rate of this table; settable if it is no schedule.
-    """
+    """The optimizer of one table."""
 
     learning_rate: Any
 
@@ -61,14 +57,7 @@ def register(maker: Callable[[OptimizerLike, ShardedTable], OwnOptimizer]) -> No
 def new(
     optimizer: OptimizerLike | None, table: ShardedTable, in_a_graph: bool
 ) -> OwnOptimizer | None:
-    """Makes the optimizer of a new table, or returns None if the user gave none.
-
-    Raises:
-        TypeError: `optimizer` is not an optimizer of Keras 3, or the table's values are not
-            floating-point numbers.
-        ValueError: `optimizer` has a setting that one table cannot follow, or is in use.
-        NotImplementedError: The process uses tf_keras, or the graph is one of TensorFlow 1.
-    """
+    """Makes the optimizer of a new table, or returns None if the user gave none."""
     if optimizer is None:
         return None
     if LEGACY or in_a_graph:

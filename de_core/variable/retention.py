@@ -7,12 +7,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.base.checks import received
+from de_core.base.checks import check_integer, received
 from de_core.base.no_autograph import no_autograph
 from de_core.base.ops import library
 from de_core.base.types import TensorLike, WholeNumber
 from de_core.tables import keys_and_values
-from de_core.tables.admission import Admission, check_integer
+from de_core.tables.admission import Admission
 from de_core.tables.eviction import Eviction
 from de_core.tables.policy import TablePolicy
 from de_core.tables.restrict import RestrictPolicy, export_column
@@ -113,7 +113,7 @@ class Retention:
         >>> users.take_evicted_keys(1000)[0].numpy().tolist()
         [1]
         """
-        check_integer("capacity", capacity, 0, 2**62)
+        check_integer("capacity", capacity, 0)
         table = self._table
         if table.is_remote or table.outlives_its_process:
             raise NotImplementedError(
@@ -180,7 +180,7 @@ class Retention:
         Raises:
             ValueError: The Variable has no policy that ranks rows, or `split_size` is not positive.
         """
-        check_integer("split_size", split_size, 1, 2**62)
+        check_integer("split_size", split_size, 1)
         column = self._table.policy.rank_column
         if not column:
             raise ValueError(
@@ -198,12 +198,7 @@ def checked_policy(
     admission: Admission | None,
     eviction: Eviction | Sequence[Eviction] | None,
 ) -> TablePolicy:
-    """Combines the policies of a `Variable` after checking them.
-
-    Raises:
-        TypeError: An argument is not a policy.
-        ValueError: Two `eviction` policies are of the same kind.
-    """
+    """Combines the policies of a `Variable` after checking them."""
     is_policy = isinstance(restrict_policy, type) and issubclass(restrict_policy, RestrictPolicy)
     if restrict_policy is not None and not is_policy:
         raise TypeError(

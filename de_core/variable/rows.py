@@ -21,32 +21,23 @@ from de_core.variable.graph.loop_anchor import anchor_tensor
 Regularizer = Callable[[tf.Tensor], tf.Tensor | None]
 
 
-class Rows(tf.Module):
-    """Reads the rows of a `Variable`, with gradients, and writes them.
+class Rows:
+    """Reads rows, with gradients, and writes them. A base class of `Variable`."""
 
-    This class is a `tf.Module`, so that every module that holds the `Variable` finds the anchor.
-
-    Args:
-        table: The table that holds the rows.
-        anchor: The variable that stands for the table in gradients; None if it is not trainable.
-        regularizer: `f(rows [n, dim])` that returns a penalty or None; None for no penalty.
-    """
-
-    def __init__(
-        self, table: ShardedTable, anchor: tf.Variable | None, regularizer: Regularizer | None
-    ) -> None:
-        super().__init__(name="rows")
-        self.regularizer = regularizer
-        self._table = table
-        self._anchor = anchor
-        self._watched = None if anchor is None else tensor_variable(anchor)
+    _table: ShardedTable
+    #: The variable that stands for the table in gradients; None if the table is not trained.
+    _trained: tf.Variable | None
+    #: The `tf.Variable` of `_trained`, which a tape watches. An attribute of a `tf.Module`, so that
+    #: every module that holds this object finds it.
+    _watched: tf.Variable | None
+    _regularizer: Regularizer | None
 
     @property
-    def watched(self) -> tf.Variable | None:
+    def _anchor_variable(self) -> tf.Variable | None:
         """The `tf.Variable` that a tape watches, or None if lookups record no gradients."""
-        if self._watched is None and self._anchor is not None:
+        if self._watched is None and self._trained is not None:
             # The Keras anchor has no `tf.Variable` while Keras infers shapes. Try again later.
-            self._watched = tensor_variable(self._anchor)
+            self.__dict__["_watched"] = tensor_variable(self._trained)
         return self._watched
 
     @no_autograph
@@ -77,63 +68,53 @@ class Rows(tf.Module):
         if isinstance(return_exists, str):
             name, return_exists = return_exists, False
         with tf.name_scope(name or "lookup"):
-            keys = self._checked(keys)
+            keys = self._checked_ids(keys)
             values, exists = self._table.find(keys)
-            values = self.anchored(keys, values)
-            if self.regularizer is not None:
-                self.collect_penalty(keys)
+            values = self._anchored(keys, values)
+            if self._regularizer is not None:
+                self._collect_penalty(keys)
         return (values, exists) if return_exists else values
 
-    def lookup_scaled(
+    def _lookup_scaled(
         self,
         ids: TensorLike | tf.RaggedTensor,
         max_norm: float | None,
         dtype: tf.DType | None = None,
     ) -> Rows:
-        """Looks up dense or ragged ids. Scales down rows whose L2 norm exceeds `max_norm`.
+        """Returns the rows of dense or ragged ids, in `dtype` or the value dtype.
 
-        Args:
-            ids: Ids of the key dtype, any shape.
-            max_norm: Greatest L2 norm of a row in the result, above 0; None for no limit.
-            dtype: Dtype of the result; None for the value dtype.
-
-        Returns:
-            Rows, ids.shape + [dim]; ragged if `ids` are ragged.
-
-        Raises:
-            TypeError: `ids` have another dtype.
-            ValueError: `max_norm` is not above 0.
+        Scales down rows whose L2 norm exceeds `max_norm`. The result is ragged if `ids` are.
         """
         if isinstance(max_norm, numbers.Real) and not max_norm > 0:
             raise ValueError(f"`max_norm` must be None or above 0. {received(max_norm=max_norm)}")
         if isinstance(ids, tf.RaggedTensor):
             keys_and_values.note_kind("ragged", self._table)
-            return ids.with_flat_values(self.lookup_scaled(ids.flat_values, max_norm, dtype))
+            return ids.with_flat_values(self._lookup_scaled(ids.flat_values, max_norm, dtype))
         with tf.name_scope("lookup"):
-            keys = self._checked(ids)
+            keys = self._checked_ids(ids)
             rows = self._table.find(keys)[0]
             dtype = rows.dtype if dtype is None else dtype
             if max_norm is None:
-                rows = self.anchored(keys, tf.cast(rows, dtype))
+                rows = self._anchored(keys, tf.cast(rows, dtype))
             else:  # the norm of a float16 row may overflow
-                rows = self.anchored(keys, tf.cast(rows, arithmetic_dtype(rows.dtype)))
+                rows = self._anchored(keys, tf.cast(rows, arithmetic_dtype(rows.dtype)))
                 rows = tf.cast(tf.clip_by_norm(rows, max_norm, axes=[-1]), dtype)
-            if self.regularizer is not None:
-                self.collect_penalty(keys)
+            if self._regularizer is not None:
+                self._collect_penalty(keys)
             return rows
 
-    def anchors(self) -> list[tf.Tensor]:
+    def _anchors(self) -> list[tf.Tensor]:
         """Returns a list of the tensor that a lookup op takes as the anchor. May be empty."""
-        anchor = self.watched
+        anchor = self._anchor_variable
         if anchor is None or not self._table.tables[0].records:
             return []
         if tf.distribute.in_cross_replica_context() and strategy.mirrors_replicas():
             return []  # outside of a replica: only replicas compute gradients
         return [anchor_tensor(anchor, self._table)]
 
-    def collect_penalty(self, keys: tf.Tensor) -> None:
+    def _collect_penalty(self, keys: tf.Tensor) -> None:
         """Adds the penalty on the rows of `keys` to the graph's losses. Does nothing if eager."""
-        if self.regularizer is not None and not tf.executing_eagerly():
+        if self._regularizer is not None and not tf.executing_eagerly():
             loss = self._penalty(keys)
             if loss is not None:
                 key = tf.compat.v1.GraphKeys.REGULARIZATION_LOSSES
@@ -159,7 +140,7 @@ class Rows(tf.Module):
         >>> float(users.regularization_loss([7, 7, 8]))
         2.0
         """
-        loss = self._penalty(self._checked(keys), name)
+        loss = self._penalty(self._checked_ids(keys), name)
         return tf.zeros([], self._table.spec.value_dtype) if loss is None else loss
 
     @no_autograph
@@ -183,8 +164,8 @@ class Rows(tf.Module):
         ([[0.5, 0.5]], 1)
         """
         with tf.name_scope(name or "find_or_insert"):
-            keys = self._checked(keys)
-            return self.anchored(keys, self._table.find_or_insert(keys)[0])
+            keys = self._checked_ids(keys)
+            return self._anchored(keys, self._table.find_or_insert(keys)[0])
 
     @no_autograph
     def upsert(
@@ -276,7 +257,7 @@ class Rows(tf.Module):
             TypeError: `keys` have another dtype.
         """
         with tf.name_scope(name or "remove"):
-            return self._table.erase(tf.reshape(self._checked(keys), [-1]))
+            return self._table.erase(tf.reshape(self._checked_ids(keys), [-1]))
 
     @no_autograph
     def clear(self, name: str | None = None) -> tf.Operation | None:
@@ -286,23 +267,23 @@ class Rows(tf.Module):
 
     def _penalty(self, keys: tf.Tensor, name: str | None = None) -> tf.Tensor | None:
         """Returns the regularizer's result for the rows of the distinct `keys`."""
-        if self.regularizer is None:
+        if self._regularizer is None:
             return None
         with tf.name_scope(name or "regularization_loss"):
             distinct, _ = tf.unique(tf.reshape(keys, [-1]))
-            return self.regularizer(self.anchored(distinct, self._table.find(distinct)[0]))
+            return self._regularizer(self._anchored(distinct, self._table.find(distinct)[0]))
 
-    def anchored(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    def _anchored(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         """Connects rows to the anchor, so that a tape records the lookup."""
         if keys.shape.rank is None:
             # The gradient needs the rows' width, which a shape of unknown rank does not have.
             dim = self._table.spec.dim
-            rows = self.anchored(tf.reshape(keys, [-1]), tf.reshape(values, [-1, dim]))
+            rows = self._anchored(tf.reshape(keys, [-1]), tf.reshape(values, [-1, dim]))
             return tf.reshape(rows, tf.shape(values))
-        anchors = self.anchors()
+        anchors = self._anchors()
         return library.de_embedding_anchor(anchors[0], keys, values) if anchors else values
 
-    def _checked(self, keys: TensorLike) -> tf.Tensor:
+    def _checked_ids(self, keys: TensorLike) -> tf.Tensor:
         table = self._table
         if (
             isinstance(keys, tf.Tensor)

@@ -170,10 +170,6 @@ def requested(
         arguments: All other arguments of `get_variable`, by name.
         kind: The class of a new Variable.
         may_be_new: True to create the Variable also if the scope has reuse=True.
-
-    Raises:
-        TypeError: As for `get_variable`.
-        ValueError: As for `get_variable`.
     """
     if not isinstance(name, str) or not name:
         raise TypeError(f"`name` must be a non-empty string. {received(name=name)}")
@@ -198,13 +194,7 @@ def requested(
 
 
 def _with_defaults(scope: Any, arguments: dict[str, Any], name: str) -> dict[str, Any]:
-    """Returns the arguments of `Variable`, with the scope's defaults for missing arguments.
-
-    Raises:
-        NotImplementedError: The scope has a constraint.
-        ValueError: The scope's partitioner does not divide the rows into 1 to 1024 shards, or into
-            another number than there are `devices`.
-    """
+    """Returns the arguments of `Variable`, with the scope's defaults for missing arguments."""
     if scope.constraint is not None:
         raise NotImplementedError(
             f"A variable_scope with a `constraint` cannot hold the dynamic Variable {name}: no "

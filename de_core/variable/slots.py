@@ -11,7 +11,7 @@ from de_core.base.no_autograph import no_autograph
 from de_core.base.ops import library
 from de_core.base.types import Optimizer, TensorLike
 from de_core.tables import keys_and_values
-from de_core.tables.policy import FREEZE_OWNER, FROZEN, RESERVED_OWNER, is_reserved
+from de_core.tables.policy import FREEZE_OWNER, FROZEN, RESERVED_OWNER
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
 
@@ -154,8 +154,8 @@ class Slots:
     def slot_owners(self) -> list[str]:
         """Returns the names of the optimizers that keep slots in the rows. Eager mode only."""
         require_eager("slot_owners", "Call it outside of the function.")
-        found = self._table.slots()
-        return list(dict.fromkeys(n.rpartition("/")[0] for n in found if not is_reserved(n)))
+        names = self._table.slots_of_optimizers()
+        return list(dict.fromkeys(name.rpartition("/")[0] for name in names))
 
     @no_autograph
     def drop_slots(self, optimizer: Optimizer | str) -> tf.Operation | None:

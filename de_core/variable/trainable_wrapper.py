@@ -87,7 +87,7 @@ class TrainableWrapper:
 
     def read_value(self) -> tf.Tensor | tf.RaggedTensor:
         """Looks up the ids again and returns their current rows, ids.shape + [dim]."""
-        return self.params._rows.lookup_scaled(self.ids, self.max_norm)
+        return self.params._lookup_scaled(self.ids, self.max_norm)
 
     prefetch_values = value = read_value
 

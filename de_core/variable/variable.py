@@ -12,7 +12,6 @@ from de_core import checkpoint as checkpoints
 from de_core.base import removed_names
 from de_core.base.checks import received
 from de_core.base.keras import keras
-from de_core.base.parts import method_of
 from de_core.base.types import DTypeLike, InitializerLike, TensorLike, TrainedVariable
 from de_core.checkpoint import tfra_refusal, weights_file
 from de_core.checkpoint.file_system import FileSystem
@@ -27,7 +26,7 @@ from de_core.tables.spec import TableSpec
 from de_core.tables.table import Table
 from de_core.tables.tier import DiskTier
 from de_core.variable import own_optimizer
-from de_core.variable.anchor import new_anchor
+from de_core.variable.anchor import new_anchor, tensor_variable
 from de_core.variable.graph import graph_mode, graph_saver, savers
 from de_core.variable.inspection import Inspection
 from de_core.variable.new_table import DEFAULT_NAME, new_table, own_name
@@ -40,7 +39,9 @@ _FORBIDDEN = re.compile(r"[^A-Za-z0-9_.\-]")  # in the name of a layer
 _USE_CHECKPOINTS = "Use tf.train.Checkpoint or de.checkpoint.save."
 
 
-class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
+class Variable(
+    Rows, Inspection, Retention, Slots, ArrowRows, FileSystem, keras.layers.Layer, tf.Module
+):
     """An embedding table: maps each key to a row [dim]. It grows as training writes new keys.
 
     A lookup of a key without a row returns the key's initial row, which depends only on the
@@ -171,9 +172,10 @@ class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
             anchor = self._anchor = new_anchor(table, trained, own)  # a weight that Keras tracks
         else:
             anchor = self._graph_anchor = graph.add(name, table, trained, collections, checkpoint)
-        self._rows = Rows(table, anchor if trained else None, regularizer)
-        self._files = FileSystem(table)
-        self._arrow = ArrowRows(table)
+        self._regularizer = regularizer
+        # Keras and TensorFlow must not track these: the anchor is a weight already.
+        self.__dict__["_trained"] = anchor if trained else None
+        self.__dict__["_watched"] = tensor_variable(anchor) if trained else None
         # Create the policy last: its constructor may use this Variable.
         self._restriction = None if restrict_policy is None else restrict_policy(self)
         if self._restriction is not None and self._restriction.needs_apply_update():
@@ -187,22 +189,6 @@ class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
             self.__dict__.pop(wrapper, None)
 
     _keeps_rows = False  # True if a graph's initializer must not empty the table
-    # Reads and writes rows by key.
-    lookup = method_of("_rows", Rows.lookup)
-    find_or_insert = method_of("_rows", Rows.find_or_insert)
-    upsert = method_of("_rows", Rows.upsert)
-    accum = method_of("_rows", Rows.accum)
-    remove = method_of("_rows", Rows.remove)
-    clear = method_of("_rows", Rows.clear)
-    regularization_loss = method_of("_rows", Rows.regularization_loss)
-
-    # Exchanges rows with Apache Arrow.
-    to_arrow = method_of("_arrow", ArrowRows.to_arrow)
-    from_arrow = method_of("_arrow", ArrowRows.from_arrow)
-
-    # Saves the rows to files and loads them.
-    save_to_file_system = method_of("_files", FileSystem.save_to_file_system)
-    load_from_file_system = method_of("_files", FileSystem.load_from_file_system)
 
     def call(self, keys: TensorLike) -> tf.Tensor:
         """Looks up keys. So a Variable can be the first layer of a Keras model."""
@@ -217,7 +203,7 @@ class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
     @property
     def regularizer(self) -> Callable[[tf.Tensor], tf.Tensor | None] | None:
         """The function that returns the penalty on rows, or None."""
-        return self._rows.regularizer
+        return self._regularizer
 
     @property
     def name(self) -> str:
@@ -238,7 +224,7 @@ class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
         """A list with the anchor if lookups record gradients, otherwise an empty list."""
         if self._graph_anchor is None:
             return super().trainable_variables
-        return [] if self._rows.watched is None else [self._graph_anchor]
+        return [] if self._anchor_variable is None else [self._graph_anchor]
 
     @property
     def compute_dtype(self) -> str:
@@ -344,8 +330,8 @@ class Variable(Inspection, Retention, Slots, keras.layers.Layer, tf.Module):
             own = {} if self.optimizer is None else {"optimizer": self.optimizer}
             return {"rows": self._checkpointed, **own} if self.checkpoint else {}
         children = self._table.in_saved_model()
-        if self._rows.watched is not None:
-            children["anchor"] = self._rows.watched
+        if self._anchor_variable is not None:
+            children["anchor"] = self._anchor_variable
         return children
 
     if not TYPE_CHECKING:  # otherwise type checkers would accept every attribute name

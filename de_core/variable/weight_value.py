@@ -41,9 +41,6 @@ class Snapshot:
         """Replaces the rows of `table` by the rows in this snapshot's files.
 
         Restores optimizer slots too if `table` is the table that the snapshot was made from.
-
-        Raises:
-            tf.errors.InvalidArgumentError: The table has another dtype or dim. It stays unchanged.
         """
         reading = table_files.Reading(slots=self.source() is table)
         table_files.restore(table, self.paths, reading)
@@ -60,12 +57,7 @@ class WeightValue(np.ndarray[Any, Any]):
 
     @classmethod
     def of(cls, table: ShardedTable) -> WeightValue:
-        """Returns the value of a table's weight, with the rows in files.
-
-        Raises:
-            NotImplementedError: This process holds only some of the rows.
-            tf.errors.OpError: The rows cannot be written.
-        """
+        """Returns the value of a table's weight, with the rows in files."""
         table.router.require_whole("The value of a weight", "Use tf.train.Checkpoint.")
         snapshot = Snapshot(len(table.tables), table)
         table_files.write(table, snapshot.paths)

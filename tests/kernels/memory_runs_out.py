@@ -5,10 +5,10 @@ the number of errors that are not ResourceExhaustedError.
 """
 
 import ctypes
-import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import keras
 import numpy as np
@@ -61,81 +61,73 @@ class World:
             np.testing.assert_array_equal(self.find(table, self.keys), self.rows)
         assert int(library.de_table_size(self.table)) == len(OLD)
 
-    def verbs(self) -> Iterator[tuple[str, Verb]]:
+    def verbs(self) -> dict[str, Verb]:
         ops, table, frozen, batch = library, self.table, self.frozen, self.batch
         types = {"Tkeys": batch.dtype, "Tvalues": self.value_dtype}
-        yield "find", lambda: self.find(table, batch)
-        yield "find, served", lambda: self.find(frozen, batch)
-        yield "contains", lambda: ops.de_table_contains(table, batch)
-        yield "contains, served", lambda: ops.de_table_contains(frozen, batch)
-        yield (
-            "find_or_insert",
-            lambda: ops.de_table_find_or_insert(table, batch, Tvalues=self.value_dtype, dim=2),
-        )
-        yield (
-            "insert_or_assign",
-            lambda: ops.de_table_insert_or_assign(table, batch, self.batch_rows),
-        )
-        yield "export", lambda: ops.de_table_export(table, **types)
-        yield "save", lambda: ops.de_table_save(table, self.path + ".again")
-        yield "restore", lambda: ops.de_table_restore(table, self.path, replace=False)
-        yield "open", lambda: ops.de_frozen_table_open(frozen, self.path)
-        yield "stats", lambda: ops.de_table_stats(table)
-        yield "reserve", lambda: ops.de_table_reserve(table, tf.constant(10**5, tf.int64))
-        yield "shrink_to_fit", lambda: ops.de_table_shrink_to_fit(table)
-        yield "shard_of", lambda: ops.de_shard_of(batch, num_shards=3)
-        yield from self.handles()
-        yield from self.files()
-        if batch.dtype == tf.string:
-            words, lengths = ops.de_strings_to_words(batch)
-            yield "strings_to_words", lambda: ops.de_strings_to_words(batch)
-            yield "words_to_strings", lambda: ops.de_words_to_strings(words, lengths)
-        if self.value_dtype != tf.float32:
-            return
-        yield from self.row_gradients()
-        splits = tf.range(0, SIZE + 1, 3, tf.int64)
-        gradient = tf.ones([SIZE // 3, 2])
-        for name, each in (("pool", table), ("pool, served", frozen)):
-            yield (
-                name,
-                lambda each=each: ops.de_table_pool(
-                    each, batch, splits, [0.0], [], Tvalues=tf.float32, dim=2, weighted=False
-                ),
-            )
-        yield (
-            "pool_gradient",
-            lambda: ops.de_pool_gradient(
-                batch, splits, [0.0], gradient, Tvalues=tf.float32, weighted=False
+        of_rows = {"Tvalues": self.value_dtype, "dim": 2}
+        verbs = {
+            "find": partial(self.find, table, batch),
+            "find, served": partial(self.find, frozen, batch),
+            "contains": partial(ops.de_table_contains, table, batch),
+            "contains, served": partial(ops.de_table_contains, frozen, batch),
+            "find_or_insert": partial(ops.de_table_find_or_insert, table, batch, **of_rows),
+            "insert_or_assign": partial(
+                ops.de_table_insert_or_assign, table, batch, self.batch_rows
             ),
-        )
-        yield (
-            "segment_order",
-            lambda: ops.de_segment_order(
+            "export": partial(ops.de_table_export, table, **types),
+            "save": partial(ops.de_table_save, table, self.path + ".again"),
+            "restore": partial(ops.de_table_restore, table, self.path, replace=False),
+            "open": partial(ops.de_frozen_table_open, frozen, self.path),
+            "stats": partial(ops.de_table_stats, table),
+            "reserve": lambda: ops.de_table_reserve(table, tf.constant(10**5, tf.int64)),
+            "shrink_to_fit": partial(ops.de_table_shrink_to_fit, table),
+            "shard_of": partial(ops.de_shard_of, batch, num_shards=3),
+            **self.handles(),
+            **self.files(),
+        }
+        if batch.dtype == tf.string:
+            words = ops.de_strings_to_words(batch)
+            verbs["strings_to_words"] = partial(ops.de_strings_to_words, batch)
+            verbs["words_to_strings"] = partial(ops.de_words_to_strings, *words)
+        if self.value_dtype == tf.float32:
+            verbs |= self.row_gradients() | self.pools() | self.features() | self.steps()
+        return verbs
+
+    def pools(self) -> dict[str, Verb]:
+        """Returns the verbs that pool rows, and their gradient."""
+        ops, attributes = library, {"Tvalues": tf.float32, "weighted": False}
+        batch, splits = self.batch, tf.range(0, SIZE + 1, 3, tf.int64)
+        pool = partial(ops.de_table_pool, dim=2, **attributes)
+        rows = tf.ones([SIZE // 3, 2])
+        return {
+            "pool": partial(pool, self.table, batch, splits, [0.0], []),
+            "pool, served": partial(pool, self.frozen, batch, splits, [0.0], []),
+            "pool_gradient": partial(
+                ops.de_pool_gradient, batch, splits, [0.0], rows, **attributes
+            ),
+            "segment_order": lambda: ops.de_segment_order(
                 tf.range(SIZE, dtype=tf.int64), tf.constant(SIZE, tf.int64)
             ),
-        )
-        yield from self.features()
-        nothing = tf.zeros([SIZE, 2])
-        hyper = tf.constant([0.0, 0.0, 0.0], tf.float64)
-        yield (
-            "apply",
-            lambda: ops.de_table_apply(table, batch, nothing, hyper, "owner", rule="momentum"),
-        )
-        yield (
-            "apply to tables",
-            lambda: ops.de_tables_apply(
-                [table], [batch], [nothing], [hyper], "owner", settings_of=[0], rule="momentum"
-            ),
-        )
-        yield (
-            "find_slot",
-            lambda: ops.de_table_find_slot(
-                table, batch, "owner/momentum", Tvalues=tf.float32, dim=2
-            ),
-        )
+        }
 
-    def features(self) -> Iterator[tuple[str, Verb]]:
-        """Yields the lookup of two features, of single ids and of pooled ones, and its gradient."""
+    def steps(self) -> dict[str, Verb]:
+        """Returns the verbs of optimizers."""
+        ops, table, batch, nothing = library, self.table, self.batch, tf.zeros([SIZE, 2])
+        hyper, rule = tf.constant([0.0, 0.0, 0.0], tf.float64), {"rule": "momentum"}
+        given = [table], [batch], [nothing], [hyper]
+        slot = "owner/momentum"
+        return {
+            "apply": partial(ops.de_table_apply, table, batch, nothing, hyper, "owner", **rule),
+            "apply to tables": partial(
+                ops.de_tables_apply, *given, "owner", settings_of=[0], **rule
+            ),
+            "find_slot": partial(
+                ops.de_table_find_slot, table, batch, slot, Tvalues=tf.float32, dim=2
+            ),
+        }
+
+    def features(self) -> dict[str, Verb]:
+        """Returns the lookup of two features, one of them pooled, and its gradient."""
         ops, batch = library, self.batch
         splits = tf.range(0, SIZE + 1, 3, tf.int64)
         rows = [tf.ones([SIZE, 2]), tf.ones([SIZE // 3, 2])]
@@ -152,39 +144,21 @@ class World:
             "joined": False,
         }
         given = ([batch, batch], [splits], [tf.ones([SIZE])])
-        for name, each in (("features", self.table), ("features, served", self.frozen)):
-            yield (
-                name,
-                lambda each=each: ops.de_lookup_features(
-                    [each, each],
-                    *given,
-                    [],
-                    anchored=[],
-                    Tkeys=[],
-                    Trows=[tf.float32] * 2,
-                    **attributes,
-                ),
-            )
-        yield (
-            "features_gradient",
-            lambda: ops.de_lookup_features_gradient(
-                *given,
-                rows,
-                trained=[0, 1],
-                Tkeys=[batch.dtype] * 2,
-                Ttrained=[tf.float32] * 2,
-                **attributes,
+        trained = {"trained": [0, 1], "Tkeys": [batch.dtype] * 2, "Ttrained": [tf.float32] * 2}
+        found = {"anchored": [], "Tkeys": [], "Trows": [tf.float32] * 2, **attributes}
+        look_up, gradient = ops.de_lookup_features, ops.de_lookup_features_gradient
+        of_weights = ops.de_lookup_features_weight_gradient
+        return {
+            "features": partial(look_up, [self.table] * 2, *given, [], **found),
+            "features, served": partial(look_up, [self.frozen] * 2, *given, [], **found),
+            "features_gradient": partial(gradient, *given, rows, **trained, **attributes),
+            "features_weight_gradient": partial(
+                of_weights, [self.table] * 2, *given, rows, **attributes
             ),
-        )
-        yield (
-            "features_weight_gradient",
-            lambda: ops.de_lookup_features_weight_gradient(
-                [self.table] * 2, *given, rows, **attributes
-            ),
-        )
+        }
 
-    def handles(self) -> Iterator[tuple[str, Verb]]:
-        """Yields the verbs that create, delete and describe tables."""
+    def handles(self) -> dict[str, Verb]:
+        """Returns the verbs that create, delete and describe tables."""
         ops, types = library, self.types
         served = self.path + ".served"
 
@@ -197,32 +171,38 @@ class World:
             handle = ops.de_table(shared_name=self.path + ".named", **types)
             tf.raw_ops.DestroyResourceOp(resource=handle)
 
-        yield "table", lambda: ops.de_table(anonymous=True, **types)
-        yield "table of a name", named
-        yield "close", close
-        yield "lease", lambda: ops.de_table_lease(ops.de_table(anonymous=True, **types))
-        yield "size", lambda: ops.de_table_size(self.table)
-        yield "process_tables", ops.de_process_tables
-        yield "serving_stats", lambda: ops.de_serving_stats([self.frozen], tables=["served"])
+        return {
+            "table": partial(ops.de_table, anonymous=True, **types),
+            "table of a name": named,
+            "close": close,
+            "lease": lambda: ops.de_table_lease(ops.de_table(anonymous=True, **types)),
+            "size": partial(ops.de_table_size, self.table),
+            "process_tables": ops.de_process_tables,
+            "serving_stats": partial(ops.de_serving_stats, [self.frozen], tables=["served"]),
+        }
 
-    def files(self) -> Iterator[tuple[str, Verb]]:
-        """Yields the verbs that work on files without a table."""
+    def files(self) -> dict[str, Verb]:
+        """Returns the verbs that work on files without a table."""
         ops, types = library, {"key_dtype": self.keys.dtype, "value_dtype": self.value_dtype}
-        yield "info", lambda: ops.de_snapshot_info(self.path)
-        yield "info, verified", lambda: ops.de_snapshot_info(self.path, verify=True)
-        yield "read", lambda: ops.de_snapshot_read(self.path, 0, 1, **types)
-        yield "compact", lambda: ops.de_snapshot_compact([self.path], self.path + ".compact")
+        return {
+            "info": partial(ops.de_snapshot_info, self.path),
+            "info, verified": partial(ops.de_snapshot_info, self.path, verify=True),
+            "read": partial(ops.de_snapshot_read, self.path, 0, 1, **types),
+            "compact": partial(ops.de_snapshot_compact, [self.path], self.path + ".compact"),
+        }
 
-    def row_gradients(self) -> Iterator[tuple[str, Verb]]:
-        """Yields the verbs for gradients of lookups in loops."""
+    def row_gradients(self) -> dict[str, Verb]:
+        """Returns the verbs for gradients of lookups in loops."""
         ops, rows = library, self.batch_rows
         types = {"Tkeys": self.batch.dtype, "Tvalues": rows.dtype, "dim": 2}
         one = ops.de_row_gradients(self.batch, rows)
         many = tf.add_n([one, one, one])
-        yield "loop_anchor", lambda: ops.de_loop_anchor(self.table, **types)
-        yield "row_gradients", lambda: ops.de_row_gradients(self.batch, rows)
-        yield "row_gradients, added", lambda: tf.add_n([many, one])
-        yield "row_gradients_concat", lambda: ops.de_row_gradients_concat(many, **types)
+        return {
+            "loop_anchor": partial(ops.de_loop_anchor, self.table, **types),
+            "row_gradients": partial(ops.de_row_gradients, self.batch, rows),
+            "row_gradients, added": lambda: tf.add_n([many, one]),
+            "row_gradients_concat": partial(ops.de_row_gradients_concat, many, **types),
+        }
 
 
 #: Values of attributes that have no default and for which the first allowed value is not valid.
@@ -285,7 +265,7 @@ def kernels() -> Iterator[tuple[str, Verb]]:
 
     for op in dir(library):
         if op.startswith("De"):
-            yield f"kernel of {op}", functools.partial(make, graph_of(op))
+            yield f"kernel of {op}", partial(make, graph_of(op))
 
 
 def sweep(world: World, verb: Verb) -> tuple[int, int]:
@@ -316,7 +296,7 @@ TYPES = [(tf.int64, tf.float32), (tf.string, tf.float32), (tf.string, tf.string)
 for number, types in enumerate(TYPES[:1] if IS_SAMPLE else TYPES):
     world = World(*types, f"{sys.argv[2]}/{number}.de")
     made = kernels() if number == 0 and not IS_SAMPLE else ()
-    for name, verb in itertools.chain(world.verbs(), made):
+    for name, verb in itertools.chain(world.verbs().items(), made):
         print("begin", name, types[0].name, types[1].name, flush=True)
         injected, bad = sweep(world, verb)
         print(f"{name}: {injected} injected, {bad} bad", flush=True)

@@ -41,26 +41,6 @@ def test_a_shared_name_of_another_table_is_refused(make_table):
     tf.raw_ops.DestroyResourceOp(resource=handle)
 
 
-def test_anonymous_tables_share_nothing(make_table):
-    library.de_table_insert_or_assign(make_table(), KEYS, ROWS)
-    assert int(library.de_table_size(make_table())) == 0
-
-
-def test_reads_are_not_folded_across_a_write(table):
-    @tf.function
-    def sizes():
-        before, first = library.de_table_size(table), find(table, KEYS[:1])[0]
-        library.de_table_insert_or_assign(
-            table, tf.constant([1, 100], tf.int64), [[0.0, 0.0], [1.0, 1.0]]
-        )
-        return before, first, library.de_table_size(table), find(table, KEYS[:1])[0]
-
-    before, first, after, second = sizes()
-    assert (int(before), int(after)) == (3, 4)
-    np.testing.assert_array_equal(first, [[1, 2]])
-    np.testing.assert_array_equal(second, [[0, 0]])
-
-
 def test_shapes_are_inferred():
     graph = tf.Graph()
     with graph.as_default():

@@ -215,6 +215,16 @@ def test_nests_of_features_are_accepted():
     assert found["seen"][0].shape == [3, 3]
 
 
+def test_ids_may_be_python_numbers_strings_and_lists():
+    words = de.FeatureConfig("word", table("words", key_dtype="string"), "sum")
+    layer = collection({"id": de.FeatureConfig("id", table()), "word": words})
+    found = layer({"id": [1, 2], "word": [["1", "2"], ["3", "3"]]})
+    np.testing.assert_array_equal(found["id"], VALUES[[1, 2]])
+    np.testing.assert_allclose(found["word"], [VALUES[1] + VALUES[2], 2 * VALUES[3]], rtol=1e-6)
+    with pytest.raises(ValueError, match=r"must be dense .*Received: dense ids"):
+        layer({"id": 1, "word": "1"})
+
+
 BAD = {
     "another structure": (lambda layer: layer({"b": KINDS["one"]}), "keys .'a'.*keys .'b'"),
     "a list": (lambda layer: layer([KINDS["one"]]), "a list of 1"),

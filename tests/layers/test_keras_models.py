@@ -112,16 +112,6 @@ def test_a_sequential_model_without_an_input_layer_keeps_long_ids_apart():
     np.testing.assert_allclose(model.predict(ids, verbose=0)[:, 0], [0, 1, 2, 3], atol=0.2)
 
 
-def test_a_frozen_layer_does_not_train(ratings):
-    users, items, pleases = ratings
-    model = functional()
-    model.get_layer("users").trainable = False
-    model.compile(optimizer(), "binary_crossentropy")
-    model.fit((users, items), pleases, epochs=1, verbose=0)
-    assert int(model.get_layer("users").table.size()) == 0
-    assert int(model.get_layer("items").table.size()) == 30
-
-
 def test_a_layer_made_frozen_can_be_unfrozen():
     layer = de.layers.Embedding(2, trainable=False)
     features = de.FeatureConfig("item", de.TableConfig("frozen", 2))

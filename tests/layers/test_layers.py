@@ -274,23 +274,6 @@ def trained():
     return model, [ids[0], ids[1]]
 
 
-def test_several_features_share_one_table(trained):
-    model, ids = trained
-    keys, _ = model.get_layer("shared").table.export()
-    assert set(keys.numpy()) == set(np.ravel(ids))
-
-
-def test_models_come_back_from_keras_files(trained, tmp_path):
-    model, ids = trained
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_allclose(
-        loaded.predict(ids, verbose=0), model.predict(ids, verbose=0), rtol=1e-6
-    )
-    for name in ("shared", "by_field", "each"):
-        assert int(loaded.get_layer(name).table.size()) > 0
-
-
 def test_exported_models_answer_the_same(trained, tmp_path):
     model, ids = trained
     new = [tf.constant(each + 25) for each in ids]  # half of the ids were never trained

@@ -81,11 +81,3 @@ def test_lookups_in_branches_and_loops_are_trained(pooled):
         for key, value in zip(found.indices.numpy(), found.values.numpy(), strict=True):
             totals[int(key)] += value[0]
         assert totals == {key: count * (times if times > 1 else 0) for key, count in counts.items()}
-
-
-def test_a_frozen_collection_has_no_trainable_variables():
-    rows = de.TableConfig("rows", 2, initializer="ones")
-    layer = de.layers.EmbeddingCollection({"a": de.FeatureConfig("a", rows)}, trainable=False)
-    layer({"a": tf.constant([3, 5], tf.int64)})
-    assert len(layer.variables) == 1
-    assert layer.trainable_variables == []

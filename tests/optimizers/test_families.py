@@ -66,6 +66,23 @@ def test_minimize_takes_tables_by_each_name(family, way):
     assert int(fixed.size()) == 0
 
 
+@pytest.mark.parametrize("way", WAYS_TO_NAME)
+@pytest.mark.parametrize("family", ["tf_keras", "tensorflow 1"])
+def test_computed_gradients_come_with_the_anchor(family, way):
+    table, dense = new_table(), tf.Variable([2.0])
+    _, wrapper = de.embedding_lookup(table, [1], return_trainable=True)
+    named = [*WAYS_TO_NAME[way](table, wrapper), dense]
+
+    def loss():
+        return tf.reduce_sum(table.lookup([1]) * dense)
+
+    optimizer = de.DynamicEmbeddingOptimizer(FAMILIES[family]("Adam"))
+    (gradient, anchor), (_, other) = optimizer.compute_gradients(loss, named)
+    assert anchor is table.trainable_variables[0].value
+    assert other is dense
+    assert gradient.indices.numpy().tolist() == [1]
+
+
 def test_the_learning_rate_changes_between_steps(wrapped):
     rate = tf.Variable(0.5)
     optimizer = wrapped("Adagrad")
@@ -235,20 +252,13 @@ def test_tables_are_left_out_of_the_weight_decay(family):
     assert rows == [0.25, 0.5, 0.5]
 
 
-@pytest.mark.parametrize("kind", ["tensor", "callable", "schedule"])
-def test_learning_rates_of_tensorflow_1_may_change(kind):
+def test_a_learning_rate_of_tensorflow_1_may_be_fed():
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         table = de.get_variable("t", dim=1)
         fed = tf.compat.v1.placeholder_with_default(1.0, [])
-        step = v1.get_or_create_global_step()
-        rate = {
-            "tensor": fed,
-            "callable": lambda: fed,
-            "schedule": v1.piecewise_constant(step, [0], [1.0, 0.25]),
-        }[kind]
         loss = tf.reduce_sum(de.embedding_lookup(table, np.array([3])))
-        optimizer = de.DynamicEmbeddingOptimizer(v1.GradientDescentOptimizer(rate))
-        train, rows = optimizer.minimize(loss, step), table.lookup([3])
+        optimizer = de.DynamicEmbeddingOptimizer(v1.GradientDescentOptimizer(fed))
+        train, rows = optimizer.minimize(loss), table.lookup([3])
         session.run(tf.compat.v1.global_variables_initializer())
         for value in (1.0, 0.25):
             session.run(train, {fed: value})

@@ -10,6 +10,7 @@ import tensorflow as tf
 import tf_keras
 
 import de_core as de
+from tests.optimizers.test_steps import own
 from tests.optimizers.test_tf1 import Dense, Tables
 from tests.support import oracle
 from tests.support.applies import applies_if
@@ -98,10 +99,8 @@ def wrapped(make, **settings):
 @pytest.mark.filterwarnings("ignore:.*has no rule inside the tables")
 @pytest.mark.parametrize("name", TF1)
 def test_a_session_trains_by_any_formula_of_tensorflow_1(name):
-    data = list(oracle.batches(5))
     tables, dense = Tables(TF1[name], shards=len(name) % 3 + 1), Dense(TF1[name])
-    oracle.assert_same([tables.run(data)], [dense.run(data)])
-    oracle.assert_same(tables.finish(), dense.finish())
+    oracle.compare(tables, dense)
     if name == "own":
         with tables.graph.as_default():
             slots = tables.tables[0].get_slot_variables(tables.optimizer)
@@ -122,11 +121,8 @@ def test_a_session_trains_by_any_formula_of_tensorflow_1(name):
 @pytest.mark.parametrize("mode", ["eager", "function"])
 @pytest.mark.parametrize("name", ["own", "adam"])
 def test_version_2_trains_by_any_formula_of_tensorflow_1(name, mode):
-    data = list(oracle.batches(5))
     tables = oracle.Tables(wrapped(TF1[name]), mode=mode, scales=False, shards=2)
-    dense = Dense(TF1[name])
-    oracle.assert_same([tables.run(data)], [dense.run(data)])
-    oracle.assert_same(tables.finish(), dense.finish())
+    oracle.compare(tables, Dense(TF1[name]))
 
 
 class NewSign(tf_keras.optimizers.Optimizer):
@@ -153,11 +149,6 @@ class NewSign(tf_keras.optimizers.Optimizer):
 
     def get_config(self):
         return {**super().get_config(), "learning_rate": self._serialize_hyperparameter(0.01)}
-
-
-class NewAdam(tf_keras.optimizers.Adam):
-    def update_step(self, gradient, variable):
-        return super().update_step(gradient, variable)
 
 
 class OldSign(tf_keras.optimizers.legacy.Optimizer):
@@ -200,7 +191,9 @@ TF_KERAS = [
     lambda: NewSign(0.01),
     lambda: NewSign(halving(), clipnorm=0.1),
     lambda: NewSign(0.1, weight_decay=0.1),
-    lambda: NewAdam(0.01, jit_compile=False, use_ema=True, ema_overwrite_frequency=2),
+    lambda: own(tf_keras.optimizers.Adam)(
+        0.01, jit_compile=False, use_ema=True, ema_overwrite_frequency=2
+    ),
     lambda: OldSign(0.01),
     lambda: OldSign(halving(), global_clipnorm=0.1),
     lambda: OldSign(0.1, decay=0.5),
@@ -214,10 +207,7 @@ def test_any_formula_of_tf_keras_trains_to_the_dense_rows(number):
     make = TF_KERAS[number]
     mode = ("eager", "function")[number % 2]
     tables = oracle.Tables(wrapped(make), mode=mode, shards=number % 3 + 1, scales=False)
-    dense = oracle.Dense(make(), scales=False)
-    data = list(oracle.batches(5))
-    oracle.assert_same([tables.run(data)], [dense.run(data)])
-    oracle.assert_same(tables.finish(), dense.finish())
+    oracle.compare(tables, oracle.Dense(make(), scales=False))
     [slot, *_] = tables.tables["users"].get_slot_variables(tables.optimizer)
     assert slot.dim == oracle.DIM
 
@@ -329,14 +319,9 @@ def test_steps_of_several_threads_in_one_session_add_up():
         np.testing.assert_array_equal(session.run(rows)[:, 0], expected)
 
 
-class OwnNadam(keras.optimizers.Nadam):
-    def update_step(self, *arguments):
-        return super().update_step(*arguments)
-
-
 @pytest.mark.filterwarnings("ignore:.*has no rule inside the tables")
 def test_state_of_no_row_in_keras_3_equals_the_dense_one():
-    oracle.check(lambda: OwnNadam(0.01), steps=4)
+    oracle.check(lambda: own(keras.optimizers.Nadam)(0.01), steps=4)
 
 
 @applies_if(hasattr(keras.optimizers, "Muon"), "a Keras with Muon")

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from tests.optimizers.test_steps import own
 
 IDS = np.arange(400, dtype=np.int64)
 DIM = 16
@@ -143,11 +144,7 @@ def test_other_dtypes_are_refused(options, message):
 
 
 def test_an_optimizer_without_a_rule_refuses_half_slots():
-    class OwnStep(keras.optimizers.SGD):
-        def update_step(self, gradient, variable, learning_rate):
-            self.assign_sub(variable, learning_rate * gradient)
-
     with pytest.warns(UserWarning, match="has no rule"):
-        optimizer = de.DynamicEmbeddingOptimizer(OwnStep())
+        optimizer = de.DynamicEmbeddingOptimizer(own(keras.optimizers.SGD)())
     with pytest.raises(NotImplementedError, match="make the table without `slot_dtype`"):
         train(new_table(tf.bfloat16), optimizer, 1)

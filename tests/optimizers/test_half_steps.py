@@ -6,18 +6,11 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from tests.optimizers.test_steps import own
 from tests.support import exact_rules
 
 MANY = tf.fill([1024], tf.constant(7, tf.int64))
 HALVES = ("float16", "bfloat16")
-
-
-class Plain(keras.optimizers.Optimizer):
-    """An own rule, which runs on gathered rows."""
-
-    def update_step(self, gradient, variable, learning_rate):
-        """Updates a variable."""
-        variable.assign_sub(learning_rate * gradient)
 
 
 def table_of(dtype, row=1.0, dim=1):
@@ -91,7 +84,7 @@ def test_weight_decay_rounds_a_row_once(dtype):
 def test_gathered_rows_sum_duplicates_in_float32(dtype):
     table = table_of(dtype, row=0.0)
     ids = tf.fill([4096], tf.constant(7, tf.int64))
-    step(table, de.DynamicEmbeddingOptimizer(Plain(2.0**-12)), ids)
+    step(table, de.DynamicEmbeddingOptimizer(own(keras.optimizers.SGD)(2.0**-12)), ids)
     assert row_of(table) == -1
 
 

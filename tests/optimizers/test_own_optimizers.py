@@ -17,21 +17,6 @@ IDS = np.array([3, 5, 3], np.int64)
 ONES = tf.IndexedSlices(tf.ones([2, 2]), tf.constant([3, 5], tf.int64))
 
 
-def check(make, mode, by_row=False, wrap=False, **arguments):
-    """Trains tables by their own optimizers, and dense variables by the same optimizer."""
-    optimizer = de.DynamicEmbeddingOptimizer(make()) if wrap else make()
-    own = {name: {"optimizer": make()} for name in oracle.TABLES}
-    tables = oracle.Tables(optimizer, mode, of_table=own, **arguments)
-    dense = oracle.Dense(make(), by_row)
-    data = list(oracle.batches(6))
-    losses = np.reshape(dense.run(data), [-1, tables.steps_a_call]).sum(1)
-    oracle.assert_same([tables.run(data)], [losses])
-    oracle.assert_same(tables.finish(), dense.finish())
-    for each in [tables.optimizer, *(table.optimizer for table in tables.tables.values())]:
-        assert int(each.iterations) == int(dense.optimizer.iterations)
-    return tables
-
-
 QUICK = {(name, oracle.MODES[i % 2]) for i, name in enumerate(NAMES)} | {
     ("adam", "fit"),
     ("adagrad", "fit eagerly"),
@@ -50,7 +35,9 @@ QUICK = {(name, oracle.MODES[i % 2]) for i, name in enumerate(NAMES)} | {
     ],
 )
 def test_rows_equal_dense_variables(name, mode):
-    check(OPTIMIZERS[name], mode, by_row=name in BY_ROW, shards=1 + NAMES.index(name) % 2)
+    shards = 1 + NAMES.index(name) % 2
+    by_row = name in BY_ROW
+    oracle.check(OPTIMIZERS[name], by_row=by_row, wrap=False, own=True, mode=mode, shards=shards)
 
 
 @pytest.mark.each_choice
@@ -69,9 +56,7 @@ def test_each_table_has_its_own_rule_rate_and_schedule(mode, wrap):
     own = dict(zip(oracle.TABLES, ({"optimizer": make()} for make in makers), strict=False))
     tables = oracle.Tables(model_optimizer, mode, of_table=own)
     dense = oracle.Dense(EachItsOwn([make() for make in makers]), scales=False)
-    data = list(oracle.batches(6))
-    oracle.assert_same([tables.run(data)], [dense.run(data)])
-    oracle.assert_same(tables.finish(), dense.finish())
+    oracle.compare(tables, dense)
 
 
 class EachItsOwn:
@@ -162,7 +147,7 @@ def test_keras_s_accumulation_of_gradients_is_refused(make, eagerly):
 
 
 def test_the_own_optimizer_accumulates_gradients():
-    check(lambda: OPTIMIZERS["adam"](gradient_accumulation_steps=2), "function", wrap=True)
+    oracle.check(lambda: OPTIMIZERS["adam"](gradient_accumulation_steps=2), own=True)
 
 
 @pytest.mark.parametrize("eagerly", [False, True])

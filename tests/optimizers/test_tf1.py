@@ -183,11 +183,8 @@ def placeholders():
     ],
 )
 def test_a_session_trains_tables_to_the_dense_rows(name, shards):
-    data = list(oracle.batches(5))
-    tables = Tables(OPTIMIZERS[name], shards)
-    dense = Dense(OPTIMIZERS[name])
-    oracle.assert_same([tables.run(data)], [dense.run(data)])
-    oracle.assert_same(tables.finish(), dense.finish())
+    tables, dense = Tables(OPTIMIZERS[name], shards), Dense(OPTIMIZERS[name])
+    oracle.compare(tables, dense)
     assert tables.session.run(tables.step_count) == 5
     assert isinstance(tables.optimizer, v1.Optimizer)
     if name == "adam":
@@ -234,10 +231,7 @@ CALLABLE = {
     ],
 )
 def test_callable_settings_and_clipping_by_the_global_norm(settings, clip):
-    data = list(oracle.batches(4))
-    tables, dense = Tables(settings, 2, clip=clip), Dense(settings, clip=clip)
-    oracle.assert_same([tables.run(data)], [dense.run(data)])
-    oracle.assert_same(tables.finish(), dense.finish())
+    oracle.compare(Tables(settings, 2, clip=clip), Dense(settings, clip=clip), 4)
 
 
 NOT_IN_SESSIONS = {("sgd", "function", 2), ("adam", "eager", 3), ("ftrl", "function", 1)}
@@ -252,12 +246,8 @@ NOT_IN_SESSIONS = {("sgd", "function", 2), ("adam", "eager", 3), ("ftrl", "funct
     ],
 )
 def test_version_2_trains_tables_to_the_dense_rows(name, mode, shards):
-    data = list(oracle.batches(5))
     optimizer = de.DynamicEmbeddingOptimizer(OPTIMIZERS[name]())
-    tables = oracle.Tables(optimizer, mode, shards, scales=False)
-    dense = Dense(OPTIMIZERS[name])
-    oracle.assert_same([tables.run(data)], [dense.run(data)])
-    oracle.assert_same(tables.finish(), dense.finish())
+    oracle.compare(oracle.Tables(optimizer, mode, shards, scales=False), Dense(OPTIMIZERS[name]))
 
 
 @pytest.mark.parametrize("in_a_graph", [True, False])

@@ -290,13 +290,31 @@ def assert_same(ours, theirs, rtol=1e-5, atol=1e-6):
         np.testing.assert_allclose(mine, dense, rtol=rtol, atol=atol)
 
 
-def check(make, steps=6, by_row=False, **settings):
-    """Trains `Tables` and `Dense`; compares losses, rows and the ordinary variable."""
-    tables = Tables(de.DynamicEmbeddingOptimizer(make()), **settings)
-    dense = Dense(make(), by_row)
+def compare(tables, dense, steps=5):
+    """Trains tables and dense variables; compares losses, rows and the ordinary variable."""
     data = list(batches(steps))
-    losses = np.reshape(dense.run(data), [-1, tables.steps_a_call]).sum(1)
+    losses = np.reshape(dense.run(data), [-1, getattr(tables, "steps_a_call", 1)]).sum(1)
     assert_same([tables.run(data)], [losses])
     assert_same(tables.finish(), dense.finish())
-    assert int(tables.optimizer.iterations) == int(dense.optimizer.iterations)
+
+
+def check(make, steps=6, by_row=False, wrap=True, own=False, **settings):
+    """Trains `Tables` and `Dense` by the same optimizer, and compares them.
+
+    Args:
+        make: Creates the optimizer.
+        steps: The number of steps.
+        by_row: See `Dense`.
+        wrap: False if the optimizer of the model is not wrapped.
+        own: True for tables with optimizers of their own.
+        **settings: See `Tables`.
+    """
+    of_table = {name: {"optimizer": make()} for name in TABLES} if own else {}
+    optimizer = de.DynamicEmbeddingOptimizer(make()) if wrap else make()
+    tables = Tables(optimizer, of_table=of_table, **settings)
+    dense = Dense(make(), by_row)
+    compare(tables, dense, steps)
+    of_tables = [table.optimizer for table in tables.tables.values() if own]
+    for each in [tables.optimizer, *of_tables]:
+        assert int(each.iterations) == int(dense.optimizer.iterations)
     return tables, dense

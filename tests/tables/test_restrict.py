@@ -14,6 +14,7 @@ import de_core as de
 from de_core.base.ops import library
 from tests.support.policy_model import tie_of
 
+LRU = de.EvictionLRU
 POLICIES = [de.TimestampRestrictPolicy, de.FrequencyRestrictPolicy]
 
 
@@ -249,57 +250,24 @@ def test_a_policy_with_columns_gets_steps_if_it_overrides_apply_update():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "message"),
+    ("count", "options", "error", "message"),
     [
-        ({"restrict_policy": de.TimestampRestrictPolicy, "call": [-1]}, ValueError, "num_reserved"),
-        ({"restrict_policy": de.TimestampRestrictPolicy, "call": [1.5]}, TypeError, "num_reserved"),
-        (
-            {"restrict_policy": de.TimestampRestrictPolicy, "call": [True]},
-            TypeError,
-            "num_reserved",
-        ),
-        (
-            {"restrict_policy": de.TimestampRestrictPolicy, "call": [3], "trigger": -2},
-            ValueError,
-            "trigger",
-        ),
-        (
-            {"restrict_policy": de.TimestampRestrictPolicy, "call": [3], "when": 1},
-            TypeError,
-            "when",
-        ),
-        (
-            {"restrict_policy": de.RestrictPolicy, "call": [3]},
-            NotImplementedError,
-            "must define `apply_restriction`",
-        ),
-        ({"restrict_policy": "time"}, TypeError, "subclass of de.RestrictPolicy"),
-        ({"restrict_policy": de.Variable}, TypeError, "subclass of de.RestrictPolicy"),
-        ({"admission": 2}, TypeError, "`admission`"),
-        ({"eviction": [1]}, TypeError, "`eviction`"),
-        (
-            {"eviction": [de.EvictionLRU(max_rows=9), de.EvictionLFU(max_rows=9)]},
-            ValueError,
-            "bounds the table",
-        ),
-        (
-            {"eviction": de.EvictionLRU(max_rows=1), "devices": ["/CPU:0"] * 2},
-            ValueError,
-            "max_rows",
-        ),
+        (-1, {}, ValueError, "num_reserved"),
+        (1.5, {}, TypeError, "num_reserved"),
+        (True, {}, TypeError, "num_reserved"),
+        (3, {"trigger": -2}, ValueError, "trigger"),
+        (3, {"when": 1}, TypeError, "when"),
     ],
 )
-def test_bad_arguments_are_named(arguments, error, message):
-    call = arguments.pop("call", None)
-    trigger = {k: arguments.pop(k) for k in ("trigger", "when") if k in arguments}
-
-    def make_and_restrict():
-        variable = de.Variable(dim=2, **arguments)
-        variable.upsert(range(5), tf.ones([5, 2]))
-        variable.restrict(*call, **trigger)
-
+def test_bad_arguments_of_restrict_are_named(count, options, error, message):
+    users = new(restrict_policy=de.TimestampRestrictPolicy)
     with pytest.raises(error, match=message):
-        make_and_restrict()
+        users.restrict(count, **options)
+
+
+def test_a_policy_without_a_restriction_says_what_to_define():
+    with pytest.raises(NotImplementedError, match="must define `apply_restriction`"):
+        new(restrict_policy=de.RestrictPolicy).restrict(3)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +281,13 @@ def test_bad_arguments_are_named(arguments, error, message):
         (lambda: de.AdmissionProbability(0), ValueError, "probability"),
         (lambda: de.AdmissionProbability("x"), TypeError, "probability"),
         (lambda: de.AdmissionProbability(0.5, seed=-1), ValueError, "seed"),
-        (de.EvictionLRU, ValueError, "max_rows"),
+        (lambda: new(restrict_policy="time"), TypeError, "subclass of de.RestrictPolicy"),
+        (lambda: new(restrict_policy=de.Variable), TypeError, "subclass of de.RestrictPolicy"),
+        (lambda: new(admission=2), TypeError, "`admission`"),
+        (lambda: new(eviction=[1]), TypeError, "`eviction`"),
+        (lambda: new(eviction=[LRU(max_rows=9), LRU(max_rows=8)]), ValueError, "bounds the table"),
+        (lambda: new(2, eviction=LRU(max_rows=1)), ValueError, "max_rows"),
+        (LRU, ValueError, "max_rows"),
         (lambda: de.EvictionLFU(max_rows=0), ValueError, "max_rows"),
         (lambda: de.EvictionScore(max_bytes=100), ValueError, "max_bytes"),
         (de.EvictionTTL, ValueError, "steps"),
@@ -343,11 +317,3 @@ def test_rows_that_expired_by_the_clock_are_not_among_those_that_stay(policy, ta
     assert int(users.size()) == 4
     users.restrict(3)
     assert keys_of(users) == [11, 12, 13]
-    users._table.write(
-        library.de_table_write_column,
-        (tf.constant([11], tf.int64), tf.zeros([1], tf.int64)),
-        column="time",
-    )
-    users.restrict(0, trigger=2)
-    assert keys_of(users) == [12, 13]
-    assert int(users.size()) == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import keras
 import numpy as np
 import pandas
 import pyarrow as pa
@@ -78,26 +77,6 @@ def test_another_process_reads_the_rows_through_parquet(run_python, dtype, key_d
     other = de.Variable(table.key_dtype, table.value_dtype, dim=2, name="other")
     other.from_arrow(parquet.read_table(tmp_path / "back.parquet"))
     assert rows_of(other) == rows_of(table)
-
-
-def test_slots_travel_on_demand():
-    users = de.Variable(dim=2, name="users", devices=["/cpu:0"] * 3)
-    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adagrad(0.1))
-    gradient = tf.IndexedSlices(tf.random.normal([100, 2]), tf.range(100, dtype=tf.int64))
-    optimizer.apply([gradient], [users])
-    assert users.to_arrow().schema.names == ["key", "value"]
-    [name] = [each for each in users.to_arrow(slots=True).schema.names if "/" in each]
-    kept = users.to_arrow(slots=True).read_all()
-    [slot] = users.get_slot_variables(optimizer)
-    wanted = slot.lookup(tf.range(100, dtype=tf.int64)).numpy()
-    optimizer.apply([gradient], [users])
-    assert users.from_arrow(kept, slots=True) == 100
-    np.testing.assert_array_equal(slot.lookup(tf.range(100, dtype=tf.int64)), wanted)
-    fresh = de.Variable(dim=2, name="fresh")
-    with pytest.raises(ValueError, match=rf"must have the slots.*Received: {name}.*first step"):
-        fresh.from_arrow(kept, slots=True)
-    assert fresh.from_arrow(kept) == 100
-    assert fresh.slot_owners() == []
 
 
 def test_batches_are_small_and_cover_every_row_once():

@@ -10,7 +10,7 @@ import tensorflow as tf
 import de_core as de
 from de_core.snapshot.file import SnapshotFile
 from examples.sqlite_storage import SqliteCreator
-from tests.optimizers.test_half_steps import Plain
+from tests.optimizers.test_steps import own
 
 OLD, NEW, BOTH = np.arange(300), np.arange(300, 320), np.arange(320)
 ROWS = np.random.default_rng(0).normal(size=[len(OLD), 2]).astype(np.float32)
@@ -23,7 +23,7 @@ OPTIMIZERS = {
     "sgd": functools.partial(keras.optimizers.SGD, 0.1),
     "adam": functools.partial(keras.optimizers.Adam, 0.1, **AVERAGED),
     "rowwise": functools.partial(de.optimizers.RowwiseAdagrad, 0.1),
-    "gathered": functools.partial(Plain, 0.1, **AVERAGED),
+    "gathered": functools.partial(own(keras.optimizers.SGD), 0.1, **AVERAGED),
     "tf1": functools.partial(tf.compat.v1.train.AdamOptimizer, 0.1),
 }
 

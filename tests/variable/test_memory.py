@@ -80,28 +80,6 @@ def test_the_last_reference_frees_it(in_a_new_process, name):
     in_a_new_process(drop_the_last_reference, name)
 
 
-def drop_layers():
-    keys = tf.range(ROWS, dtype=tf.int64)
-
-    def use():
-        layer = de.layers.Embedding(DIM, initializer="ones")
-        layer(tf.constant([[1]], tf.int64))
-        layer.table.upsert(keys, tf.ones([ROWS, DIM]))
-        return layer.table.memory_usage()["rows"]
-
-    use()
-    gc.collect()
-    before = mapped_bytes()
-    for _ in range(3):
-        assert use() >= PAYLOAD
-        gc.collect()
-    assert mapped_bytes() - before < 0.5 * PAYLOAD
-
-
-def test_a_layer_takes_its_table_with_it(in_a_new_process):
-    in_a_new_process(drop_layers)
-
-
 def drop_fitted_models(eagerly):
     ids = tf.range(ROWS, dtype=tf.int64)
 

@@ -94,6 +94,7 @@ def test_a_function_keeps_what_it_asked_for(dtype):
     assert int(de.get_variable(name, dim=2, value_dtype=dtype).size()) == 0
 
 
+@pytest.mark.parametrize("mode", ["eager", "graph"])
 @pytest.mark.parametrize(
     "getter",
     [
@@ -101,11 +102,12 @@ def test_a_function_keeps_what_it_asked_for(dtype):
         lambda getter, name, **_: getter(name, tf.int64, tf.float32, 3),
     ],
 )
-def test_arguments_that_a_custom_getter_omits_keep_their_values(getter):
-    with v1.variable_scope("own_getter", custom_getter=getter):
+def test_arguments_that_a_custom_getter_omits_keep_their_values(getter, mode):
+    scope = {"custom_getter": getter, "reuse": v1.AUTO_REUSE}
+    with execution_modes.entered(mode) as run, v1.variable_scope("own_getter", **scope):
         table = de.get_local_variable("t", initializer=2.0)
         assert de.get_local_variable("t") is table
-    assert table.lookup([1]).numpy().tolist() == [[2.0] * 3]
+        assert run.run(lambda: table.lookup([1])).tolist() == [[2.0] * 3]
     assert not table.trainable
 
 

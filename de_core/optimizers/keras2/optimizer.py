@@ -158,11 +158,7 @@ class Keras2Optimizer(TablesAndOthers, tf_keras.optimizers.Optimizer):
 
     @staticmethod
     def rule_of(optimizer: Any) -> Rule | None:
-        """Returns the engine's rule for a new tf_keras optimizer, or None if the engine has none.
-
-        Raises:
-            NotImplementedError: The optimizer has no formula.
-        """
+        """Returns the rule of a new tf_keras optimizer, or None if the engine has none."""
         of = tf_keras.optimizers
         return rules.rule_of(optimizer, rules.KERAS, [of], ["update_step"], of.Optimizer)
 
@@ -209,12 +205,7 @@ class Keras2LegacyOptimizer(TablesAndOthers, tf_keras.optimizers.legacy.Optimize
 
     @staticmethod
     def rule_of(optimizer: Any) -> Rule | None:
-        """Returns the engine's rule for a legacy optimizer, or None if the engine has none.
-
-        Raises:
-            NotImplementedError: The optimizer has no formula for dense gradients, or transforms
-                gradients.
-        """
+        """Returns the engine's rule for a legacy optimizer, or None if the engine has none."""
         if optimizer.gradient_transformers:
             raise NotImplementedError(
                 "An optimizer of tables must have no `gradient_transformers`. "

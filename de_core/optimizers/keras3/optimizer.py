@@ -173,9 +173,7 @@ class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
     def _admit(self, inner: Any, table: ShardedTable, several: bool) -> None:
         """Adds a table at its first step.
 
-        Raises:
-            NotImplementedError: Several replicas or workers train, and a setting does not work
-                for several.
+        Raises if several replicas or workers train, and a setting does not work for several.
         """
         if table not in self._tables:
             self._add_table(table)

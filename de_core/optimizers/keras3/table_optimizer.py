@@ -62,12 +62,7 @@ class TableOptimizer(KerasOptimizer):
 
     @classmethod
     def of(cls, optimizer: OptimizerLike, table: ShardedTable) -> TableOptimizer:
-        """Makes the optimizer of a table from the user's argument.
-
-        Raises:
-            TypeError: `optimizer` is none of these, or it trains several variables differently.
-            ValueError: `optimizer` is built, or one of its settings needs the whole model.
-        """
+        """Makes the optimizer of a table from the user's argument."""
         if isinstance(optimizer, (str, dict)):
             optimizer = keras.optimizers.get(optimizer)
         several = getattr(keras.optimizers, "MultiOptimizer", ())
@@ -100,12 +95,7 @@ class TableOptimizer(KerasOptimizer):
         return tf.constant(f"own_{kind.__name__.lower()}")
 
     def check_caller(self) -> None:
-        """Raises if the optimizer that is about to hand over the gradient would spoil it.
-
-        Raises:
-            TypeError: A `keras.optimizers.LossScaleOptimizer` scaled the loss.
-            NotImplementedError: The optimizer accumulates gradients.
-        """
+        """Raises if the optimizer that is about to hand over the gradient would spoil it."""
         # Keras does not pass the optimizer as an argument.
         optimizer = call_stack.nearest_owner(keras.optimizers.Optimizer, self)
         if optimizer is None or (self._caller is not None and self._caller() is optimizer):
@@ -124,12 +114,7 @@ class TableOptimizer(KerasOptimizer):
     def take(self, gradient: Gradient) -> None:
         """Does one step by a gradient that a Keras optimizer hands to the anchor.
 
-        Args:
-            gradient: The gradient, scaled by the `loss_scale_factor` of the optimizer that calls.
-
-        Raises:
-            TypeError: The ids do not have the table's key dtype, or the gradient is dense.
-            ValueError: The width of the gradient is not the table's `dim`.
+        The gradient is scaled by that optimizer's `loss_scale_factor`.
         """
         [table] = self._tables
         if not isinstance(gradient, tf.IndexedSlices):
@@ -157,11 +142,7 @@ class TableOptimizer(KerasOptimizer):
         return self._steps_of(trained)
 
     def end(self, done: list[tf.Operation]) -> None:
-        """Ends a step: updates averages and the count of steps.
-
-        Args:
-            done: The operations that must run first.
-        """
+        """Ends a step after the operations `done`: updates averages and the count of steps."""
         overwrite = self._overwrite_is_due()
         with tf.control_dependencies(done):
             if overwrite is not None:

@@ -130,10 +130,7 @@ class SyncReplicasOptimizer(tf.compat.v1.train.SyncReplicasOptimizer):
 class _Joining:
     """Wraps the optimizer and joins the replicas' gradients of tables before each update.
 
-    Args:
-        optimizer: The wrapped optimizer.
-        sync: The SyncReplicasOptimizer. Its `_local_step` exists when it calls `apply_gradients`.
-        replicas: The number of replicas.
+    The `_local_step` of `sync` exists when `sync` calls `apply_gradients`.
     """
 
     def __init__(self, optimizer: Tf1Optimizer, sync: SyncReplicasOptimizer, replicas: int) -> None:

@@ -65,7 +65,7 @@ class ShadowVariable(TrainableWrapper):
         norm = self.max_norm if max_norm is None else max_norm
         self.ids = ids
         with tf.name_scope(name or "shadow_embedding_lookup"):
-            return self.params._rows.lookup_scaled(ids, norm), self
+            return self.params._lookup_scaled(ids, norm), self
 
 
 def embedding_lookup(

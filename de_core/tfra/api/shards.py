@@ -16,7 +16,7 @@ from de_core.variable.graph import graph_saver
 from de_core.variable.rows import Rows
 
 
-class Shard(Rows):
+class Shard(Rows, FileSystem, tf.Module):
     """One shard of a Variable: `variable.tables[index]`.
 
     A Saver of TensorFlow 1 that has a shard in its `var_list` saves the whole table.
@@ -27,9 +27,10 @@ class Shard(Rows):
     """
 
     def __init__(self, shard: Table, whole: ShardedTable) -> None:
+        super().__init__(name="rows")
         # A copy is not among the process's tables, so no Saver saves the shard twice.
-        alone = whole.of_one_shard(shard)
-        super().__init__(alone, None, None)
+        self._table = whole.of_one_shard(shard)
+        self._trained = self._watched = self._regularizer = None
         self._shard = shard
         self._whole_table = whole
 
@@ -81,14 +82,14 @@ class Shard(Rows):
         del name
         return self._table.export()
 
-    def save_to_file_system(
+    def save_to_file_system(  # type: ignore[override]
         self, dirpath: str, file_name: str | None = None, **options: Any
     ) -> tf.Operation | None:
         """Writes the shard to one file; see `Variable.save_to_file_system`."""
         options["file_name_list"] = [file_name or file_stem(self.name)]
-        return FileSystem(self._table).save_to_file_system(dirpath, **options)
+        return super().save_to_file_system(dirpath, **options)
 
-    def load_from_file_system(
+    def load_from_file_system(  # type: ignore[override]
         self,
         dirpath: str,
         file_name: str | None = None,
@@ -99,4 +100,4 @@ class Shard(Rows):
         """Reads what `save_to_file_system` wrote, and keeps other rows, as `tfra` does."""
         names = None if load_entire_dir else [file_name or file_stem(self.name)]
         options |= {"file_name_list": names, "load_entire_dir": load_entire_dir}
-        return FileSystem(self._table).load_from_file_system(dirpath, merge=True, **options)
+        return super().load_from_file_system(dirpath, merge=True, **options)

@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from de_core.base.types import TensorLike
 from de_core.tables import keys_and_values
-from de_core.tables.policy import is_reserved
 from de_core.tfra.api.shards import Shard
 from de_core.variable import slots
 from de_core.variable.variable import Variable
@@ -35,19 +34,10 @@ class SlotVariable(slots.SlotVariable):
 
 
 def slots_of(variable: Variable, optimizer: object = None) -> list[SlotVariable]:
-    """Returns the slots of one optimizer, or of all optimizers in eager mode.
-
-    Args:
-        variable: The Variable.
-        optimizer: The result of `DynamicEmbeddingOptimizer`; None for all.
-    """
+    """Returns the slots of one optimizer, or of all optimizers in eager mode."""
     table = variable._table
     if optimizer is not None:
         found = Variable.get_slot_variables(variable, optimizer)
         return [SlotVariable(table, each._owner, each.slot_name, each.dim) for each in found]
-    every = [
-        (*name.rpartition("/"), width)
-        for name, width in table.slots().items()
-        if not is_reserved(name)
-    ]
+    every = [(*name.rpartition("/"), each) for name, each in table.slots_of_optimizers().items()]
     return [SlotVariable(table, owner, slot, width) for owner, _, slot, width in every]

@@ -104,8 +104,8 @@ class Variable(variable.Variable):
     ) -> Any:
         """Reads the rows of `keys`; see `de.Variable.lookup`."""
         if self._default is None:
-            return self._rows.lookup(keys, return_exists, name)
-        rows, exists = self._rows.lookup(keys, True, name)
+            return super().lookup(keys, return_exists, name)
+        rows, exists = super().lookup(keys, True, name)
         rows = tf.where(tf.expand_dims(exists, -1), rows, self._default)
         return (rows, exists) if return_exists is True else rows
 
@@ -114,10 +114,8 @@ class Variable(variable.Variable):
     ) -> tuple[Rows, TrainableWrapper]:
         """Returns the rows of `ids`, ids.shape + [dim], and a wrapper for an optimizer."""
         with tf.name_scope(name or "embedding_lookup"):
-            if self._default is None:
-                rows = self._rows.lookup_scaled(ids, max_norm)
-            else:
-                rows = self.lookup(ids)
+            plain = self._default is None
+            rows = self._lookup_scaled(ids, max_norm) if plain else self.lookup(ids)
         return rows, TrainableWrapper(self, ids, max_norm)
 
     def get_slot_variables(self, optimizer: Any) -> list[Any]:
@@ -136,7 +134,7 @@ class Variable(variable.Variable):
 
     def _trackable_children(self, save_type: str = "checkpoint", **options: Any) -> dict[str, Any]:
         """Returns the objects that TensorFlow saves. Warns if a SavedModel gets no rows."""
-        if save_type == "savedmodel" and self._rows.watched is not None:
+        if save_type == "savedmodel" and self._anchor_variable is not None:
             with tf.init_scope():
                 is_empty = tf.executing_eagerly() and int(self.size()) == 0
             if is_empty:
@@ -221,12 +219,8 @@ def _cast_array(argument: str, value: Any, dtype: tf.DType, table_name: str) -> 
 def _initial_value(initializer: Any, dtype: tf.DType, dim: int, init_size: int) -> Any:
     """Returns an initializer that `de.Variable` takes.
 
-    Args:
-        initializer: As for `de.Variable`. An array of one element fills the row. Numbers for a
-            table of integers are cast. A variance scaling has the fan `dim` if `init_size` is 0.
-        dtype: Dtype of the values. Not strings.
-        dim: Values per row.
-        init_size: Number of rows to expect; 0 if unknown.
+    An array of one element fills the row. Numbers for a table of integers are cast. A variance
+    scaling has the fan `dim` if `init_size` is 0.
     """
     if tf.is_tensor(initializer):
         initializer = initial_rows.values_of(initializer)

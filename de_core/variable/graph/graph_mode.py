@@ -86,11 +86,7 @@ def make_anchor(
 ) -> tf.Variable:
     """Creates a table's anchor in a TensorFlow 1 graph.
 
-    Args:
-        table: The table. Initializing the anchor empties the table, unless its rows are in a
-            storage.
-        trainable: Whether the anchor joins TRAINABLE_VARIABLES.
-        collections: Keys of the collections that the anchor joins; None for GLOBAL_VARIABLES.
+    Initializing it empties the table, unless its rows are in a storage.
     """
     keys = [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES] if collections is None else [*collections]
     keys.append(DYNAMIC_EMBEDDING_VARIABLES)

@@ -25,9 +25,6 @@ class GraphSaver(tf.Module):
     There is one object for all tables, because a Saver gives every such object the same empty name.
     Like variables, the tables that exist when the Saver is created are saved. For each
     Variable, the checkpoint's tensor `<Variable name>/rows` refers to files beside the checkpoint.
-
-    Args:
-        is_of_var_list: True for the tables in one Saver's `var_list`.
     """
 
     def __init__(self, is_of_var_list: bool = False) -> None:

@@ -42,10 +42,8 @@ class _Mode:
 def check_when_saved(anchor: tf.Variable, check: Callable[[], None]) -> None:
     """Runs a check whenever a Saver is about to save an anchor.
 
-    Args:
-        anchor: A variable of this process. Does nothing for a strategy's mirrored variable.
-        check: Raises if the Saver must not save the anchor. TensorFlow may also run the check
-            without a Saver.
+    TensorFlow may also run the check without a Saver. Does nothing for a strategy's mirrored
+    variable.
     """
     if ASKED_BY_SAVERS in vars(anchor):
         setattr(anchor, ASKED_BY_SAVERS, _Mode(bool(vars(anchor)[ASKED_BY_SAVERS]), check))
