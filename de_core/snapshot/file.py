@@ -81,15 +81,7 @@ class SnapshotFile:
             )
             yield Rows(*(each.numpy() for each in read))
 
-    def slots_of(self, row: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
-        """Returns the slots of one row by "owner/name".
-
-        Args:
-            row: uint8 [m], one row of `Rows.slots`.
-        """
-        return {name: slot[0] for name, slot in self.slots_of_all(row[np.newaxis]).items()}
-
-    def slots_of_all(self, rows: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    def slots_of(self, rows: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
         """Returns the slots of rows by "owner/name", each [n, width].
 
         Args:

@@ -8,7 +8,7 @@ import fcntl
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from de_core.exports import served_rows, version
@@ -56,6 +56,23 @@ def all_in(root: pathlib.Path) -> list[Published]:
     """Returns the published versions in a directory, the oldest first."""
     found = (published(root / str(number)) for number in version.numbers_in(root))
     return [each for each in found if each is not None]
+
+
+def full_is_due(
+    path: pathlib.Path, chains: Iterable[list[Link]], full_every: int, full_part: float
+) -> bool:
+    """Returns whether the version after another one must be full.
+
+    Args:
+        path: The other version's directory.
+        chains: For each shard, the other version's base and deltas.
+        full_every: Write a full version after this many versions.
+        full_part: Write a full version once deltas exceed this fraction of the bases' bytes, all
+            tables together.
+    """
+    sizes = [[(path / "assets" / link.name).stat().st_size for link in each] for each in chains]
+    deltas = sum(sum(each[1:]) for each in sizes)
+    return max(map(len, sizes)) >= full_every or deltas > full_part * sum(e[0] for e in sizes)
 
 
 @contextlib.contextmanager
