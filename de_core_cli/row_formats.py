@@ -21,12 +21,7 @@ Write = Callable[[Any, Any, bool], None]
 
 @contextlib.contextmanager
 def writer(form: str, output: str | None) -> Iterator[Write]:
-    """Yields a function that writes rows. An output file appears when it is complete.
-
-    Args:
-        form: "text", "jsonl", "csv" or "parquet".
-        output: The output file; None to print.
-    """
+    """Yields a function that writes rows. An output file appears when it is complete."""
     if output is None:
         yield _lines(form, sys.stdout)
         return

@@ -30,11 +30,7 @@ _SAVES: dict[str, threading.Lock] = {}
 
 
 class FileSystem:
-    """Writes a table to files that the program names, and reads them back.
-
-    Args:
-        table: The table.
-    """
+    """Writes a table to files that the program names, and reads them back."""
 
     def __init__(self, table: ShardedTable) -> None:
         self._table = table

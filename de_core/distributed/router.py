@@ -12,12 +12,7 @@ from de_core.tables.router import Partitioner, Router
 
 
 class WorkerRouter(Router):
-    """Divides keys among workers with one shard each. All workers must call it together.
-
-    Args:
-        partitioner: See `Router`.
-        workers: The group of processes.
-    """
+    """Divides keys among workers with one shard each. All workers must call it together."""
 
     is_spread = True
 

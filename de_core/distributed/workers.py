@@ -34,9 +34,6 @@ _WORD = 8
 class Workers:
     """The group of processes.
 
-    Args:
-        count: Number of processes.
-
     Attributes:
         count: Number of processes.
         here: This process's number, from 0.
@@ -89,11 +86,7 @@ class Workers:
         return Delivery(self, [shards]).send([tf.tile(values, copies)])[0]
 
     def texts(self, text: str) -> list[str]:
-        """Returns the texts of all workers, in their order. Eager mode only.
-
-        Args:
-            text: This worker's text.
-        """
+        """Returns the texts of all workers, in their order. Eager mode only."""
         data = tf.constant(np.frombuffer(text.encode(), np.uint8), tf.int32)
         ends = np.cumsum(self.collected(tf.reshape(tf.size(data), [1])).numpy())
         joined = self.collected(data).numpy().astype(np.uint8).tobytes()
@@ -133,9 +126,6 @@ class Delivery:
 
     def send(self, batches: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Sends each item to its worker.
-
-        Args:
-            batches: Batches [n, ...].
 
         Returns:
             For each batch, the items received by this worker, [m, ...], in the order of the
@@ -255,11 +245,7 @@ class KeyDelivery(Delivery):
         ]
 
     def part(self, numbers: Sequence[int]) -> KeyDelivery:
-        """Returns the delivery of the keys of some tables, to send values of these keys.
-
-        Args:
-            numbers: The numbers of the tables in `keys`.
-        """
+        """Returns the delivery of the keys of some tables, to send values of these keys."""
         part = copy.copy(self)
         part._routes = [self._routes[number] for number in numbers]
         part.arrived = [self.arrived[number] for number in numbers]

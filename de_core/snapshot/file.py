@@ -43,9 +43,6 @@ class Rows:
 class SnapshotFile:
     """A snapshot file.
 
-    Args:
-        path: The file's path.
-
     Raises:
         tf.errors.OpError: The file is not a snapshot file, or its header, directory or footer is
             damaged.
@@ -100,11 +97,7 @@ class SnapshotFile:
 
 
 def hashes(keys: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Returns the hash of each key, uint64 [n], as `docs/reference/snapshot-format.md` defines it.
-
-    Args:
-        keys: int64 or bytes objects [n].
-    """
+    """Returns each key's hash, uint64 [n], as `docs/reference/snapshot-format.md` defines it."""
     if keys.dtype == object:
         words = np.array([_hash_bytes(key) for key in keys], np.uint64)
     else:

@@ -51,14 +51,6 @@ def add(
     Copies graph and weights from the export. A delta holds the rows that differ from the newest
     version. Needs memory for the rows of one table.
 
-    Args:
-        source: A version directory that `de.export` wrote.
-        root: The directory of the published versions.
-        full_every: See `de.publish`.
-        full_part: See `de.publish`.
-        full: Whether to force a full version.
-        keep_versions: Number of published versions to keep.
-
     Raises:
         ValueError: `source` is not a version directory that `de.export` wrote.
         tf.errors.OpError: A file is damaged or cannot be written.

@@ -84,14 +84,7 @@ class Written:
 
 
 class Publication:
-    """A model published by this process, with the state for its next version.
-
-    Args:
-        root: The directory of the versions.
-        template: The model's graph and weights.
-        rows: For each table, by name, how to store its rows.
-        requests: Warm-up requests, or None.
-    """
+    """A model published by this process, with the state for its next version."""
 
     def __init__(
         self,
@@ -145,12 +138,7 @@ class Publication:
         return Version(str(target), report)
 
     def followed(self, full_every: int, full_part: float) -> Written | None:
-        """Returns the version that the next delta follows, or None if the next version is full.
-
-        Args:
-            full_every: See `de.publish`.
-            full_part: See `de.publish`.
-        """
+        """Returns the version that the next delta follows, or None if the next version is full."""
         last = self._last
         if last is None or version.numbers_in(self._root)[-1:] != [int(last.path.name)]:
             return None
