@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pathlib
+import shutil
 from collections.abc import Iterable
 from typing import Any
 
@@ -91,6 +92,8 @@ class Template:
             put_together(copies.values())
             with without_lines("Assets written to"):  # the folder is renamed
                 tf.saved_model.save(self.module, str(folder), signatures=self._signatures)
+        for copy in copies.values():  # TensorFlow has copied the empty files
+            shutil.rmtree(copy.file.parent)
         return copies
 
 
