@@ -62,7 +62,7 @@ def _lines(form: str, stream: Any) -> Write:
                 row["value"] = list(map(terminal.plain, rows.values[index]))
             if slots and not rows.deleted[index]:
                 row["slots"] = {k: list(map(terminal.plain, v[index])) for k, v in of_rows.items()}
-            if form == "jsonl":
+            if form == "json":
                 stream.write(json.dumps(row) + "\n")
             elif form == "csv":
                 cells = [row["key"], int("deleted" in row), *row.get("value", ())]
