@@ -46,7 +46,7 @@ class WorkerRouter(Router):
 
     def total(self, count: tf.Tensor) -> tf.Tensor:
         """Returns the sum of a count over all workers."""
-        return self.workers.total(count)
+        return tf.reduce_sum(self.workers.swap(tf.fill([self.count, 1], count)))
 
     def concatenated_over_processes(self, *values: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Concatenates the values of all workers, each [n, ...]."""
@@ -66,5 +66,5 @@ class WorkerRouter(Router):
         )
 
     def texts(self, text: str) -> list[str]:
-        """Returns the texts of all workers, in their order."""
-        return self.workers.texts(text)
+        """Returns the texts of all workers, in their order. Eager mode only."""
+        return [each.decode() for each in self._collected(tf.constant([text])).numpy()]

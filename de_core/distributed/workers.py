@@ -70,10 +70,6 @@ class Workers:
                 communication_hint="auto",
             )
 
-    def total(self, value: tf.Tensor) -> tf.Tensor:
-        """Returns the sum of a scalar over all workers."""
-        return tf.reduce_sum(self.swap(tf.fill([self.count, 1], value)))
-
     def collected(self, values: tf.Tensor) -> tf.Tensor:
         """Concatenates the tensors of all workers along the first dimension, in the workers' order.
 
@@ -84,14 +80,6 @@ class Workers:
         shards = tf.repeat(tf.range(self.count), size)
         copies = [self.count, *[1] * (values.shape.rank - 1)]
         return Delivery(self, [shards]).send([tf.tile(values, copies)])[0]
-
-    def texts(self, text: str) -> list[str]:
-        """Returns the texts of all workers, in their order. Eager mode only."""
-        data = tf.constant(np.frombuffer(text.encode(), np.uint8), tf.int32)
-        ends = np.cumsum(self.collected(tf.reshape(tf.size(data), [1])).numpy())
-        joined = self.collected(data).numpy().astype(np.uint8).tobytes()
-        starts = [0, *ends[:-1]]
-        return [joined[start:end].decode() for start, end in zip(starts, ends, strict=True)]
 
 
 class Delivery:
