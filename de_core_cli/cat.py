@@ -12,8 +12,6 @@ from de_core_cli import library, sources, terminal
 from de_core_cli.library import CommandError
 from de_core_cli.row_formats import writer
 
-_FORMATS = ("text", "jsonl", "csv", "parquet")
-
 
 def add(verbs: Any) -> None:
     """Adds the verb to a parser."""
@@ -33,10 +31,13 @@ def add(verbs: Any) -> None:
     verb.add_argument("--key", action="append", metavar="KEY", help="this key only; repeatable")
     verb.add_argument("--limit", type=int, metavar="N", help="stop after N rows")
     verb.add_argument("--slots", action="store_true", help="print optimizer slots too")
-    verb.add_argument("--format", choices=_FORMATS, help="default: text")
     verb.add_argument("--output", metavar="FILE", help="write this file instead of printing")
-    verb.add_argument("--json", action="store_true", help="the same as --format jsonl")
-    verb.set_defaults(run=run, parser=verb)
+    form = verb.add_mutually_exclusive_group()
+    form.add_argument("--format", choices=("text", "csv", "parquet"), help="default: text")
+    form.add_argument(
+        "--json", action="store_const", dest="format", const="json", help="print an object per line"
+    )
+    verb.set_defaults(run=run, parser=verb, format="text")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -45,19 +46,16 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         CommandError: A wanted key has no row.
     """
-    if options.json and options.format not in (None, "jsonl"):
-        options.parser.error(f"--json means --format jsonl. Received: --format {options.format}.")
     if options.limit is not None and options.limit < 0:
         options.parser.error(f"--limit must be 0 or more. Received: {options.limit}.")
-    form = options.format or ("jsonl" if options.json else "text")
-    if form == "parquet" and options.output is None:
+    if options.format == "parquet" and options.output is None:
         options.parser.error("--format parquet writes a file. Add --output FILE.")
     absent = dict.fromkeys(options.key or [])
     found = sources.chosen(options.paths, options.table)
     library.load()
     from de_core.snapshot.file import SnapshotFile
 
-    with sources.whole(found) as files, writer(form, options.output) as write:
+    with sources.whole(found) as files, writer(options.format, options.output) as write:
         left = options.limit
         for name, path in files:
             file = SnapshotFile(path)

@@ -35,7 +35,7 @@ def add(verbs: Any) -> None:
     verb.add_argument("source", help="a checkpoint's prefix, a SavedModel, or key-value files")
     verb.add_argument("target", nargs="?", help="the new directory")
     verb.add_argument(
-        *("--check", "--dry-run"),
+        "--check",
         action="store_true",
         help="list the tables, their slots and policies, and what is left out; write nothing",
     )

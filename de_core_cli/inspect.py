@@ -50,7 +50,7 @@ def _row(name: str, info: dict[str, Any]) -> tuple[Any, ...]:
     metadata = info["metadata"]
     names = (metadata.get("table", "?"), metadata.get("shard", "?"), info["kind"])
     numbers = (info["rows"], info["tombstones"], info["bytes"])
-    return (*names, info["key_dtype"], _values(info), *numbers, name)
+    return (*names, metadata.get("keys", info["key_dtype"]), _values(info), *numbers, name)
 
 
 def _fields(name: str, info: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -58,13 +58,13 @@ def _fields(name: str, info: dict[str, Any]) -> list[tuple[str, Any]]:
     slots = [f"{s['owner']}/{s['name']} {s['dtype']}[{s['width']}]" for s in info["slots"]]
     initializer = {k: v for k, v in info["initializer"].items() if v or k == "kind"}
     metadata = info["metadata"]
-    rest = {k: v for k, v in metadata.items() if k not in ("table", "shard")}
+    rest = {k: v for k, v in metadata.items() if k not in ("table", "shard", "keys")}
     return [
         ("file", name),
         ("table", metadata.get("table", "?")),
         ("shard", metadata.get("shard", "?")),
         ("kind", info["kind"] + (f", parent {info['parent']}" if info["parent"] else "")),
-        ("keys", info["key_dtype"]),
+        ("keys", metadata.get("keys", info["key_dtype"])),
         ("values", _values(info)),
         ("rows", f"{info['rows']:,}"),
         ("removed", f"{info['tombstones']:,}"),

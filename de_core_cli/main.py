@@ -57,11 +57,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit status.
-
-    Args:
-        arguments: Command line arguments; None for the arguments of this process.
-    """
+    """Runs the command and returns its exit status."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         if arguments[:1] == ["serve"]:  # the gateway parses its own flags

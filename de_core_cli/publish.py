@@ -95,7 +95,6 @@ def _add(options: argparse.Namespace) -> None:
     import de_core as de
     from de_core.base.keras import keras
     from de_core.exports.publish import from_export
-    from de_core.exports.publish.publication import Schedule
 
     with tempfile.TemporaryDirectory(prefix="de_core_publish_") as folder:
         source = options.source
@@ -105,10 +104,8 @@ def _add(options: argparse.Namespace) -> None:
         elif not (source / "saved_model.pb").is_file():
             versions = [each for each in source.glob("*/") if each.name.isdecimal()]
             source = max(versions, key=lambda each: int(each.name), default=source)
-        schedule = Schedule(options.full_every, options.full_part)
-        made = from_export.add(
-            source, root, schedule, full=options.full, keep_versions=options.keep
-        )
+        schedule = (options.full_every, options.full_part)
+        made = from_export.add(source, root, *schedule, options.full, options.keep)
     report = made.report
     if options.json:
         terminal.print_json({"version": str(made), **report})

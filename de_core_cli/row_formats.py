@@ -21,12 +21,7 @@ Write = Callable[[Any, Any, bool], None]
 
 @contextlib.contextmanager
 def writer(form: str, output: str | None) -> Iterator[Write]:
-    """Yields a function that writes rows. An output file appears when it is complete.
-
-    Args:
-        form: "text", "jsonl", "csv" or "parquet".
-        output: The output file; None to print.
-    """
+    """Yields a function that writes rows. An output file appears when it is complete."""
     if output is None:
         yield _lines(form, sys.stdout)
         return
@@ -45,37 +40,29 @@ def writer(form: str, output: str | None) -> Iterator[Write]:
         temporary.unlink(missing_ok=True)
 
 
-def _row(file: Any, rows: Any, index: int, slots: bool) -> dict[str, Any]:
-    row: dict[str, Any] = {"key": terminal.plain(rows.keys[index])}
-    if rows.deleted[index]:
-        return {**row, "deleted": True}
-    row["value"] = [terminal.plain(each) for each in rows.values[index]]
-    if slots:
-        found = file.slots_of(rows.slots[index])
-        row["slots"] = {name: [terminal.plain(each) for each in v] for name, v in found.items()}
-    return row
-
-
 def _lines(form: str, stream: Any) -> Write:
     table = csv.writer(stream, lineterminator="\n")
     header: list[str] = []
 
     def write(file: Any, rows: Any, slots: bool) -> None:
+        of_rows = file.slots_of(rows.slots) if slots else {}
         if form == "csv":
-            columns = ["key", "deleted", *(f"value_{each}" for each in range(file.info["dim"]))]
-            if slots:
-                columns += [
-                    f"{slot['owner']}/{slot['name']}_{each}"
-                    for slot in file.info["slots"]
-                    for each in range(slot["width"])
-                ]
+            columns = ["key", "deleted"]
+            for name, array in {"value": rows.values, **of_rows}.items():
+                columns += [f"{name}_{each}" for each in range(array.shape[1])]
             if not header:
                 header.extend(columns)
                 table.writerow(columns)
             _check_same(header, columns, file)
-        for index in range(len(rows)):
-            row = _row(file, rows, index, slots)
-            if form == "jsonl":
+        for index, key in enumerate(rows.keys):
+            row: dict[str, Any] = {"key": terminal.plain(key)}
+            if rows.deleted[index]:
+                row["deleted"] = True
+            else:
+                row["value"] = list(map(terminal.plain, rows.values[index]))
+            if slots and not rows.deleted[index]:
+                row["slots"] = {k: list(map(terminal.plain, v[index])) for k, v in of_rows.items()}
+            if form == "json":
                 stream.write(json.dumps(row) + "\n")
             elif form == "csv":
                 cells = [row["key"], int("deleted" in row), *row.get("value", ())]
@@ -124,7 +111,7 @@ def _parquet(path: pathlib.Path) -> Iterator[Write]:
                 "value": lists(rows.values, file.info["dim"]),
             }
             if slots:
-                for name, array in file.slots_of_all(rows.slots).items():
+                for name, array in file.slots_of(rows.slots).items():
                     columns[name] = lists(array, array.shape[1])
             batch = pa.RecordBatch.from_pydict(columns)
             if not made:

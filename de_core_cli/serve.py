@@ -24,9 +24,6 @@ def add(verbs: Any) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Runs the gateway until a signal stops it, and returns its exit status.
 
-    Args:
-        arguments: The gateway's command line.
-
     Raises:
         CommandError: The gateway is not installed.
     """

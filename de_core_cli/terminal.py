@@ -17,11 +17,7 @@ def add_json(verb: argparse.ArgumentParser) -> None:
 
 
 def examples(*pairs: tuple[str, str]) -> dict[str, Any]:
-    """Returns the arguments of a subparser whose help ends with examples.
-
-    Args:
-        *pairs: A description of each example, and its command line.
-    """
+    """Returns the arguments of a subparser whose help ends with examples."""
     lines = [f"  {text}\n    de-core {command}" for text, command in pairs]
     return {
         "epilog": "examples:\n" + "\n".join(lines),
@@ -76,11 +72,6 @@ def short(value: Any) -> str:
 
 def key_of(text: str, key_dtype: str, name: str) -> Any:
     """Returns the key that a command line argument names.
-
-    Args:
-        text: The argument.
-        key_dtype: "int64" or "string".
-        name: The file's name, for the error.
 
     Raises:
         ValueError: The file has integer keys, and the argument is no integer of 64 bits.

@@ -38,9 +38,6 @@ class OverlayError(Exception):
 def labels_in(text: str) -> set[str]:
     """Returns the labels in SUPPORTED_TENSORFLOW_OPS of a BUILD file.
 
-    Args:
-        text: The BUILD file's text. Its statements are valid Python.
-
     Raises:
         OverlayError: The file does not have exactly one such list.
     """
@@ -50,9 +47,6 @@ def labels_in(text: str) -> set[str]:
 
 def with_label(text: str) -> str:
     """Returns a BUILD file's text with our label in SUPPORTED_TENSORFLOW_OPS, once.
-
-    Args:
-        text: The text of `tensorflow_serving/model_servers/BUILD`.
 
     Raises:
         OverlayError: Upstream's file has a form that this script does not know.
@@ -78,10 +72,6 @@ def with_label(text: str) -> str:
 
 def apply(tree: pathlib.Path, sources: pathlib.Path) -> int:
     """Copies the package into a tree, and adds the label.
-
-    Args:
-        tree: The root of TensorFlow Serving's sources.
-        sources: The folder that contains `de_core`.
 
     Returns:
         The number of source files in the package.
@@ -121,10 +111,6 @@ def apply(tree: pathlib.Path, sources: pathlib.Path) -> int:
 
 def check_version(tree: pathlib.Path, wanted: str) -> None:
     """Checks that the tree is checked out at the tested release.
-
-    Args:
-        tree: The root of TensorFlow Serving's sources, a git checkout.
-        wanted: A tag, such as "2.20.0".
 
     Raises:
         OverlayError: It is another commit, or git cannot tell.

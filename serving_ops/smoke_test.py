@@ -33,12 +33,6 @@ class SmokeTestError(Exception):
 def over_rest(base: str, path: str, body: Any = None, timeout: float = 30) -> Any:
     """Returns the JSON answer of a GET, or of a POST if there is a body.
 
-    Args:
-        base: The server's URL, such as "http://127.0.0.1:8501".
-        path: The path, such as "/v1/models/ranking".
-        body: The JSON body of a POST, or None.
-        timeout: Timeout in seconds.
-
     Raises:
         SmokeTestError: The server answered with an error.
     """
@@ -74,15 +68,7 @@ def wait_until_available(base: str, model: str, seconds: float) -> list[int]:
 
 
 def over_grpc(address: str, model: str, signature: str, ids: list[Any], timeout: float) -> Any:
-    """Returns the rows from `PredictionService.Predict`, an array [n, dim].
-
-    Args:
-        address: "host:port".
-        model: The model's name.
-        signature: The signature, such as "de_lookup/users".
-        ids: Integers or strings.
-        timeout: Timeout in seconds.
-    """
+    """Returns the rows from `PredictionService.Predict`, an array [n, dim]."""
     import grpc
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc

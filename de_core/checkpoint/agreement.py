@@ -14,12 +14,7 @@ _T = TypeVar("_T")
 
 
 def from_first_worker(router: Router, value: _T) -> _T:
-    """Returns the first worker's value.
-
-    Args:
-        router: The tables' router.
-        value: Strings and numbers, or lists and dicts of them.
-    """
+    """Returns the first worker's value, which must fit into JSON."""
     return json.loads(router.texts(json.dumps(value))[0]) if router.is_spread else value
 
 

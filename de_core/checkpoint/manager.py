@@ -99,7 +99,7 @@ class Manager:
             target if is_checkpoint else tf.train.Checkpoint(target=target)
         )
         self._folder = folder
-        self._name = name
+        self._prefix = paths.join(folder, name)
         self._max_to_keep = max_to_keep
         self._compact_after = compact_after
         self._base_every = base_every
@@ -164,7 +164,7 @@ class Manager:
             plan = Plan(attributes=attributes, earlier=earlier)
             begun = self._begun(names)
             number = int(begun[-1].rpartition("-")[2]) + 1 if begun else 1
-            prefix = paths.join(self._folder, f"{self._name}-{number}")
+            prefix = f"{self._prefix}-{number}"
             # Write the tables while training continues, then everything else. Wait until
             # TensorFlow's files are on disk. The rows' files are, once their op has returned.
             try:
@@ -315,7 +315,7 @@ class Manager:
     def _begun(self, names: set[str]) -> list[str]:
         """Returns the prefixes of checkpoints with an index. Some may lack other files."""
         numbers = sorted(int(match[1]) for match in map(self._index.fullmatch, names) if match)
-        return [paths.join(self._folder, f"{self._name}-{number}") for number in numbers]
+        return [f"{self._prefix}-{number}" for number in numbers]
 
     def _whole(self, begun: list[str], names: set[str]) -> list[str]:
         """Returns the checkpoints whose files are all among the names in the folder."""

@@ -106,11 +106,7 @@ def file_names(folder: str) -> set[str]:
 
 
 def note_name(tag: str) -> str:
-    """Returns the file name of a save's note.
-
-    Args:
-        tag: The save's eight hexadecimal digits, the last part of its files' names.
-    """
+    """Returns the file name of a save's note. `tag` is the last part of the names of its files."""
     return f".SAVING-{tag}"
 
 

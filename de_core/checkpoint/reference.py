@@ -25,12 +25,7 @@ _NUMBERS: weakref.WeakKeyDictionary[tf.Graph, int] = weakref.WeakKeyDictionary()
 
 
 def file_names(prefix: str, count: int) -> list[str]:
-    """Returns new names for `count` files of a checkpoint.
-
-    Args:
-        prefix: The checkpoint's prefix.
-        count: Number of files: one per shard of a table.
-    """
+    """Returns new names for `count` files of a checkpoint."""
     while True:
         tag = np.base_repr(secrets.randbelow(36**5), 36).lower().zfill(5)
         names = [f"{prefix}{_MARK}{index:04x}-of-{tag}" for index in range(count)]
@@ -66,9 +61,6 @@ def new_numbers(count: int) -> int:
     """Reserves `count` file numbers in the graph being built. Returns the first number.
 
     Tables that the same `tf.function` saves must not have equal numbers.
-
-    Args:
-        count: Number of files: one per shard of the table.
     """
     graph = tf.compat.v1.get_default_graph()
     first = _NUMBERS.get(graph, 0)
@@ -77,13 +69,7 @@ def new_numbers(count: int) -> int:
 
 
 def graph_file_names(prefix: tf.Tensor, first: int, count: int) -> list[tf.Tensor]:
-    """Like `file_names`, in a graph. Uses the time, because a graph's random numbers can repeat.
-
-    Args:
-        prefix: The checkpoint's prefix, a scalar string.
-        first: Number of the first file. Tables of one graph have different numbers.
-        count: Number of files: one per shard of the table.
-    """
+    """Like `file_names`, in a graph. Uses the time, because a graph's random numbers can repeat."""
     milliseconds = tf.cast(tf.timestamp() * 1000.0, tf.int64)
     tag = tf.strings.as_string(milliseconds % 100000, width=5, fill="0")
     return [
@@ -93,12 +79,7 @@ def graph_file_names(prefix: tf.Tensor, first: int, count: int) -> list[tf.Tenso
 
 
 def graph_made(files: Sequence[tf.Tensor], reports: list[tf.Tensor]) -> tf.Tensor:
-    """Makes a reference to files in a graph: a string tensor [n, 2] of their names and ids.
-
-    Args:
-        files: The files' paths, scalar strings.
-        reports: For each file, the report of the op that saved it.
-    """
+    """Makes a reference to files in a graph: a string tensor [n, 2] of their names and ids."""
     names = [tf.strings.regex_replace(file, "^.*/", "") for file in files]
     return tf.stack([tf.stack(pair) for pair in zip(names, map(_id_in, reports), strict=True)])
 
@@ -166,11 +147,7 @@ def check(path: str, identity: str) -> None:
 
 
 def read(prefix: str) -> dict[str, list[str]]:
-    """Returns the paths in a checkpoint's references, by checkpoint key.
-
-    Args:
-        prefix: Prefix of a TensorFlow checkpoint.
-    """
+    """Returns the paths in a checkpoint's references, by checkpoint key."""
     return {key: resolved(made, prefix) for key, made in _references(prefix).items()}
 
 
@@ -178,9 +155,6 @@ def needed(prefix: str) -> list[tuple[str, ...]]:
     """Returns the possible names of each file that a checkpoint needs.
 
     A file's name differs from the saved one if the checkpoint was renamed.
-
-    Args:
-        prefix: The checkpoint's prefix.
 
     Raises:
         tf.errors.OpError: The checkpoint's index cannot be read.

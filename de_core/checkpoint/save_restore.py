@@ -193,12 +193,7 @@ def restore(
 
 
 def restore_tables(pairs: list[tuple[ShardedTable, list[str]]], reading: Reading) -> None:
-    """Reads files into several tables. If a file does not fit or is damaged, no table changes.
-
-    Args:
-        pairs: Tables, each with its files.
-        reading: Options for reading.
-    """
+    """Reads files into several tables. If a file does not fit or is damaged, no table changes."""
     if len(pairs) > 1:
         for table, files in pairs:
             for path in files:

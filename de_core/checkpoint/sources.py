@@ -114,11 +114,7 @@ def _number(path: str) -> int:
 
 
 def is_whole(path: str) -> bool:
-    """Returns whether a manifest or index can be read, and all its files exist.
-
-    Args:
-        path: A directory or a prefix.
-    """
+    """Returns whether a checkpoint's manifest or index can be read, and all its files exist."""
     try:
         if manifest.exists(path):
             _of_manifest(path)

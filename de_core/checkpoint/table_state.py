@@ -206,9 +206,6 @@ class WhenUsed:
 
     If a checkpoint has variables on several tasks, TensorFlow saves it in a `tf.function` of its
     own (`MultiDeviceSaver.save`, 2.21). The tensor is still computed eagerly then.
-
-    Args:
-        make: Returns the tensor.
     """
 
     dtype = tf.string

@@ -25,12 +25,7 @@ _PIECE_BYTES = 16 << 20
 
 
 def files(table: ShardedTable, folder: str) -> list[tf.Tensor]:
-    """Returns the bytes of each shard's snapshot file as a scalar string tensor.
-
-    Args:
-        table: The table.
-        folder: Folder for the temporary files. A graph writes them when it runs.
-    """
+    """Returns the bytes of each shard's snapshot file as a scalar string tensor."""
     targets = [str(pathlib.Path(folder) / f"{index}.de") for index in range(len(table.tables))]
     contents = []
     for path, report in zip(targets, table_files.write(table, targets), strict=True):
@@ -41,10 +36,6 @@ def files(table: ShardedTable, folder: str) -> list[tf.Tensor]:
 
 def restore(table: ShardedTable, contents: Sequence[tf.Tensor]) -> None:
     """Replaces a table's rows by the rows in snapshot files.
-
-    Args:
-        table: The table.
-        contents: The files' bytes, one scalar per shard of the saved table.
 
     Raises:
         tf.errors.DataLossError: A file is damaged. The table is unchanged.
@@ -60,10 +51,6 @@ def restore(table: ShardedTable, contents: Sequence[tf.Tensor]) -> None:
 
 def restore_saved_model(table: ShardedTable, prefix: str) -> None:
     """Restores a table's rows if the checkpoint is part of a SavedModel; otherwise does nothing.
-
-    Args:
-        table: The table.
-        prefix: The prefix of the checkpoint that TensorFlow is restoring.
 
     Raises:
         ValueError: The SavedModel has no table of this name, or a graph is being built.

@@ -123,13 +123,7 @@ def _joined(rows: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def _divided(flat: tf.Tensor, keys: Sequence[tf.Tensor], dims: Sequence[int]) -> list[tf.Tensor]:
-    """Returns the rows of several shards from one tensor.
-
-    Args:
-        flat: All rows.
-        keys: For each shard, its keys.
-        dims: For each shard, the width of its rows.
-    """
+    """Returns the rows of several shards from one tensor."""
     parts = [flat]
     if len(keys) > 1:  # `tf.split` would send the number of keys, too
         sizes = [tf.size(part) * dim for part, dim in zip(keys, dims, strict=True)]

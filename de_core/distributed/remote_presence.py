@@ -28,10 +28,6 @@ class _Note(NamedTuple):
 def of_tables(name: str, devices: Sequence[str]) -> Callable[[], tf.Operation]:
     """Creates one flag variable per shard in the current graph.
 
-    Args:
-        name: The Variable's name.
-        devices: The devices of the Variable's shards.
-
     Returns:
         A function that returns an op that sets the flags.
     """

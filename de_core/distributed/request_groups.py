@@ -13,9 +13,6 @@ from de_core.tables.sharded import ShardedTable
 def request_groups(tables: Iterable[ShardedTable]) -> list[tuple[Any, list[int]]]:
     """Groups tables whose lookups and updates can share requests.
 
-    Args:
-        tables: The tables.
-
     Returns:
         Pairs of a module and table numbers. The module has `find` and `apply` for these tables. It
         is None for tables that must be used one by one.

@@ -12,12 +12,7 @@ from de_core.tables.router import Partitioner, Router
 
 
 class WorkerRouter(Router):
-    """Divides keys among workers with one shard each. All workers must call it together.
-
-    Args:
-        partitioner: See `Router`.
-        workers: The group of processes.
-    """
+    """Divides keys among workers with one shard each. All workers must call it together."""
 
     is_spread = True
 
@@ -51,7 +46,7 @@ class WorkerRouter(Router):
 
     def total(self, count: tf.Tensor) -> tf.Tensor:
         """Returns the sum of a count over all workers."""
-        return self.workers.total(count)
+        return tf.reduce_sum(self.workers.swap(tf.fill([self.count, 1], count)))
 
     def concatenated_over_processes(self, *values: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Concatenates the values of all workers, each [n, ...]."""
@@ -71,5 +66,5 @@ class WorkerRouter(Router):
         )
 
     def texts(self, text: str) -> list[str]:
-        """Returns the texts of all workers, in their order."""
-        return self.workers.texts(text)
+        """Returns the texts of all workers, in their order. Eager mode only."""
+        return [each.decode() for each in self._collected(tf.constant([text])).numpy()]

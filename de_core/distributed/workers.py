@@ -34,9 +34,6 @@ _WORD = 8
 class Workers:
     """The group of processes.
 
-    Args:
-        count: Number of processes.
-
     Attributes:
         count: Number of processes.
         here: This process's number, from 0.
@@ -73,10 +70,6 @@ class Workers:
                 communication_hint="auto",
             )
 
-    def total(self, value: tf.Tensor) -> tf.Tensor:
-        """Returns the sum of a scalar over all workers."""
-        return tf.reduce_sum(self.swap(tf.fill([self.count, 1], value)))
-
     def collected(self, values: tf.Tensor) -> tf.Tensor:
         """Concatenates the tensors of all workers along the first dimension, in the workers' order.
 
@@ -87,18 +80,6 @@ class Workers:
         shards = tf.repeat(tf.range(self.count), size)
         copies = [self.count, *[1] * (values.shape.rank - 1)]
         return Delivery(self, [shards]).send([tf.tile(values, copies)])[0]
-
-    def texts(self, text: str) -> list[str]:
-        """Returns the texts of all workers, in their order. Eager mode only.
-
-        Args:
-            text: This worker's text.
-        """
-        data = tf.constant(np.frombuffer(text.encode(), np.uint8), tf.int32)
-        ends = np.cumsum(self.collected(tf.reshape(tf.size(data), [1])).numpy())
-        joined = self.collected(data).numpy().astype(np.uint8).tobytes()
-        starts = [0, *ends[:-1]]
-        return [joined[start:end].decode() for start, end in zip(starts, ends, strict=True)]
 
 
 class Delivery:
@@ -133,9 +114,6 @@ class Delivery:
 
     def send(self, batches: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Sends each item to its worker.
-
-        Args:
-            batches: Batches [n, ...].
 
         Returns:
             For each batch, the items received by this worker, [m, ...], in the order of the
@@ -255,11 +233,7 @@ class KeyDelivery(Delivery):
         ]
 
     def part(self, numbers: Sequence[int]) -> KeyDelivery:
-        """Returns the delivery of the keys of some tables, to send values of these keys.
-
-        Args:
-            numbers: The numbers of the tables in `keys`.
-        """
+        """Returns the delivery of the keys of some tables, to send values of these keys."""
         part = copy.copy(self)
         part._routes = [self._routes[number] for number in numbers]
         part.arrived = [self.arrived[number] for number in numbers]

@@ -20,9 +20,6 @@ from de_core.tables.sharded import ShardedTable
 def specs_of(model: Any) -> Any:
     """Returns the specs of the model's call argument, or None if Keras stored no input shapes.
 
-    Args:
-        model: A built `keras.Model` of Keras 3.
-
     Returns:
         A nest of `tf.TensorSpec`s with batch dimension None.
 

@@ -130,14 +130,7 @@ def export(
 def _score_errors(
     folder: pathlib.Path, signature: str, function: Any, made: Iterable[Mapping[str, tf.Tensor]]
 ) -> dict[str, dict[str, float]]:
-    """Returns the largest and the mean difference of each floating-point output.
-
-    Args:
-        folder: The version directory.
-        signature: Name of the signature.
-        function: The signature of the live model.
-        made: The requests: inputs by name.
-    """
+    """Returns the largest and the mean difference of each floating-point output."""
     loaded = tf.saved_model.load(str(folder))
     differences: dict[str, list[Any]] = {}
     for request in made:

@@ -113,14 +113,7 @@ class ServedRows:
     def write(
         self, table: ShardedTable, shard: Table, path: str, **attributes: Any
     ) -> dict[str, Any]:
-        """Writes one shard of a table to a snapshot file and returns the op's report.
-
-        Args:
-            table: The table of a Variable.
-            shard: The shard to write.
-            path: Path of the file.
-            **attributes: Further attributes of `library.de_table_save`, such as `chain`.
-        """
+        """Writes one shard of a table to a snapshot file and returns the op's report."""
         attributes["values_only"] = True
         attributes["metadata"] = [*shard.metadata, *_of_unknown_ids(self.oov, table.spec)]
         if self.dtype is not None:
@@ -154,12 +147,6 @@ def of_tables(
     keep: KeepRows | Mapping[str, KeepRows] | None,
 ) -> dict[str, ServedRows]:
     """Returns how to store each table.
-
-    Args:
-        names: The tables.
-        dtype: Storage format. Like `oov` and `keep`, one value for all tables or a dict by name.
-        oov: Result for unknown ids.
-        keep: Selects the rows.
 
     Raises:
         TypeError: An argument has a wrong type.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pathlib
+import shutil
 from collections.abc import Iterable
 from typing import Any
 
@@ -83,10 +84,6 @@ class Template:
     def save(self, folder: pathlib.Path, suffix: str) -> dict[Table, FrozenTable]:
         """Writes the SavedModel. The assets of its tables are empty files.
 
-        Args:
-            folder: An empty directory.
-            suffix: File name suffix of these assets.
-
         Returns:
             For each shard, the `FrozenTable` in the SavedModel. Its `file` has the asset's name.
         """
@@ -95,6 +92,8 @@ class Template:
             put_together(copies.values())
             with without_lines("Assets written to"):  # the folder is renamed
                 tf.saved_model.save(self.module, str(folder), signatures=self._signatures)
+        for copy in copies.values():  # TensorFlow has copied the empty files
+            shutil.rmtree(copy.file.parent)
         return copies
 
 
@@ -111,11 +110,7 @@ def lookup_of(table: ShardedTable) -> Any:
 
 
 def _with_shared_anchors(used: Iterable[Any]) -> list[Any]:
-    """Replaces the anchors by one variable for each shape: an anchor would cost as much as a table.
-
-    Args:
-        used: Variables and other resources.
-    """
+    """Replaces anchors by one variable for each shape: an anchor would cost as much as a table."""
     kept: list[Any] = []
     anchors: dict[Any, list[tf.Variable]] = {}
     for each in used:
@@ -161,13 +156,7 @@ class _SavedModelView(tf.train.TrackableView):
 
 
 def others_used(model: Any, functions: Iterable[Any], tables: Iterable[Any]) -> list[Any]:
-    """Returns the variables that functions use, and other resources such as vocabularies.
-
-    Args:
-        model: The model that has the functions.
-        functions: Concrete functions.
-        tables: Resources that are not wanted.
-    """
+    """Returns what functions use besides tables: variables, and resources such as vocabularies."""
     functions = list(functions)
     variables = [variable for function in functions for variable in function.variables]
     # Functions may capture only the handle of a variable.

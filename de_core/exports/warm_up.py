@@ -65,14 +65,7 @@ def requests(
 def write(
     folder: pathlib.Path, model: str, signature: str, made: Iterable[Mapping[str, tf.Tensor]]
 ) -> None:
-    """Writes requests to the file where a server looks for them.
-
-    Args:
-        folder: The version directory.
-        model: Name of the model.
-        signature: Name of the signature.
-        made: The requests.
-    """
+    """Writes requests to the file where a server looks for them."""
     spec = _bytes(_NAME, model.encode()) + _bytes(_SIGNATURE, signature.encode())
     (folder / EXTRA).mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(folder / FILE)) as file:

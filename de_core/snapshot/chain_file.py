@@ -53,22 +53,13 @@ def write(path: str | os.PathLike[str], links: Iterable[Link]) -> None:
 
 
 def write_manifest(version: pathlib.Path, chains: Mapping[str, list[Link]]) -> None:
-    """Writes a version's manifest.
-
-    Args:
-        version: The version's directory.
-        chains: For each chain file, by its name, the snapshot files of the table.
-    """
+    """Writes a version's manifest."""
     (version / MANIFEST).parent.mkdir(exist_ok=True)
     _write(version / MANIFEST, _MANIFEST_LINE, _manifest_lines(chains))
 
 
 def check_manifest(version: pathlib.Path, chains: Mapping[str, list[Link]]) -> None:
     """Compares a version's chains with its manifest.
-
-    Args:
-        version: The version's directory.
-        chains: For each chain file, by its name, the snapshot files that the chain file lists.
 
     Raises:
         tf.errors.DataLossError: The manifest is missing or damaged, or names other chains.

@@ -43,9 +43,6 @@ class Rows:
 class SnapshotFile:
     """A snapshot file.
 
-    Args:
-        path: The file's path.
-
     Raises:
         tf.errors.OpError: The file is not a snapshot file, or its header, directory or footer is
             damaged.
@@ -81,15 +78,7 @@ class SnapshotFile:
             )
             yield Rows(*(each.numpy() for each in read))
 
-    def slots_of(self, row: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
-        """Returns the slots of one row by "owner/name".
-
-        Args:
-            row: uint8 [m], one row of `Rows.slots`.
-        """
-        return {name: slot[0] for name, slot in self.slots_of_all(row[np.newaxis]).items()}
-
-    def slots_of_all(self, rows: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    def slots_of(self, rows: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
         """Returns the slots of rows by "owner/name", each [n, width].
 
         Args:
@@ -108,11 +97,7 @@ class SnapshotFile:
 
 
 def hashes(keys: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Returns the hash of each key, uint64 [n], as `docs/reference/snapshot-format.md` defines it.
-
-    Args:
-        keys: int64 or bytes objects [n].
-    """
+    """Returns each key's hash, uint64 [n], as `docs/reference/snapshot-format.md` defines it."""
     if keys.dtype == object:
         words = np.array([_hash_bytes(key) for key in keys], np.uint64)
     else:

@@ -88,11 +88,6 @@ def of_each(
 ) -> list[Any]:
     """Calls a function for each shard and its path, in parallel for servers. Eager mode only.
 
-    Args:
-        table: The table.
-        work: Called as `work(shard, path)`.
-        paths: One path per shard.
-
     Returns:
         The results of `work`.
     """
@@ -107,11 +102,6 @@ def answered(table: ShardedTable, files: Sequence[str], wanted: Predicate) -> An
     """Evaluates a predicate for all keys of files.
 
     Call it before any table changes, because the predicate may fail.
-
-    Args:
-        table: The table to restore.
-        files: Paths of the files.
-        wanted: The predicate.
 
     Raises:
         ValueError: The predicate does not return a bool for each key.
@@ -227,12 +217,7 @@ def _restore_chosen(
 
 
 def keys_in_steps(path: str, spec: TableSpec) -> Iterator[tuple[int, int, tf.Tensor]]:
-    """Reads all keys of a file in steps. Yields the first section, the number of sections, keys.
-
-    Args:
-        path: A snapshot file.
-        spec: The table's spec, for its dtypes.
-    """
+    """Reads all keys of a file in steps. Yields the first section, the number of sections, keys."""
     info = about(path)
     sections = info["sections"]
     rows = max(info["rows"] + info["tombstones"], 1)
@@ -251,13 +236,7 @@ def keys_in_steps(path: str, spec: TableSpec) -> Iterator[tuple[int, int, tf.Ten
 
 
 def follows(shard: Table, chain: str, identity: str) -> bool:
-    """Returns whether a shard's next delta in a series of saves will continue a file.
-
-    Args:
-        shard: The shard.
-        chain: Name of the series.
-        identity: Id of the file.
-    """
+    """Returns whether a shard's next delta in a series of saves will continue a file."""
     chains = json.loads(shard.run(library.de_table_chains).numpy())["chains"]
     return [each["id"] for each in chains if each["chain"] == chain] == [identity]
 
@@ -289,12 +268,7 @@ def verify(paths: Sequence[str]) -> None:
 
 
 def _own_files(files: Sequence[str], count: int) -> list[list[str]] | None:
-    """Returns each shard's files, or None if the files' shards divide the keys in another way.
-
-    Args:
-        files: The files' paths, each base followed by its deltas.
-        count: Number of shards.
-    """
+    """Returns each shard's files, or None if the files' shards divide the keys in another way."""
     groups: dict[int, list[str]] = {}
     for path in files:
         metadata = about(path)["metadata"]

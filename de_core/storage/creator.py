@@ -123,9 +123,6 @@ class KVCreator:
 def storage_creator(kv_creator: KVCreator | None) -> KVCreator | None:
     """Returns the creator of the storage that `kv_creator` selects, or None for main memory.
 
-    Args:
-        kv_creator: The user's argument.
-
     Raises:
         TypeError: `kv_creator` is not a `KVCreator`.
     """

@@ -43,14 +43,7 @@ Compute = Callable[[Table, list[tf.Tensor]], Any]
 
 
 class MemoryTables:
-    """Computes with the rows of one table of a storage in tables in memory.
-
-    Args:
-        name: The table's name.
-        spec: Dtypes and dim.
-        initial: The row that a lookup returns for a key without a row.
-        store: The storage.
-    """
+    """Computes with the rows of one table of a storage in tables in memory."""
 
     def __init__(self, name: str, spec: TableSpec, initial: InitialRow, store: RowStore) -> None:
         self._name = name

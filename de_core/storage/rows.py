@@ -40,14 +40,7 @@ _NOT_COUNTED = (
 
 
 class StoredRows:
-    """The rows of one table in a storage.
-
-    Args:
-        name: The table's name, for messages.
-        spec: Dtypes and dim.
-        initial: The row that a lookup returns for a key without a row.
-        store: The storage.
-    """
+    """The rows of one table in a storage."""
 
     def __init__(self, name: str, spec: TableSpec, initial: InitialRow, store: RowStore) -> None:
         self.name = name

@@ -48,14 +48,6 @@ class StoredTable(Table):
     Its ops are Python functions, so they run in the process that built the graph. An export
     contains a read-only table over a snapshot file, as for any other table.
 
-    Args:
-        name: Name, unique among the shards of a graph.
-        spec: Dtypes and dim.
-        initial: The row that a lookup returns for a key without a row.
-        device: The device of the empty table.
-        store: The storage.
-        metadata: Alternating names and values for the metadata of its snapshot files.
-
     Raises:
         ValueError: The storage has rows of this name with other dtypes or another dim.
     """
@@ -88,11 +80,6 @@ class StoredTable(Table):
 
     def run(self, op: Callable[..., Any], *inputs: TensorLike, **attributes: Any) -> Any:
         """Runs the replacement of an op of the library on the rows in the storage.
-
-        Args:
-            op: An op such as `library.de_table_erase`.
-            *inputs: The op's inputs after the handle.
-            **attributes: Attributes of the op.
 
         Raises:
             NotImplementedError: A storage does not support the op.
@@ -192,12 +179,6 @@ def _save(rows: StoredRows, path: tf.Tensor, **attributes: Any) -> tf.Tensor:
 
 def _restore(rows: StoredRows, op: Any, *inputs: Any, **attributes: Any) -> None:
     """Reads and checks snapshot files in memory, then writes their rows to the storage.
-
-    Args:
-        rows: The rows to restore.
-        op: One of the restore ops.
-        *inputs: Inputs of the op.
-        **attributes: Attributes of the op.
 
     Raises:
         NotImplementedError: The caller selects rows by a function, not by keys, and the file is a

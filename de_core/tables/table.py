@@ -64,6 +64,8 @@ class Table(tf.saved_model.experimental.TrackableResource):
         self.spec = spec
         self.device = device
         self.metadata = tuple(metadata)
+        if spec.key_dtype == tf.int32:  # the files store int32 and int64 keys alike
+            self.metadata += ("keys", "int32")
         self.initial = initial
         self._init_size = init_size
         self._policy = policy

@@ -136,6 +136,8 @@ def test_the_next_saves_remove_what_killed_ones_have_left(tmp_path):
     model = directory_of(tmp_path / "manager")
     checkpoint = tf.train.Checkpoint(target=model)
     checkpoint.write(str(tmp_path / "tensorflow"))
+    foreign = tmp_path / "manager/else.data-r0000-of-abcde"
+    foreign.touch()
     wanted = sorted(tmp_path.rglob("*"))
     left = [
         "manager/ckpt-4.data-r0000-of-abcde",
@@ -149,6 +151,7 @@ def test_the_next_saves_remove_what_killed_ones_have_left(tmp_path):
     manager.save()
     checkpoint.write(str(tmp_path / "tensorflow"))
     assert [name for name in left if (tmp_path / name).exists()] == []
+    assert foreign.exists()
     assert len(list(tmp_path.rglob("*"))) <= len(wanted) + 3
 
 

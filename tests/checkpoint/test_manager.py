@@ -1,6 +1,5 @@
 """`Manager` writes bases and deltas, and keeps the files that its checkpoints need."""
 
-import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -41,45 +40,6 @@ def test_on_a_file_system_of_tensorflows():
     other = module()
     assert de.checkpoint.Manager(other, "ram://incremental").restore() == "ram://incremental/ckpt-3"
     assert rows_of(other.table) == rows_of(owner.table)
-
-
-def test_old_files_stay_while_a_kept_checkpoint_needs_them(tmp_path):
-    owner, rng = module(2), np.random.default_rng(0)
-    manager = de.checkpoint.Manager(owner, tmp_path, max_to_keep=2, base_every=4, compact_after=100)
-    (tmp_path / "ckpt-77.data-r0000-of-zzzzz").touch()  # a killed save leaves this file
-    (tmp_path / "else.data-r0000-of-zzzzz").touch()
-    for step in range(10):
-        change(owner, rng, step)
-        expected = rows_of(owner.table)
-        manager.save()
-        assert [int(re.search(r"\d+$", each)[0]) for each in manager.checkpoints] == [
-            *range(max(1, step), step + 2)
-        ]
-        files = list(tmp_path.glob("ckpt-*.data-r*"))
-        assert len(files) <= 2 * 5
-        assert tf.train.latest_checkpoint(tmp_path) == manager.checkpoints[-1]
-        other = module(2)
-        assert de.checkpoint.restore(other, tmp_path) == {"t": len(expected)}
-        assert rows_of(other.table) == expected
-    assert not (tmp_path / "ckpt-77.data-r0000-of-zzzzz").exists()
-    assert (tmp_path / "else.data-r0000-of-zzzzz").exists()
-
-
-@pytest.mark.parametrize("shards", [1, 2])
-def test_a_long_chain_is_joined_in_the_background(tmp_path, shards):
-    owner, rng = module(shards), np.random.default_rng(0)
-    manager = de.checkpoint.Manager(owner, tmp_path, max_to_keep=1, compact_after=3)
-    most = 0
-    for step in range(20):
-        change(owner, rng, step)
-        expected = rows_of(owner.table)
-        manager.save()
-        manager.wait()
-        most = max(most, len(list(tmp_path.glob("ckpt-*.data-r*"))))
-        other = module(3)
-        assert de.checkpoint.restore(other, manager.checkpoints[-1]) == {"t": len(expected)}
-        assert rows_of(other.table) == expected
-    assert most <= 8 * shards
 
 
 def delta_of(owner, rng):

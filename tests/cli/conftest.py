@@ -34,11 +34,7 @@ def table():
     table = de.Variable(dim=2, name="users")
     table.upsert(np.arange(1000), np.arange(2000, dtype=np.float32).reshape(1000, 2))
     optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.5, momentum=0.5))
-    optimizer.build(table.trainable_variables)
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(de.embedding_lookup(table, [3]))
-    gradients = tape.gradient(loss, table.trainable_variables)
-    optimizer.apply_gradients(zip(gradients, table.trainable_variables, strict=True))
+    optimizer.apply([tf.IndexedSlices(tf.ones([1, 2]), tf.constant([3], tf.int64))], [table])
     return table
 
 

@@ -16,6 +16,7 @@ import de_core as de
 from de_core.snapshot.table_files import about
 from de_core_cli import sources
 from de_core_cli.library import CommandError
+from de_core_cli.main import main
 from tests.support.commands import ROOT, run
 
 
@@ -124,6 +125,13 @@ def test_inspect_shows_a_table_of_files_and_the_fields_of_one(files, command):
     one = command("inspect", files[0]).stdout
     for part in ("float32[2]", "1,000", "/momentum float32[2]", "UTC", "partition"):
         assert part in one
+
+
+def test_inspect_tells_int32_keys_from_int64(tmp_path, capsys):
+    for dtype in (tf.int32, tf.int64):
+        de.checkpoint.save(de.Variable(dtype, dim=1, name=dtype.name), tmp_path / dtype.name)
+        assert main(["inspect", str(tmp_path / dtype.name)]) == 0
+        assert ["keys", dtype.name] in map(str.split, capsys.readouterr().out.splitlines())
 
 
 def test_pieces_of_a_keras_file_are_read_across_their_borders(keras_files, tmp_path):

@@ -53,7 +53,9 @@ def test_workers_wait_for_a_server_that_was_killed_and_see_no_empty_table(traini
     print("after", *(f"{each:.1f} s" for each in waited))
     (tmp_path / "enough").touch()
     for name in WORKERS:
-        assert result_of(processes.finish(name))["step"] > restored
+        found = result_of(processes.finish(name))
+        assert found["step"] > restored
+        assert sum(found["sizes"]) == len(found["rows"])
         for when, step, most in steps_of(processes, name):
             # Each step subtracts at least 1 from each row. The last step may still be running.
             assert most <= 0.5 - (step - 2)

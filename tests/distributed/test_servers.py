@@ -105,34 +105,6 @@ def test_a_coordinator_trains_tables_on_servers_to_the_numbers_of_one_process(cl
 
 
 @pytest.mark.slow
-def test_a_restarted_server_comes_back_from_the_last_checkpoint(cluster, tmp_path):
-    processes = cluster(ps=2, worker=2)
-    for task in range(2):
-        processes.serve("ps", task)
-    go = tmp_path / "go"
-    for task in range(2):
-        program = PROGRAMS / "session_worker.py"
-        processes.start(f"worker_{task}", program, task, tmp_path / "saved", 30, go)
-    for task in range(2):
-        processes.wait_until_printed(f"worker_{task}", "waiting")
-    restored = int(tf.train.latest_checkpoint(str(tmp_path / "saved")).rpartition("-")[2])
-    assert restored >= 20
-    processes.processes["ps_1"].kill()
-    processes.processes["ps_1"].wait()
-    processes.output_file("ps_1").unlink()
-    processes.serve("ps", 1)
-    processes.wait_until_printed("ps_1", "is ready")
-    go.touch()
-    for task in range(2):
-        found = result_of(processes.finish(f"worker_{task}", 300))
-        # The rows match the step, no matter which work was lost with the server.
-        assert restored <= found["step"] <= 60
-        assert sum(found["sizes"]) == IDS
-        assert found["rows"][0][0] <= 0.5 - restored
-    assert found["rows"][1][0] < found["rows"][0][0]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "shards"),
     [([], 1), (["--servers", "2", "--workers", "1"], 2), (["--in-step", "2"], 1)],

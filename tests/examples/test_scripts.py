@@ -8,7 +8,6 @@ from tests.support.applies import applies_if
 
 ROOT = Path(__file__).resolve().parents[2]
 RETAIL = ROOT.parent / "shared/data/online_retail_sample.csv"
-TINY = ["--events", "3000", "--epochs", "1", "--dim", "4", "--batch-size", "1024"]
 
 
 def succeeded(result):
@@ -36,18 +35,6 @@ def test_help_explains_the_script(run, script):
     output = succeeded(run(script, "--help"))
     assert "usage" in output
     assert "-h, --help" in output
-
-
-@pytest.mark.slow
-def test_training_without_data_measures_and_exports(run, tmp_path):
-    output = succeeded(run("train_ranking.py", *TINY, "--out", tmp_path / "out"))
-    saved = re.search(r"SavedModel: (.*)", output)[1]
-    assert saved == str(tmp_path / "out" / "1")
-    assert (tmp_path / "out/1/saved_model.pb").is_file()
-    for name in ("model", "popularity"):
-        auc, recall = measured(output, name)
-        assert 0 < auc < 1
-        assert 0 <= recall < 1
 
 
 @pytest.mark.slow
@@ -142,6 +129,8 @@ def test_on_the_synthetic_log_the_model_clearly_beats_popularity(run, tmp_path):
     base_auc, base_recall = measured(output, "popularity")
     assert auc > base_auc + 0.05
     assert recall > 1.5 * base_recall
+    assert f"SavedModel: {tmp_path / 'out/1'}" in output
+    assert (tmp_path / "out/1/saved_model.pb").is_file()
 
 
 @pytest.mark.slow

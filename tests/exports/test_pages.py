@@ -8,22 +8,12 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.tables.served_copy import SUFFIX
+from tests.support.models import looker
 from tests.support.shims import shims
 
 HUGE = 2 << 20
 ROWS, DIM = 1 << 17, 16  # a file of 10 MB
 MADV_RANDOM, MADV_HUGEPAGE, MADV_POPULATE_READ = 1, 14, 22
-
-
-class Model(tf.Module):
-    def __init__(self):
-        super().__init__()
-        self.rows = de.Variable(dim=DIM, name="rows")
-        self.rows.upsert(tf.range(ROWS, dtype=tf.int64), tf.ones([ROWS, DIM]))
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="ids")])
-    def __call__(self, ids):
-        return self.rows.lookup(ids)
 
 
 def table_file(path):
@@ -49,10 +39,11 @@ def advised(library, file):
 
 def load_versions(folder):
     library = shims()
-    model = Model()
-    base = table_file(de.publish(model, folder))
-    model.rows.upsert(tf.range(ROWS, dtype=tf.int64), tf.zeros([ROWS, DIM]))
-    path = Path(de.publish(model, folder, full_part=10))
+    model = looker(de.Variable(dim=DIM, name="rows"))
+    model.table.upsert(tf.range(ROWS, dtype=tf.int64), tf.ones([ROWS, DIM]))
+    base = table_file(de.publish(model, folder, model.look))
+    model.table.upsert(tf.range(ROWS, dtype=tf.int64), tf.zeros([ROWS, DIM]))
+    path = Path(de.publish(model, folder, model.look, full_part=10))
     base = path / "assets" / base.name
     (delta,) = set(path.glob(f"assets/*{SUFFIX}")) - {base}
     loaded = tf.saved_model.load(str(path))

@@ -206,17 +206,6 @@ def test_a_models_own_files_are_in_every_version(tmp_path):
     assert scores.numpy().tolist() == [4, 12]
 
 
-def test_a_checkpoint_is_read_from_a_published_version(tmp_path):
-    module = Scores()
-    for number in range(3):
-        module.change(number)
-        path = de.publish(module, tmp_path)
-    other = de.Variable(dim=4, name="users", initializer="normal")
-    de.checkpoint.restore(other, path)
-    np.testing.assert_array_equal(other.lookup(ASKED), module.users.lookup(ASKED))
-    assert int(other.size()) == int(module.users.size())
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

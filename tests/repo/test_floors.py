@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import graphlib
 import re
 from pathlib import Path
 
@@ -105,26 +106,6 @@ def upward_imports(
     return sorted(each for each, used in rooms.items() if used and not may_use(floors, own, used))
 
 
-def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
-    """Returns the groups of modules that import each other in a cycle."""
-    reached: dict[str, set[str]] = {}
-    for start in edges:
-        seen: set[str] = set()
-        todo = [start]
-        while todo:
-            for after in edges.get(todo.pop(), ()):
-                if after not in seen:
-                    seen.add(after)
-                    todo.append(after)
-        reached[start] = seen
-    groups = {
-        tuple(sorted(b for b in reached[a] if a in reached.get(b, ())))
-        for a in edges
-        if a in reached[a]
-    }
-    return [list(group) for group in sorted(groups)]
-
-
 @pytest.fixture(scope="module")
 def library(root: Path) -> dict[str, set[str]]:
     """Maps each module of the library to the library's modules that it imports to run."""
@@ -153,12 +134,10 @@ def test_each_room_of_the_gateway_knows_only_the_floors_below(root: Path):
 
 
 def test_no_modules_import_each_other(library: dict[str, set[str]]):
-    assert cycles(library) == []
+    graphlib.TopologicalSorter(library).prepare()  # its error names a cycle
 
 
-def test_a_cycle_and_an_upward_import_are_noticed():
-    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
-    assert cycles({"a": {"b"}, "b": set()}) == []
+def test_an_upward_import_is_noticed():
     assert not may_use(LIBRARY, "de_core.tables", "de_core.variable")
     assert not may_use(LIBRARY, "de_core.lookup", "de_core.exports")
     assert may_use(LIBRARY, "de_core.variable", "de_core.tables")

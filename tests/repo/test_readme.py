@@ -7,18 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.page_process import blocks_of
-
 
 @pytest.fixture(scope="module")
 def readme(root: Path) -> str:
     return (root / "README.md").read_text("utf-8")
-
-
-def test_readme_shows_the_two_commands(readme: str):
-    first = next(block.text for block in blocks_of(readme) if block.language == "sh")
-    assert re.search(r"^make demo\b", first, re.MULTILINE)
-    assert re.search(r"^make test\b", first, re.MULTILINE)
 
 
 def test_commands_of_readme_and_agents_exist(root: Path, readme: str):

@@ -63,10 +63,6 @@ def write(path, text):
 def make_tree(root, tensorflow):
     """Creates the tree and its repositories.
 
-    Args:
-        root: An empty folder.
-        tensorflow: The folder of the installed package.
-
     Returns:
         The tree: a git repository at the release, without the overlay.
     """

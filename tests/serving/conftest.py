@@ -1,7 +1,6 @@
 """Fixtures of the serving overlay's tests: exports, and tools that a machine may lack."""
 
 import fcntl
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -74,7 +73,7 @@ def export_versions():
     def export(root, *versions, rows=1000, how="export"):
         model = BUILDER if how == "builder" else MODEL
         command = [sys.executable, "-c", model, str(root), str(rows), how, *map(str, versions)]
-        run(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        run(command, env={"PYTHONPATH": str(ROOT)})
         return Path(root)
 
     return export

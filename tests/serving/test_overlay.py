@@ -1,12 +1,11 @@
 """The overlay is applied to TensorFlow Serving's tree once, or fails with the reason."""
 
 import ast
-import subprocess
 import sys
 
 import apply_overlay
 import pytest
-from apply_overlay import LABEL, OverlayError, apply, check_version, labels_in, with_label
+from apply_overlay import LABEL, OverlayError, apply, labels_in, with_label
 from versions import versions
 
 from tests.serving.tools import ROOT, SERVING_OPS
@@ -59,11 +58,6 @@ def tree(tmp_path):
     return tmp_path
 
 
-def git(tree, *arguments):
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
-    subprocess.run(["git", "-C", tree, *identity, *arguments], check=True, capture_output=True)
-
-
 def test_the_package_holds_every_source_of_the_library(tree):
     count = apply(tree, ROOT)
     package = tree / apply_overlay.PACKAGE
@@ -95,19 +89,6 @@ def test_nothing_is_written_where_the_list_is_missing(tree):
     with pytest.raises(OverlayError, match="0 assignments"):
         apply(tree, ROOT)
     assert not (tree / apply_overlay.PACKAGE).exists()
-
-
-def test_a_tree_of_another_version_is_refused(tree):
-    git(tree, "init", "-q")
-    git(tree, "add", ".")
-    git(tree, "commit", "-qm", "release")
-    git(tree, "tag", "2.20.0")
-    check_version(tree, "2.20.0")
-    git(tree, "commit", "-q", "--allow-empty", "-m", "later")
-    with pytest.raises(OverlayError, match=r"must be at TensorFlow Serving 2\.20\.0"):
-        check_version(tree, "2.20.0")
-    with pytest.raises(OverlayError, match=r"9\.9\.9 unknown"):
-        check_version(tree, "9.9.9")
 
 
 def test_the_script_says_what_it_did_and_what_is_wrong(tree, tmp_path):

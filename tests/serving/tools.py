@@ -1,25 +1,17 @@
 """Runs external programs for the tests of the serving overlay."""
 
 import shutil
-import subprocess
-from pathlib import Path
 
+from tests.support import commands
 from tests.support.applies import applies_if
+from tests.support.commands import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SERVING_OPS = ROOT / "serving_ops"
 
 
-def run(command, timeout=600, **options):
+def run(command, timeout=600, cwd=ROOT, env=()):
     """Runs a command, which must succeed, and returns its output."""
-    done = subprocess.run(
-        list(map(str, command)),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-        **options,
-    )
+    done = commands.run(*command, cwd=cwd, timeout=timeout, **dict(env))
     assert done.returncode == 0, f"{command[0]}: {done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import pathlib
 import random
@@ -15,13 +16,7 @@ _numbers = itertools.count()
 
 
 class Server:
-    """A Redis server, or with `--sentinel` a Sentinel.
-
-    Args:
-        folder: The folder for its files.
-        options: Further command-line options.
-        config: The path of a configuration file, which a Sentinel needs.
-    """
+    """A Redis server, or with `--sentinel` a Sentinel."""
 
     def __init__(self, folder: pathlib.Path, *options: str, config: pathlib.Path | None = None):
         self.folder = folder
@@ -78,22 +73,31 @@ def cli(*words: object) -> str:
     return done.stdout.strip()
 
 
-def cluster(folder: pathlib.Path, *options: str) -> list[Server]:
-    """Starts and returns the three nodes of a Cluster.
+@contextlib.contextmanager
+def started(folder: pathlib.Path):
+    """Yields a function that starts a server. At the end, stops all servers that it started."""
+    found: list[Server] = []
 
-    Args:
-        folder: The folder for their files.
-        options: Further command-line options of each node.
-    """
-    nodes = []
-    for number in range(3):
-        own = folder / str(number)
+    def start(*options: str, config: pathlib.Path | None = None) -> Server:
+        own = folder / f"server_{len(found)}"
         own.mkdir()
-        nodes.append(
-            Server(
-                own, "--cluster-enabled", "yes", "--cluster-require-full-coverage", "no", *options
-            )
-        )
+        found.append(Server(own, *options, config=config))
+        return found[-1]
+
+    try:
+        yield start
+    finally:
+        for each in found:
+            each.stop()
+
+
+#: Options of a Cluster's node.
+NODE = ("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no")
+
+
+def cluster(start, *options: str) -> list[Server]:
+    """Starts and returns the three nodes of a Cluster. `start` is from `started`."""
+    nodes = [start(*NODE, *options) for _ in range(3)]
     hosts = [f"127.0.0.1:{node.port}" for node in nodes]
     cli("--cluster", "create", *hosts, "--cluster-yes")
     wait_for(

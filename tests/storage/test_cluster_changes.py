@@ -17,13 +17,13 @@ ROWS = 300
 pytestmark = pytest.mark.slow
 
 
+#: Detects a lost master within a second.
+QUICK = ("--cluster-node-timeout", "1000")
+
+
 @pytest.fixture
-def nodes(tmp_path):
-    """Three masters that detect a lost master within a second."""
-    found = servers.cluster(tmp_path, "--cluster-node-timeout", "1000")
-    yield found
-    for node in found:
-        node.stop()
+def nodes(start):
+    return servers.cluster(start, *QUICK)
 
 
 def identity(node):
@@ -60,48 +60,40 @@ def test_no_update_is_lost_while_slots_move(nodes):
     assert steps >= 10
 
 
-def test_a_lost_master_is_counted_errors_until_its_replica_takes_over(nodes, tmp_path):
-    folder = tmp_path / "replica"
-    folder.mkdir()
-    replica = servers.Server(
-        folder, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
-        "--cluster-require-full-coverage", "no",
-    )  # fmt: skip
-    try:
-        servers.cli(
-            *("--cluster", "add-node", f"127.0.0.1:{replica.port}", f"127.0.0.1:{nodes[0].port}"),
-            *("--cluster-slave", "--cluster-master-id", identity(nodes[0])),
-        )
-        table = de.Variable(
-            dim=2,
-            name="failover",
-            kv_creator=creator_for(nodes, redis_socket_timeout=500, redis_connect_timeout=500),
-        )
-        table.upsert(range(ROWS), tf.ones([ROWS, 2]))
-        servers.wait_for(
-            lambda: "master_link_status:up" in replica.command("info", "replication"), "no replica"
-        )
-        servers.wait_for(
-            lambda: replica.command("dbsize") == nodes[0].command("dbsize"), "not replicated"
-        )
-        nodes[0].stop()
-        end = time.monotonic() + 60
-        refused = read_after = 0
-        while read_after < 3:
-            try:
-                rows = table.lookup(range(ROWS)).numpy()
-            except tf.errors.UnavailableError as error:
-                lost = int(re.search(rf"(\d+) of {ROWS} keys could not be read", str(error))[1])
-                assert 0 < lost < ROWS
-                refused += 1
-                assert time.monotonic() < end
-                time.sleep(0.05)
-            else:
-                # A lookup that cannot read a row must raise an error, not return zeros.
-                np.testing.assert_array_equal(rows, np.ones([ROWS, 2]))
-                read_after += 1
-        assert refused > 0
-        table.upsert(range(ROWS), tf.fill([ROWS, 2], 2.0))
-        np.testing.assert_array_equal(table.lookup(range(ROWS)), np.full([ROWS, 2], 2.0))
-    finally:
-        replica.stop()
+def test_a_lost_master_is_counted_errors_until_its_replica_takes_over(nodes, start):
+    replica = start(*servers.NODE, *QUICK)
+    servers.cli(
+        *("--cluster", "add-node", f"127.0.0.1:{replica.port}", f"127.0.0.1:{nodes[0].port}"),
+        *("--cluster-slave", "--cluster-master-id", identity(nodes[0])),
+    )
+    table = de.Variable(
+        dim=2,
+        name="failover",
+        kv_creator=creator_for(nodes, redis_socket_timeout=500, redis_connect_timeout=500),
+    )
+    table.upsert(range(ROWS), tf.ones([ROWS, 2]))
+    servers.wait_for(
+        lambda: "master_link_status:up" in replica.command("info", "replication"), "no replica"
+    )
+    servers.wait_for(
+        lambda: replica.command("dbsize") == nodes[0].command("dbsize"), "not replicated"
+    )
+    nodes[0].stop()
+    end = time.monotonic() + 60
+    refused = read_after = 0
+    while read_after < 3:
+        try:
+            rows = table.lookup(range(ROWS)).numpy()
+        except tf.errors.UnavailableError as error:
+            lost = int(re.search(rf"(\d+) of {ROWS} keys could not be read", str(error))[1])
+            assert 0 < lost < ROWS
+            refused += 1
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        else:
+            # A lookup that cannot read a row must raise an error, not return zeros.
+            np.testing.assert_array_equal(rows, np.ones([ROWS, 2]))
+            read_after += 1
+    assert refused > 0
+    table.upsert(range(ROWS), tf.fill([ROWS, 2], 2.0))
+    np.testing.assert_array_equal(table.lookup(range(ROWS)), np.full([ROWS, 2], 2.0))

@@ -19,22 +19,14 @@ from tests.storage.servers import creator_for
 QUICK = {"redis_retries": 1}
 
 
-@pytest.fixture
-def own_server(tmp_path):
-    """A server that a test may kill."""
-    server = servers.Server(tmp_path)
-    yield server
-    server.process.send_signal(signal.SIGCONT)
-    server.stop()
-
-
 def filled(creator, rows=10):
     table = de.Variable(dim=2, name="f", kv_creator=creator)
     table.upsert(range(rows), tf.ones([rows, 2]))
     return table
 
 
-def test_a_server_that_is_gone_is_an_error_and_comes_back(own_server):
+def test_a_server_that_is_gone_is_an_error_and_comes_back(start):
+    own_server = start()
     table = filled(creator_for([own_server], **QUICK))
     own_server.stop()
     with pytest.raises(tf.errors.UnavailableError, match="10 of 10 keys could not be read, of"):
@@ -49,8 +41,8 @@ def test_a_server_that_is_gone_is_an_error_and_comes_back(own_server):
     np.testing.assert_array_equal(table.lookup([1]), [[5.0, 5.0]])
 
 
-def test_a_server_that_hangs_is_an_error_after_few_waits(own_server, monkeypatch):
-    waits, read = [], redis.Connection.read_response
+def test_a_server_that_hangs_is_an_error_after_few_waits(start, monkeypatch):
+    own_server, waits, read = start(), [], redis.Connection.read_response
 
     def counting(self, *arguments, **options):
         try:
@@ -79,26 +71,22 @@ def test_an_unreachable_server_raises():
             de.Variable(dim=2, kv_creator=creator)
 
 
-def test_keys_of_a_lost_node_are_counted_and_others_are_read(tmp_path):
-    nodes = servers.cluster(tmp_path)
-    try:
-        table = filled(creator_for(nodes, **QUICK), 300)
-        nodes[0].stop()
-        with pytest.raises(tf.errors.UnavailableError) as raised:
-            table.lookup(range(300))
-        lost = int(re.search(r"(\d+) of 300 keys could not be read", str(raised.value))[1])
-        assert 0 < lost < 300
-        read = 0
-        for key in range(0, 300, 10):
-            try:
-                np.testing.assert_array_equal(table.lookup([key]), [[1.0, 1.0]])
-                read += 1
-            except tf.errors.UnavailableError:
-                pass
-        assert 0 < read < 30
-    finally:
-        for node in nodes:
-            node.stop()
+def test_keys_of_a_lost_node_are_counted_and_others_are_read(start):
+    nodes = servers.cluster(start)
+    table = filled(creator_for(nodes, **QUICK), 300)
+    nodes[0].stop()
+    with pytest.raises(tf.errors.UnavailableError) as raised:
+        table.lookup(range(300))
+    lost = int(re.search(r"(\d+) of 300 keys could not be read", str(raised.value))[1])
+    assert 0 < lost < 300
+    read = 0
+    for key in range(0, 300, 10):
+        try:
+            np.testing.assert_array_equal(table.lookup([key]), [[1.0, 1.0]])
+            read += 1
+        except tf.errors.UnavailableError:
+            pass
+    assert 0 < read < 30
 
 
 def test_a_row_and_its_slots_lie_on_one_node_and_rows_on_all(cluster):
@@ -152,18 +140,15 @@ def test_an_update_whose_answer_was_lost_is_not_done_twice(server, monkeypatch):
     np.testing.assert_array_equal(table.lookup([1, 2]), np.full([2, 2], 3.0))
 
 
-def test_passwords_are_sent_and_wrong_ones_told(tmp_path):
-    server = servers.Server(tmp_path, "--requirepass", "secret")
-    try:
-        filled(creator_for([server], redis_password="secret"))
-        for password in ("", "wrong"):
-            with pytest.raises(tf.errors.UnavailableError, match=r"Auth|NOAUTH|WRONGPASS"):
-                filled(creator_for([server], redis_password=password))
-    finally:
-        server.stop()
+def test_passwords_are_sent_and_wrong_ones_told(start):
+    server = start("--requirepass", "secret")
+    filled(creator_for([server], redis_password="secret"))
+    for password in ("", "wrong"):
+        with pytest.raises(tf.errors.UnavailableError, match=r"Auth|NOAUTH|WRONGPASS"):
+            filled(creator_for([server], redis_password=password))
 
 
-def test_tls_checks_the_server(tmp_path):
+def test_tls_checks_the_server(start, tmp_path):
     key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "cert.pem")
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run(
@@ -176,53 +161,44 @@ def test_tls_checks_the_server(tmp_path):
     )
     tls = ["--tls-port", "{port}", "--port", "0", "--tls-cert-file", certificate]
     tls += ["--tls-key-file", key, "--tls-ca-cert-file", certificate, "--tls-auth-clients", "no"]
-    server = servers.Server(tmp_path, *tls)
-    try:
-        trusting = {"redis_use_tls": True, "redis_tls_ca_file": certificate}
-        filled(creator_for([server], **trusting))
-        with pytest.raises(tf.errors.UnavailableError, match=r"(?i)certificate"):
-            filled(creator_for([server], redis_use_tls=True, **QUICK))
-        with pytest.raises(tf.errors.UnavailableError):
-            filled(creator_for([server], **QUICK))
-    finally:
-        server.stop()
+    server = start(*tls)
+    trusting = {"redis_use_tls": True, "redis_tls_ca_file": certificate}
+    filled(creator_for([server], **trusting))
+    with pytest.raises(tf.errors.UnavailableError, match=r"(?i)certificate"):
+        filled(creator_for([server], redis_use_tls=True, **QUICK))
+    with pytest.raises(tf.errors.UnavailableError):
+        filled(creator_for([server], **QUICK))
 
 
-def test_a_sentinel_names_the_new_master(tmp_path):
-    for name in ("a", "b", "s"):
-        (tmp_path / name).mkdir()
-    master = servers.Server(tmp_path / "a")
-    replica = servers.Server(tmp_path / "b", "--replicaof", f"127.0.0.1 {master.port}")
-    file = tmp_path / "s" / "sentinel.conf"
+def test_a_sentinel_names_the_new_master(start, tmp_path):
+    master = start()
+    replica = start("--replicaof", f"127.0.0.1 {master.port}")
+    file = tmp_path / "sentinel.conf"
     file.write_text(
         f"sentinel monitor main 127.0.0.1 {master.port} 1\n"
         "sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 3000\n"
     )
-    sentinel = servers.Server(tmp_path / "s", "--sentinel", config=file)
-    try:
-        servers.wait_for(
-            lambda: "master_link_status:up" in replica.command("info", "replication"), "no replica"
-        )
-        waiting = {
-            "redis_connection_mode": 1,
-            "redis_master_name": "main",
-            "redis_host_port": [sentinel.port],
-            **QUICK,
-            "redis_retries": 100,  # a Sentinel failover takes seconds
-        }
-        table = filled(de.RedisTableCreator(de.RedisTableConfig(params=waiting)))
-        assert replica.command("wait", "0", "100") is not None
-        servers.wait_for(lambda: int(replica.command("dbsize")) > 0, "nothing was replicated")
-        servers.wait_for(
-            lambda: f"port={replica.port}" in master.command("info", "replication"), "unknown"
-        )
-        servers.wait_for(
-            lambda: str(replica.port) in sentinel.command("sentinel", "replicas", "main"),
-            "the Sentinel knows no replica",
-        )
-        master.stop()
-        table.upsert([77], [[7.0, 7.0]])
-        np.testing.assert_array_equal(table.lookup([1, 77]), [[1.0, 1.0], [7.0, 7.0]])
-    finally:
-        for each in (sentinel, master, replica):
-            each.stop()
+    sentinel = start("--sentinel", config=file)
+    servers.wait_for(
+        lambda: "master_link_status:up" in replica.command("info", "replication"), "no replica"
+    )
+    waiting = {
+        "redis_connection_mode": 1,
+        "redis_master_name": "main",
+        "redis_host_port": [sentinel.port],
+        **QUICK,
+        "redis_retries": 100,  # a Sentinel failover takes seconds
+    }
+    table = filled(de.RedisTableCreator(de.RedisTableConfig(params=waiting)))
+    assert replica.command("wait", "0", "100") is not None
+    servers.wait_for(lambda: int(replica.command("dbsize")) > 0, "nothing was replicated")
+    servers.wait_for(
+        lambda: f"port={replica.port}" in master.command("info", "replication"), "unknown"
+    )
+    servers.wait_for(
+        lambda: str(replica.port) in sentinel.command("sentinel", "replicas", "main"),
+        "the Sentinel knows no replica",
+    )
+    master.stop()
+    table.upsert([77], [[7.0, 7.0]])
+    np.testing.assert_array_equal(table.lookup([1, 77]), [[1.0, 1.0], [7.0, 7.0]])

@@ -16,11 +16,9 @@ QUICK = {"redis_connect_timeout": 1000, "redis_retries": 1}
 
 
 @pytest.fixture
-def redis(tmp_path):
+def redis(start):
     """A server that a test may restart. It keeps nothing on disk."""
-    server = servers.Server(tmp_path)
-    yield server
-    server.stop()
+    return start()
 
 
 def table_in(redis, tag="losses", **options):
@@ -142,27 +140,23 @@ def test_a_full_redis_is_an_error_that_says_so(redis):
     np.testing.assert_array_equal(table.lookup(IDS), np.full([10, 2], 2.0))
 
 
-def test_a_cluster_node_that_restarts_empty_is_a_loss_of_its_slices(tmp_path):
-    nodes = servers.cluster(tmp_path)
-    try:
-        table = de.Variable(dim=2, name="users", kv_creator=creator_for(nodes, **QUICK))
-        table.upsert(range(300), tf.ones([300, 2]))
-        nodes[0].command("flushall")
-        lost = r"Received: 1\d of 1\d slices without the mark"
-        with pytest.raises(tf.errors.DataLossError, match=lost):
-            table.lookup(range(300))
-        with pytest.raises(tf.errors.DataLossError, match=lost):
-            table.size()
-        for evicting in (nodes, nodes[1:2]):
-            for node in evicting:
-                node.command("config", "set", "maxmemory-policy", "allkeys-lfu")
-            with pytest.raises(tf.errors.FailedPreconditionError, match="allkeys-lfu"):
-                de.Variable(dim=2, name="users", kv_creator=creator_for(nodes, **QUICK))
-            for node in evicting:
-                node.command("config", "set", "maxmemory-policy", "noeviction")
-        table.clear()
-        table.upsert(range(300), tf.ones([300, 2]))
-        assert int(table.size()) == 300
-    finally:
-        for node in nodes:
-            node.stop()
+def test_a_cluster_node_that_restarts_empty_is_a_loss_of_its_slices(start):
+    nodes = servers.cluster(start)
+    table = de.Variable(dim=2, name="users", kv_creator=creator_for(nodes, **QUICK))
+    table.upsert(range(300), tf.ones([300, 2]))
+    nodes[0].command("flushall")
+    lost = r"Received: 1\d of 1\d slices without the mark"
+    with pytest.raises(tf.errors.DataLossError, match=lost):
+        table.lookup(range(300))
+    with pytest.raises(tf.errors.DataLossError, match=lost):
+        table.size()
+    for evicting in (nodes, nodes[1:2]):
+        for node in evicting:
+            node.command("config", "set", "maxmemory-policy", "allkeys-lfu")
+        with pytest.raises(tf.errors.FailedPreconditionError, match="allkeys-lfu"):
+            de.Variable(dim=2, name="users", kv_creator=creator_for(nodes, **QUICK))
+        for node in evicting:
+            node.command("config", "set", "maxmemory-policy", "noeviction")
+    table.clear()
+    table.upsert(range(300), tf.ones([300, 2]))
+    assert int(table.size()) == 300

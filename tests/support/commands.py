@@ -12,14 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def run(
     *command: object, cwd: Path = ROOT, timeout: float = 600, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end. Returns its status and what it printed.
-
-    Args:
-        *command: The program and its arguments.
-        cwd: The folder in which the command runs.
-        timeout: After this number of seconds the test fails.
-        **environment: Variables that are added to the environment of this process.
-    """
+    """Runs a command to its end. Returns its status and what it printed."""
     return subprocess.run(
         [str(part) for part in command],
         cwd=cwd,

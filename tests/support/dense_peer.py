@@ -11,14 +11,7 @@ ROWS = 12
 
 
 class Peers:
-    """Row i of `dense` equals the row of key i of `table`.
-
-    Args:
-        key_dtype: Key dtype of the table.
-        value_dtype: Value dtype of the table and the variable.
-        shards: The number of the table's shards.
-        dim: Values per row.
-    """
+    """Row i of `dense` equals the row of key i of `table`."""
 
     def __init__(self, key_dtype=tf.int64, value_dtype=tf.float32, shards=1, dim=3):
         values = np.random.default_rng(0).normal(size=[ROWS, dim])
@@ -46,16 +39,7 @@ class Peers:
         return result
 
     def check(self, lookup, dense_lookup, ids, weights=None, in_function=False, tolerance=1e-6):
-        """Compares the results, and the gradients of rows and weights, of two kinds of lookups.
-
-        Args:
-            lookup: Called as `lookup(table, ids, weights)`.
-            dense_lookup: Called as `dense_lookup(dense, ids, weights)`.
-            ids: The row numbers to look up.
-            weights: The weights of the ids, or None.
-            in_function: True to trace both lookups.
-            tolerance: Absolute and relative tolerance.
-        """
+        """Compares the results, and the gradients of rows and weights, of two kinds of lookups."""
         factors = None if weights is None else values_of(weights)
 
         def run(look_up, params, variable, keys):

@@ -29,11 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Forks:
-    """Forks processes, and returns what they printed.
-
-    Args:
-        folder: A folder for their output.
-    """
+    """Forks processes, and returns what they printed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -60,15 +56,7 @@ class Forks:
         env: Mapping[str, str] | None = None,
         timeout: int = 1200,
     ) -> subprocess.CompletedProcess:
-        """Calls a module's function in a forked process.
-
-        Args:
-            function: The function.
-            arguments: Its arguments, for JSON.
-            cwd: The process's working folder.
-            env: Its environment variables; None for the variables of this process.
-            timeout: Seconds after which the system ends the process.
-        """
+        """Calls a module's function in a forked process."""
         environment = dict(os.environ if env is None else env)
         output, errors = self._folder / "stdout", self._folder / "stderr"
         order = {

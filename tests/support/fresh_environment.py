@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import os
@@ -10,36 +9,29 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.support import commands
 from tests.support.page_process import blocks_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ASK = "/v1/models/likes:predict"
 
 
-def variables() -> dict[str, str]:
-    """Returns this process's variables, without a path to the checkout."""
-    kept = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "2", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+#: An environment without a path to the checkout.
+VARIABLES = {
+    "PYTHONPATH": "",
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+}
 
 
 def run(*command: str | Path, cwd: Path, **more: str) -> str:
     """Runs a command, which must succeed, and returns its output; `more` are more variables."""
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env={**variables(), **more},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=3600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
+    done = commands.run(*command, cwd=cwd, timeout=3600, **VARIABLES, **more)
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
@@ -48,8 +40,7 @@ def python_of(version: str) -> Path:
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     found = [shutil.which(f"python{version}"), *pyenv.glob(f"{version}.*/bin/python")]
     for python in filter(None, found):
-        code = "import ensurepip, sys; print(sys.executable)"
-        done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+        done = commands.run(python, "-c", "import ensurepip, sys; print(sys.executable)")
         if done.returncode == 0:
             return Path(done.stdout.strip())
     pytest.skip(f"Python {version} is not installed")
@@ -89,32 +80,23 @@ class FreshEnvironment:
     def ask(self, cwd: Path, *command: str | Path) -> None:
         """Runs a gateway that serves the README's model, and asks it."""
         flags = ("--model-dir", "models/likes", "--port", "0")
-        with running_gateway([*command, *flags], cwd, variables()) as port:
-            _check_answer(port)
-
-
-@contextlib.contextmanager
-def running_gateway(
-    command: Sequence[str | Path], cwd: Path, environment: dict[str, str]
-) -> Iterator[int]:
-    """Runs a gateway on any port, yields the port, and ends the gateway by SIGTERM."""
-    with subprocess.Popen(
-        command,
-        cwd=cwd,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as gateway:
-        try:
-            assert gateway.stdout is not None
-            assert gateway.stderr is not None
-            line = gateway.stdout.readline()
-            assert "Gateway listens on http" in line, gateway.stderr.read()
-            yield int(line.rsplit(":", 1)[1])
-        finally:
-            gateway.terminate()
-        assert gateway.wait(60) == 0
+        with subprocess.Popen(
+            [*command, *flags],
+            cwd=cwd,
+            env={**os.environ, **VARIABLES},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as gateway:
+            try:
+                assert gateway.stdout is not None
+                assert gateway.stderr is not None
+                line = gateway.stdout.readline()
+                assert "Gateway listens on http" in line, gateway.stderr.read()
+                _check_answer(int(line.rsplit(":", 1)[1]))
+            finally:
+                gateway.terminate()
+            assert gateway.wait(60) == 0
 
 
 def _check_answer(port: int) -> None:

@@ -13,7 +13,7 @@ from de_core.base.checks import received
 from de_core.base.types import DTypeLike, InputSpecs, Model, Request, Signatures, UnknownIds
 from de_core.exports import served_rows, warm_up
 from de_core.exports.publish import versions
-from de_core.exports.publish.publication import Publication, Schedule
+from de_core.exports.publish.publication import Publication
 from de_core.exports.served_rows import KeepRows
 from de_core.exports.template import Template
 from de_core.exports.version import Version, local
@@ -114,7 +114,7 @@ def publish(
             if before is not None and all(map(_same, before[0], arguments)):
                 known = before[1]
                 break
-        last = None if known is None else known.followed(Schedule(full_every, full_part))
+        last = None if known is None else known.followed(full_every, full_part)
         if known is None or last is None:
             template = Template(model, signatures, inputs)
             rows = served_rows.of_tables(template.names, dtype, oov, keep)

@@ -17,7 +17,6 @@ import tensorflow as tf
 from de_core.base.ops import library
 from de_core.exports import version
 from de_core.exports.publish import versions
-from de_core.exports.publish.publication import Schedule
 from de_core.exports.publish.versions import Published
 from de_core.exports.version import Version
 from de_core.snapshot import chain_file
@@ -42,22 +41,15 @@ class _Table:
 def add(
     source: pathlib.Path,
     root: pathlib.Path,
-    schedule: Schedule,
-    *,
-    full: bool = False,
-    keep_versions: int | None = 3,
+    full_every: int,
+    full_part: float,
+    full: bool,
+    keep_versions: int,
 ) -> Version:
     """Publishes an exported version: as a delta if a version exists already, otherwise in full.
 
     Copies graph and weights from the export. A delta holds the rows that differ from the newest
     version. Needs memory for the rows of one table.
-
-    Args:
-        source: A version directory that `de.export` wrote.
-        root: The directory of the published versions.
-        schedule: Decides when to write a full version.
-        full: Whether to force a full version.
-        keep_versions: Number of published versions to keep.
 
     Raises:
         ValueError: `source` is not a version directory that `de.export` wrote.
@@ -72,13 +64,13 @@ def add(
         )
     tables = [_Table(file, about(str(file), verified=True)) for file in files]
     with versions.alone_in(root):
-        newest = max(versions.all_in(root), key=lambda each: each.number, default=None)
-        delta = (
-            not full
-            and newest is not None
-            and newest.number == version.numbers_in(root)[-1]
-            and _follows(tables, newest, schedule)
-        )
+        last = None if full else next(reversed(versions.all_in(root)), None)
+        if last is not None and (
+            last.number != version.numbers_in(root)[-1]
+            or not _follows(tables, last)
+            or versions.full_is_due(last.path, last.chains.values(), full_every, full_part)
+        ):
+            last = None
         target = version.next_in(root, None)
         with version.being_written(target, versions.WORK_PREFIX) as folder:
             _copy_graph(source, folder, {file.name for file in files})
@@ -86,7 +78,7 @@ def add(
             chains: dict[str, list[Link]] = {}
             for table in tables:
                 name = f"{table.info['metadata'].get('table', '')}"
-                if delta:
+                if last is not None:
                     links, made = _write_delta(table, folder / "assets")
                 else:
                     versions.link(table.file, folder / "assets" / table.file.name)
@@ -94,7 +86,7 @@ def add(
                     made = table.info
                 reports.setdefault(name, []).append(made)
                 chains[_asset_name(table.file.name)] = links
-            previous = newest.number if delta and newest is not None else None
+            previous = None if last is None else last.number
             report = versions.write_chains(folder, chains, reports, previous)
         versions.prune(root, keep_versions)
     return Version(str(target), report)
@@ -109,23 +101,22 @@ def _key(info: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _follows(tables: list[_Table], newest: Published, schedule: Schedule) -> bool:
-    """Finds the published files that deltas would follow. False if a full version is due.
+def _follows(tables: list[_Table], last: Published) -> bool:
+    """Finds the published files that deltas would follow. False if a table has none.
 
     Raises:
         tf.errors.DataLossError: The version's chain files and its manifest differ.
     """
-    chain_file.check_manifest(newest.path, newest.chains)
+    chain_file.check_manifest(last.path, last.chains)
     chains: dict[str, list[pathlib.Path]] = {}
-    for links in newest.chains.values():
-        paths = [newest.path / "assets" / each.name for each in links]
+    for links in last.chains.values():
+        paths = [last.path / "assets" / each.name for each in links]
         chains[repr(_key(about(str(paths[-1]))))] = paths
-    if len(chains) != len(tables) or len(newest.chains) != len(tables):
+    if len(chains) != len(tables) or len(last.chains) != len(tables):
         return False
     for table in tables:
         table.before = chains.get(repr(_key(table.info)), [])
-    sizes = [[path.stat().st_size for path in table.before] for table in tables]
-    return all(sizes) and not schedule.is_full(sizes)
+    return all(table.before for table in tables)
 
 
 def _copy_graph(source: pathlib.Path, folder: pathlib.Path, own: set[str]) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 import secrets
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -27,30 +27,6 @@ from de_core.tables.table import Table
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _KEY = "used_variables/{}/.ATTRIBUTES/VARIABLE_VALUE"
 _PREFIX = "variables/variables"
-
-
-@dataclasses.dataclass(frozen=True)
-class Schedule:
-    """Decides when to write a full version.
-
-    Attributes:
-        full_every: Write a full version after this many versions.
-        full_part: Write a full version once deltas exceed this fraction of the bases' bytes, all
-            tables together.
-    """
-
-    full_every: int
-    full_part: float
-
-    def is_full(self, chains: Iterable[list[int]]) -> bool:
-        """Returns whether the version after these chains must be full.
-
-        Args:
-            chains: For each shard, the bytes of its base and of each of its deltas.
-        """
-        chains = list(chains)
-        bases, deltas = (sum(sum(c[part]) for c in chains) for part in (slice(1), slice(1, None)))
-        return max(map(len, chains)) >= self.full_every or deltas > self.full_part * bases
 
 
 class Weights:
@@ -97,7 +73,6 @@ class Written:
         assets: For each shard, the name of its chain file.
         weights: The dense weights.
         links: For each shard, the files of its chain: the base first, then the deltas.
-        sizes: For each shard, the bytes of these files.
         reports: For each shard, the report of `de_table_save`.
     """
 
@@ -105,19 +80,11 @@ class Written:
     assets: dict[Table, str]
     weights: Weights
     links: dict[Table, list[Link]] = dataclasses.field(default_factory=dict)
-    sizes: dict[Table, list[int]] = dataclasses.field(default_factory=dict)
     reports: dict[Table, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
 
 class Publication:
-    """A model published by this process, with the state for its next version.
-
-    Args:
-        root: The directory of the versions.
-        template: The model's graph and weights.
-        rows: For each table, by name, how to store its rows.
-        requests: Warm-up requests, or None.
-    """
+    """A model published by this process, with the state for its next version."""
 
     def __init__(
         self,
@@ -170,16 +137,12 @@ class Publication:
         self._last = written
         return Version(str(target), report)
 
-    def followed(self, schedule: Schedule) -> Written | None:
-        """Returns the version that the next delta follows, or None if the next version is full.
-
-        Args:
-            schedule: Decides when to write a full version.
-        """
+    def followed(self, full_every: int, full_part: float) -> Written | None:
+        """Returns the version that the next delta follows, or None if the next version is full."""
         last = self._last
         if last is None or version.numbers_in(self._root)[-1:] != [int(last.path.name)]:
             return None
-        if schedule.is_full(last.sizes.values()):
+        if versions.full_is_due(last.path, last.links.values(), full_every, full_part):
             return None
         pairs = last.links.items()
         is_whole = all(follows(shard, self._chain, links[-1].identity) for shard, links in pairs)
@@ -223,10 +186,9 @@ class Publication:
                     commit=False,
                     consistent=consistent,
                 )
-                links, sizes = ([], []) if last is None else (last.links[shard], last.sizes[shard])
-                for each in links:
-                    assert last is not None
-                    versions.link(last.path / "assets" / each.name, assets / each.name)
-                made.links[shard] = [*links, Link(report["id"], file)]
-                made.sizes[shard] = [*sizes, report["bytes"]]
+                made.links[shard] = [Link(report["id"], file)]
+                if last is not None:
+                    for each in last.links[shard]:
+                        versions.link(last.path / "assets" / each.name, assets / each.name)
+                    made.links[shard] = [*last.links[shard], *made.links[shard]]
         return made

@@ -8,7 +8,7 @@ import fcntl
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from de_core.exports import served_rows, version
@@ -58,15 +58,30 @@ def all_in(root: pathlib.Path) -> list[Published]:
     return [each for each in found if each is not None]
 
 
+def full_is_due(
+    path: pathlib.Path, chains: Iterable[list[Link]], full_every: int, full_part: float
+) -> bool:
+    """Returns whether the version after another one must be full.
+
+    Args:
+        path: The other version's directory.
+        chains: For each shard, the other version's base and deltas.
+        full_every: Write a full version after this many versions.
+        full_part: Write a full version once deltas exceed this fraction of the bases' bytes, all
+            tables together.
+    """
+    sizes = [[(path / "assets" / link.name).stat().st_size for link in each] for each in chains]
+    deltas = sum(sum(each[1:]) for each in sizes)
+    return max(map(len, sizes)) >= full_every or deltas > full_part * sum(e[0] for e in sizes)
+
+
 @contextlib.contextmanager
 def alone_in(root: pathlib.Path) -> Iterator[None]:
-    """Keeps other publishers out, and removes leftovers of a killed publisher."""
+    """Keeps other publishers out."""
     root.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        for left in root.glob(f"{WORK_PREFIX}*"):
-            shutil.rmtree(left, ignore_errors=True)
         yield
     finally:
         os.close(descriptor)

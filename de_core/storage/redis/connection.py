@@ -247,10 +247,6 @@ class MayEvictError(tf.errors.FailedPreconditionError, CheckError):
 class Marks:
     """The marks of one table.
 
-    Args:
-        table: The table's name.
-        names: The names of the slices' marks in Redis.
-
     Attributes:
         generation: The value that all marks must have; None to check no marks.
         questions: Commands for a server. `check` takes the answers.

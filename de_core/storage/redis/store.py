@@ -52,12 +52,7 @@ return answer
 
 
 class RedisStore(RowStore):
-    """The rows of one table.
-
-    Args:
-        name: The table's name.
-        settings: The creator's settings.
-    """
+    """The rows of one table."""
 
     def __init__(self, name: str, settings: Settings) -> None:
         self._name = name

@@ -1,8 +1,8 @@
 """A worker of TensorFlow 1: trains asynchronously in a MonitoredTrainingSession.
 
-Arguments: task, checkpoint folder, steps, a file that must exist before the last steps ("" for
-none), and the seconds that a server may be silent, 100 by default. With 0 steps the worker trains
-until the file exists, and prints its state after each step.
+Arguments: task, checkpoint folder, steps, a file, and the seconds that a server may be silent, 100
+by default. With 0 steps the worker trains until the file exists, and prints its state after each
+step.
 """
 
 import json
@@ -55,15 +55,9 @@ with watch, tf.Graph().as_default(), tf1.device(setter):
             seen = session.run({"step": step, "rows": rows})
             print("STEP", time.monotonic(), seen["step"], seen["rows"].max(), flush=True)
             time.sleep(0.05)
-        done = 0
-        while done < steps:
+        for _ in range(steps):
             session.run(train)
-            done += 1
-            if awaited and done == steps - 5:
-                print("waiting", flush=True)
-                while not pathlib.Path(awaited).exists():
-                    time.sleep(0.1)
-        while awaited == "" and session.run(step) < steps * len(jobs["worker"]):
+        while steps and session.run(step) < steps * len(jobs["worker"]):
             time.sleep(0.1)
         found = session.run({"rows": rows, "sizes": sizes, "step": step})
         result = {

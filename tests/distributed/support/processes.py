@@ -24,12 +24,7 @@ def result_of(output: str) -> dict:
 
 
 class Cluster:
-    """Addresses of a cluster, and the processes started so far.
-
-    Args:
-        folder: The folder for the processes' output.
-        **jobs: The number of tasks of each job.
-    """
+    """Addresses of a cluster, and the processes started so far."""
 
     def __init__(self, folder: pathlib.Path, **jobs: int):
         ports = iter(held_ports(sum(jobs.values())))

@@ -8,11 +8,7 @@ import threading
 
 
 class Proxy:
-    """Forwards connections to a port until it is stopped.
-
-    Args:
-        port: The target port.
-    """
+    """Forwards connections to a port until it is stopped."""
 
     def __init__(self, port: int):
         self._target = port

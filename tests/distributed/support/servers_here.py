@@ -9,9 +9,6 @@ def cluster_here(**jobs: int) -> tuple[tf.train.ClusterSpec, list[tf.distribute.
     """Starts servers in threads. Returns the cluster's addresses and the servers.
 
     The chief sends each server the addresses of all others, so a server starts without them.
-
-    Args:
-        **jobs: The number of tasks of each job.
     """
     # On few cores, TensorFlow's default is too low: a step's ops would wait for each other.
     config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=8)
