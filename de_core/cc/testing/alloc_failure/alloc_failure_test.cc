@@ -233,11 +233,11 @@ TEST_P(AllocFailure, pooled_gradients) {
   if (!floats()) return;
   Sweep({"pooled gradient", [](World& world, Executor* executor) -> Status {
            const Keys keys = world.batch();
-           const int64_t splits[] = {0, static_cast<int64_t>(keys.size / 3),
-                                     static_cast<int64_t>(keys.size)};
-           const std::vector<float> gradients = Filled(2 * world.dim(), 1.0F);
+           const std::vector<float> gradient = Filled(world.dim(), 1.0F);
+           const auto* const same = static_cast<const void*>(gradient.data());
+           const std::vector<const void*> gradients = Filled(keys.size, same);
            auto pooled = Faults::Quietly([] { return std::make_unique<PooledGradient>(); });
-           DE_RETURN_IF_ERROR(pooled->Build(keys, {splits, 2}, executor));
+           DE_RETURN_IF_ERROR(pooled->Build(keys, executor));
            std::vector<float> sums = Filled(pooled->size() * world.dim(), 0.0F);
            return pooled->Sum(DType::kFloat32, nullptr, gradients.data(), world.dim(), sums.data(),
                               executor);
