@@ -294,7 +294,9 @@ def read_column(table: ShardedTable, keys: tf.Tensor, column: str) -> tf.Tensor:
     """Returns a metadata column for `keys`, int64 of their shape; 0 for a key without a row."""
 
     def read(shard: Table, part: tf.Tensor) -> tuple[tf.Tensor]:
-        return (shard.run(library.de_table_read_column, part, column=column)[0],)
+        attributes = {"Tvalues": tf.int64, "dim": 1}
+        values, _ = shard.run(library.de_table_find_slot, part, f"de/{column}", **attributes)
+        return (tf.squeeze(values, -1),)
 
     if table.router.count == 1:
         return read(table.tables[0], keys)[0]

@@ -186,7 +186,10 @@ uint64_t Table::EraseRanked(const std::vector<RowRank>& ranked, const Which& whi
 
 Status Table::CheckColumn(RowColumn column) const {
   if (column != RowColumn::kNone && policy_.offset(column) != 0) return Status::Ok();
-  return NoColumn(column, Status::NotFound(""));
+  return Status::FailedPrecondition(
+      "the table must have the column: create it with a policy that keeps the column. Received: "
+      "column='" +
+      std::string(NameOf(column)) + "'");
 }
 
 Status Table::RankCandidates(RowColumn by, const Candidates& wanted,

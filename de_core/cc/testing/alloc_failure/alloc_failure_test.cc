@@ -201,14 +201,6 @@ TEST_P(AllocFailure, policies) {
   Sweep({"touch",
          [](World& world, Executor*) -> Status { return world.table->Touch(world.batch()); }});
   if (GetParam().policy[0] == '\0') return;
-  Sweep({"read_column", [](World& world, Executor*) {
-           std::vector<int64_t> values = Filled(world.batch().size, int64_t{0});
-           return world.table->ReadColumn(RowColumn::kUses, world.batch(), values.data(), nullptr);
-         }});
-  Sweep({"write_column", [](World& world, Executor*) {
-           const std::vector<int64_t> values = Filled(world.batch().size, int64_t{7});
-           return world.table->WriteColumn(RowColumn::kScore, world.batch(), values.data());
-         }});
   Sweep({"restrict",
          [](World& world, Executor*) -> Status {
            std::vector<RowRank> rows;
