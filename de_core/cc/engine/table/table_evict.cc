@@ -28,10 +28,6 @@ RowRank KeepLowest(size_t count, std::vector<RowRank>* ranks) {
   return kept;
 }
 
-uint64_t LastHashOf(size_t shard) noexcept {
-  return static_cast<uint64_t>(shard) << (64 - kShardBits) | (~uint64_t{0} >> kShardBits);
-}
-
 // Calls visit(word, row number) for the rows of the index segment that contains `hash`, whose last
 // byte before `end` is prefetched. Returns the last hash of the segment.
 template <typename Visit>

@@ -73,7 +73,7 @@ TEST_P(AllocFailure, reads) {
          }});
   Sweep({"contains", [](World& world, Executor* executor) {
            const World::Output out = OutputOf(world);
-           return world.table->Contains(world.batch(), out.found(), executor);
+           return world.table->Find(world.batch(), {}, out.found(), executor);
          }});
   Sweep({"export", [](World& world, Executor*) {
            RowBatch rows = Faults::Quietly([] { return RowBatch(); });
