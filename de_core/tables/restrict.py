@@ -169,9 +169,7 @@ class RowStatus:
         """
         with tf.name_scope(name or "lookup_status"):
             keys = keys_and_values.checked_keys(keys, self._table)
-            op, column = library.de_table_read_column, self.column
-            read = self._table.of_keys(keys, lambda s, part: s.run(op, part, column=column)[0])
-            return tf.expand_dims(read, -1)
+            return self._table.find_slot(keys, f"de/{self.column}", 1, tf.int64)
 
     @no_autograph
     def export(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:

@@ -232,12 +232,14 @@ class ShardedTable:
             for table in self.tables
         )
 
-    def find_slot(self, keys: tf.Tensor, slot: tf.Tensor, width: int) -> tf.Tensor:
-        """Reads one slot of the rows of keys of any shape.
+    def find_slot(
+        self, keys: tf.Tensor, slot: tf.Tensor | str, width: int, dtype: tf.DType | None = None
+    ) -> tf.Tensor:
+        """Reads one slot or metadata column of the rows of keys of any shape.
 
-        `slot` is a scalar string, "owner/name".
+        `slot` is a scalar string, "owner/name". `dtype` is that of the values by default.
         """
-        dtype = arithmetic_dtype(self.spec.value_dtype)
+        dtype = dtype or arithmetic_dtype(self.spec.value_dtype)
 
         def read(table: Table, part: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             attributes = {"Tvalues": dtype, "dim": width}

@@ -139,8 +139,8 @@ def _write(
 ) -> Any:
     """Writes rows, one of their metadata columns, or one of their slots."""
     if name in _FACTORS:
-        numbers = _FACTORS[name] * tf.reshape(values, [-1])
-        return table.write(library.de_table_write_column, (keys, numbers), column=name)
+        numbers = _FACTORS[name] * tf.reshape(values, [-1, 1])
+        return table.assign_slot(keys, numbers, tf.constant(f"de/{name}"))
     if slot is not None:
         return table.assign_slot(keys, values, slot)
     return table.write(library.de_table_insert_or_assign, (keys, values))

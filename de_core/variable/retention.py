@@ -158,8 +158,8 @@ class Retention:
                     f"`scores` must have the shape of `keys`, {keys.shape}. "
                     + received(scores_shape=scores.shape)
                 )
-            flat = (tf.reshape(keys, [-1]), tf.reshape(scores, [-1]))
-            return self._table.write(library.de_table_write_column, flat, column="score")
+            flat = tf.reshape(keys, [-1])
+            return self._table.assign_slot(flat, tf.reshape(scores, [-1, 1]), "de/score")
 
     @no_autograph
     def export_keys_and_scores(

@@ -35,8 +35,6 @@ VERBS = {
     ),
     "erase": library.de_table_erase,
     "touch": library.de_table_touch,
-    "read_column": lambda t, keys: library.de_table_read_column(t, keys, column="uses"),
-    "write_column": lambda t, keys: library.de_table_write_column(t, keys, [0], column="uses"),
     "find_slot": lambda t, keys: library.de_table_find_slot(
         t, keys, "owner/slot", Tvalues=tf.float32, dim=2
     ),

@@ -11,7 +11,6 @@ from keras import Sequential, layers
 from keras.optimizers import SGD
 
 import de_core as de
-from de_core.base.ops import library
 from tests.support.policy_model import tie_of
 
 LRU = de.EvictionLRU
@@ -310,8 +309,8 @@ def test_rows_that_expired_by_the_clock_are_not_among_those_that_stay(policy, ta
     users.upsert([10, 11, 12, 13], tf.ones([4, 2]))
     users.upsert([11, 12, 13], tf.ones([3, 2]))
     # As if they had been written in 1970.
-    long_ago = (tf.constant([1, 2, 3, 4], tf.int64), tf.zeros([4], tf.int64))
-    users._table.write(library.de_table_write_column, long_ago, column="time")
+    long_ago = tf.zeros([4, 1], tf.int64)
+    users._table.assign_slot(tf.constant([1, 2, 3, 4], tf.int64), long_ago, "de/time")
     assert users.contains([1, 2, 3, 4, 10]).numpy().tolist() == [False] * 4 + [True]
     users.restrict(6)
     assert int(users.size()) == 4

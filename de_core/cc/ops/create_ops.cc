@@ -47,10 +47,7 @@ REGISTER_OP("DeTableLease")
     .Input("handle: resource")
     .Output("lease: resource")
     .SetIsStateful()
-    .SetShapeFn(Guarded([](InferenceContext* c) {
-      c->set_output(0, c->Scalar());
-      return HandleOnly(c);
-    }))
+    .SetShapeFn(Guarded(HandleToScalars))
     .Doc(R"doc(
 Frees a live table together with its owner, even if functions that captured its handle still exist.
 
@@ -60,19 +57,13 @@ lease: counts references. The table is freed with the last one. Later ops on the
 REGISTER_OP("DeTableSize")
     .Input("handle: resource")
     .Output("size: int64")
-    .SetShapeFn(Guarded([](InferenceContext* c) {
-      c->set_output(0, c->Scalar());
-      return HandleOnly(c);
-    }))
+    .SetShapeFn(Guarded(HandleToScalars))
     .Doc("Number of rows in a live or frozen table.");
 
 REGISTER_OP("DeTableStats")
     .Input("handle: resource")
     .Output("stats: string")
-    .SetShapeFn(Guarded([](InferenceContext* c) {
-      c->set_output(0, c->Scalar());
-      return HandleOnly(c);
-    }))
+    .SetShapeFn(Guarded(HandleToScalars))
     .Doc("A JSON object: rows, dim, dtypes, bytes by part, load factor of a live or frozen table.");
 
 REGISTER_OP("DeProcessTables")
@@ -88,11 +79,7 @@ tables: scalar; JSON: for each table an object with table (its name) and stats (
 REGISTER_OP("DeTableReserve")
     .Input("handle: resource")
     .Input("rows: int64")
-    .SetShapeFn(Guarded([](InferenceContext* c) {
-      ShapeHandle unused;
-      TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 0, &unused));
-      return HandleOnly(c);
-    }))
+    .SetShapeFn(Guarded(HandleAndScalar))
     .Doc("Reserves memory for `rows` rows in total, so that inserts do not grow the table.");
 
 REGISTER_OP("DeTableShrinkToFit")

@@ -12,11 +12,7 @@ REGISTER_OP("DeTableFind")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: " DE_VALUE_TYPES)
     .Attr("dim: int >= 1")
-    .SetShapeFn(Guarded([](InferenceContext* c) {
-      TF_RETURN_IF_ERROR(HandleOnly(c));
-      c->set_output(1, c->input(1));
-      return RowsOf(c, 1, 0);
-    }))
+    .SetShapeFn(Guarded(RowsAndFound))
     .Doc(R"doc(
 Reads the rows of `keys` from a live or a frozen table, and changes nothing.
 

@@ -5,11 +5,6 @@
 namespace de::ops {
 namespace {
 
-absl::Status ScalarOutput(InferenceContext* c) {
-  c->set_output(0, c->Scalar());
-  return HandleOnly(c);
-}
-
 absl::Status PairsOfNumbers(InferenceContext* c) {
   for (int output = 0; output < 2; ++output) {
     c->set_output(output, c->Vector(InferenceContext::kUnknownDim));
@@ -25,45 +20,6 @@ REGISTER_OP("DeTableTouch")
     .Attr("Tkeys: {int64, int32, string}")
     .SetShapeFn(Guarded(HandleOnly))
     .Doc("Marks the rows of `keys` as used now. Ignores keys without a row.");
-
-REGISTER_OP("DeTableReadColumn")
-    .Input("handle: resource")
-    .Input("keys: Tkeys")
-    .Output("values: int64")
-    .Output("found: bool")
-    .Attr("Tkeys: {int64, int32, string}")
-    .Attr("column: {'time', 'step', 'uses', 'score'}")
-    .SetIsStateful()
-    .SetShapeFn(Guarded([](InferenceContext* c) {
-      c->set_output(0, c->input(1));
-      c->set_output(1, c->input(1));
-      return HandleOnly(c);
-    }))
-    .Doc(R"doc(
-Reads a metadata column of rows.
-
-keys: any shape.
-values: keys.shape; 0 for a key without a row.
-found: keys.shape; whether the key has a row.
-)doc");
-
-REGISTER_OP("DeTableWriteColumn")
-    .Input("handle: resource")
-    .Input("keys: Tkeys")
-    .Input("values: int64")
-    .Attr("Tkeys: {int64, int32, string}")
-    .Attr("column: {'time', 'step', 'uses', 'score'}")
-    .SetShapeFn(Guarded([](InferenceContext* c) {
-      ShapeHandle unused;
-      TF_RETURN_IF_ERROR(c->Merge(c->input(1), c->input(2), &unused));
-      return HandleOnly(c);
-    }))
-    .Doc(R"doc(
-Sets a metadata column of rows. Ignores keys without a row.
-
-keys: any shape.
-values: keys.shape.
-)doc");
 
 REGISTER_OP("DeTableRankCandidates")
     .Input("handle: resource")
@@ -110,14 +66,14 @@ REGISTER_OP("DeTableEvictBelow")
     .Output("evicted: int64")
     .Attr("column: {'time', 'step', 'uses', 'score'}")
     .SetIsStateful()
-    .SetShapeFn(Guarded(ScalarOutput))
+    .SetShapeFn(Guarded(HandleToScalars))
     .Doc("Removes the rows that rank below `kept`, a rank and a hash. Returns their number.");
 
 REGISTER_OP("DeTableEvictExpired")
     .Input("handle: resource")
     .Output("evicted: int64")
     .SetIsStateful()
-    .SetShapeFn(Guarded(ScalarOutput))
+    .SetShapeFn(Guarded(HandleToScalars))
     .Doc("Removes all expired rows and returns their number.");
 
 REGISTER_OP("DeTableTakeEvictedKeys")

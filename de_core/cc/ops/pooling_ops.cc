@@ -15,6 +15,16 @@ absl::Status SegmentsOf(InferenceContext* c, int keys, int splits, DimensionHand
   return c->Subtract(c->Dim(vector, 0), 1, segments);
 }
 
+/// Sets output `index` to the row splits of segment ids (input 0) below a number (input 1).
+absl::Status SplitsOfIds(InferenceContext* c, int index) {
+  TF_RETURN_IF_ERROR(InputsOfRank(c, {0}, 1));
+  DimensionHandle count;
+  TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(1, &count));
+  TF_RETURN_IF_ERROR(c->Add(count, 1, &count));
+  c->set_output(index, c->Vector(count));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 REGISTER_OP("DeTablePool")
@@ -109,15 +119,7 @@ REGISTER_OP("DeRowSplits")
     .Input("segment_ids: int64")
     .Input("segments: int64")
     .Output("row_splits: int64")
-    .SetShapeFn(Guarded([](InferenceContext* c) {
-      ShapeHandle unused;
-      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &unused));
-      DimensionHandle count;
-      TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(1, &count));
-      TF_RETURN_IF_ERROR(c->Add(count, 1, &count));
-      c->set_output(0, c->Vector(count));
-      return absl::OkStatus();
-    }))
+    .SetShapeFn(Guarded([](InferenceContext* c) { return SplitsOfIds(c, 0); }))
     .Doc(R"doc(
 Returns the start of each segment of a sorted batch.
 
@@ -132,14 +134,8 @@ REGISTER_OP("DeSegmentOrder")
     .Output("order: int64")
     .Output("row_splits: int64")
     .SetShapeFn(Guarded([](InferenceContext* c) {
-      ShapeHandle unused;
-      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &unused));
-      DimensionHandle count;
-      TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(1, &count));
-      TF_RETURN_IF_ERROR(c->Add(count, 1, &count));
       c->set_output(0, c->Vector(c->UnknownDim()));
-      c->set_output(1, c->Vector(count));
-      return absl::OkStatus();
+      return SplitsOfIds(c, 1);
     }))
     .Doc(R"doc(
 Sorts a batch by segment. Elements of one segment keep their order.

@@ -65,13 +65,28 @@ inline absl::Status ScalarOutputs(InferenceContext* c) {
   return absl::OkStatus();
 }
 
-/// Sets output `index` to keys.shape + [dim], where `keys` is an input and `dim` an attribute.
-inline absl::Status RowsOf(InferenceContext* c, int keys, int index) {
+/// Requires input 0, a table's handle, to be a scalar. All outputs are scalars.
+inline absl::Status HandleToScalars(InferenceContext* c) {
+  TF_RETURN_IF_ERROR(HandleOnly(c));
+  return ScalarOutputs(c);
+}
+
+/// Like HandleToScalars. Input 1 is a scalar too.
+inline absl::Status HandleAndScalar(InferenceContext* c) {
+  TF_RETURN_IF_ERROR(InputsOfRank(c, {1}, 0));
+  return HandleToScalars(c);
+}
+
+/// Sets output 0 to keys.shape + [dim] and output 1 to keys.shape, with the table's handle in input
+/// 0, the keys in input 1, and the attribute `dim`.
+inline absl::Status RowsAndFound(InferenceContext* c) {
+  TF_RETURN_IF_ERROR(HandleOnly(c));
   int64_t dim = 0;
   TF_RETURN_IF_ERROR(c->GetAttr("dim", &dim));
   ShapeHandle rows;
-  TF_RETURN_IF_ERROR(c->Concatenate(c->input(keys), c->Vector(dim), &rows));
-  c->set_output(index, rows);
+  TF_RETURN_IF_ERROR(c->Concatenate(c->input(1), c->Vector(dim), &rows));
+  c->set_output(0, rows);
+  c->set_output(1, c->input(1));
   return absl::OkStatus();
 }
 

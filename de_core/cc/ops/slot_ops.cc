@@ -3,15 +3,6 @@
 #include "tensorflow/core/framework/op.h"
 
 namespace de::ops {
-namespace {
-
-absl::Status HandleAndScalar(InferenceContext* c) {
-  ShapeHandle unused;
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 0, &unused));
-  return HandleOnly(c);
-}
-
-}  // namespace
 
 REGISTER_OP("DeTableEnsureSlots")
     .Input("handle: resource")
@@ -40,19 +31,15 @@ REGISTER_OP("DeTableFindSlot")
     .Output("values: Tvalues")
     .Output("found: bool")
     .Attr("Tkeys: {int64, int32, string}")
-    .Attr("Tvalues: {float, double}")
+    .Attr("Tvalues: {float, double, int64}")
     .Attr("dim: int >= 1")
     .SetIsStateful()
-    .SetShapeFn(Guarded([](InferenceContext* c) {
-      TF_RETURN_IF_ERROR(HandleOnly(c));
-      c->set_output(1, c->input(1));
-      return RowsOf(c, 1, 0);
-    }))
+    .SetShapeFn(Guarded(RowsAndFound))
     .Doc(R"doc(
-Reads one slot of the rows of `keys`.
+Reads one slot of the rows of `keys`, or as int64 a metadata column.
 
 keys: any shape.
-slot: scalar, 'owner/name'.
+slot: scalar, 'owner/name'; 'de/time', 'de/step', 'de/uses' or 'de/score' for a column.
 values: keys.shape + [dim]; the slot's initial value for a key without a row.
 found: keys.shape; whether the key has a row.
 dim: the width of the slot.
@@ -64,14 +51,14 @@ REGISTER_OP("DeTableAssignSlot")
     .Input("values: Tvalues")
     .Input("slot: string")
     .Attr("Tkeys: {int64, int32, string}")
-    .Attr("Tvalues: {float, double}")
+    .Attr("Tvalues: {float, double, int64}")
     .SetShapeFn(Guarded([](InferenceContext* c) { return ValuesFollowKeys(c, 1, 2); }))
     .Doc(R"doc(
-Writes one slot of the rows of `keys`. Ignores keys without a row.
+Writes one slot of the rows of `keys`, or a metadata column. Ignores keys without a row.
 
 keys: any shape.
-values: keys.shape + [width of the slot].
-slot: scalar, 'owner/name'.
+values: keys.shape + [width of the slot]; the width of a column is 1.
+slot: see DeTableFindSlot.
 )doc");
 
 REGISTER_OP("DeTableTakeAverages")

@@ -5,14 +5,9 @@
 namespace de::ops {
 namespace {
 
-absl::Status HandleAndPath(InferenceContext* c) {
-  TF_RETURN_IF_ERROR(InputsOfRank(c, {0, 1}, 0));
-  return ScalarOutputs(c);
-}
-
 absl::Status HandlePathKeys(InferenceContext* c) {
   TF_RETURN_IF_ERROR(InputsOfRank(c, {2}, 1));
-  return HandleAndPath(c);
+  return HandleAndScalar(c);
 }
 
 absl::Status Restores(InferenceContext* c) {
@@ -28,7 +23,7 @@ absl::Status RestoresKeys(InferenceContext* c) {
 absl::Status HandlePathRangeMask(InferenceContext* c) {
   TF_RETURN_IF_ERROR(InputsOfRank(c, {2, 3}, 0));
   TF_RETURN_IF_ERROR(InputsOfRank(c, {4}, 1));
-  return HandleAndPath(c);
+  return HandleAndScalar(c);
 }
 
 }  // namespace
@@ -51,7 +46,7 @@ REGISTER_OP("DeTableSave")
     .Input("handle: resource")
     .Input("path: string")
     .Output("report: string")
-    .DE_SAVE_ATTRS.SetShapeFn(Guarded(HandleAndPath))
+    .DE_SAVE_ATTRS.SetShapeFn(Guarded(HandleAndScalar))
     .Doc(R"doc(
 Writes a live table to one snapshot file while other ops continue.
 
@@ -99,7 +94,7 @@ REGISTER_OP("DeTableCommitSave")
     .Input("handle: resource")
     .Input("id: string")
     .Attr("chain: string")
-    .SetShapeFn(Guarded(HandleAndPath))
+    .SetShapeFn(Guarded(HandleAndScalar))
     .Doc(R"doc(
 Makes a save that ran with commit=false the parent of its chain's next delta.
 

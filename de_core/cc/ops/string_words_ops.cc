@@ -1,23 +1,17 @@
 // Ops that convert strings to numbers and back, for transports that carry only numbers.
 #include "de_core/cc/ops/shapes.h"
 #include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 namespace de::ops {
-
-using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
 
 REGISTER_OP("DeStringsToWords")
     .Input("strings: string")
     .Output("words: int64")
     .Output("lengths: int64")
     .SetShapeFn(Guarded([](InferenceContext* c) {
-      ShapeHandle strings;
-      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &strings));
       c->set_output(0, c->Vector(c->UnknownDim()));
-      c->set_output(1, strings);
-      return absl::OkStatus();
+      c->set_output(1, c->input(0));
+      return InputsOfRank(c, {0}, 1);
     }))
     .Doc(R"doc(
 Returns the bytes of strings, each padded with zeros to whole 8-byte words.
@@ -32,11 +26,8 @@ REGISTER_OP("DeWordsToStrings")
     .Input("lengths: int64")
     .Output("strings: string")
     .SetShapeFn(Guarded([](InferenceContext* c) {
-      ShapeHandle words, lengths;
-      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &words));
-      TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 1, &lengths));
-      c->set_output(0, lengths);
-      return absl::OkStatus();
+      c->set_output(0, c->input(1));
+      return InputsOfRank(c, {0, 1}, 1);
     }))
     .Doc(R"doc(
 Reverses DeStringsToWords.

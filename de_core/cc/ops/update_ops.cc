@@ -70,11 +70,7 @@ REGISTER_OP("DeTableFindOrInsert")
     .Attr("Tvalues: " DE_VALUE_TYPES)
     .Attr("dim: int >= 1")
     .SetIsStateful()
-    .SetShapeFn(Guarded([](InferenceContext* c) {
-      TF_RETURN_IF_ERROR(HandleOnly(c));
-      c->set_output(1, c->input(1));
-      return RowsOf(c, 1, 0);
-    }))
+    .SetShapeFn(Guarded(RowsAndFound))
     .Doc("Reads the rows of `keys`, and stores the initial row of each key without a row.");
 
 REGISTER_OP("DeTableErase")

@@ -3,10 +3,12 @@
 #define DE_CORE_TESTING_BATCHES_H_
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "de_core/cc/engine/base/types.h"
+#include "de_core/cc/engine/policy/row_policy.h"
 #include "de_core/cc/engine/rows/values.h"
 
 namespace de::engine {
@@ -23,6 +25,19 @@ inline Values RowsIn(const std::vector<float>& rows) {
 /// Memory for rows to read.
 inline ValuesOut RowsTo(std::vector<float>* rows) {
   return {reinterpret_cast<char*>(rows->data()), nullptr};
+}
+
+/// Reads or writes a metadata column of the rows of `keys`.
+template <typename Table>
+Status ReadColumn(const Table& table, RowColumn column, const Keys& keys, int64_t* values,
+                  bool* found = nullptr) {
+  return table.FindSlot(std::string(kMetadataOwner), std::string(NameOf(column)), sizeof(*values),
+                        keys, reinterpret_cast<char*>(values), found);
+}
+template <typename Table>
+Status WriteColumn(Table& table, RowColumn column, const Keys& keys, const int64_t* values) {
+  return table.AssignSlot(std::string(kMetadataOwner), std::string(NameOf(column)), sizeof(*values),
+                          keys, reinterpret_cast<const char*>(values));
 }
 
 }  // namespace de::engine

@@ -148,8 +148,9 @@ class TableBackend {
                           Executor* executor) = 0;
 
   /// Reads one slot of each key into `out` (keys.size, bytes). `bytes` is the slot's size in a row.
-  /// A key without a row reads as the slot's initial value. NotFound if the slot does not exist,
-  /// FailedPrecondition if its size differs.
+  /// A metadata column, such as a count or a time that the policy keeps, is a slot of
+  /// kMetadataOwner. A key without a row reads as the slot's initial value. NotFound if the slot
+  /// does not exist, FailedPrecondition if its size differs.
   virtual Status FindSlot(const std::string& owner, const std::string& name, size_t bytes,
                           const Keys& keys, char* out, bool* found) const = 0;
 
@@ -157,20 +158,6 @@ class TableBackend {
   /// (keys.size, bytes). Errors are the same as in FindSlot.
   virtual Status AssignSlot(const std::string& owner, const std::string& name, size_t bytes,
                             const Keys& keys, const char* values) = 0;
-
-  /// Reads or writes a metadata column of the rows of `keys`: a count, a score or a time that the
-  /// policy keeps for each row. Keys without a row read as 0 and are not written. `values` and
-  /// `found` are (keys.size); `found` may be nullptr.
-  Status ReadColumn(RowColumn column, const Keys& keys, int64_t* values, bool* found) const {
-    return NoColumn(
-        column, FindSlot(std::string(kMetadataOwner), std::string(NameOf(column)), sizeof(*values),
-                         keys, reinterpret_cast<char*>(values), found));
-  }
-  Status WriteColumn(RowColumn column, const Keys& keys, const int64_t* values) {
-    return NoColumn(column,
-                    AssignSlot(std::string(kMetadataOwner), std::string(NameOf(column)),
-                               sizeof(*values), keys, reinterpret_cast<const char*>(values)));
-  }
 
   /// Updates the metadata of the rows of `keys`, such as the time of the last use, as if the rows
   /// were written now. Ignores keys without a row.
@@ -239,17 +226,6 @@ class TableBackend {
   virtual void SaveState(std::map<std::string, std::string>* metadata) const = 0;
   virtual Status LoadState(const std::map<std::string, std::string>& metadata, uint32_t shard_index,
                            uint32_t shard_count) = 0;
-
- protected:
-  /// Returns `status`, or the error of a column that the table does not have.
-  Status NoColumn(RowColumn column, Status status) const {
-    if (status.code != Code::kNotFound) return status;
-    if (layout().FindSlot(kMetadataOwner, NameOf(column)) != nullptr) return status;
-    return Status::FailedPrecondition(
-        "the table must have the column: create it with a policy that keeps the column. Received: "
-        "column='" +
-        std::string(NameOf(column)) + "'");
-  }
 };
 
 }  // namespace de::engine

@@ -18,6 +18,9 @@ inline uint32_t ShardOfHash(uint64_t hash) noexcept {
 inline uint64_t FirstHashOf(uint32_t shard) noexcept {
   return uint64_t{shard} << (64 - kShardBits);
 }
+inline uint64_t LastHashOf(uint32_t shard) noexcept {
+  return FirstHashOf(shard) | (~uint64_t{0} >> kShardBits);
+}
 
 /// A key as the index sees it.
 struct IndexKey {

@@ -71,6 +71,11 @@ struct Keys {
   const std::string_view* strings = nullptr;  // (size)
   size_t size = 0;
 
+  /// Returns the integer keys `words`, or if `texts` is not nullptr the string keys `texts`.
+  static Keys Of(const uint64_t* words, const std::string_view* texts, size_t size) noexcept {
+    return {texts == nullptr ? reinterpret_cast<const int64_t*>(words) : nullptr, texts, size};
+  }
+
   /// Returns keys [begin, begin + count) of this batch.
   Keys Slice(size_t begin, size_t count) const noexcept {
     return {ints == nullptr ? nullptr : ints + begin,

@@ -72,8 +72,7 @@ class PickedKeys {
   void Pick(const WordAt& word_at) noexcept {
     // Avoid a branch on the key's shard: write every key where the next selected key belongs. A key
     // that is not selected is overwritten by the next.
-    const uint64_t first = uint64_t{first_} << (64 - kShardBits);
-    const uint64_t span = (uint64_t{last_ - first_ + 1} << (64 - kShardBits)) - 1;
+    const uint64_t first = FirstHashOf(first_), span = LastHashOf(last_) - first;
     size_t at = at_, count = 0;
     while (at < end_ && count < kKeysPerLock) {
       for (const size_t stop = std::min(end_, at + (kKeysPerLock - count)); at < stop; ++at) {

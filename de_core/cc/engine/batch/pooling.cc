@@ -149,27 +149,8 @@ Status PooledGradient::Build(const Keys& keys, Executor* executor) {
   });
 }
 
-Status PooledGradient::Build(const Keys& keys, const Segments& segments, Executor* executor) {
-  if (segments.count > 0xffffffffULL) {
-    return Status::InvalidArgument("a batch must have at most 2^32 - 1 segments. Received: " +
-                                   std::to_string(segments.count) + " segments");
-  }
-  DE_RETURN_IF_ERROR(segments.Check(keys.size));
-  DE_RETURN_IF_ERROR(Build(keys, executor));
-  return Guarded([&] {
-    segment_of_.resize(keys.size);
-    for (size_t segment = 0; segment < segments.count; ++segment) {
-      std::fill(segment_of_.begin() + segments.splits[segment],
-                segment_of_.begin() + segments.splits[segment + 1], static_cast<uint32_t>(segment));
-    }
-    return Status::Ok();
-  });
-}
-
-/// Runs Sum. `gradient_of(i)` points to the gradient of key i.
-template <typename GradientOf>
-Status PooledGradient::SumWith(DType dtype, const void* weights, const GradientOf& gradient_of,
-                               size_t dim, void* sums, Executor* executor) const {
+Status PooledGradient::Sum(DType dtype, const void* weights, const void* const* gradients,
+                           size_t dim, void* sums, Executor* executor) const {
   if (!IsFloating(dtype)) {
     return Status::InvalidArgument("pooling needs values of a floating-point type. Received: " +
                                    std::string(NameOf(dtype)));
@@ -188,7 +169,7 @@ Status PooledGradient::SumWith(DType dtype, const void* weights, const GradientO
       std::vector<Real> aside(kAside ? unique.size() * dim : 0);
       Real* const into = kAside ? aside.data() : reinterpret_cast<Real*>(out);
       const auto ask_for = [&](uint32_t position, const Real* sum) {
-        PrefetchBytes(static_cast<const char*>(gradient_of(position)), dim * sizeof(Real));
+        PrefetchBytes(static_cast<const char*>(gradients[position]), dim * sizeof(Real));
         PrefetchBytes(reinterpret_cast<const char*>(sum), dim * sizeof(Real));
       };
       const auto factor_of = [&](uint32_t position) {
@@ -203,7 +184,7 @@ Status PooledGradient::SumWith(DType dtype, const void* weights, const GradientO
         }
         const uint32_t position = first.positions[key];
         const Real factor = factor_of(position);
-        const Real* gradient = static_cast<const Real*>(gradient_of(position));
+        const Real* gradient = static_cast<const Real*>(gradients[position]);
         Real* __restrict sum = into + key * dim;
         for (size_t c = 0; c < dim; ++c) sum[c] = factor * gradient[c];
       }
@@ -215,7 +196,7 @@ Status PooledGradient::SumWith(DType dtype, const void* weights, const GradientO
         }
         const uint32_t j = again.keys[i], position = keys.positions[j];
         const Real factor = factor_of(position);
-        const Real* gradient = static_cast<const Real*>(gradient_of(position));
+        const Real* gradient = static_cast<const Real*>(gradients[position]);
         Real* __restrict sum = into + again.unique_of[j] * dim;
         for (size_t c = 0; c < dim; ++c) sum[c] += factor * gradient[c];
       }
@@ -224,21 +205,6 @@ Status PooledGradient::SumWith(DType dtype, const void* weights, const GradientO
     return true;
   });
   return status;
-}
-
-Status PooledGradient::Sum(DType dtype, const void* weights, const void* gradients, size_t dim,
-                           void* sums, Executor* executor) const {
-  const auto* const all = static_cast<const char*>(gradients);
-  const size_t bytes = dim * SizeOf(RealOf(dtype));
-  return SumWith(
-      dtype, weights,
-      [=, of = segment_of_.data()](size_t i) -> const void* { return all + of[i] * bytes; }, dim,
-      sums, executor);
-}
-
-Status PooledGradient::Sum(DType dtype, const void* weights, const void* const* gradients,
-                           size_t dim, void* sums, Executor* executor) const {
-  return SumWith(dtype, weights, [=](size_t i) { return gradients[i]; }, dim, sums, executor);
 }
 
 }  // namespace de::engine

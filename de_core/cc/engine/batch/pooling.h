@@ -60,32 +60,24 @@ class PooledGradient {
   /// Finds the distinct keys of a batch. `executor` may be nullptr, here and in Sum. Call it again
   /// for the next batch to reuse the memory.
   Status Build(const Keys& keys, Executor* executor);
-  /// Like above, for Sum with one gradient per segment.
-  Status Build(const Keys& keys, const Segments& segments, Executor* executor);
 
   /// Number of distinct keys.
   size_t size() const noexcept { return first_.size(); }
   /// Position in the batch where distinct key `j` first occurs.
   size_t first(size_t j) const noexcept { return first_[j]; }
 
-  /// Sets row j of `sums` to the sum of weight * gradient of the segment, over all occurrences of
-  /// distinct key j in the batch's order.
+  /// Sets row j of `sums` to the sum of weight * gradient over all occurrences of distinct key j,
+  /// in the batch's order.
   Status Sum(DType dtype,
-             const void* weights,    // (keys) real numbers, or nullptr for 1
-             const void* gradients,  // (segments, dim) real numbers
+             const void* weights,           // (keys) real numbers, or nullptr for 1
+             const void* const* gradients,  // (keys), each the (dim) real numbers of a segment
              size_t dim,
              void* sums,  // (size(), dim) of dtype
-             Executor* executor) const;
-  /// Like above, with a pointer to the gradient of each key, (keys).
-  Status Sum(DType dtype, const void* weights, const void* const* gradients, size_t dim, void* sums,
              Executor* executor) const;
 
  private:
   template <typename Work>
   Status ForEachGroup(Executor* executor, const Work& work) const;
-  template <typename GradientOf>
-  Status SumWith(DType dtype, const void* weights, const GradientOf& gradient_of, size_t dim,
-                 void* sums, Executor* executor) const;
 
   /// The keys in groups: one per shard, or one with all keys of a small batch.
   Partition partition_;
@@ -94,9 +86,8 @@ class PooledGradient {
   std::vector<uint64_t> words_;      // (keys) of the strings of one group
   std::vector<uint32_t> positions_;  // (keys) 0, 1, 2 … for one group
   UniqueKeys unique_[kShards];
-  size_t begins_[kShards + 1] = {};   ///< number of each group's first distinct key
-  std::vector<uint32_t> first_;       // (distinct)
-  std::vector<uint32_t> segment_of_;  // (keys)
+  size_t begins_[kShards + 1] = {};  ///< number of each group's first distinct key
+  std::vector<uint32_t> first_;      // (distinct)
 };
 
 }  // namespace de::engine

@@ -1,31 +1,17 @@
 #include "de_core/cc/engine/policy/oov_policy.h"
 
+#include <iterator>
+
 namespace de::engine {
 namespace {
 
 constexpr char kName[] = "oov";
 constexpr char kValue[] = "oov_value";
-constexpr OovPolicy::Kind kKinds[] = {OovPolicy::Kind::kInitial, OovPolicy::Kind::kZeros,
-                                      OovPolicy::Kind::kConstant, OovPolicy::Kind::kRow,
-                                      OovPolicy::Kind::kError};
+constexpr std::string_view kKinds[] = {"initial", "zeros", "constant", "row", "error"};
 
 }  // namespace
 
-std::string_view NameOf(OovPolicy::Kind kind) noexcept {
-  switch (kind) {
-    case OovPolicy::Kind::kInitial:
-      return "initial";
-    case OovPolicy::Kind::kZeros:
-      return "zeros";
-    case OovPolicy::Kind::kConstant:
-      return "constant";
-    case OovPolicy::Kind::kRow:
-      return "row";
-    case OovPolicy::Kind::kError:
-      return "error";
-  }
-  return "unknown";
-}
+std::string_view NameOf(OovPolicy::Kind kind) noexcept { return kKinds[static_cast<size_t>(kind)]; }
 
 void OovPolicy::Store(std::map<std::string, std::string>* metadata) const {
   (*metadata)[kName] = NameOf(kind);
@@ -40,9 +26,9 @@ Status OovPolicy::Load(const std::map<std::string, std::string>& metadata, OovPo
   *policy = {};
   const auto name = metadata.find(kName);
   if (name == metadata.end()) return Status::Ok();
-  for (const Kind kind : kKinds) {
-    if (NameOf(kind) != name->second) continue;
-    policy->kind = kind;
+  for (size_t kind = 0; kind < std::size(kKinds); ++kind) {
+    if (kKinds[kind] != name->second) continue;
+    policy->kind = static_cast<Kind>(kind);
     const auto value = metadata.find(kValue);
     if (value != metadata.end()) policy->value = value->second;
     return Status::Ok();

@@ -13,6 +13,7 @@ namespace de::engine {
 
 /// Stored in a snapshot's metadata as "oov" (the kind's name) and, if it has a value, "oov_value".
 struct OovPolicy {
+  /// In the order of their names in oov_policy.cc.
   enum class Kind : uint8_t {
     kInitial,   ///< the key's initial row, as in training (the default)
     kZeros,     ///< zeros; empty strings

@@ -4,16 +4,12 @@
 #include <charconv>
 #include <chrono>
 
+#include "de_core/cc/engine/rows/scalar_types.h"
+
 namespace de::engine {
 namespace {
 
 constexpr std::string_view kNames[kRowColumns] = {"", "time", "uses", "score", "step"};
-
-double DoubleOfBits(uint64_t bits) noexcept {
-  double value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
 
 int64_t WallMicros() noexcept {
   return std::chrono::duration_cast<std::chrono::microseconds>(

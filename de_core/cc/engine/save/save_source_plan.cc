@@ -18,11 +18,6 @@ constexpr size_t kLeastRanges = 8;
 constexpr size_t kBytesPerHold = size_t{128} << 10;
 constexpr size_t kMostRowsPerHold = 1024;
 
-uint64_t FirstHash(uint32_t shard) noexcept { return uint64_t{shard} << (64 - kShardBits); }
-uint64_t LastHash(uint32_t shard) noexcept {
-  return FirstHash(shard) | (~uint64_t{0} >> kShardBits);
-}
-
 }  // namespace
 
 Status SaveSource::Begin(SaveSelection selection, uint64_t held_bytes, bool undisturbed) {
@@ -124,11 +119,11 @@ void SaveSource::PlanUniform(uint32_t number) {
   }
   uint32_t bits = 0;
   while ((rows >> bits) > RowsARange() && bits < 32) ++bits;
-  const uint64_t width = LastHash(0) >> bits;  // number of hashes in a range, minus one
+  const uint64_t width = LastHashOf(0) >> bits;  // number of hashes in a range, minus one
   const uint64_t step = width / std::max<uint64_t>((rows >> bits) / RowsAHold(), 1);
   auto at = list_.begin();
   for (uint64_t i = 0; i < uint64_t{1} << bits; ++i) {
-    const uint64_t begin = FirstHash(number) + i * (width + 1);
+    const uint64_t begin = FirstHashOf(number) + i * (width + 1);
     // Give the range the erased keys in it. Only if the shard is scanned for changes, the list
     // contains erased keys.
     const auto by_hash = [](const Listed& a, uint64_t hash) { return a.hash < hash; };
@@ -149,7 +144,7 @@ void SaveSource::PlanList(size_t first) {
   // ranges at the same time.
   const size_t even = (list_.size() - first) / kLeastRanges;
   const size_t rows = std::min(RowsARange(), std::max(even, RowsAHold()));
-  uint64_t begin = FirstHash(ShardOfHash(list_[first].hash));
+  uint64_t begin = FirstHashOf(ShardOfHash(list_[first].hash));
   while (first < list_.size()) {
     size_t end = std::min(list_.size(), first + rows);
     while (end < list_.size() && list_[end].hash == list_[end - 1].hash) ++end;

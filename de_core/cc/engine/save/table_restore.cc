@@ -62,17 +62,6 @@ void MaskOf(const SnapshotSection& section, const Filter& filter, bool tombstone
   }
 }
 
-Keys KeysOf(const uint64_t* words, const std::string_view* texts, size_t count) noexcept {
-  Keys keys;
-  keys.size = count;
-  if (texts != nullptr) {
-    keys.strings = texts;
-  } else {
-    keys.ints = reinterpret_cast<const int64_t*>(words);
-  }
-  return keys;
-}
-
 Status AddKeys(const SnapshotReader& file, KeySet* keys) {
   SectionBuffer buffer;
   for (size_t i = 0; i < file.sections().size(); ++i) {
@@ -163,7 +152,7 @@ Status SectionLoader::Load(const SnapshotSection& section, const std::vector<boo
       if (section.values != nullptr) taken.values = values.data();
     }
     if (taken.count > 0) {
-      DE_RETURN_IF_ERROR(table_->LoadRows(target_, KeysOf(taken.words, taken.keys, taken.count),
+      DE_RETURN_IF_ERROR(table_->LoadRows(target_, Keys::Of(taken.words, taken.keys, taken.count),
                                           {taken.rows, taken.values}, nullptr));
     }
     words.clear();
@@ -180,7 +169,7 @@ Status SectionLoader::Load(const SnapshotSection& section, const std::vector<boo
     }
     if (gone == 0) return Status::Ok();
     return table_->Erase(
-        KeysOf(words.data(), section.tombstone_keys == nullptr ? nullptr : keys.data(), gone),
+        Keys::Of(words.data(), section.tombstone_keys == nullptr ? nullptr : keys.data(), gone),
         nullptr);
   });
 }
@@ -212,13 +201,7 @@ Status Apply(const std::vector<const SnapshotReader*>& files, const std::vector<
   filter.shard_index = options.shard_index;
   filter.shard_count = options.shard_count;
   filter.chosen = options.keys != nullptr;
-  for (size_t i = 0; filter.chosen && i < options.keys->size; ++i) {
-    if (options.keys->strings != nullptr) {
-      filter.keys.Add(options.keys->strings[i]);
-    } else {
-      filter.keys.Add(static_cast<uint64_t>(options.keys->ints[i]));
-    }
-  }
+  if (filter.chosen) filter.keys.Add(*options.keys);
   filter.keys.Seal();
   std::atomic<uint64_t> read{0};
   for (const ChainSpan& chain : chains) {

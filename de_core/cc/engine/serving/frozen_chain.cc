@@ -175,13 +175,9 @@ Status FrozenChain::CountRows(uint64_t* rows) const {
     const SnapshotReader& reader = deltas_[layer]->reader();
     for (size_t i = 0; i < reader.sections().size(); ++i) {
       DE_RETURN_IF_ERROR(reader.ReadSection(i, &buffer));
-      Keys keys;
-      keys.size = buffer.words.size();
-      if (buffer.keys.empty()) {
-        keys.ints = reinterpret_cast<const int64_t*>(buffer.words.data());
-      } else {
-        keys.strings = buffer.keys.data();
-      }
+      const Keys keys =
+          Keys::Of(buffer.words.data(), buffer.keys.empty() ? nullptr : buffer.keys.data(),
+                   buffer.words.size());
       found.assign(keys.size, 0);
       bool* const flags = reinterpret_cast<bool*>(found.data());
       DE_RETURN_IF_ERROR(base_->value_dtype() == DType::kString

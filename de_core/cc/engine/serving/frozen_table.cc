@@ -10,7 +10,6 @@
 #include "de_core/cc/engine/base/prefetch.h"
 #include "de_core/cc/engine/base/simd_level.h"
 #include "de_core/cc/engine/rows/values.h"
-#include "de_core/cc/engine/snapshot/snapshot_index.h"
 
 namespace de::engine {
 namespace {

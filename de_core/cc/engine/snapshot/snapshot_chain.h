@@ -35,6 +35,12 @@ class KeySet {
  public:
   void Add(uint64_t word) { words_.push_back(word); }
   void Add(std::string_view text) { texts_.emplace_back(text); }
+  void Add(const Keys& keys) {
+    for (size_t i = 0; i < keys.size; ++i) {
+      if (keys.strings != nullptr) Add(keys.strings[i]);
+      if (keys.strings == nullptr) Add(static_cast<uint64_t>(keys.ints[i]));
+    }
+  }
   /// Sorts the keys. Call it after the last Add and before Contains.
   void Seal();
   /// `text` is the string key, or nullptr for the integer key `word`.

@@ -6,7 +6,6 @@
 #include "de_core/cc/engine/base/crc32c.h"
 #include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/base/hash.h"
-#include "de_core/cc/engine/snapshot/snapshot_index.h"
 
 namespace de::engine {
 namespace {

@@ -55,8 +55,6 @@ class Table final : public TableBackend {
   Status FindToTrain(const Keys& keys, const ValuesOut& out, bool* found,
                      Executor* executor) const override;
 
-  Status Contains(const Keys& keys, bool* found, Executor* executor) const;
-
   Status FindOrInsert(const Keys& keys, const ValuesOut& out, bool* found,
                       Executor* executor) override;
   Status InsertOrAssign(const Keys& keys, const Values& values, Executor* executor) override;

@@ -28,10 +28,6 @@ RowRank KeepLowest(size_t count, std::vector<RowRank>* ranks) {
   return kept;
 }
 
-uint64_t LastHashOf(size_t shard) noexcept {
-  return static_cast<uint64_t>(shard) << (64 - kShardBits) | (~uint64_t{0} >> kShardBits);
-}
-
 // Calls visit(word, row number) for the rows of the index segment that contains `hash`, whose last
 // byte before `end` is prefetched. Returns the last hash of the segment.
 template <typename Visit>
@@ -186,7 +182,10 @@ uint64_t Table::EraseRanked(const std::vector<RowRank>& ranked, const Which& whi
 
 Status Table::CheckColumn(RowColumn column) const {
   if (column != RowColumn::kNone && policy_.offset(column) != 0) return Status::Ok();
-  return NoColumn(column, Status::NotFound(""));
+  return Status::FailedPrecondition(
+      "the table must have the column: create it with a policy that keeps the column. Received: "
+      "column='" +
+      std::string(NameOf(column)) + "'");
 }
 
 Status Table::RankCandidates(RowColumn by, const Candidates& wanted,

@@ -152,8 +152,4 @@ Status Table::Find(const Keys& keys, const ValuesOut& out, bool* found, Executor
   });
 }
 
-Status Table::Contains(const Keys& keys, bool* found, Executor* executor) const {
-  return Find(keys, ValuesOut{}, found, executor);
-}
-
 }  // namespace de::engine

@@ -126,22 +126,18 @@ Status Table::TakeAverages(const std::string& owner) {
     if (slot == nullptr) return Status::Ok();  // no row was trained yet
     const RowSlot* const mark = layout_.FindSlot(kFreezeOwner, kFrozenName);
     const AverageKernels average = AverageKernelsOf(options_.value_dtype);
-    for (uint32_t at = 0; at < kShards; ++at) {
-      Shard& shard = *shards_[at];
-      const uint64_t last_of_shard =
-          (uint64_t{at} << (64 - kShardBits)) | (~uint64_t{0} >> kShardBits);
-      for (uint64_t hash = uint64_t{at} << (64 - kShardBits);; ++hash) {
-        const std::lock_guard<ShardLock> guard(shard.lock);
-        hash = shard.VisitSegment(hash, [&](uint64_t word, uint32_t number) {
-          char* const row = shard.Row(number);
-          if (IsFrozen(row, mark)) return;
-          if (shard.watch != nullptr) {
-            shard.watch->BeforeWrite(word, Mix64(word), number, row, /*inserted=*/false);
-          }
-          average.take(row, row + slot->offset, options_.dim);
-        });
-        if (hash == last_of_shard) break;
-      }
+    for (uint64_t hash = 0;; ++hash) {
+      Shard& shard = *shards_[ShardOfHash(hash)];
+      const std::lock_guard<ShardLock> guard(shard.lock);
+      hash = shard.VisitSegment(hash, [&](uint64_t word, uint32_t number) {
+        char* const row = shard.Row(number);
+        if (IsFrozen(row, mark)) return;
+        if (shard.watch != nullptr) {
+          shard.watch->BeforeWrite(word, Mix64(word), number, row, /*inserted=*/false);
+        }
+        average.take(row, row + slot->offset, options_.dim);
+      });
+      if (hash == ~uint64_t{0}) break;
     }
     return Status::Ok();
   });

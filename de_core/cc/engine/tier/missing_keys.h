@@ -69,14 +69,8 @@ class MissingKeys {
 
 /// Returns the keys of the rows of a batch.
 inline Keys KeysOf(const RowBatch& rows) noexcept {
-  Keys keys;
-  keys.size = rows.size();
-  if (rows.layout.key_type() == KeyType::kString) {
-    keys.strings = rows.keys.data();
-  } else {
-    keys.ints = reinterpret_cast<const int64_t*>(rows.words.data());
-  }
-  return keys;
+  const bool strings = rows.layout.key_type() == KeyType::kString;
+  return Keys::Of(rows.words.data(), strings ? rows.keys.data() : nullptr, rows.size());
 }
 
 }  // namespace de::engine

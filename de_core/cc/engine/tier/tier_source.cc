@@ -71,13 +71,7 @@ Status TierSource::Begin(SaveSelection selection, uint64_t held_bytes, bool undi
     if (undisturbed) replacing_ = std::unique_lock<std::mutex>(table_->replacing_lock_);
     selection_ = std::move(selection);
     if (selection_.keys != nullptr) {
-      for (size_t i = 0; i < selection_.keys->size; ++i) {
-        if (selection_.keys->strings != nullptr) {
-          keys_.Add(selection_.keys->strings[i]);
-        } else {
-          keys_.Add(static_cast<uint64_t>(selection_.keys->ints[i]));
-        }
-      }
+      keys_.Add(*selection_.keys);
       keys_.Seal();
     }
     SaveSelection of_hot = selection_;
@@ -147,15 +141,9 @@ Status TierSource::CollectChanges(Range* range, SavedRows* rows, uint64_t* last,
   for (size_t i = 0; i < hot.count; ++i) {
     Add(hot.words[i], hot.rows + i * stride, hot.keys == nullptr ? nullptr : hot.keys + i, rows);
   }
-  Keys gone;
-  gone.size = hot.tombstones;
-  if (hot.tombstone_keys != nullptr) {
-    gone.strings = hot.tombstone_keys;
-  } else {
-    gone.ints = reinterpret_cast<const int64_t*>(hot.tombstone_words);
-  }
+  const Keys gone = Keys::Of(hot.tombstone_words, hot.tombstone_keys, hot.tombstones);
   const std::unique_ptr<bool[]> is_hot = std::make_unique<bool[]>(gone.size);
-  DE_RETURN_IF_ERROR(table_->hot_->Contains(gone, is_hot.get(), nullptr));
+  DE_RETURN_IF_ERROR(table_->hot_->Find(gone, {}, is_hot.get(), nullptr));
   const MissingKeys absent(gone, is_hot.get());
   std::vector<const char*> row_of(absent.empty() ? 0 : absent.keys().size);
   std::vector<char> cold;

@@ -67,7 +67,7 @@ Status TieredTable::CacheRead(const ColdBatch& batch) const {
   if (hot_->layout().generation() != batch.layout.generation()) return Status::Ok();
   const std::unique_ptr<bool[]> is_hot = std::make_unique<bool[]>(keys.size);
   const std::unique_ptr<bool[]> kept = std::make_unique<bool[]>(keys.size);
-  DE_RETURN_IF_ERROR(hot_->Contains(keys, is_hot.get(), nullptr));
+  DE_RETURN_IF_ERROR(hot_->Find(keys, {}, is_hot.get(), nullptr));
   DE_RETURN_IF_ERROR(cold_->AreNewest(keys, batch.disk, kept.get()));
   for (size_t i = 0; i < keys.size; ++i) kept[i] = kept[i] && !is_hot[i];
   cache_.Add(keys, kept.get(), batch.rows.data() + batch.cached * batch.layout.stride(),

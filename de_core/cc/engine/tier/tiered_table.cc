@@ -131,7 +131,7 @@ Status TieredTable::PrepareMoves(const Keys& keys, Executor* executor, ColdBatch
   leaving_.clear();
   if (cold_->empty() && hot_->size() + keys.size <= MostHotRows(keys)) return Status::Ok();
   const std::unique_ptr<bool[]> is_hot = std::make_unique<bool[]>(keys.size);
-  DE_RETURN_IF_ERROR(hot_->Contains(keys, is_hot.get(), executor));
+  DE_RETURN_IF_ERROR(hot_->Find(keys, {}, is_hot.get(), executor));
   const MissingKeys missing(keys, is_hot.get());
   const Keys incoming_keys = missing.keys();
   DE_RETURN_IF_ERROR(StageRoom(incoming_keys.size, MostHotRows(incoming_keys), keys, is_hot.get()));

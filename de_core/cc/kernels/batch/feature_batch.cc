@@ -147,7 +147,7 @@ absl::Status FeatureIds::Build(const FeatureSpec& spec, const Tensor& ids, const
     outer_ = tensorflow::TensorShape({static_cast<int64_t>(examples_)});
   }
   const bool one_each = is_dense && ids.dims() == 1;
-  size_t places = 0;  // of a sequence
+  size_t places = one_each ? 1 : 0;  // of a sequence
   if (is_sequence && !one_each) {
     places = spec.length >= 0 ? static_cast<size_t>(spec.length) : width_;
     if (!is_dense && spec.length < 0) {  // a row per id
@@ -158,8 +158,6 @@ absl::Status FeatureIds::Build(const FeatureSpec& spec, const Tensor& ids, const
     } else {
       TF_RETURN_IF_ERROR(outer_.AddDimWithStatus(static_cast<int64_t>(places)));
     }
-  } else if (is_sequence) {
-    places = 1;
   }
   count_ = static_cast<size_t>(outer_.num_elements());
   single_ = lists_ == nullptr && !spec.padded && weights == nullptr &&
@@ -281,6 +279,16 @@ void FeatureIds::DropUnkept(const Tensor* weights, size_t real_bytes) {
     for (const size_t i : kept_) own_strings_.push_back(keys_.strings[i]);
     keys_ = {nullptr, own_strings_.data(), kept_.size()};
   }
+}
+
+void WriteDistinctKeys(const engine::PooledGradient& pooled, const engine::Keys& keys,
+                       Tensor* out) {
+  const auto write = [&](const auto* from, auto to) {
+    for (int64_t j = 0; j < to.size(); ++j) to(j) = from[pooled.first(static_cast<size_t>(j))];
+  };
+  if (out->dtype() == tensorflow::DT_STRING) write(keys.strings, out->flat<tensorflow::tstring>());
+  if (out->dtype() == tensorflow::DT_INT32) write(keys.ints, out->flat<int32_t>());
+  if (out->dtype() == tensorflow::DT_INT64) write(keys.ints, out->flat<int64_t>());
 }
 
 void JoinedKeys::Join(const std::vector<FeatureIds>& ids, const std::vector<size_t>& features) {

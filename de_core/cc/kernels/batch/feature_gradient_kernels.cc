@@ -41,7 +41,7 @@ class TableGradient {
   }
 
   absl::Status Write(Tensor* keys, Tensor* values, engine::Executor* executor) const {
-    WriteKeys(keys);
+    WriteDistinctKeys(pooled_, keys_.keys(), keys);
     return ToAbsl(pooled_.Sum(dtype_, weighted_ ? weights_.data() : nullptr, gradients_.data(),
                               dim_, const_cast<char*>(values->tensor_data().data()), executor));
   }
@@ -97,25 +97,6 @@ class TableGradient {
       for (size_t i = 0; i < ids[f].keys().size; ++i) {
         *weight++ = given == nullptr ? Real{1} : given[i];
       }
-    }
-  }
-
-  void WriteKeys(Tensor* out) const {
-    const engine::Keys& keys = keys_.keys();
-    const int64_t count = out->NumElements();
-    const auto key = [&](int64_t j) { return pooled_.first(static_cast<size_t>(j)); };
-    if (out->dtype() == tensorflow::DT_STRING) {
-      auto to = out->flat<tensorflow::tstring>();
-      for (int64_t j = 0; j < count; ++j) {
-        const std::string_view from = keys.strings[key(j)];
-        to(j).assign(from.data(), from.size());
-      }
-    } else if (out->dtype() == tensorflow::DT_INT32) {
-      auto to = out->flat<int32_t>();
-      for (int64_t j = 0; j < count; ++j) to(j) = static_cast<int32_t>(keys.ints[key(j)]);
-    } else {
-      auto to = out->flat<int64_t>();
-      for (int64_t j = 0; j < count; ++j) to(j) = keys.ints[key(j)];
     }
   }
 

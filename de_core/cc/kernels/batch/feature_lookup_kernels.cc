@@ -37,8 +37,7 @@ class FeatureRowsOp : public GuardedOp {
   virtual absl::Status Run(OpKernelContext* context, const std::vector<TablePointer>& tables,
                            const std::vector<FeatureIds>& ids, PoolExecutor* executor) = 0;
 
-  /// Calls use(rows, key, count, segment) for all rows of a part: `count` rows, the first of the
-  /// feature's key number `key`, all in one segment.
+  /// Calls `use` for all rows of a part, as ReadSegments does.
   template <typename Use>
   absl::Status ForEachRun(const TableResource& table, const FeatureIds& ids,
                           const FeaturePart& part, size_t row_bytes, const Use& use) const {
@@ -46,26 +45,8 @@ class FeatureRowsOp : public GuardedOp {
     const auto begin_of = [&](size_t segment) {
       return splits == nullptr ? segment : static_cast<size_t>(splits[segment]);
     };
-    const size_t begin = begin_of(part.begin), end = begin_of(part.end);
-    if (begin == end) return absl::OkStatus();
-    const size_t at_once = engine::KeysAtOnce(row_bytes);
-    // Not a vector: it would set all elements to zero first.
-    const std::unique_ptr<double[]> rows(
-        new double[(std::min(at_once, end - begin) * row_bytes + 7) / sizeof(double)]);
-    char* const data = reinterpret_cast<char*>(rows.get());
-    size_t segment = part.begin;
-    for (size_t at = begin; at < end;) {
-      const size_t count = std::min(at_once, end - at);
-      TF_RETURN_IF_ERROR(table.Read(ids.keys().Slice(at, count), {data, nullptr}, nullptr));
-      for (size_t i = 0; i < count;) {
-        while (begin_of(segment + 1) <= at + i) ++segment;
-        const size_t last = std::min(count, begin_of(segment + 1) - at);
-        use(data + i * row_bytes, at + i, last - i, segment);
-        i = last;
-      }
-      at += count;
-    }
-    return absl::OkStatus();
+    return ReadSegments(table, ids.keys(), begin_of(part.begin), begin_of(part.end), splits,
+                        part.begin, row_bytes, use);
   }
 
   size_t RowBytes(size_t table) const {

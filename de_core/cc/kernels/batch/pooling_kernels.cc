@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "de_core/cc/engine/batch/pooling.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
+#include "de_core/cc/kernels/batch/feature_batch.h"
 #include "de_core/cc/kernels/table/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -12,7 +13,6 @@ namespace de::kernels {
 namespace {
 
 using tensorflow::DataType;
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
@@ -75,15 +75,13 @@ class PoolingOp : public TableOp {
 
  protected:
   /// Uses the rows of `count` keys, the first at `position` of the batch, all in one segment.
-  using Use = std::function<void(const char* rows, size_t position, size_t count, size_t segment)>;
-
+  template <typename Use>
   absl::Status ForEachRun(OpKernelContext* context, const TableResource& table, const Use& use) {
     const Tensor& keys = context->input(1);
     const KeyBatch batch(keys);
     engine::Segments segments;
     TF_RETURN_IF_ERROR(SegmentsOf(keys, context->input(2), &segments));
     const size_t row_bytes = static_cast<size_t>(table.dim()) * engine::SizeOf(dtype_);
-    const size_t at_once = engine::KeysAtOnce(row_bytes);
     // Each segment is handled by one task.
     PoolExecutor executor(context);
     const size_t size = batch.keys().size;
@@ -93,35 +91,16 @@ class PoolingOp : public TableOp {
       if (task == 0 || task == tasks) return task == 0 ? size_t{0} : size;
       return static_cast<size_t>(segments.splits[segments.Of(size * task / tasks)]);
     };
-    std::vector<absl::Status> statuses(tasks);
-    const auto run = [&](size_t task) -> absl::Status {
-      const size_t begin = begin_of(task), end = begin_of(task + 1);
-      if (begin >= end) return absl::OkStatus();
-      // Not a vector: it would set all elements to zero first.
-      const std::unique_ptr<double[]> rows(
-          new double[(std::min(at_once, end - begin) * row_bytes + 7) / sizeof(double)]);
-      char* const data = reinterpret_cast<char*>(rows.get());
-      size_t segment = segments.Of(begin);
-      for (size_t at = begin; at < end;) {
-        const size_t count = std::min(at_once, end - at);
-        TF_RETURN_IF_ERROR(
-            table.Find(batch.keys().Slice(at, count), {data, nullptr}, nullptr, nullptr));
-        for (size_t i = 0; i < count;) {
-          while (static_cast<size_t>(segments.splits[segment + 1]) <= at + i) ++segment;
-          const size_t last =
-              std::min(count, static_cast<size_t>(segments.splits[segment + 1]) - at);
-          use(data + i * row_bytes, at + i, last - i, segment);
-          i = last;
-        }
-        at += count;
-      }
-      return absl::OkStatus();
-    };
-    engine::RunTasks(tasks > 1 ? &executor : nullptr, tasks, [&](size_t task) {
-      statuses[task] = GuardedKernel([&] { return run(task); });
-    });
-    for (const absl::Status& status : statuses) TF_RETURN_IF_ERROR(status);
-    return absl::OkStatus();
+    std::vector<std::function<absl::Status()>> parts;
+    for (size_t task = 0; task < tasks; ++task) {
+      parts.push_back([&, task] {
+        const size_t begin = begin_of(task), end = begin_of(task + 1);
+        const size_t first = begin < end ? segments.Of(begin) : 0;
+        return ReadSegments(table, batch.keys(), begin, end, segments.splits, first, row_bytes,
+                            use);
+      });
+    }
+    return RunAll(parts, &executor);
   }
 
   DataType value_dtype_;
@@ -193,14 +172,6 @@ class TablePoolDotsOp final : public PoolingOp {
   }
 };
 
-/// Copies to `out` the keys at the positions `first(j)`, for j in [0, count).
-template <typename T, typename First>
-void CopyKeys(const Tensor& keys, int64_t count, const First& first, Tensor* out) {
-  const auto from = keys.flat<T>();
-  auto to = out->flat<T>();
-  for (int64_t j = 0; j < count; ++j) to(j) = from(first(j));
-}
-
 class PoolGradientOp final : public GuardedOp {
  public:
   explicit PoolGradientOp(OpKernelConstruction* context) : GuardedOp(context) {
@@ -227,24 +198,24 @@ class PoolGradientOp final : public GuardedOp {
     const KeyBatch batch(keys);
     engine::PooledGradient pooled;
     PoolExecutor executor(context);
-    TF_RETURN_IF_ERROR(ToAbsl(pooled.Build(batch.keys(), segments, &executor)));
+    TF_RETURN_IF_ERROR(ToAbsl(pooled.Build(batch.keys(), &executor)));
+    const auto dim = static_cast<size_t>(gradient.dim_size(1));
+    const size_t row_bytes = dim * engine::SizeOf(engine::RealOf(dtype_));
+    // of each key; not a vector, which would set all elements to zero first
+    const std::unique_ptr<const void*[]> gradients(new const void*[batch.keys().size]);
+    const char* row = gradient.tensor_data().data();
+    for (size_t segment = 0; segment < segments.count; ++segment, row += row_bytes) {
+      for (int64_t i = segments.splits[segment]; i < segments.splits[segment + 1]; ++i) {
+        gradients[static_cast<size_t>(i)] = row;
+      }
+    }
     const auto count = static_cast<int64_t>(pooled.size());
     Tensor* unique = nullptr;
     Tensor* values = nullptr;
     TF_RETURN_IF_ERROR(AllocateOutput(context, 0, {count}, &unique));
     TF_RETURN_IF_ERROR(AllocateOutput(context, 1, {count, gradient.dim_size(1)}, &values));
-    const auto first = [&](int64_t j) {
-      return static_cast<int64_t>(pooled.first(static_cast<size_t>(j)));
-    };
-    if (keys.dtype() == tensorflow::DT_STRING) {
-      CopyKeys<tensorflow::tstring>(keys, count, first, unique);
-    } else if (keys.dtype() == tensorflow::DT_INT32) {
-      CopyKeys<int32_t>(keys, count, first, unique);
-    } else {
-      CopyKeys<int64_t>(keys, count, first, unique);
-    }
-    return ToAbsl(pooled.Sum(dtype_, weights, gradient.tensor_data().data(),
-                             static_cast<size_t>(gradient.dim_size(1)),
+    WriteDistinctKeys(pooled, batch.keys(), unique);
+    return ToAbsl(pooled.Sum(dtype_, weights, gradients.get(), dim,
                              const_cast<char*>(values->tensor_data().data()), &executor));
   }
 

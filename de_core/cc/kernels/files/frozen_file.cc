@@ -334,8 +334,6 @@ absl::Status FrozenFile::Rows(int64_t* rows) const {
 std::string FrozenFile::StatsJsonFields() const {
   const engine::FrozenStats stats = table_->stats();
   const engine::SnapshotHeader& header = table_->header();
-  const absl::string_view stored(engine::NameOf(header.layout.value_dtype()).data(),
-                                 engine::NameOf(header.layout.value_dtype()).size());
   std::string metadata;
   for (const auto& [key, value] : header.metadata) {
     if (key.rfind("de.", 0) == 0) continue;  // binary metadata of the table, not the user's
@@ -344,9 +342,10 @@ std::string FrozenFile::StatsJsonFields() const {
   return absl::StrCat(
       "\"bytes\": ", stats.file_bytes, ", \"index_bytes\": ", stats.index_bytes,
       ", \"row_bytes\": ", stats.row_bytes, ", \"string_bytes\": ", stats.string_bytes,
-      ", \"heap_bytes\": ", stats.heap_bytes, ", \"stored_as\": \"", stored,
-      "\", \"deltas\": ", table_->deltas(), ", \"generation\": ", header.sequence, ", \"id\": \"",
-      engine::HexOf(header.id), "\", \"created_micros\": ", header.created_micros, metadata);
+      ", \"heap_bytes\": ", stats.heap_bytes, ", \"stored_as\": \"",
+      engine::NameOf(header.layout.value_dtype()), "\", \"deltas\": ", table_->deltas(),
+      ", \"generation\": ", header.sequence, ", \"id\": \"", engine::HexOf(header.id),
+      "\", \"created_micros\": ", header.created_micros, metadata);
 }
 
 }  // namespace de::kernels

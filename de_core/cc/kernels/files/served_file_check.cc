@@ -8,6 +8,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -65,45 +66,31 @@ class Sections {
   std::unique_ptr<engine::SnapshotReader> reader_;
 };
 
-/// The background check of a base or a delta.
-class FileCheck {
- public:
-  FileCheck(const FrozenFile& served, size_t number) : sections_(served, number) {}
-
-  bool done() const noexcept { return section_ == sections_.count(); }
-
-  /// Checks the next section. `bytes` receives its size.
-  engine::Status Next(uint64_t* bytes) {
-    const uint64_t size = sections_.ReadAhead(section_);
-    const engine::Status status = sections_.reader().ReadSection(section_, &buffer_);
-    if (status.code == engine::Code::kResourceExhausted) return status;  // try again later
-    ++section_;
-    *bytes = size;
-    return status;
-  }
-
- private:
-  const Sections sections_;
-  engine::SectionBuffer buffer_;
-  size_t section_ = 0;
-};
-
 /// Checks all files of a served table. Stops early if the table is no longer used.
 void Check(const std::weak_ptr<FrozenFile>& held) {
-  std::unique_ptr<FileCheck> check;
+  std::optional<Sections> sections;
+  engine::SectionBuffer buffer;
+  size_t section = 0;
   for (size_t number = 0;;) {
     Clock::time_point rested = Clock::now();
     {
       const std::shared_ptr<FrozenFile> served = held.lock();
       if (served == nullptr) return;
-      if (check != nullptr && check->done()) {
-        check.reset();
+      if (sections.has_value() && section == sections->count()) {
+        sections.reset();
+        section = 0;
         if (++number > served->deltas()) return served->FoundIntact();
       }
       uint64_t bytes = 0;
       const engine::Status status = engine::Guarded([&] {
-        if (check == nullptr) check = std::make_unique<FileCheck>(*served, number);
-        return check->done() ? engine::Status::Ok() : check->Next(&bytes);
+        if (!sections.has_value()) sections.emplace(*served, number);
+        if (section == sections->count()) return engine::Status::Ok();
+        const uint64_t size = sections->ReadAhead(section);
+        engine::Status read = sections->reader().ReadSection(section, &buffer);
+        if (read.code == engine::Code::kResourceExhausted) return read;  // try again later
+        ++section;
+        bytes = size;
+        return read;
       });
       if (status.code == engine::Code::kResourceExhausted) {
         rested += kUntilThereIsMemory;  // out of memory: the file may be intact

@@ -70,15 +70,11 @@ std::string InfoJson(const engine::SnapshotReader& reader) {
   const engine::SnapshotHeader& header = reader.header();
   const engine::RowLayout& layout = header.layout;
   const auto flag = [](bool value) { return value ? "true" : "false"; };
-  const auto name = [](auto type) {
-    const std::string_view text = engine::NameOf(type);
-    return absl::string_view(text.data(), text.size());
-  };
   std::string slots;
   for (const engine::RowSlot& slot : layout.slots()) {
     absl::StrAppend(&slots, slots.empty() ? "" : ", ", "{\"owner\": ", JsonText(slot.owner),
                     ", \"name\": ", JsonText(slot.spec.name), ", \"dtype\": \"",
-                    name(slot.spec.dtype), "\", \"width\": ", slot.spec.width,
+                    engine::NameOf(slot.spec.dtype), "\", \"width\": ", slot.spec.width,
                     ", \"initial\": ", JsonNumber(slot.spec.initial), ", \"offset\": ", slot.offset,
                     "}");
   }
@@ -93,8 +89,9 @@ std::string InfoJson(const engine::SnapshotReader& reader) {
       "\", \"parent\": ", base ? "null" : absl::StrCat("\"", engine::HexOf(header.parent), "\""),
       ", \"sequence\": ", header.sequence, ", \"replaces\": ", flag(header.replaces),
       ", \"created_micros\": ", header.created_micros, ", \"key_dtype\": \"",
-      name(layout.key_type()), "\", \"value_dtype\": \"", name(layout.value_dtype()),
-      "\", \"reads_as\": \"", name(header.reads_as()), "\", \"dim\": ", layout.dim(),
+      engine::NameOf(layout.key_type()), "\", \"value_dtype\": \"",
+      engine::NameOf(layout.value_dtype()), "\", \"reads_as\": \"",
+      engine::NameOf(header.reads_as()), "\", \"dim\": ", layout.dim(),
       ", \"row_bytes\": ", layout.stride(), ", \"slots\": [", slots,
       "], \"values_only\": ", flag(header.values_only),
       ", \"initializer\": ", InitializerJson(header.initializer), ", \"metadata\": {", metadata,

@@ -20,29 +20,14 @@ std::string TimeOf(int64_t micros) {
   return absl::FormatTime(absl::RFC3339_sec, absl::FromUnixMicros(micros), absl::UTCTimeZone());
 }
 
-absl::string_view TextOf(engine::DType dtype) {
-  const std::string_view name = engine::NameOf(dtype);
-  return {name.data(), name.size()};
-}
-
-absl::string_view TextOf(FrozenFile::Health health) {
-  switch (health) {
-    case FrozenFile::Health::kUnchecked:
-      return "unchecked";
-    case FrozenFile::Health::kIntact:
-      return "intact";
-    case FrozenFile::Health::kDamaged:
-      return "damaged";
-  }
-  return "unknown";
-}
+/// By FrozenFile::Health.
+constexpr const char* kHealth[] = {"unchecked", "intact", "damaged"};
 
 /// Returns the policy for unknown ids, as fields of a JSON object.
 absl::Status OovFields(const engine::SnapshotHeader& header, std::string* json) {
   engine::OovPolicy oov;
   TF_RETURN_IF_ERROR(ToAbsl(engine::OovPolicy::Load(header.metadata, &oov)));
-  const std::string_view name = engine::NameOf(oov.kind);
-  *json = absl::StrCat("\"oov\": \"", absl::string_view(name.data(), name.size()), "\"");
+  *json = absl::StrCat("\"oov\": \"", engine::NameOf(oov.kind), "\"");
   if (oov.kind == engine::OovPolicy::Kind::kConstant) {
     const bool text = header.reads_as() == engine::DType::kString;
     absl::StrAppend(json, ", \"oov_value\": ", text ? JsonText(oov.value) : oov.value);
@@ -127,15 +112,15 @@ class ServingStatsOp final : public GuardedOp {
     TF_RETURN_IF_ERROR(OovFields(last, &oov));
     *json = absl::StrCat(
         "{\"table\": ", JsonText(names_[begin]), ", \"rows\": ", rows, ", ", types,
-        ", \"value_dtype\": \"", TextOf(last.reads_as()), "\", \"stored_as\": \"",
-        TextOf(last.layout.value_dtype()), "\", \"bytes\": ", bytes, ", ", oov, ", \"base\": \"",
-        engine::HexOf(file->base().id), "\", \"base_created\": \"",
+        ", \"value_dtype\": \"", engine::NameOf(last.reads_as()), "\", \"stored_as\": \"",
+        engine::NameOf(last.layout.value_dtype()), "\", \"bytes\": ", bytes, ", ", oov,
+        ", \"base\": \"", engine::HexOf(file->base().id), "\", \"base_created\": \"",
         TimeOf(file->base().created_micros), "\", \"generation\": ", last.sequence,
         ", \"deltas\": ", deltas, ", \"id\": \"", engine::HexOf(last.id), "\", \"created\": \"",
         TimeOf(created), "\", \"created_micros\": ", created, ", \"file\": ",
         files.size() == 1 ? files[0] : absl::StrCat("[", absl::StrJoin(files, ", "), "]"),
-        ", \"health\": \"", TextOf(health), "\", \"checked_bytes\": ", checked,
-        ", \"read_bytes\": ", read,
+        ", \"health\": \"", kHealth[static_cast<size_t>(health)],
+        "\", \"checked_bytes\": ", checked, ", \"read_bytes\": ", read,
         damage.empty() ? "" : absl::StrCat(", \"damage\": ", JsonText(damage)), "}");
     return absl::OkStatus();
   }

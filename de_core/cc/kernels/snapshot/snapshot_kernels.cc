@@ -21,7 +21,6 @@ namespace de::kernels {
 namespace {
 
 using tensorflow::Env;
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 

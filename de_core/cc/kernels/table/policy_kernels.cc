@@ -52,40 +52,6 @@ class ColumnOp : public LiveTableOp {
   engine::RowColumn column_ = engine::RowColumn::kNone;
 };
 
-class ReadColumnOp final : public ColumnOp {
- public:
-  using ColumnOp::ColumnOp;
-  absl::Status RunLive(OpKernelContext* context, const TableResource& table,
-                       engine::TableBackend* live) override {
-    const Tensor& keys = context->input(1);
-    TF_RETURN_IF_ERROR(table.CheckKeys(keys));
-    Tensor *values = nullptr, *found = nullptr;
-    TF_RETURN_IF_ERROR(context->allocate_output(0, keys.shape(), &values));
-    TF_RETURN_IF_ERROR(context->allocate_output(1, keys.shape(), &found));
-    const KeyBatch batch(keys);
-    return ToAbsl(live->ReadColumn(column_, batch.keys(), values->flat<int64_t>().data(),
-                                   found->flat<bool>().data()));
-  }
-};
-
-class WriteColumnOp final : public ColumnOp {
- public:
-  using ColumnOp::ColumnOp;
-  absl::Status RunLive(OpKernelContext* context, const TableResource& table,
-                       engine::TableBackend* live) override {
-    const Tensor& keys = context->input(1);
-    const Tensor& values = context->input(2);
-    TF_RETURN_IF_ERROR(table.CheckKeys(keys));
-    if (values.shape() != keys.shape()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("values must have the shape of keys, ", keys.shape().DebugString(),
-                       ". Received: values.shape=", values.shape().DebugString()));
-    }
-    const KeyBatch batch(keys);
-    return ToAbsl(live->WriteColumn(column_, batch.keys(), values.flat<int64_t>().data()));
-  }
-};
-
 class RankCandidatesOp final : public ColumnOp {
  public:
   using ColumnOp::ColumnOp;
@@ -185,8 +151,6 @@ class TakeEvictedKeysOp final : public LiveTableOp {
 };
 
 DE_REGISTER_KERNEL("DeTableTouch", TouchOp);
-DE_REGISTER_KERNEL("DeTableReadColumn", ReadColumnOp);
-DE_REGISTER_KERNEL("DeTableWriteColumn", WriteColumnOp);
 DE_REGISTER_KERNEL("DeTableRankCandidates", RankCandidatesOp);
 DE_REGISTER_KERNEL("DeFirstKept", FirstKeptOp);
 DE_REGISTER_KERNEL("DeTableEvictBelow", EvictBelowOp);

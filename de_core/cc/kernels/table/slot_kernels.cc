@@ -25,14 +25,16 @@ absl::Status ScalarString(OpKernelContext* context, int index, const char* name,
   return absl::OkStatus();
 }
 
-/// A slot's owner and name, its width and dtype, and its bytes per row in the table.
+/// A slot's owner and name, its width and dtype, and its bytes per row in the table. A metadata
+/// column, for example the time of the last use, is a slot that is read and written as int64.
 struct SlotName {
   std::string owner, name;
   int64_t width = 0;
   engine::DType dtype = engine::DType::kFloat32;
   size_t bytes = 0;
 
-  absl::Status Read(OpKernelContext* context, int index, const engine::TableBackend& table) {
+  absl::Status Read(OpKernelContext* context, int index, const engine::TableBackend& table,
+                    tensorflow::DataType tensors) {
     std::string text;
     TF_RETURN_IF_ERROR(ScalarString(context, index, "slot", &text));
     const size_t cut = text.rfind('/');
@@ -43,8 +45,8 @@ struct SlotName {
       name = text.substr(cut + 1);
       slot = layout.FindSlot(owner, name);
     }
-    // Rows' metadata (int64 columns, for example the time of the last use) has separate ops.
-    if (slot == nullptr || owner == engine::kMetadataOwner) {
+    const bool wants_column = tensors == tensorflow::DT_INT64;
+    if (slot == nullptr || (owner == engine::kMetadataOwner) != wants_column) {
       return absl::NotFoundError(absl::StrCat(
           "slot must name a slot of this table as 'owner/slot'. Received: '", text, "'"));
     }
@@ -56,6 +58,7 @@ struct SlotName {
 };
 
 absl::Status CheckDtype(const engine::TableBackend& table, tensorflow::DataType dtype) {
+  if (dtype == tensorflow::DT_INT64) return absl::OkStatus();  // a metadata column
   const engine::DType real = engine::RealOf(table.options().value_dtype);
   if (engine::IsFloating(table.options().value_dtype) && ToTensorFlow(real) == dtype) {
     return absl::OkStatus();
@@ -121,7 +124,7 @@ class FindSlotOp final : public LiveTableOp {
     TF_RETURN_IF_ERROR(table.CheckKeys(keys));
     TF_RETURN_IF_ERROR(CheckDtype(*live, dtype_));
     SlotName slot;
-    absl::Status status = slot.Read(context, 2, *live);
+    absl::Status status = slot.Read(context, 2, *live, dtype_);
     if (status.ok() && slot.width != dim_) {
       return absl::InvalidArgumentError(absl::StrCat("dim must be the width of the slot, ",
                                                      slot.width, ". Received: dim=", dim_));
@@ -164,7 +167,7 @@ class AssignSlotOp final : public LiveTableOp {
     TF_RETURN_IF_ERROR(table.CheckKeys(keys));
     TF_RETURN_IF_ERROR(CheckDtype(*live, values.dtype()));
     SlotName slot;
-    TF_RETURN_IF_ERROR(slot.Read(context, 3, *live));
+    TF_RETURN_IF_ERROR(slot.Read(context, 3, *live, values.dtype()));
     TensorShape wanted;
     TF_RETURN_IF_ERROR(RowsShape(keys, slot.width, &wanted));
     if (values.shape() != wanted) {

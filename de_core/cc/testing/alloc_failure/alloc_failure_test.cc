@@ -73,7 +73,7 @@ TEST_P(AllocFailure, reads) {
          }});
   Sweep({"contains", [](World& world, Executor* executor) {
            const World::Output out = OutputOf(world);
-           return world.table->Contains(world.batch(), out.found(), executor);
+           return world.table->Find(world.batch(), {}, out.found(), executor);
          }});
   Sweep({"export", [](World& world, Executor*) {
            RowBatch rows = Faults::Quietly([] { return RowBatch(); });
@@ -201,14 +201,6 @@ TEST_P(AllocFailure, policies) {
   Sweep({"touch",
          [](World& world, Executor*) -> Status { return world.table->Touch(world.batch()); }});
   if (GetParam().policy[0] == '\0') return;
-  Sweep({"read_column", [](World& world, Executor*) {
-           std::vector<int64_t> values = Filled(world.batch().size, int64_t{0});
-           return world.table->ReadColumn(RowColumn::kUses, world.batch(), values.data(), nullptr);
-         }});
-  Sweep({"write_column", [](World& world, Executor*) {
-           const std::vector<int64_t> values = Filled(world.batch().size, int64_t{7});
-           return world.table->WriteColumn(RowColumn::kScore, world.batch(), values.data());
-         }});
   Sweep({"restrict",
          [](World& world, Executor*) -> Status {
            std::vector<RowRank> rows;
@@ -233,11 +225,11 @@ TEST_P(AllocFailure, pooled_gradients) {
   if (!floats()) return;
   Sweep({"pooled gradient", [](World& world, Executor* executor) -> Status {
            const Keys keys = world.batch();
-           const int64_t splits[] = {0, static_cast<int64_t>(keys.size / 3),
-                                     static_cast<int64_t>(keys.size)};
-           const std::vector<float> gradients = Filled(2 * world.dim(), 1.0F);
+           const std::vector<float> gradient = Filled(world.dim(), 1.0F);
+           const auto* const same = static_cast<const void*>(gradient.data());
+           const std::vector<const void*> gradients = Filled(keys.size, same);
            auto pooled = Faults::Quietly([] { return std::make_unique<PooledGradient>(); });
-           DE_RETURN_IF_ERROR(pooled->Build(keys, {splits, 2}, executor));
+           DE_RETURN_IF_ERROR(pooled->Build(keys, executor));
            std::vector<float> sums = Filled(pooled->size() * world.dim(), 0.0F);
            return pooled->Sum(DType::kFloat32, nullptr, gradients.data(), world.dim(), sums.data(),
                               executor);

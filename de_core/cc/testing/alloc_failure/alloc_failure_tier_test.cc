@@ -107,7 +107,7 @@ TEST(AllocFailureTier, Lookups) {
   Sweep("lookup", [](TieredWorld& world) { return world.Read(); });
   Sweep("read of a slot", [](TieredWorld& world) {
     auto times = Faults::Quietly([] { return std::vector<int64_t>(kBatch); });
-    return world.table->ReadColumn(RowColumn::kTime, world.batch, times.data(), nullptr);
+    return ReadColumn(*world.table, RowColumn::kTime, world.batch, times.data());
   });
   Sweep("export", [](TieredWorld& world) -> Status {
     auto batch = Faults::Quietly([] { return RowBatch(); });

@@ -212,7 +212,7 @@ class Run {
     Check(after.hits - before.hits == hits, "hits");
     Check(after.misses - before.misses == keys.size - hits, "misses");
     const auto flags = std::make_unique<bool[]>(keys.size + 1);
-    Ok(table_->Contains(keys, flags.get(), executor_.get()));
+    Ok(table_->Find(keys, {}, flags.get(), executor_.get()));
     Check(std::equal(there.begin(), there.end(), flags.get()), "Contains");
   }
 

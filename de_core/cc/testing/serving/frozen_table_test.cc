@@ -132,6 +132,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{KeyType::kInt64, DType::kHalf, 3, 1000, 2, 63},
                       Case{KeyType::kInt64, DType::kBFloat16, 8, 1000, 2, 64},
                       Case{KeyType::kInt64, DType::kFloat64, 4096, 20, 1, 65},
+                      // 300 keys in up to 2^12 sections: most have at most one key.
+                      Case{KeyType::kInt64, DType::kFloat32, 3, 300, 12, 100},
                       Case{KeyType::kInt64, DType::kFloat32, 4, 0, 3, 20},
                       Case{KeyType::kInt64, DType::kFloat32, 4, 1, 3, 20},
                       Case{KeyType::kString, DType::kFloat32, 16, 50000, 5, 50000},
@@ -178,15 +180,6 @@ TEST(FrozenTable, reads_stored_values_of_every_width_as_the_writer_rounded_them)
       }
     }
   }
-}
-
-TEST(FrozenTable, finds_keys_in_sparse_and_uneven_sections) {
-  // 300 keys in up to 2^12 sections: most sections have at most one key.
-  const SampleTable table(Layout(KeyType::kInt64), 300);
-  const Opened opened(table.Bytes(SampleHeader(), 12));
-  ASSERT_TRUE(opened.status.ok());
-  EXPECT_GT(opened.table->stats().sections, 250U);
-  ExpectFindsLikeAMap(table, *opened.table, 100);
 }
 
 TEST(FrozenTable, tells_string_keys_of_one_hash_apart) {

@@ -3,7 +3,6 @@
 
 #include <unordered_map>
 
-#include "de_core/cc/engine/snapshot/snapshot_index.h"
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
 

@@ -132,7 +132,7 @@ TEST_P(TableEviction, HasTheHitRateOfTheExactOrderAndStaysWithinTheBound) {
     const std::vector<int64_t> ints = accesses.Next();
     const Keys keys = KeysOf(ints);
     bool found[kBatch];
-    ASSERT_TRUE(table->Contains(keys, found, nullptr).ok());
+    ASSERT_TRUE(table->Find(keys, {}, found, nullptr).ok());
     ASSERT_TRUE(table->InsertOrAssign(keys, RowsIn(values), nullptr).ok());
     ASSERT_LE(table->size(), kBound);
     const bool warm = batch >= kBatches / 4;

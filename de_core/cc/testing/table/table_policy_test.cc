@@ -117,7 +117,7 @@ class LookedUp : public ::testing::TestWithParam<std::tuple<const char*, KeyType
 
   std::vector<int64_t> Column(const Table& table, RowColumn column) {
     std::vector<int64_t> values(kRows);
-    EXPECT_TRUE(table.ReadColumn(column, Of(0, kRows), values.data(), nullptr).ok());
+    EXPECT_TRUE(ReadColumn(table, column, Of(0, kRows), values.data()).ok());
     return values;
   }
 
@@ -206,7 +206,7 @@ TEST(TablePolicyStress, AllVerbsAtOnceStayWithinTheBound) {
   }
   start([&](const std::vector<int64_t>& keys) {
     std::vector<int64_t> uses(keys.size());
-    const Status status = table->ReadColumn(RowColumn::kUses, KeysOf(keys), uses.data(), nullptr);
+    const Status status = ReadColumn(*table, RowColumn::kUses, KeysOf(keys), uses.data());
     return status.ok() ? table->Touch(KeysOf(keys)) : status;
   });
   start([&](const std::vector<int64_t>&) {

@@ -20,7 +20,7 @@ using testing::Put;
 
 std::vector<char> FoundIn(const Table& table, const std::vector<int64_t>& keys) {
   std::vector<char> found(keys.size(), 2);
-  EXPECT_TRUE(table.Contains(KeysOf(keys), reinterpret_cast<bool*>(found.data()), nullptr).ok());
+  EXPECT_TRUE(table.Find(KeysOf(keys), {}, reinterpret_cast<bool*>(found.data()), nullptr).ok());
   return found;
 }
 

@@ -332,7 +332,7 @@ void Simulation::Step() {
           batch, [&] { return table_->Erase(keys, nullptr); }, [](const Row&) { return Row(); });
     case 8:
       return Write(
-          batch, [&] { return table_->WriteColumn(RowColumn::kScore, keys, scores.data()); },
+          batch, [&] { return WriteColumn(*table_, RowColumn::kScore, keys, scores.data()); },
           [&](Row row) {
             row.score = score;
             return row;
@@ -391,7 +391,7 @@ void Simulation::ReadSlots(const Batch& batch) {
   std::vector<int64_t> scores(batch.size());
   const auto found = std::make_unique<bool[]>(batch.size());
   if (!Try([&] {
-         return table_->ReadColumn(RowColumn::kScore, keys, scores.data(), found.get());
+         return ReadColumn(*table_, RowColumn::kScore, keys, scores.data(), found.get());
        }).ok()) {
     return;
   }

@@ -134,7 +134,7 @@ class TieredTableTest : public ::testing::TestWithParam<KeyType> {
         break;
       default:
         Both([&](TableBackend* t) {
-          return t->WriteColumn(RowColumn::kScore, keys, batch.ints.data());
+          return WriteColumn(*t, RowColumn::kScore, keys, batch.ints.data());
         });
     }
     Compare(keys);

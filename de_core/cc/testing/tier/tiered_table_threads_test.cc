@@ -101,7 +101,7 @@ TEST_F(SimulatedDiskTest, VerbsThatReadMoveNoRow) {
   const Keys all = KeysOf(keys);
   std::vector<int64_t> scores(keys.size());
   const auto found = std::make_unique<bool[]>(keys.size());
-  ASSERT_TRUE(table_->ReadColumn(RowColumn::kScore, all, scores.data(), found.get()).ok());
+  ASSERT_TRUE(ReadColumn(*table_, RowColumn::kScore, all, scores.data(), found.get()).ok());
   EXPECT_EQ(std::count(found.get(), found.get() + keys.size(), true), 5000);
   std::vector<int64_t> slots(keys.size());
   ASSERT_TRUE(table_
