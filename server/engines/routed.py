@@ -97,7 +97,7 @@ class RoutedEngine:
         self._watcher: asyncio.Task[None] | None = None
         # No route changes these.
         self.model_names, self.component_versions = engine.model_names, engine.component_versions
-        self.started, self.ready, self.reload = engine.started, engine.ready, engine.reload
+        self.started, self.reload = engine.started, engine.reload
         self.upstreams, self.drain = engine.upstreams, engine.drain
 
     async def start(self) -> None:
@@ -113,6 +113,10 @@ class RoutedEngine:
             self._watcher.cancel()
             await asyncio.wait([self._watcher])
         await self.inner.close()
+
+    def ready(self) -> bool:
+        """See `Engine.ready`. It is not ready while an operator sends traffic elsewhere."""
+        return not self.routes.draining and self.inner.ready()
 
     async def status(self, spec: ModelSpec) -> Sequence[VersionStatus]:
         """See `Engine.status`."""

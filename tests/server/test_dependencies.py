@@ -207,10 +207,11 @@ def test_labels_traffic_and_drain_are_set_and_reported(keys):
     assert engine.inner.drained == {"u"}
     assert told("POST", "/admin/upstreams/u:enable").json()["drained"] == []
     assert told("POST", "/admin/upstreams/no:drain").status == 404
-    assert told("POST", "/admin/gateway:drain").json()["draining"] is True
-    assert ask(make_app(engine), "GET", "/readyz").status == 503
-    assert told("POST", "/admin/gateway:enable").json()["draining"] is False
-    assert ask(make_app(engine), "GET", "/readyz").status == 200
+    for switch, status in (("drain", 503), ("enable", 200)):
+        draining = told("POST", f"/admin/gateway:{switch}").json()["draining"]
+        assert draining is (switch == "drain")
+        for path in ("/readyz", "/v2/health/ready"):
+            assert ask(make_app(engine), "GET", path).status == status
 
 
 def test_a_broken_file_of_routes_is_logged_once_and_changes_nothing(tmp_path, caplog):
