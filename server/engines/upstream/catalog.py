@@ -1,7 +1,6 @@
 """The catalog of the model servers: versions by model and endpoint, and their signatures."""
 
 import asyncio
-import contextlib
 import dataclasses
 import time
 from collections.abc import Collection, Sequence
@@ -165,26 +164,12 @@ class Catalog:
                 raise
         return self._labels[key]
 
-    async def signatures(
-        self, model: str, version: int, endpoints: Sequence[str] | None = None
-    ) -> Sequence[SignatureSpec]:
-        """Returns the signatures of a version; requests them only once.
-
-        Args:
-            model: The model.
-            version: The version.
-            endpoints: Ask these one by one, because the last poll did not see the version yet. The
-                result is empty if none of them knows it.
-        """
+    async def signatures(self, model: str, version: int) -> Sequence[SignatureSpec]:
+        """Returns the signatures of a version; requests them only once."""
         key = (model, version)
-        spec = ModelSpec(model, version)
-        if key not in self._signatures and endpoints is None:
-            await self._describe(spec, self.endpoints_of(model, version))
-        for name in endpoints or ():
-            if key not in self._signatures:
-                with contextlib.suppress(ServingError):
-                    await self._describe(spec, [name])
-        return self._signatures.get(key, ())
+        if key not in self._signatures:
+            await self._describe(ModelSpec(model, version), self.endpoints_of(model, version))
+        return self._signatures[key]
 
     async def _describe(self, spec: ModelSpec, eligible: Collection[str]) -> int:
         """Requests the signatures of a version; returns the version's number."""

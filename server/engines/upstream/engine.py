@@ -239,30 +239,11 @@ class TfServingEngine:
                 raise spec.not_found() from None
         if gone:
             return await ask(servable.version)
-        # The server has replaced its newest version since the last poll. It chooses one itself.
+        # The server has replaced its newest version since the last poll. It chooses one itself, and
+        # checks the inputs against that version's signature.
         answer = await ask(None)
-        newest = read_version(answer)
-        if newest != servable.version and not await self.has_signature(servable, newest, signature):
-            raise ServingError(
-                Code.UNAVAILABLE,
-                f"Version {newest} of model {spec.name} has just replaced version "
-                f"{servable.version}, perhaps with another signature {signature.name}. "
-                "Send the request again.",
-            )
-        servable.version = newest
+        servable.version = read_version(answer)
         return answer
-
-    async def has_signature(
-        self, servable: "UpstreamModel", version: int, signature: SignatureSpec
-    ) -> bool:
-        """Returns whether a version that replaced the one of `servable` has the same signature."""
-        model = servable.spec.name
-        # A poll may have found the new version meanwhile.
-        both = (servable.version, version)
-        endpoints = list(
-            {e: None for each in both for e in self._catalog.endpoints_of(model, each)}
-        )
-        return signature in await self._catalog.signatures(model, version, endpoints)
 
 
 class UpstreamModel:

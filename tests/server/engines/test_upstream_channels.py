@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 
 import grpc
 import numpy as np
@@ -23,7 +22,7 @@ from server.tensors import dtype_of_name
 from server.wire.codec import Codec
 from tests.server.support.eventually import PATIENCE_S, eventually
 from tests.server.support.gateway_process import GatewayProcess
-from tests.server.support.numpy_engine import FUNCTIONS, tensor
+from tests.server.support.numpy_engine import FUNCTIONS
 from tests.server.support.tls_files import tls_files
 
 PROTOS = load_protos()
@@ -245,32 +244,6 @@ async def test_a_request_for_the_newest_version_follows_a_swap_without_waiting_f
     service.answers_polls.set()
     await eventually(lambda: engine._catalog.latest("m") == 4)
     assert (servable.version, service.calls) == (4, [3, 0, 3])
-
-
-@pytest.mark.parametrize(("dtype", "is_answered"), [("float", True), ("int64", False)])
-async def test_a_version_with_another_signature_does_not_answer_after_a_swap(
-    service, engine, dtype, is_answered
-):
-    servable = await engine.lease(ModelSpec("m"))
-    # What version 3 has promised. The tensor's name in the graph does not matter.
-    promised = dataclasses.replace(tensor("y", dtype, None), tensor_name="z:0")
-    servable.described[0].outputs["y"] = promised
-    service.version = 4
-    if is_answered:
-        await servable.run("serving_default", {})
-        assert servable.version == 4
-        return
-    with pytest.raises(ServingError, match="Version 4 of model m has just replaced") as caught:
-        await servable.run("serving_default", {})
-    assert (caught.value.code, caught.value.retry_after) == (Code.UNAVAILABLE, 1.0)
-
-
-async def test_a_signature_is_compared_also_after_a_poll_has_found_the_new_version(service, engine):
-    servable = await engine.lease(ModelSpec("m"))
-    service.version = 4
-    await engine.reload()
-    assert engine._catalog.endpoints_of("m", 3) == []
-    assert await engine.has_signature(servable, 4, servable.described[0])
 
 
 async def test_a_server_that_wants_a_certificate_and_a_token_gets_them(tmp_path):
