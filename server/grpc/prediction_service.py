@@ -6,7 +6,7 @@ from functools import partial
 from ..dependencies import RUN_SCOPES, Lease, permit_signature
 from ..engines.base import STATE_NUMBERS, ModelSpec
 from ..errors import Code, ServingError, invalid
-from ..protos.modules import load_protos
+from ..protos.modules import MODEL_SERVICE, PREDICTION_SERVICE, load_protos
 from ..protos.requests import (
     ExamplesResult,
     Target,
@@ -32,8 +32,6 @@ from ..tensors import (
 )
 from .exchange import GrpcEdge
 
-PREDICTION_SERVICE = "tensorflow.serving.PredictionService"
-MODEL_SERVICE = "tensorflow.serving.ModelService"
 _SIGNATURES = "signature_def"
 # TensorFlow Serving and gRPC number the codes in the order of their declaration.
 _NUMBERS = {code: number for number, code in enumerate(Code)}

@@ -85,7 +85,7 @@ class TfServingEngine:
     async def start(self) -> None:
         """See `Engine.start`."""
         for endpoint in self._pool.endpoints:
-            endpoint.open(self._protos, self._settings, self._token)
+            endpoint.open(self._settings, self._token)
         self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
     async def close(self) -> None:

@@ -15,17 +15,17 @@ from server.engines.upstream.endpoint import Endpoint
 from server.engines.upstream.engine import TfServingEngine
 from server.errors import Code, ServingError
 from server.observability.metrics import Metrics
-from server.protos.modules import load_protos
+from server.protos.modules import MODEL_SERVICE, PREDICTION_SERVICE
 from server.protos.tensors import fill_proto, fill_signature
 from server.settings import load_settings
 from server.tensors import dtype_of_name
 from server.wire.codec import Codec
 from tests.server.support.eventually import PATIENCE_S, eventually
 from tests.server.support.gateway_process import GatewayProcess
+from tests.server.support.grpc_port import PROTOS, methods_of
 from tests.server.support.numpy_engine import FUNCTIONS
 from tests.server.support.tls_files import tls_files
 
-PROTOS = load_protos()
 pytestmark = pytest.mark.asyncio
 
 
@@ -87,17 +87,15 @@ class ModelServer:
 async def serving(tls=None):
     service = ModelServer()
     server = grpc.aio.server()
-    for each in (PROTOS.prediction_service, PROTOS.model_service):
+    for each in (PREDICTION_SERVICE, MODEL_SERVICE):
         handlers = {
             method: grpc.unary_unary_rpc_method_handler(
                 getattr(service, method), request.FromString, response.SerializeToString
             )
-            for method, (request, response) in each.methods.items()
+            for method, (request, response) in methods_of(each).items()
             if hasattr(service, method)
         }
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(each.name, handlers),)
-        )
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(each, handlers),))
     if tls is None:
         port = server.add_insecure_port("127.0.0.1:0")
     else:
@@ -121,7 +119,7 @@ def settings_of(service, **more):
 @contextlib.asynccontextmanager
 async def connected(service, token="", **files):
     endpoint = Endpoint("u", service.address)
-    endpoint.open(PROTOS, settings_of(service, **files), token)
+    endpoint.open(settings_of(service, **files), token)
     try:
         yield endpoint
     finally:
