@@ -6,12 +6,11 @@ from functools import partial
 from ..dependencies import RUN_SCOPES, Lease, permit_signature
 from ..engines.base import STATE_NUMBERS, ModelSpec
 from ..errors import Code, ServingError, invalid
-from ..protos.modules import MODEL_SERVICE, PREDICTION_SERVICE, load_protos
+from ..protos.modules import MODEL_SERVICE, PREDICTION_SERVICE, load_protos, parse
 from ..protos.requests import (
     ExamplesResult,
     Target,
     fill_target,
-    parse,
     read_examples,
     read_predict,
     target_of,

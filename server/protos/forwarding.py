@@ -4,11 +4,9 @@ These functions take and return plain data, so another process can run them for 
 """
 
 from collections.abc import Mapping
-from typing import Any
 
-from ..errors import Code, ServingError
 from ..tensors import Array, DType
-from .modules import load_protos
+from .modules import load_protos, parse
 from .tensors import fill_proto, to_array
 
 
@@ -35,28 +33,12 @@ def write_inputs(inputs: Mapping[str, tuple[DType, Array]]) -> bytes:
 
 
 def read_outputs(body: bytes) -> dict[str, Array]:
-    """Reads the tensors of a PredictResponse; raises as `read_answer`."""
-    message = read_answer(load_protos().predict.PredictResponse, body)
+    """Reads the tensors of a PredictResponse; raises as `parse`."""
+    message = parse(load_protos().predict.PredictResponse, body)
     return {name: to_array(proto) for name, proto in message.outputs.items()}
 
 
 def read_version(body: bytes) -> int:
-    """Reads the version that gave a PredictResponse; raises as `read_answer`."""
-    message = read_answer(load_protos().predict.PredictResponse, body)
+    """Reads the version that gave a PredictResponse; raises as `parse`."""
+    message = parse(load_protos().predict.PredictResponse, body)
     return int(message.model_spec.version.value)
-
-
-def read_answer(kind: Any, body: bytes) -> Any:
-    """Parses an answer of the given type.
-
-    Raises:
-        ServingError: INTERNAL if the bytes are no such message.
-    """
-    from google.protobuf.message import DecodeError
-
-    try:
-        return kind.FromString(body)
-    except DecodeError:
-        raise ServingError(
-            Code.INTERNAL, f"A model server must answer with a {kind.DESCRIPTOR.name}"
-        ) from None

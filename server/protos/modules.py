@@ -8,6 +8,9 @@ how to compile it.
 import functools
 import types
 from pathlib import Path
+from typing import Any
+
+from ..errors import Code, ServingError, invalid
 
 DESCRIPTORS = Path(__file__).with_name("tensorflow_serving.binpb")
 INFERENCE_DESCRIPTORS = Path(__file__).with_name("open_inference.binpb")
@@ -55,3 +58,21 @@ def load_protos() -> Protos:
         return types.SimpleNamespace(**{name: message_class(each) for name, each in types_.items()})
 
     return Protos(**{name: messages(path) for name, path in _FILES.items()}, pool=pool)
+
+
+def parse(kind: Any, body: bytes) -> Any:
+    """Parses a message of the given type.
+
+    Raises:
+        ServingError: The bytes are no such message: INVALID_ARGUMENT for a request, INTERNAL for a
+            model server's answer.
+    """
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(body)
+    except DecodeError:
+        name = kind.DESCRIPTOR.name
+    if name.endswith("Response"):
+        raise ServingError(Code.INTERNAL, f"A model server must answer with a {name}")
+    raise invalid(f"The request must be a {name}")

@@ -12,7 +12,7 @@ from ..errors import invalid
 from ..limits import Limits
 from ..tensors import CLASSIFY_METHOD, DEFAULT_SIGNATURE, REGRESS_METHOD, Array, DType
 from .examples import read_input
-from .modules import load_protos
+from .modules import load_protos, parse
 from .tensors import fill_typed, to_array
 
 
@@ -47,20 +47,6 @@ def target_of(message: Any, method_name: str = "") -> Target:
         message.signature_name or DEFAULT_SIGNATURE,
         method_name,
     )
-
-
-def parse(kind: Any, body: bytes) -> Any:
-    """Parses a message of the given type.
-
-    Raises:
-        ServingError: INVALID_ARGUMENT if the bytes are no such message.
-    """
-    from google.protobuf.message import DecodeError
-
-    try:
-        return kind.FromString(body)
-    except DecodeError:
-        raise invalid(f"The request must be a {kind.DESCRIPTOR.name}") from None
 
 
 def read_predict(

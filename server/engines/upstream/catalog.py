@@ -7,8 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from ...errors import Code, ServingError
-from ...protos.forwarding import read_answer
-from ...protos.modules import Protos
+from ...protos.modules import Protos, parse
 from ...protos.tensors import signatures_of
 from ...tensors import SignatureSpec
 from ..base import STATE_NUMBERS, ModelSpec, VersionState, VersionStatus
@@ -91,7 +90,7 @@ class Catalog:
             answer = await endpoint.call(
                 "GetModelStatus", request.SerializeToString(), _PROBE_SECONDS
             )
-            response = read_answer(self._protos.status.GetModelStatusResponse, answer)
+            response = parse(self._protos.status.GetModelStatusResponse, answer)
         except ServingError as error:
             return None if error.code is Code.DEADLINE_EXCEEDED else []
         return [
@@ -181,7 +180,7 @@ class Catalog:
             request.model_spec.version_label = spec.label
         request.metadata_field.append("signature_def")
         answer = await self._pool.call("GetModelMetadata", request.SerializeToString(), eligible)
-        response = read_answer(self._protos.metadata.GetModelMetadataResponse, answer)
+        response = parse(self._protos.metadata.GetModelMetadataResponse, answer)
         version = int(response.model_spec.version.value) if spec.version is None else spec.version
         definitions = self._protos.metadata.SignatureDefMap()
         response.metadata["signature_def"].Unpack(definitions)
