@@ -32,13 +32,8 @@ def write_inputs(inputs: Mapping[str, tuple[DType, Array]]) -> bytes:
     return bytes(message.SerializeToString())
 
 
-def read_outputs(body: bytes) -> dict[str, Array]:
-    """Reads the tensors of a PredictResponse; raises as `parse`."""
+def read_outputs(body: bytes) -> tuple[int, dict[str, Array]]:
+    """Reads the version and the tensors of a PredictResponse; raises as `parse`."""
     message = parse(load_protos().predict.PredictResponse, body)
-    return {name: to_array(proto) for name, proto in message.outputs.items()}
-
-
-def read_version(body: bytes) -> int:
-    """Reads the version that gave a PredictResponse; raises as `parse`."""
-    message = parse(load_protos().predict.PredictResponse, body)
-    return int(message.model_spec.version.value)
+    outputs = {name: to_array(proto) for name, proto in message.outputs.items()}
+    return int(message.model_spec.version.value), outputs

@@ -14,7 +14,6 @@ from ...errors import Code, ServingError
 from ...observability.metrics import Metrics
 from ...protos.forwarding import (
     read_outputs,
-    read_version,
     write_inputs,
     write_model,
 )
@@ -206,7 +205,7 @@ class TfServingEngine:
         """Sends a request. Sends it once more, for another version, if no server has this one.
 
         Args:
-            servable: The model. It becomes the version that answers.
+            servable: The model. It becomes the version that is asked.
             request: The PredictRequest without its model.
             signature: The signature to run.
         """
@@ -221,29 +220,27 @@ class TfServingEngine:
         try:
             return await ask(servable.version)
         except ServingError as error:
-            gone = error.code is Code.UNAVAILABLE
-            if not gone and not error.message.startswith(_NO_SERVABLE):
-                raise  # the model's own error
-            self._poll_wanted.set()  # this request does not wait for the poll
-            if gone:
+            version: int | None = None
+            if error.code is Code.UNAVAILABLE:
+                self._poll_wanted.set()  # this request does not wait for the poll
                 other = None
                 with contextlib.suppress(ServingError):
                     other = await self._servable(spec)
                 if other is None or other.version == servable.version:
                     raise
-                self._metrics.retries.inc()
                 if other.signatures.get(signature.name) != signature:
                     raise
-                servable.version = other.version
-            elif spec.version is not None or spec.label is not None:
-                raise spec.not_found() from None
-        if gone:
-            return await ask(servable.version)
-        # The server has replaced its newest version since the last poll. It chooses one itself, and
-        # checks the inputs against that version's signature.
-        answer = await ask(None)
-        servable.version = read_version(answer)
-        return answer
+                self._metrics.retries.inc()
+                version = servable.version = other.version
+            elif error.message.startswith(_NO_SERVABLE):
+                self._poll_wanted.set()
+                if spec.version is not None or spec.label is not None:
+                    raise spec.not_found() from None
+                # The server has replaced its newest version since the last poll. It chooses one
+                # itself, and checks the inputs against that version's signature.
+            else:
+                raise  # the model's own error
+        return await ask(version)
 
 
 class UpstreamModel:
@@ -264,14 +261,16 @@ class UpstreamModel:
         self.signatures = {signature.name: signature for signature in described}
 
     async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
-        """See `Servable.run`."""
+        """See `Servable.run`. The model becomes the version that answers."""
         spec, work = self.signatures[signature], self._engine.work
         typed = {name: (spec.inputs[name].dtype, array) for name, array in inputs.items()}
         request = await work(written_work(inputs), "encode", write_inputs, typed)
         answer = await self._engine.predict(self, request, spec)
         has_strings = any(each.dtype.kind is Kind.STRING for each in spec.outputs.values())
         size = len(answer) // (1 if has_strings else _TENSOR_WORK)
-        return await work(size, "decode", read_outputs, answer)
+        outputs: dict[str, Array]
+        self.version, outputs = await work(size, "decode", read_outputs, answer)
+        return outputs
 
     def release(self) -> None:
         """See `LeasedServable.release`. A model server keeps its versions itself."""
