@@ -106,7 +106,7 @@ def create_app(
     app = bare_app(settings, plane, accounts, lifecycle, lifespan=lifespan)
     app.state.metrics = metrics
     app.state.snapshots = Snapshots(routed, metrics)
-    app.state.workers = workers or WorkerMetrics(None)
+    app.state.workers = workers
     app.state.accounts, app.state.live = accounts, accounts.live
     # `include_router` would match each request twice. FastAPI tries its routes in order, so its own
     # route of the document comes last.

@@ -122,8 +122,7 @@ class Endpoint:
 
     async def close(self) -> None:
         """Closes the channel, and cancels running calls."""
-        if self._channel is not None:
-            await self._channel.close()
+        await self._channel.close()
 
     async def call(
         self,

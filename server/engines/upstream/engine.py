@@ -79,7 +79,6 @@ class TfServingEngine:
         # ready, on the clock `time.monotonic`. Then it is ready again for a request that tells
         # whether it is still damaged.
         self._damaged: dict[tuple[str, int | None], float] = {}
-        self._watcher: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """See `Engine.start`."""
@@ -89,9 +88,8 @@ class TfServingEngine:
 
     async def close(self) -> None:
         """See `Engine.close`."""
-        if self._watcher is not None:
-            self._watcher.cancel()
-            await asyncio.wait([self._watcher])
+        self._watcher.cancel()
+        await asyncio.wait([self._watcher])
         await asyncio.gather(*(endpoint.close() for endpoint in self._pool.endpoints))
 
     def model_names(self) -> frozenset[str]:
