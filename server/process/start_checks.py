@@ -3,6 +3,7 @@
 import logging
 import os
 import ssl
+from pathlib import Path
 
 from .. import COMMAND
 from ..engines.chosen import routes_of
@@ -14,15 +15,6 @@ from ..settings import Settings, flag_of
 from .server import listening_socket
 
 _LOG = logging.getLogger("server")
-_FILES = (
-    "tls_cert",
-    "tls_key",
-    "tls_client_ca",
-    "upstream_ca",
-    "upstream_cert",
-    "upstream_key",
-    "upstream_token_file",
-)
 
 
 def check_start(settings: Settings, *, is_worker: bool = False) -> KeyRing | None:
@@ -45,9 +37,9 @@ def check_start(settings: Settings, *, is_worker: bool = False) -> KeyRing | Non
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise StartError("TLS needs both --tls-cert and --tls-key.")
     check_client_certificate(settings)
-    for name in _FILES:
-        path = getattr(settings, name)
-        if path is not None and not (path.is_file() and os.access(path, os.R_OK)):
+    for name, path in settings:
+        is_file = isinstance(path, Path) and name.startswith(("tls_", "upstream_"))
+        if is_file and not (path.is_file() and os.access(path, os.R_OK)):
             raise StartError(
                 f"The file must exist and be readable. Received: {flag_of(name)}={path}"
             )
