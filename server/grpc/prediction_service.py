@@ -1,6 +1,5 @@
 """TensorFlow Serving's PredictionService and ModelService, for unchanged clients."""
 
-from collections.abc import Mapping
 from functools import partial
 
 from ..dependencies import RUN_SCOPES, Lease, permit_signature
@@ -77,7 +76,7 @@ class TensorFlowServing:
     async def _predict(self, request: Request, body: bytes) -> bytes:
         codec = self._plane.codec
         size = len(body) // _TENSOR_WORK
-        target, given, names = await codec.run(
+        target, inputs, names = await codec.run(
             size, "decode", read_predict, body, self._plane.limits
         )
         request.model = target.name
@@ -87,7 +86,7 @@ class TensorFlowServing:
             if signature is None:
                 text = f'Serving signature key "{target.signature}" not found.'
                 raise ServingError(Code.FAILED_PRECONDITION, text)
-            inputs = _inputs(given, signature)
+            _check_inputs(inputs, signature)
             request.rows = rows_of(inputs)
             outputs = await servable.run(signature.name, inputs)
             version = servable.version
@@ -98,10 +97,8 @@ class TensorFlowServing:
                     f"output tensor alias not found in signature: {name} Outputs expected to be "
                     f"in the set {{{','.join(sorted(outputs))}}}."
                 )
-            spec = signature.outputs.get(name)
-            dtype = spec.dtype if spec else dtype_of_numpy(outputs[name].dtype)
-            wanted[name] = (dtype, outputs[name])
-        size = sum(array.nbytes for _, array in wanted.values())
+            wanted[name] = outputs[name]
+        size = sum(array.nbytes for array in wanted.values())
         return await codec.run(size, "encode", write_predict, target, version, wanted)
 
     async def _examples(self, kind: str, request: Request, body: bytes) -> bytes:
@@ -178,7 +175,7 @@ async def _run_task(servable: Lease, target: Target, examples: Array) -> Example
     raise ServingError(Code.UNIMPLEMENTED, text)
 
 
-def _inputs(given: Mapping[str, tuple[int, Array]], signature: SignatureSpec) -> Tensors:
+def _check_inputs(given: Tensors, signature: SignatureSpec) -> None:
     if given.keys() != signature.inputs.keys():
         raise invalid(
             "input tensor alias not found in signature, or missing: inputs expected to be in the "
@@ -186,7 +183,6 @@ def _inputs(given: Mapping[str, tuple[int, Array]], signature: SignatureSpec) ->
             f"Received: {{{','.join(sorted(given))}}}"
         )
     for name, spec in signature.inputs.items():
-        number = given[name][0]
+        number = dtype_of_numpy(given[name].dtype).number
         if number != spec.dtype.number:
             raise invalid(f"Expects arg[{name}] to be {spec.dtype.name}. Received: dtype={number}")
-    return {name: given[name][1] for name in signature.inputs}

@@ -3,9 +3,7 @@
 These functions take and return plain data, so another process can run them for large messages.
 """
 
-from collections.abc import Mapping
-
-from ..tensors import Array, DType
+from ..tensors import Array, Tensors
 from .modules import load_protos, parse
 from .tensors import fill_proto, to_array
 
@@ -24,11 +22,11 @@ def write_model(model: str, version: int | None, signature: str) -> bytes:
     return bytes(message.SerializeToString())
 
 
-def write_inputs(inputs: Mapping[str, tuple[DType, Array]]) -> bytes:
+def write_inputs(inputs: Tensors) -> bytes:
     """Writes the inputs of a PredictRequest."""
     message = load_protos().predict.PredictRequest()
-    for name, (dtype, array) in inputs.items():
-        fill_proto(message.inputs[name], array, dtype)
+    for name, array in inputs.items():
+        fill_proto(message.inputs[name], array)
     return bytes(message.SerializeToString())
 
 

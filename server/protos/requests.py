@@ -5,12 +5,12 @@ These functions take and return plain data, so another process can run them for 
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..errors import invalid
 from ..limits import Limits
-from ..tensors import CLASSIFY_METHOD, DEFAULT_SIGNATURE, REGRESS_METHOD, Array, DType
+from ..tensors import CLASSIFY_METHOD, DEFAULT_SIGNATURE, REGRESS_METHOD, Array, Tensors
 from .examples import read_input
 from .modules import load_protos, parse
 from .tensors import fill_typed, to_array
@@ -49,14 +49,11 @@ def target_of(message: Any, method_name: str = "") -> Target:
     )
 
 
-def read_predict(
-    body: bytes, limits: Limits
-) -> tuple[Target, dict[str, tuple[int, Array]], list[str]]:
+def read_predict(body: bytes, limits: Limits) -> tuple[Target, dict[str, Array], list[str]]:
     """Reads a PredictRequest; raises as `to_array`, and INVALID_ARGUMENT beyond a limit.
 
     Returns:
-        The model and signature; the tensors, with their element types as numbers of `DataType`;
-        and the requested outputs, each once, or none for all.
+        The model and signature; the tensors; and the requested outputs, each once, or none for all.
     """
     message = parse(load_protos().predict.PredictRequest, body)
     target = target_of(message.model_spec)
@@ -65,18 +62,16 @@ def read_predict(
         limits.check_rank(len(proto.tensor_shape.dim))
         claimed += math.prod(max(0, dim.size) for dim in proto.tensor_shape.dim)
     limits.check_count(claimed)
-    inputs = {name: (proto.dtype, to_array(proto)) for name, proto in message.inputs.items()}
+    inputs = {name: to_array(proto) for name, proto in message.inputs.items()}
     return target, inputs, list(dict.fromkeys(message.output_filter))
 
 
-def write_predict(
-    target: Target, version: int, outputs: Mapping[str, tuple[DType, Array]]
-) -> bytes:
+def write_predict(target: Target, version: int, outputs: Tensors) -> bytes:
     """Writes a PredictResponse."""
     response = load_protos().predict.PredictResponse()
     fill_target(response.model_spec, target, version)
-    for name, (dtype, array) in outputs.items():
-        fill_typed(response.outputs[name], array, dtype)
+    for name, array in outputs.items():
+        fill_typed(response.outputs[name], array)
     return bytes(response.SerializeToString())
 
 

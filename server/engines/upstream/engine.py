@@ -261,8 +261,7 @@ class UpstreamModel:
     async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
         """See `Servable.run`. The model becomes the version that answers."""
         spec, work = self.signatures[signature], self._engine.work
-        typed = {name: (spec.inputs[name].dtype, array) for name, array in inputs.items()}
-        request = await work(written_work(inputs), "encode", write_inputs, typed)
+        request = await work(written_work(inputs), "encode", write_inputs, inputs)
         answer = await self._engine.predict(self, request, spec)
         has_strings = any(each.dtype.kind is Kind.STRING for each in spec.outputs.values())
         size = len(answer) // (1 if has_strings else _TENSOR_WORK)

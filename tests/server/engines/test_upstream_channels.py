@@ -18,7 +18,6 @@ from server.observability.metrics import Metrics
 from server.protos.modules import MODEL_SERVICE, PREDICTION_SERVICE
 from server.protos.tensors import fill_proto, fill_signature
 from server.settings import load_settings
-from server.tensors import dtype_of_name
 from server.wire.codec import Codec
 from tests.server.support.eventually import PATIENCE_S, eventually
 from tests.server.support.gateway_process import GatewayProcess
@@ -61,7 +60,7 @@ class ModelServer:
             await self._not_found(context, f"Specific(m, {wanted})")
         answer = PROTOS.predict.PredictResponse()
         answer.model_spec.version.value = self.version
-        fill_proto(answer.outputs["y"], np.zeros(1, np.float32), dtype_of_name("float"))
+        fill_proto(answer.outputs["y"], np.zeros(1, np.float32))
         return answer
 
     async def GetModelMetadata(self, request, _):  # noqa: N802

@@ -16,7 +16,6 @@ from server.grpc.server import GrpcServer
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto
 from server.settings import load_settings
-from server.tensors import dtype_of_numpy
 
 PROTOS = load_protos()
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -56,7 +55,7 @@ def predict_request(model: str, signature: str = "", **inputs: np.ndarray) -> An
     """Returns a PredictRequest."""
     request = named(PROTOS.predict.PredictRequest(), model, signature)
     for name, array in inputs.items():
-        fill_proto(request.inputs[name], array, dtype_of_numpy(array.dtype))
+        fill_proto(request.inputs[name], array)
     return request
 
 
