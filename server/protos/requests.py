@@ -1,4 +1,4 @@
-"""Converts bytes of gRPC requests to plain Python, and answers to bytes.
+"""Converts bytes of gRPC requests to plain Python, and answers to bytes; and the other way round.
 
 These functions take and return plain data, so another process can run them for large messages.
 """
@@ -13,7 +13,7 @@ from ..limits import Limits
 from ..tensors import CLASSIFY_METHOD, DEFAULT_SIGNATURE, REGRESS_METHOD, Array, Tensors
 from .examples import read_input
 from .modules import load_protos, parse
-from .tensors import fill_typed, to_array
+from .tensors import fill_proto, fill_typed, to_array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +73,35 @@ def write_predict(target: Target, version: int, outputs: Tensors) -> bytes:
     for name, array in outputs.items():
         fill_typed(response.outputs[name], array)
     return bytes(response.SerializeToString())
+
+
+def write_model(model: str, version: int | None, signature: str) -> bytes:
+    """Writes the model of a request. Without a version the server runs its newest one.
+
+    protobuf merges messages whose bytes are concatenated, and later values replace earlier ones. So
+    the bytes of `write_inputs` followed by these bytes are a PredictRequest.
+    """
+    message = load_protos().predict.PredictRequest()
+    message.model_spec.name = model
+    if version is not None:
+        message.model_spec.version.value = version
+    message.model_spec.signature_name = signature
+    return bytes(message.SerializeToString())
+
+
+def write_inputs(inputs: Tensors) -> bytes:
+    """Writes the inputs of a PredictRequest."""
+    message = load_protos().predict.PredictRequest()
+    for name, array in inputs.items():
+        fill_proto(message.inputs[name], array)
+    return bytes(message.SerializeToString())
+
+
+def read_outputs(body: bytes) -> tuple[int, dict[str, Array]]:
+    """Reads the version and the tensors of a PredictResponse; raises as `parse`."""
+    message = parse(load_protos().predict.PredictResponse, body)
+    outputs = {name: to_array(proto) for name, proto in message.outputs.items()}
+    return int(message.model_spec.version.value), outputs
 
 
 def fill_target(message: Any, target: Target, version: int) -> None:

@@ -12,12 +12,8 @@ from typing import Any
 
 from ...errors import Code, ServingError
 from ...observability.metrics import Metrics
-from ...protos.forwarding import (
-    read_outputs,
-    write_inputs,
-    write_model,
-)
 from ...protos.modules import Protos, load_protos
+from ...protos.requests import read_outputs, write_inputs, write_model
 from ...settings import Settings
 from ...tensors import Array, Kind, SignatureSpec, Tensors, written_work
 from ..base import (
