@@ -263,6 +263,12 @@ class UpstreamModel:
         size = len(answer) // (1 if has_strings else _TENSOR_WORK)
         outputs: dict[str, Array]
         self.version, outputs = await work(size, "decode", read_outputs, answer)
+        if outputs.keys() != spec.outputs.keys():
+            raise ServingError(
+                Code.UNAVAILABLE,
+                f"Version {self.version} of model {self.spec.name} has just replaced another one, "
+                f"whose signature {signature} has other outputs. Send the request again.",
+            )
         return outputs
 
     def release(self) -> None:

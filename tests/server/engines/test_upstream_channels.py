@@ -33,6 +33,7 @@ class ModelServer:
 
     Attributes:
         version: The version that it serves.
+        output: The name of its output.
         calls: Versions of the calls to Predict; 0 for the newest.
         polls: Number of polls that it was asked.
         errors: The errors of the next calls to Predict, first one first.
@@ -42,6 +43,7 @@ class ModelServer:
 
     def __init__(self):
         self.version = 3
+        self.output = "y"
         self.calls = []
         self.polls = 0
         self.errors = []
@@ -60,7 +62,7 @@ class ModelServer:
             await self._not_found(context, f"Specific(m, {wanted})")
         answer = PROTOS.predict.PredictResponse()
         answer.model_spec.version.value = self.version
-        fill_proto(answer.outputs["y"], np.zeros(1, np.float32))
+        fill_proto(answer.outputs[self.output], np.zeros(1, np.float32))
         return answer
 
     async def GetModelMetadata(self, request, _):  # noqa: N802
@@ -241,6 +243,14 @@ async def test_a_request_for_the_newest_version_follows_a_swap_without_waiting_f
     service.answers_polls.set()
     await eventually(lambda: engine._catalog.latest("m") == 4)
     assert (servable.version, service.calls) == (4, [3, 0, 3])
+
+
+async def test_a_version_with_other_outputs_does_not_answer_after_a_swap(service, engine):
+    servable = await engine.lease(ModelSpec("m"))
+    service.version, service.output = 4, "z"
+    with pytest.raises(ServingError, match="Version 4 of model m has just replaced") as caught:
+        await servable.run("serving_default", {})
+    assert (caught.value.code, caught.value.retry_after) == (Code.UNAVAILABLE, 1.0)
 
 
 async def test_a_server_that_wants_a_certificate_and_a_token_gets_them(tmp_path):
