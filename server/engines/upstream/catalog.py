@@ -129,21 +129,15 @@ class Catalog:
     def statuses(self, model: str) -> list[VersionStatus]:
         """Returns the state of each version, highest first."""
         found = self._found.get(model, {})
-        reports = [
-            status
-            for endpoint in self._pool.endpoints
-            if endpoint.answers
-            for status in found.get(endpoint.name, ())
-        ]
-        reports.sort(
-            key=lambda status: (status.version, _RANK.index(status.state.value)), reverse=True
-        )
         best: dict[int, VersionStatus] = {}
-        for status in reports:
-            best.setdefault(status.version, status)
+        for endpoint in self._pool.endpoints:
+            for status in found.get(endpoint.name, ()) if endpoint.answers else ():
+                other = best.get(status.version, status)
+                best[status.version] = max(other, status, key=lambda s: _RANK.index(s.state.value))
+        seen = self._first_seen
         return [
-            dataclasses.replace(status, published=self._first_seen.get((model, version), 0.0))
-            for version, status in best.items()
+            dataclasses.replace(best[version], published=seen.get((model, version), 0.0))
+            for version in sorted(best, reverse=True)
         ]
 
     async def version_of_label(self, spec: ModelSpec) -> int:
