@@ -23,6 +23,7 @@ from ..services.predict import rows_of
 from ..tensors import (
     CLASSIFY_METHOD,
     REGRESS_METHOD,
+    TENSOR_WORK,
     Array,
     SignatureSpec,
     Tensors,
@@ -33,9 +34,6 @@ from .exchange import GrpcEdge
 _SIGNATURES = "signature_def"
 # TensorFlow Serving and gRPC number the codes in the order of their declaration.
 _NUMBERS = {code: number for number, code in enumerate(Code)}
-# Numeric bytes of a message are read this many times faster than bytes of JSON. The bytes of
-# examples are not read faster.
-_TENSOR_WORK = 8
 
 
 def spec_of(target: Target) -> ModelSpec:
@@ -75,7 +73,7 @@ class TensorFlowServing:
 
     async def _predict(self, request: Request, body: bytes) -> bytes:
         codec = self._plane.codec
-        size = len(body) // _TENSOR_WORK
+        size = len(body) // TENSOR_WORK
         target, inputs, names = await codec.run(
             size, "decode", read_predict, body, self._plane.limits
         )
@@ -104,7 +102,7 @@ class TensorFlowServing:
     async def _examples(self, kind: str, request: Request, body: bytes) -> bytes:
         codec = self._plane.codec
         targets, examples = await codec.run(
-            len(body) * _TENSOR_WORK, "decode", read_examples, kind, body, self._plane.limits
+            len(body) * TENSOR_WORK, "decode", read_examples, kind, body, self._plane.limits
         )
         request.rows = len(examples)
         if not targets:

@@ -15,7 +15,7 @@ from ...observability.metrics import Metrics
 from ...protos.modules import Protos, load_protos
 from ...protos.requests import read_outputs, write_inputs, write_model
 from ...settings import Settings
-from ...tensors import Array, Kind, SignatureSpec, Tensors, written_work
+from ...tensors import TENSOR_WORK, Array, Kind, SignatureSpec, Tensors, written_work
 from ..base import (
     LeasedServable,
     ModelSpec,
@@ -33,8 +33,6 @@ _PAUSE_SECONDS = 0.1
 _DAMAGED_SECONDS = 30.0
 # TensorFlow Serving says so if it does not serve the version. A model's own NOT_FOUND differs.
 _NO_SERVABLE = "Servable not found for request: "
-# Numeric bytes of the answer to `:predict` are read this many times faster than bytes of JSON.
-_TENSOR_WORK = 8
 
 RunWork = Callable[..., Coroutine[Any, Any, Any]]
 
@@ -260,7 +258,7 @@ class UpstreamModel:
         request = await work(written_work(inputs), "encode", write_inputs, inputs)
         answer = await self._engine.predict(self, request, spec)
         has_strings = any(each.dtype.kind is Kind.STRING for each in spec.outputs.values())
-        size = len(answer) // (1 if has_strings else _TENSOR_WORK)
+        size = len(answer) // (1 if has_strings else TENSOR_WORK)
         outputs: dict[str, Array]
         self.version, outputs = await work(size, "decode", read_outputs, answer)
         if outputs.keys() != spec.outputs.keys():
