@@ -106,13 +106,14 @@ def create_app(
     app = bare_app(settings, plane, accounts, lifecycle, lifespan=lifespan)
     app.state.metrics = metrics
     app.state.snapshots = Snapshots(routed, metrics)
-    app.state.workers = workers or WorkerMetrics(None)
+    app.state.workers = workers
     app.state.accounts, app.state.live = accounts, accounts.live
-    # `include_router` would match each request twice.
-    for router in (v1.router, v2.models, v2.server, health.router):
-        app.router.routes.extend(router.routes)
+    # `include_router` would match each request twice. FastAPI tries its routes in order, so its own
+    # route of the document comes last.
+    routers = [v1.router, v2.models, v2.server, health.router]
     if accounts.live is not None:
-        app.router.routes.extend(page.router.routes)
+        routers.append(page.router)
+    app.router.routes[:0] = [route for router in routers for route in router.routes]
     add_document(app)
     return app
 

@@ -126,21 +126,17 @@ def drop_service_links(environment: MutableMapping[str, str]) -> list[str]:
     return links
 
 
+# The groups of settings in --help, by their first settings.
 _GROUPS = {
-    "models": "settings_file engine model_dir model_name version_policy labels routes_file "
-    "warm_up poll_seconds",
-    "model servers behind the gateway (--engine tfserving)": "upstreams models upstream_ca "
-    "upstream_cert upstream_key upstream_token_file",
-    "ports": "host port grpc_port admin_port admin_host tls_cert tls_key tls_client_ca cors_origin "
-    "trusted_proxies ui",
-    "keys and tokens": "keys_file jwt_keys_file jwt_issuer jwt_audience",
-    "processes, threads and batches": "workers threads batch_rows batch_delay_ms",
-    "limits on one request": "request_seconds head_seconds body_seconds max_header_bytes "
-    "max_body_bytes max_decompressed_bytes max_elements max_ids",
-    "limits on all requests": "max_in_flight client_in_flight rate_per_second model_in_flight "
-    "model_rate_per_second",
-    "shutdown": "drain_seconds shutdown_seconds",
-    "logs and traces": "log_level log_format log_sample tracing",
+    "settings_file": "models",
+    "upstreams": "model servers behind the gateway (--engine tfserving)",
+    "host": "ports",
+    "keys_file": "keys and tokens",
+    "workers": "processes, threads and batches",
+    "request_seconds": "limits on one request",
+    "max_in_flight": "limits on all requests",
+    "drain_seconds": "shutdown",
+    "log_level": "logs and traces",
 }
 _METAVARS = ("dir", "name", "host", "port", "seconds", "bytes", "file")
 
@@ -161,22 +157,20 @@ def _parser(command: str = COMMAND) -> argparse.ArgumentParser:
         action="store_true",
         help="print the effective settings as a settings file, and exit",
     )
-    fields = dict(Settings.model_fields)
-    for title, names in _GROUPS.items():
-        group = parser.add_argument_group(title)
-        for name in names.split():
-            field, kind = fields.pop(name), name.rsplit("_", 1)[-1]
-            # `--ui` alone means `--ui true`.
-            more: dict[str, Any] = {"nargs": "?", "const": "true"}
-            told = str(field.description)
-            if field.default not in (None, ""):
-                told = f"{told} Default: {field.default}."
-            group.add_argument(
-                flag_of(name),
-                dest=name,
-                metavar=kind.upper() if kind in _METAVARS else "VALUE",
-                help="\n".join(textwrap.wrap(told, 60)).replace("%", "%%"),
-                **(more if field.annotation is bool else {}),
-            )
-    assert not fields, f"settings without a group: {', '.join(fields)}"
+    for name, field in Settings.model_fields.items():
+        if name in _GROUPS:
+            group = parser.add_argument_group(_GROUPS[name])
+        kind = name.rsplit("_", 1)[-1]
+        # `--ui` alone means `--ui true`.
+        more: dict[str, Any] = {"nargs": "?", "const": "true"}
+        told = str(field.description)
+        if field.default not in (None, ""):
+            told = f"{told} Default: {field.default}."
+        group.add_argument(
+            flag_of(name),
+            dest=name,
+            metavar=kind.upper() if kind in _METAVARS else "VALUE",
+            help="\n".join(textwrap.wrap(told, 60)).replace("%", "%%"),
+            **(more if field.annotation is bool else {}),
+        )
     return parser

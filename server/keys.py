@@ -88,11 +88,11 @@ class KeyRing:
         Raises:
             StartError: The file cannot be read, or an entry is wrong.
         """
-        broken = (
+        rule = (
             f"The file of keys must hold entries as `{COMMAND}.keys` writes them. "
             f"Received: --keys-file={path}"
         )
-        self._file = WatchedFile(path, _api_keys, broken, clock) if path is not None else None
+        self._file = None if path is None else WatchedFile(path, _api_keys, "keys", rule, clock)
         self._tokens = tokens
 
     def reload(self) -> None:
@@ -206,10 +206,10 @@ class Tokens:
         self._clock = clock
         # It keeps no exceptions: a token that is refused now may be valid later.
         self._verified = functools.lru_cache(_REMEMBERED)(self._verify)
-        broken = (
+        rule = (
             f"The file must be a JSON Web Key Set of public keys. Received: --jwt-keys-file={path}"
         )
-        self._file = WatchedFile(path, self._parse, broken, clock)
+        self._file = WatchedFile(path, self._parse, "keys", rule, clock)
 
     def owner(self, token: str) -> Owner | None:
         """Returns the subject of a token and its scopes; None if the token is invalid."""
@@ -268,27 +268,36 @@ class WatchedFile(Generic[T]):
         self,
         path: Path,
         parse: Callable[[bytes], T],
-        broken: str,
+        what: str,
+        rule: str,
         clock: Callable[[], float] = time.monotonic,
+        default: T | None = None,
     ) -> None:
         """Reads the file.
 
         Args:
             path: The file.
             parse: Parses the file's content. Any exception means that the file is broken.
-            broken: The beginning of the error for a broken file; the reason follows.
+            what: Names the content in the log, such as `keys`.
+            rule: The beginning of the error for a broken file; the reason follows.
             clock: Returns the time in seconds.
+            default: The value while there is no file; None if the file must exist.
 
         Raises:
             StartError: The file is broken.
         """
-        self._path, self._parse, self._broken, self._clock = path, parse, broken, clock
+        self.path, self._parse, self._what, self._rule = path, parse, what, rule
+        self._clock = clock
         self._looked = clock()
         self._content = b""
         self._problem = ""
+        self._is_optional = default is not None
         try:
-            self._content = path.read_bytes()
-            self.value = parse(self._content)
+            if default is not None and not path.exists():
+                self.value = default
+            else:
+                self._content = path.read_bytes()
+                self.value = parse(self._content)
         except Exception as error:
             raise StartError(self._text(error)) from None
 
@@ -309,21 +318,23 @@ class WatchedFile(Generic[T]):
             return False
         self._looked = time_now
         try:
-            content = self._path.read_bytes()
+            content = self.path.read_bytes()
             if content == self._content:
                 return False
             self._content = content
             self.value = self._parse(content)
         except Exception as error:
+            if self._is_optional and isinstance(error, FileNotFoundError):
+                return False
             if self._problem != (problem := self._text(error)):
-                _LOG.error("the keys stay as they were: %s", problem)
+                _LOG.error("the %s stay as they were: %s", self._what, problem)
                 self._problem = problem
             return False
         self._problem = ""
         return True
 
     def _text(self, error: Exception) -> str:
-        return f"{self._broken}: {' '.join(str(error).split())[:200]}"
+        return f"{self._rule}: {' '.join(str(error).split())[:200]}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -56,6 +56,8 @@ class Settings(BaseSettings):
     warm_up: bool = True
     """Run a version before it takes traffic: the requests in its
     assets.extra/tf_serving_warmup_requests, or else one row of zeros per signature."""
+    poll_seconds: float = Field(2.0, gt=0)
+    """Seconds between two checks for new versions."""
     upstreams: str = Field("", validate_default=True)
     """Model servers of the tfserving engine: [NAME=]HOST:PORT, separated by commas. Required by
     that engine."""
@@ -79,6 +81,19 @@ class Settings(BaseSettings):
     """Port of the admin API; needs --keys-file or --jwt-keys-file. No admin port by default."""
     admin_host: str = "127.0.0.1"
     """Address of the admin API."""
+    tls_cert: Path | None = None
+    """Certificate chain (PEM) for HTTPS; needs --tls-key."""
+    tls_key: Path | None = None
+    """Private key (PEM) of --tls-cert."""
+    tls_client_ca: Path | None = None
+    """CA certificates (PEM) for client certificates, then required."""
+    cors_origin: str = ""
+    """Web origin whose pages may call the gateway; * for all; none if empty."""
+    trusted_proxies: str = ""
+    """Addresses or networks of proxies, separated by commas, as in 10.0.0.5,10.1.0.0/16. The
+    gateway trusts X-Forwarded-For and X-Forwarded-Proto only from these."""
+    ui: bool = False
+    """Serve the page at /ui."""
     keys_file: Path | None = Field(
         None,
         description=f"File of API keys, see `{COMMAND}.keys --help`. With it every "
@@ -91,22 +106,31 @@ class Settings(BaseSettings):
     """Issuer of the tokens (their `iss`)."""
     jwt_audience: str = ""
     """Audience of the tokens (their `aud`)."""
-    tls_cert: Path | None = None
-    """Certificate chain (PEM) for HTTPS; needs --tls-key."""
-    tls_key: Path | None = None
-    """Private key (PEM) of --tls-cert."""
-    tls_client_ca: Path | None = None
-    """CA certificates (PEM) for client certificates, then required."""
     workers: int = Field(1, ge=1, le=256)
     """Processes that share the port, each with its own engine."""
-    poll_seconds: float = Field(2.0, gt=0)
-    """Seconds between two checks for new versions."""
     threads: int = Field(4, ge=1, le=1024)
     """Requests that run models at once."""
     batch_rows: int = Field(0, ge=0)
     """Rows of the largest micro-batch (embedded engine); 0 for none."""
     batch_delay_ms: float = Field(2.0, ge=0, le=1000)
     """Milliseconds that a row may wait for its batch."""
+    request_seconds: float = Field(60.0, gt=0)
+    """Seconds until an answer is due. A client may set a shorter time with X-Request-Timeout-Ms or
+    grpc-timeout."""
+    head_seconds: float = Field(10.0, gt=0)
+    """Seconds for a client to send a request's head."""
+    body_seconds: float = Field(30.0, gt=0)
+    """Seconds for a client to send its request body."""
+    max_header_bytes: int = Field(32 << 10, ge=256)
+    """Largest head of a request, in bytes."""
+    max_body_bytes: int = Field(32 << 20, ge=1)
+    """Largest request body in bytes, as sent."""
+    max_decompressed_bytes: int = Field(64 << 20, ge=1)
+    """Largest request body in bytes, after decompression."""
+    max_elements: int = Field(4_000_000, ge=1)
+    """Values in one request."""
+    max_ids: int = Field(100_000, ge=1)
+    """Ids in one lookup, or examples in one request."""
     max_in_flight: int = Field(1024, ge=1)
     """Requests that run at once; further ones get a 429."""
     client_in_flight: int = Field(512, ge=1)
@@ -117,30 +141,6 @@ class Settings(BaseSettings):
     """Requests to one model at once, so that other models get some too."""
     model_rate_per_second: float = Field(10_000.0, ge=0)
     """Requests per second to one model, per process; 0 for no limit."""
-    request_seconds: float = Field(60.0, gt=0)
-    """Seconds until an answer is due. A client may set a shorter time with X-Request-Timeout-Ms or
-    grpc-timeout."""
-    head_seconds: float = Field(10.0, gt=0)
-    """Seconds for a client to send a request's head."""
-    max_header_bytes: int = Field(32 << 10, ge=256)
-    """Largest head of a request, in bytes."""
-    max_body_bytes: int = Field(32 << 20, ge=1)
-    """Largest request body in bytes, as sent."""
-    max_decompressed_bytes: int = Field(64 << 20, ge=1)
-    """Largest request body in bytes, after decompression."""
-    body_seconds: float = Field(30.0, gt=0)
-    """Seconds for a client to send its request body."""
-    max_elements: int = Field(4_000_000, ge=1)
-    """Values in one request."""
-    max_ids: int = Field(100_000, ge=1)
-    """Ids in one lookup, or examples in one request."""
-    trusted_proxies: str = ""
-    """Addresses or networks of proxies, separated by commas, as in 10.0.0.5,10.1.0.0/16. The
-    gateway trusts X-Forwarded-For and X-Forwarded-Proto only from these."""
-    ui: bool = False
-    """Serve the page at /ui."""
-    cors_origin: str = ""
-    """Web origin whose pages may call the gateway; * for all; none if empty."""
     drain_seconds: float = Field(5.0, ge=0)
     """Seconds after SIGTERM in which /readyz fails and requests are still accepted, so that load
     balancers can switch first. Ctrl-C skips this."""

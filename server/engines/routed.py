@@ -3,8 +3,6 @@
 Labels and a traffic split choose the version of a request. Drained upstreams get no requests.
 """
 
-import asyncio
-import logging
 import os
 import random
 import tempfile
@@ -15,10 +13,8 @@ from typing import Any
 import msgspec
 
 from ..errors import Code, ServingError, StartError, invalid
+from ..keys import WatchedFile
 from .base import Engine, LeasedServable, ModelSpec, VersionState, VersionStatus
-
-_LOG = logging.getLogger("server.models")
-_LOOK_SECONDS = 0.5
 
 
 class Routes(msgspec.Struct, frozen=True):
@@ -36,6 +32,9 @@ class Routes(msgspec.Struct, frozen=True):
     traffic: dict[str, dict[str, float]] = {}
     drained: list[str] = []
     draining: bool = False
+
+
+_DECODER = msgspec.json.Decoder(Routes)
 
 
 def parse_labels(text: str, model: str | None) -> dict[str, dict[str, int]]:
@@ -89,30 +88,30 @@ class RoutedEngine:
             StartError: The file contains no valid routes.
         """
         self.inner = engine
-        self._file = file
-        # The stamp of the file that was last read or written.
-        self._seen = (0, 0, 0)
-        self.routes = self._changed() or routes or Routes()
         self._chance = chance
-        self._watcher: asyncio.Task[None] | None = None
+        self._file = None
+        start = routes or Routes()
+        if file is not None:
+            rule = f"The file of routes cannot be read: {file}"
+            self._file = WatchedFile(file, _DECODER.decode, "routes", rule, default=start)
+            start = self._file.value
         # No route changes these.
         self.model_names, self.component_versions = engine.model_names, engine.component_versions
-        self.started, self.ready, self.reload = engine.started, engine.ready, engine.reload
+        self.start, self.close = engine.start, engine.close
+        self.started, self.reload = engine.started, engine.reload
         self.upstreams, self.drain = engine.upstreams, engine.drain
+        self._use(start)
 
-    async def start(self) -> None:
-        """See `Engine.start`."""
-        await self.inner.start()
-        self._use(self.routes)
-        if self._file is not None:
-            self._watcher = asyncio.get_running_loop().create_task(self._watch())
+    @property
+    def routes(self) -> Routes:
+        """The decisions now. Reads the file again if it changed."""
+        if self._file is not None and self._file.look():
+            self._use(self._file.value)
+        return self._routes
 
-    async def close(self) -> None:
-        """See `Engine.close`."""
-        if self._watcher is not None:
-            self._watcher.cancel()
-            await asyncio.wait([self._watcher])
-        await self.inner.close()
+    def ready(self) -> bool:
+        """See `Engine.ready`. It is not ready while an operator sends traffic elsewhere."""
+        return not self.routes.draining and self.inner.ready()
 
     async def status(self, spec: ModelSpec) -> Sequence[VersionStatus]:
         """See `Engine.status`."""
@@ -120,10 +119,11 @@ class RoutedEngine:
 
     def lease(self, spec: ModelSpec) -> Coroutine[Any, Any, LeasedServable]:
         """See `Engine.lease`."""
+        traffic = self.routes.traffic
         if spec.label is not None:
             spec = self._labelled(spec)
-        elif spec.version is None and spec.name in self.routes.traffic:
-            weights = self.routes.traffic[spec.name]
+        elif spec.version is None and spec.name in traffic:
+            weights = traffic[spec.name]
             point = self._chance() * sum(weights.values())
             for version, weight in weights.items():
                 point -= weight
@@ -194,53 +194,21 @@ class RoutedEngine:
         """Replaces some decisions, in the file too."""
         routes = msgspec.structs.replace(self.routes, **changes)
         if self._file is not None:
-            with tempfile.NamedTemporaryFile(dir=self._file.parent, delete=False) as file:
+            path = self._file.path
+            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
                 file.write(msgspec.json.format(msgspec.json.encode(routes)))
                 file.flush()
                 os.fsync(file.fileno())
-            Path(file.name).replace(self._file)
-            self._seen = _stamp(self._file)
+            Path(file.name).replace(path)
+            self._file.look(now=True)
         self._use(routes)
 
     def _use(self, routes: Routes) -> None:
-        self.routes = routes
+        self._routes = routes
         self.drain(frozenset(routes.drained))
-
-    def _changed(self) -> Routes | None:
-        """Returns the routes in the file if it changed; raises `StartError`."""
-        if self._file is None:
-            return None
-        try:
-            stamp = _stamp(self._file)
-            if stamp == self._seen:
-                return None
-            content = self._file.read_bytes()
-            self._seen = stamp  # what was read is not read again, also if it is broken
-            return msgspec.json.decode(content, type=Routes)
-        except FileNotFoundError:
-            return None
-        except (OSError, msgspec.MsgspecError) as error:
-            raise StartError(f"The file of routes cannot be read: {self._file}: {error}") from None
-
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            try:
-                routes = self._changed()
-            except StartError as error:
-                _LOG.error("%s", error)
-                continue
-            if routes is not None:
-                self._use(routes)
 
 
 def _with_model(table: Mapping[str, Any], model: str, value: Any) -> dict[str, Any]:
     """Returns a copy of a map by model, with one model's entry set, or removed if empty."""
     rest = {name: entry for name, entry in table.items() if name != model}
     return {**rest, model: value} if value else rest
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    # The size tells a file that is still being written from the whole one in the same tick.
-    status = path.stat()
-    return status.st_mtime_ns, status.st_ino, status.st_size

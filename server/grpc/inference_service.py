@@ -6,7 +6,7 @@ from ..dependencies import RUN_SCOPES, Lifecycle
 from ..engines.base import ModelSpec
 from ..errors import Code, ServingError, invalid
 from ..protos.inference import SERVICE, message_type, read_infer, write_infer
-from ..protos.requests import parse
+from ..protos.modules import parse
 from ..request import Request
 from ..services import infer
 from ..tensors import BINARY_WORK, written_work

@@ -1,17 +1,15 @@
 """TensorFlow Serving's PredictionService and ModelService, for unchanged clients."""
 
-from collections.abc import Mapping
 from functools import partial
 
 from ..dependencies import RUN_SCOPES, Lease, permit_signature
 from ..engines.base import STATE_NUMBERS, ModelSpec
 from ..errors import Code, ServingError, invalid
-from ..protos.modules import load_protos
+from ..protos.modules import MODEL_SERVICE, PREDICTION_SERVICE, load_protos, parse
 from ..protos.requests import (
     ExamplesResult,
     Target,
     fill_target,
-    parse,
     read_examples,
     read_predict,
     target_of,
@@ -25,6 +23,7 @@ from ..services.predict import rows_of
 from ..tensors import (
     CLASSIFY_METHOD,
     REGRESS_METHOD,
+    TENSOR_WORK,
     Array,
     SignatureSpec,
     Tensors,
@@ -32,14 +31,9 @@ from ..tensors import (
 )
 from .exchange import GrpcEdge
 
-PREDICTION_SERVICE = "tensorflow.serving.PredictionService"
-MODEL_SERVICE = "tensorflow.serving.ModelService"
 _SIGNATURES = "signature_def"
 # TensorFlow Serving and gRPC number the codes in the order of their declaration.
 _NUMBERS = {code: number for number, code in enumerate(Code)}
-# Numeric bytes of a message are read this many times faster than bytes of JSON. The bytes of
-# examples are not read faster.
-_TENSOR_WORK = 8
 
 
 def spec_of(target: Target) -> ModelSpec:
@@ -79,8 +73,8 @@ class TensorFlowServing:
 
     async def _predict(self, request: Request, body: bytes) -> bytes:
         codec = self._plane.codec
-        size = len(body) // _TENSOR_WORK
-        target, given, names = await codec.run(
+        size = len(body) // TENSOR_WORK
+        target, inputs, names = await codec.run(
             size, "decode", read_predict, body, self._plane.limits
         )
         request.model = target.name
@@ -90,7 +84,7 @@ class TensorFlowServing:
             if signature is None:
                 text = f'Serving signature key "{target.signature}" not found.'
                 raise ServingError(Code.FAILED_PRECONDITION, text)
-            inputs = _inputs(given, signature)
+            _check_inputs(inputs, signature)
             request.rows = rows_of(inputs)
             outputs = await servable.run(signature.name, inputs)
             version = servable.version
@@ -101,16 +95,14 @@ class TensorFlowServing:
                     f"output tensor alias not found in signature: {name} Outputs expected to be "
                     f"in the set {{{','.join(sorted(outputs))}}}."
                 )
-            spec = signature.outputs.get(name)
-            dtype = spec.dtype if spec else dtype_of_numpy(outputs[name].dtype)
-            wanted[name] = (dtype, outputs[name])
-        size = sum(array.nbytes for _, array in wanted.values())
+            wanted[name] = outputs[name]
+        size = sum(array.nbytes for array in wanted.values())
         return await codec.run(size, "encode", write_predict, target, version, wanted)
 
     async def _examples(self, kind: str, request: Request, body: bytes) -> bytes:
         codec = self._plane.codec
         targets, examples = await codec.run(
-            len(body) * _TENSOR_WORK, "decode", read_examples, kind, body, self._plane.limits
+            len(body) * TENSOR_WORK, "decode", read_examples, kind, body, self._plane.limits
         )
         request.rows = len(examples)
         if not targets:
@@ -181,7 +173,7 @@ async def _run_task(servable: Lease, target: Target, examples: Array) -> Example
     raise ServingError(Code.UNIMPLEMENTED, text)
 
 
-def _inputs(given: Mapping[str, tuple[int, Array]], signature: SignatureSpec) -> Tensors:
+def _check_inputs(given: Tensors, signature: SignatureSpec) -> None:
     if given.keys() != signature.inputs.keys():
         raise invalid(
             "input tensor alias not found in signature, or missing: inputs expected to be in the "
@@ -189,7 +181,6 @@ def _inputs(given: Mapping[str, tuple[int, Array]], signature: SignatureSpec) ->
             f"Received: {{{','.join(sorted(given))}}}"
         )
     for name, spec in signature.inputs.items():
-        number = given[name][0]
+        number = dtype_of_numpy(given[name].dtype).number
         if number != spec.dtype.number:
             raise invalid(f"Expects arg[{name}] to be {spec.dtype.name}. Received: dtype={number}")
-    return {name: given[name][1] for name in signature.inputs}

@@ -12,11 +12,11 @@ from ..errors import StartError
 from ..observability.accounts import Accounts
 from ..observability.metrics import Metrics
 from ..protos.inference import SERVICE
-from ..protos.modules import load_protos
+from ..protos.modules import MODEL_SERVICE, PREDICTION_SERVICE, load_protos
 from ..settings import Settings
 from .exchange import GrpcEdge
 from .inference_service import InferenceService
-from .prediction_service import MODEL_SERVICE, PREDICTION_SERVICE, TensorFlowServing
+from .prediction_service import TensorFlowServing
 
 _SERVICES = (PREDICTION_SERVICE, MODEL_SERVICE, SERVICE)
 _LOOK_SECONDS = 0.5

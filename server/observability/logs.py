@@ -8,15 +8,8 @@ from typing import Any
 
 LOG = logging.getLogger("server")
 
-_FIELDS = (
-    "request_id",
-    "method",
-    "path",
-    "status",
-    "milliseconds",
-    "client_name",
-    "stages_ms",
-)
+# The attributes of every record. The others come from the argument `extra` of a log call.
+_USUAL = {*vars(logging.makeLogRecord({})), "message", "asctime", "color_message"}
 
 
 class JsonFormatter(logging.Formatter):
@@ -35,7 +28,7 @@ class JsonFormatter(logging.Formatter):
         entry.update(_extra(record))
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False)
+        return json.dumps(entry, ensure_ascii=False, default=str)
 
 
 class TextFormatter(logging.Formatter):
@@ -66,4 +59,4 @@ def configure_logging(level: str, style: str) -> None:
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
-    return {key: value for key in _FIELDS if (value := getattr(record, key, None))}
+    return {key: value for key, value in vars(record).items() if key not in _USUAL and value}

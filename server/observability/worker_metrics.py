@@ -19,33 +19,29 @@ _LABELLED = re.compile(rb"^([A-Za-z0-9_:]+)\{", re.MULTILINE)
 class WorkerMetrics:
     """The metrics of all workers, in a folder that they share."""
 
-    def __init__(self, file: Path | None) -> None:
+    def __init__(self, file: Path) -> None:
         """Creates one worker's view.
 
         Args:
             file: Where this worker writes its metrics: `0.prom` for worker 0, beside the files of
-                the others. None if there is only one worker.
+                the others.
         """
         self._file = file
 
     def write(self, exposition: bytes) -> None:
         """Writes this worker's metrics to its file; raises OSError, for example on a full disk."""
-        if self._file is not None:
-            self._file.parent.mkdir(exist_ok=True)
-            part = self._file.with_suffix(".part")
-            part.write_bytes(exposition)
-            part.replace(self._file)
+        self._file.parent.mkdir(exist_ok=True)
+        part = self._file.with_suffix(".part")
+        part.write_bytes(exposition)
+        part.replace(self._file)
 
     def beat(self) -> None:
         """Tells the supervisor by the file's time that the worker runs, also on a full disk."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                os.utime(self._file)
+        with contextlib.suppress(OSError):
+            os.utime(self._file)
 
     def merged(self, exposition: bytes) -> bytes:
         """Returns this worker's current metrics and the last written metrics of the others."""
-        if self._file is None:
-            return exposition
         parts = [(int(self._file.stem), exposition)]
         for file in sorted(self._file.parent.glob("*.prom")):
             if file != self._file:

@@ -67,7 +67,7 @@ class Gateway:
         _keep_freed_memory()
         settings, worker = self._settings, self._worker
         lifecycle = Lifecycle()
-        workers = WorkerMetrics(worker.heartbeat if worker else None)
+        workers = WorkerMetrics(worker.heartbeat) if worker else None
         gateway = create_app(
             settings,
             self._engine,
@@ -106,7 +106,7 @@ class Gateway:
                 print(f"Admin API listens on {url_of(self._admin_listener, scheme)}", flush=True)
             if grpc_server is not None:
                 print(f"gRPC listens on {settings.host}:{grpc_server.port}", flush=True)
-            if worker is not None:
+            if workers is not None:
                 await write_metrics(self._metrics, workers)
 
         reload = self._keys.reload if self._keys is not None else lambda: None

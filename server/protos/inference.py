@@ -9,8 +9,7 @@ from ..tensors import Array, DType, Kind, Tensors
 from ..wire.json_tensors import numeric_array
 from ..wire.oip import InferRequest, add_input, datatype_of, parameters_of
 from ..wire.tensor_bytes import array_of_bytes, bytes_array, octets
-from .modules import load_protos
-from .requests import parse
+from .modules import load_protos, parse
 
 SERVICE = "inference.GRPCInferenceService"
 

@@ -5,29 +5,18 @@ writes it. `open_inference.binpb` holds the Open Inference Protocol's; `open_inf
 how to compile it.
 """
 
-import dataclasses
 import functools
 import types
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..errors import Code, ServingError, invalid
+
 DESCRIPTORS = Path(__file__).with_name("tensorflow_serving.binpb")
 INFERENCE_DESCRIPTORS = Path(__file__).with_name("open_inference.binpb")
+PREDICTION_SERVICE = "tensorflow.serving.PredictionService"
+MODEL_SERVICE = "tensorflow.serving.ModelService"
 _APIS = "tensorflow_serving/apis"
-
-
-@dataclasses.dataclass(frozen=True)
-class Service:
-    """A gRPC service whose methods take one message and return one message.
-
-    Attributes:
-        name: Full name, for example `tensorflow.serving.PredictionService`.
-        methods: The classes of the request and of the response, by the method's name.
-    """
-
-    name: str
-    methods: Mapping[str, tuple[Any, Any]]
 
 
 # The message classes of a `.proto` file, by its short name.
@@ -46,7 +35,7 @@ _FILES = {
 
 
 class Protos(types.SimpleNamespace):
-    """Message classes by the short name of their file, services, and the pool of descriptors.
+    """Message classes by the short name of their file, and the pool of descriptors.
 
     protobuf's default pool cannot be used, because TensorFlow adds its own release of the same
     files there.
@@ -68,19 +57,22 @@ def load_protos() -> Protos:
         types_ = pool.FindFileByName(f"{path}.proto").message_types_by_name
         return types.SimpleNamespace(**{name: message_class(each) for name, each in types_.items()})
 
-    def service(name: str) -> Service:
-        methods = pool.FindServiceByName(name).methods_by_name
-        return Service(
-            name,
-            {
-                name: (message_class(each.input_type), message_class(each.output_type))
-                for name, each in methods.items()
-            },
-        )
+    return Protos(**{name: messages(path) for name, path in _FILES.items()}, pool=pool)
 
-    return Protos(
-        **{name: messages(path) for name, path in _FILES.items()},
-        pool=pool,
-        prediction_service=service("tensorflow.serving.PredictionService"),
-        model_service=service("tensorflow.serving.ModelService"),
-    )
+
+def parse(kind: Any, body: bytes) -> Any:
+    """Parses a message of the given type.
+
+    Raises:
+        ServingError: The bytes are no such message: INVALID_ARGUMENT for a request, INTERNAL for a
+            model server's answer.
+    """
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(body)
+    except DecodeError:
+        name = kind.DESCRIPTOR.name
+    if name.endswith("Response"):
+        raise ServingError(Code.INTERNAL, f"A model server must answer with a {name}")
+    raise invalid(f"The request must be a {name}")

@@ -1,19 +1,19 @@
-"""Converts bytes of gRPC requests to plain Python, and answers to bytes.
+"""Converts bytes of gRPC requests to plain Python, and answers to bytes; and the other way round.
 
 These functions take and return plain data, so another process can run them for large messages.
 """
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..errors import invalid
 from ..limits import Limits
-from ..tensors import CLASSIFY_METHOD, DEFAULT_SIGNATURE, REGRESS_METHOD, Array, DType
+from ..tensors import CLASSIFY_METHOD, DEFAULT_SIGNATURE, REGRESS_METHOD, Array, Tensors
 from .examples import read_input
-from .modules import load_protos
-from .tensors import fill_typed, to_array
+from .modules import load_protos, parse
+from .tensors import fill_proto, fill_typed, to_array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,28 +49,11 @@ def target_of(message: Any, method_name: str = "") -> Target:
     )
 
 
-def parse(kind: Any, body: bytes) -> Any:
-    """Parses a message of the given type.
-
-    Raises:
-        ServingError: INVALID_ARGUMENT if the bytes are no such message.
-    """
-    from google.protobuf.message import DecodeError
-
-    try:
-        return kind.FromString(body)
-    except DecodeError:
-        raise invalid(f"The request must be a {kind.DESCRIPTOR.name}") from None
-
-
-def read_predict(
-    body: bytes, limits: Limits
-) -> tuple[Target, dict[str, tuple[int, Array]], list[str]]:
+def read_predict(body: bytes, limits: Limits) -> tuple[Target, dict[str, Array], list[str]]:
     """Reads a PredictRequest; raises as `to_array`, and INVALID_ARGUMENT beyond a limit.
 
     Returns:
-        The model and signature; the tensors, with their element types as numbers of `DataType`;
-        and the requested outputs, each once, or none for all.
+        The model and signature; the tensors; and the requested outputs, each once, or none for all.
     """
     message = parse(load_protos().predict.PredictRequest, body)
     target = target_of(message.model_spec)
@@ -79,19 +62,46 @@ def read_predict(
         limits.check_rank(len(proto.tensor_shape.dim))
         claimed += math.prod(max(0, dim.size) for dim in proto.tensor_shape.dim)
     limits.check_count(claimed)
-    inputs = {name: (proto.dtype, to_array(proto)) for name, proto in message.inputs.items()}
+    inputs = {name: to_array(proto) for name, proto in message.inputs.items()}
     return target, inputs, list(dict.fromkeys(message.output_filter))
 
 
-def write_predict(
-    target: Target, version: int, outputs: Mapping[str, tuple[DType, Array]]
-) -> bytes:
+def write_predict(target: Target, version: int, outputs: Tensors) -> bytes:
     """Writes a PredictResponse."""
     response = load_protos().predict.PredictResponse()
     fill_target(response.model_spec, target, version)
-    for name, (dtype, array) in outputs.items():
-        fill_typed(response.outputs[name], array, dtype)
+    for name, array in outputs.items():
+        fill_typed(response.outputs[name], array)
     return bytes(response.SerializeToString())
+
+
+def write_model(model: str, version: int | None, signature: str) -> bytes:
+    """Writes the model of a request. Without a version the server runs its newest one.
+
+    protobuf merges messages whose bytes are concatenated, and later values replace earlier ones. So
+    the bytes of `write_inputs` followed by these bytes are a PredictRequest.
+    """
+    message = load_protos().predict.PredictRequest()
+    message.model_spec.name = model
+    if version is not None:
+        message.model_spec.version.value = version
+    message.model_spec.signature_name = signature
+    return bytes(message.SerializeToString())
+
+
+def write_inputs(inputs: Tensors) -> bytes:
+    """Writes the inputs of a PredictRequest."""
+    message = load_protos().predict.PredictRequest()
+    for name, array in inputs.items():
+        fill_proto(message.inputs[name], array)
+    return bytes(message.SerializeToString())
+
+
+def read_outputs(body: bytes) -> tuple[int, dict[str, Array]]:
+    """Reads the version and the tensors of a PredictResponse; raises as `parse`."""
+    message = parse(load_protos().predict.PredictResponse, body)
+    outputs = {name: to_array(proto) for name, proto in message.outputs.items()}
+    return int(message.model_spec.version.value), outputs
 
 
 def fill_target(message: Any, target: Target, version: int) -> None:

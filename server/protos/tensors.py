@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import Code, ServingError, invalid
-from ..tensors import Array, DType, Kind, SignatureSpec, TensorSpec, dtype_of_number
+from ..tensors import Array, DType, Kind, SignatureSpec, TensorSpec, dtype_of_number, dtype_of_numpy
 from ..wire.tensor_bytes import bytes_array
 
 _MAX_ELEMENTS = 1 << 30
@@ -19,17 +19,18 @@ _MAX_REPEATED = 1 << 20
 _FEW = 64
 
 
-def fill_typed(proto: Any, array: Array, dtype: DType) -> None:
+def fill_typed(proto: Any, array: Array) -> None:
     """Writes an array into the typed field of an empty TensorProto, e.g. `float_val`.
 
     Clients of TensorFlow Serving read this field. Many floats are merged into the message as bytes:
     appending them one by one takes a hundred times as long.
     """
+    dtype = dtype_of_numpy(array.dtype)
     if dtype.kind is Kind.STRING:
-        fill_proto(proto, array, dtype)
+        fill_proto(proto, array)
         return
     _fill_head(proto, array, dtype)
-    flat = np.ascontiguousarray(array, dtype.numpy).reshape(-1)
+    flat = np.ascontiguousarray(array).reshape(-1)
     if dtype.field == "half_val":
         flat = flat.view(np.uint16)
     elif dtype.kind is Kind.OTHER:
@@ -43,13 +44,14 @@ def fill_typed(proto: Any, array: Array, dtype: DType) -> None:
     proto.MergeFromString(bytes([number << 3 | 2]) + packed[1:])
 
 
-def fill_proto(proto: Any, array: Array, dtype: DType) -> None:
+def fill_proto(proto: Any, array: Array) -> None:
     """Writes an array into an empty TensorProto; numbers become bytes in `tensor_content`."""
+    dtype = dtype_of_numpy(array.dtype)
     _fill_head(proto, array, dtype)
     if dtype.kind is Kind.STRING:
         proto.string_val.extend(array.reshape(-1).tolist())
         return
-    proto.tensor_content = np.ascontiguousarray(array, dtype.numpy).tobytes()
+    proto.tensor_content = array.tobytes()
 
 
 def _fill_head(proto: Any, array: Array, dtype: DType) -> None:

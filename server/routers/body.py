@@ -12,11 +12,9 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..dependencies import DataPlane
 from ..errors import Code, RefusedError, ServingError
 from ..limits import ClientGoneError, Supervisor
 from ..request import RECORD, Answer, Headers, Request
-from ..settings import Settings
 from .inflate import Inflater, encoding_of
 from .routing import TARGET
 
@@ -49,16 +47,13 @@ async def admitted(
         RefusedError: 408 for a body that is late, 413 for a body that is too large, 415 for an
             unknown compression.
     """
-    state, record, receive = request.app.state, request.scope[RECORD], request.receive
-    encoding = record.headers.get(b"content-encoding")
-    encoding = encoding_of(encoding) if encoding else b""
-    read = functools.partial(_read, state.plane, state.settings, record, encoding, receive)
+    plane, read = request.app.state.plane, functools.partial(_read, request)
 
     async def gone() -> None:
-        while (await receive())["type"] != "http.disconnect":
+        while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    result: T = await state.plane.answer(record, scopes, work, read, gone)
+    result: T = await plane.answer(request.scope[RECORD], scopes, work, read, gone)
     return result
 
 
@@ -97,15 +92,10 @@ async def describe(
     return await answered(request, scopes, work)
 
 
-async def _read(
-    plane: DataPlane,
-    settings: Settings,
-    record: Request,
-    encoding: bytes,
-    receive: Receive,
-    supervisor: Supervisor,
-) -> bytes:
+async def _read(request: HttpRequest, supervisor: Supervisor) -> bytes:
     begun = time.perf_counter()
+    record: Request = request.scope[RECORD]
+    plane, settings = request.app.state.plane, request.app.state.settings
     supervisor.bound(
         settings.body_seconds,
         lambda: RefusedError(
@@ -113,13 +103,14 @@ async def _read(
         ),
     )
     most, inflater = min(settings.max_body_bytes, settings.max_decompressed_bytes), None
-    if encoding:
+    encoding = record.headers.get(b"content-encoding")
+    if encoding and (encoding := encoding_of(encoding)):
         most = settings.max_body_bytes
         inflater = Inflater(settings.max_decompressed_bytes, encoding)
     received, more = 0, True
     chunks: list[bytes] = []
     while more:
-        message = await receive()
+        message = await request.receive()
         if message["type"] == "http.disconnect":
             raise ClientGoneError
         chunk = message.get("body", b"")

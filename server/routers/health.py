@@ -61,7 +61,9 @@ async def metrics(request: Request) -> Response:
     """Returns the metrics in Prometheus' text format."""
     state = request.app.state
     await state.snapshots.models()
-    exposition = state.workers.merged(state.metrics.exposition())
+    exposition = state.metrics.exposition()
+    if state.workers is not None:
+        exposition = state.workers.merged(exposition)
     return Response(exposition, media_type=CONTENT_TYPE)
 
 

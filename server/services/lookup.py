@@ -10,7 +10,7 @@ from ..engines.base import ModelSpec
 from ..errors import Code, ServingError, invalid
 from ..limits import Limits
 from ..request import Answer, current_request
-from ..tensors import LOOKUP_PREFIX, Array, SignatureSpec, written_work
+from ..tensors import LOOKUP_PREFIX, Array, SignatureSpec, dtype_of_numpy, written_work
 from ..wire.lookup import (
     Found,
     Ids,
@@ -21,11 +21,11 @@ from ..wire.lookup import (
     decode_lookup,
     decode_raw_ids,
     encode_lookup,
-    encode_raw,
     nulled,
 )
 from ..wire.oip import InferRequest
 from ..wire.paths import RAW, Layout
+from ..wire.tensor_bytes import octets
 
 _CHOICES = {
     "combiner": ("none", "sum", "mean", "sqrtn"),
@@ -80,8 +80,12 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
         rows = await plane.codec.run(
             work, "encode", _answered, rows, found, lengths, request.combiner, nullable
         )
-    octets, shapes = encode_raw(rows, found)
-    return Answer(octets, version, RAW, shapes)
+    # The headers tell clients where the embeddings end.
+    headers = (
+        ("x-embeddings-dtype", dtype_of_numpy(rows.dtype).array_name),
+        ("x-embeddings-shape", ",".join(map(str, rows.shape))),
+    )
+    return Answer((octets(rows), octets(found)), version, RAW, headers)
 
 
 def _decode(

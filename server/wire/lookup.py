@@ -6,7 +6,6 @@ numbers are doubles. For a table of string keys they are strings, or `{"b64": â€
 """
 
 import base64
-import functools
 import itertools
 import re
 from typing import Annotated, Any, Literal, NamedTuple
@@ -21,7 +20,7 @@ from ..limits import Limits
 from ..tensors import Array, DType, Kind
 from .json_tensors import json_ready, numeric_array
 from .json_text import debug_string, parse_value, type_name
-from .tensor_bytes import bytes_array, decode_b64, is_b64_object, octets
+from .tensor_bytes import bytes_array, decode_b64, is_b64_object
 
 Combiner = Annotated[
     Literal["none", "sum", "mean", "sqrtn"],
@@ -249,11 +248,6 @@ def _sums(values: Array, lengths: list[int]) -> Array:
     return sums
 
 
-def bag_found(found: Found, lengths: list[int]) -> Found:
-    """Returns for each bag whether the table holds any of its ids."""
-    return np.asarray(_sums(found.astype(np.int64), lengths) > 0)
-
-
 def combined(
     rows: Array, found: Found, lengths: list[int] | None, combiner: str, nullable: bool
 ) -> tuple[Array, Found | None, list[int] | None]:
@@ -267,8 +261,9 @@ def combined(
     if combiner == "none" or lengths is None:
         return rows, present, lengths
     counted = found if nullable else np.ones_like(found)
-    pooled = pool(rows, counted, lengths, combiner)
-    return pooled, bag_found(found, lengths) if nullable else None, None
+    if nullable:  # a bag was found if the table holds any of its ids
+        present = np.asarray(_sums(found.astype(np.int64), lengths) > 0)
+    return pool(rows, counted, lengths, combiner), present, None
 
 
 def nest(values: Any, lengths: list[int] | None) -> Any:
@@ -339,23 +334,3 @@ def encode_lookup(
         "found": nest(found.tolist(), lengths),
     }
     return orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
-
-
-@functools.lru_cache(maxsize=256)
-def _headers(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
-    return (
-        ("x-embeddings-dtype", dtype.name),
-        ("x-embeddings-shape", ",".join(map(str, shape))),
-    )
-
-
-def encode_raw(
-    rows: Array, found: Found
-) -> tuple[tuple[Array, Array], tuple[tuple[str, str], ...]]:
-    """Encodes embeddings and found flags as bytes.
-
-    Returns:
-        Embeddings and flags as flat uint8 arrays, which share the tensors' memory if possible; and
-        the headers, which tell clients where the embeddings end.
-    """
-    return (octets(rows), octets(found)), _headers(rows.dtype, rows.shape)

@@ -90,11 +90,6 @@ def test_every_documented_route_answers(gateway: GatewayProcess, path: str, meth
     assert reply.status == 200, (path, reply, gateway.log())
 
 
-def test_the_page_reads_its_data(gateway: GatewayProcess) -> None:
-    assert b"<html" in gateway.ask("GET", "/ui").body
-    assert gateway.ask("GET", "/ui/data").json()["models"]
-
-
 def test_a_large_body_is_read_by_another_process(gateway: GatewayProcess) -> None:
     body = {"instances": [ROW] * 25_000}
     assert len(json.dumps(body)) > 600_000

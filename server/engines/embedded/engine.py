@@ -70,7 +70,6 @@ class EmbeddedEngine(Engine):
         self._models: dict[str, ModelVersions] = {}
         self._promised = None if promised is None else frozenset(promised)
         self._started = False
-        self._watcher: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """See `Engine.start`."""
@@ -78,9 +77,8 @@ class EmbeddedEngine(Engine):
 
     async def close(self) -> None:
         """See `Engine.close`."""
-        if self._watcher is not None:
-            self._watcher.cancel()
-            await asyncio.wait([self._watcher])
+        self._watcher.cancel()
+        await asyncio.wait([self._watcher])
         await asyncio.gather(*(model.close() for model in self._models.values()))
         await self._pool.close()
         await self._loader.close()

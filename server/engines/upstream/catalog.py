@@ -1,15 +1,13 @@
 """The catalog of the model servers: versions by model and endpoint, and their signatures."""
 
 import asyncio
-import contextlib
 import dataclasses
 import time
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from ...errors import Code, ServingError
-from ...protos.forwarding import read_answer
-from ...protos.modules import Protos
+from ...protos.modules import Protos, parse
 from ...protos.tensors import signatures_of
 from ...tensors import SignatureSpec
 from ..base import STATE_NUMBERS, ModelSpec, VersionState, VersionStatus
@@ -92,7 +90,7 @@ class Catalog:
             answer = await endpoint.call(
                 "GetModelStatus", request.SerializeToString(), _PROBE_SECONDS
             )
-            response = read_answer(self._protos.status.GetModelStatusResponse, answer)
+            response = parse(self._protos.status.GetModelStatusResponse, answer)
         except ServingError as error:
             return None if error.code is Code.DEADLINE_EXCEEDED else []
         return [
@@ -131,21 +129,15 @@ class Catalog:
     def statuses(self, model: str) -> list[VersionStatus]:
         """Returns the state of each version, highest first."""
         found = self._found.get(model, {})
-        reports = [
-            status
-            for endpoint in self._pool.endpoints
-            if endpoint.answers
-            for status in found.get(endpoint.name, ())
-        ]
-        reports.sort(
-            key=lambda status: (status.version, _RANK.index(status.state.value)), reverse=True
-        )
         best: dict[int, VersionStatus] = {}
-        for status in reports:
-            best.setdefault(status.version, status)
+        for endpoint in self._pool.endpoints:
+            for status in found.get(endpoint.name, ()) if endpoint.answers else ():
+                other = best.get(status.version, status)
+                best[status.version] = max(other, status, key=lambda s: _RANK.index(s.state.value))
+        seen = self._first_seen
         return [
-            dataclasses.replace(status, published=self._first_seen.get((model, version), 0.0))
-            for version, status in best.items()
+            dataclasses.replace(best[version], published=seen.get((model, version), 0.0))
+            for version in sorted(best, reverse=True)
         ]
 
     async def version_of_label(self, spec: ModelSpec) -> int:
@@ -165,26 +157,12 @@ class Catalog:
                 raise
         return self._labels[key]
 
-    async def signatures(
-        self, model: str, version: int, endpoints: Sequence[str] | None = None
-    ) -> Sequence[SignatureSpec]:
-        """Returns the signatures of a version; requests them only once.
-
-        Args:
-            model: The model.
-            version: The version.
-            endpoints: Ask these one by one, because the last poll did not see the version yet. The
-                result is empty if none of them knows it.
-        """
+    async def signatures(self, model: str, version: int) -> Sequence[SignatureSpec]:
+        """Returns the signatures of a version; requests them only once."""
         key = (model, version)
-        spec = ModelSpec(model, version)
-        if key not in self._signatures and endpoints is None:
-            await self._describe(spec, self.endpoints_of(model, version))
-        for name in endpoints or ():
-            if key not in self._signatures:
-                with contextlib.suppress(ServingError):
-                    await self._describe(spec, [name])
-        return self._signatures.get(key, ())
+        if key not in self._signatures:
+            await self._describe(ModelSpec(model, version), self.endpoints_of(model, version))
+        return self._signatures[key]
 
     async def _describe(self, spec: ModelSpec, eligible: Collection[str]) -> int:
         """Requests the signatures of a version; returns the version's number."""
@@ -196,7 +174,7 @@ class Catalog:
             request.model_spec.version_label = spec.label
         request.metadata_field.append("signature_def")
         answer = await self._pool.call("GetModelMetadata", request.SerializeToString(), eligible)
-        response = read_answer(self._protos.metadata.GetModelMetadataResponse, answer)
+        response = parse(self._protos.metadata.GetModelMetadataResponse, answer)
         version = int(response.model_spec.version.value) if spec.version is None else spec.version
         definitions = self._protos.metadata.SignatureDefMap()
         response.metadata["signature_def"].Unpack(definitions)

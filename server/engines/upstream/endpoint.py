@@ -6,12 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import Code, ServingError, StartError
-from ...protos.modules import Protos
+from ...protos.modules import MODEL_SERVICE, PREDICTION_SERVICE
 from ...settings import Settings
 
 _PART = re.compile(r"(?:([\w.-]{1,128})=)?([\w.-]+|\[[0-9a-fA-F:]+\]):([0-9]{1,5})")
 # A server that misses this many polls in a row is out of service.
 _POLLS = 2
+_METHODS = (
+    f"/{PREDICTION_SERVICE}/Predict",
+    f"/{PREDICTION_SERVICE}/GetModelMetadata",
+    f"/{MODEL_SERVICE}/GetModelStatus",
+)
 
 
 def parse_upstreams(text: str) -> dict[str, str]:
@@ -108,21 +113,16 @@ class Endpoint:
         """True if requests may be sent to it."""
         return self.answers and not self.drained
 
-    def open(self, protos: Protos, settings: Settings, token: str = "") -> None:
+    def open(self, settings: Settings, token: str = "") -> None:
         """Opens the channel, which belongs to this event loop; `token` as for `Authorization`."""
-        channel = self._channel = _open_channel(self._target, protos, settings)
-        self._methods = {
-            method: channel.unary_unary(f"/{service.name}/{method}")
-            for service in (protos.prediction_service, protos.model_service)
-            for method in service.methods
-        }
+        channel = self._channel = _open_channel(self._target, settings)
+        self._methods = {path.rpartition("/")[2]: channel.unary_unary(path) for path in _METHODS}
         if token:
             self._metadata = (("authorization", f"Bearer {token}"),)
 
     async def close(self) -> None:
         """Closes the channel, and cancels running calls."""
-        if self._channel is not None:
-            await self._channel.close()
+        await self._channel.close()
 
     async def call(
         self,
@@ -136,7 +136,7 @@ class Endpoint:
         A server without a connection is out of service until it answers a poll.
 
         Args:
-            method: Name of the method, of any service.
+            method: Predict, GetModelMetadata or GetModelStatus.
             request: The serialized message.
             timeout: Seconds until the deadline.
             metadata: Headers.
@@ -170,7 +170,7 @@ def _serving_error(error: Any) -> ServingError:
     return ServingError(code, error.details() or code.value)
 
 
-def _open_channel(target: str, protos: Protos, settings: Settings) -> Any:
+def _open_channel(target: str, settings: Settings) -> Any:
     """Opens a grpc.aio channel, which belongs to this event loop. It connects with its first call.
 
     gRPC retries a request that a server could not take, at most twice, and never a poll. After some
@@ -182,7 +182,7 @@ def _open_channel(target: str, protos: Protos, settings: Settings) -> Any:
     service_config = {
         "methodConfig": [
             {
-                "name": [{"service": protos.prediction_service.name}],
+                "name": [{"service": PREDICTION_SERVICE}],
                 "retryPolicy": {
                     "maxAttempts": 3,
                     "initialBackoff": "0.01s",

@@ -12,15 +12,10 @@ from typing import Any
 
 from ...errors import Code, ServingError
 from ...observability.metrics import Metrics
-from ...protos.forwarding import (
-    read_outputs,
-    read_version,
-    write_inputs,
-    write_model,
-)
 from ...protos.modules import Protos, load_protos
+from ...protos.requests import read_outputs, write_inputs, write_model
 from ...settings import Settings
-from ...tensors import Array, Kind, SignatureSpec, Tensors, written_work
+from ...tensors import TENSOR_WORK, Array, Kind, SignatureSpec, Tensors, written_work
 from ..base import (
     LeasedServable,
     ModelSpec,
@@ -38,8 +33,6 @@ _PAUSE_SECONDS = 0.1
 _DAMAGED_SECONDS = 30.0
 # TensorFlow Serving says so if it does not serve the version. A model's own NOT_FOUND differs.
 _NO_SERVABLE = "Servable not found for request: "
-# Numeric bytes of the answer to `:predict` are read this many times faster than bytes of JSON.
-_TENSOR_WORK = 8
 
 RunWork = Callable[..., Coroutine[Any, Any, Any]]
 
@@ -80,19 +73,17 @@ class TfServingEngine:
         # ready, on the clock `time.monotonic`. Then it is ready again for a request that tells
         # whether it is still damaged.
         self._damaged: dict[tuple[str, int | None], float] = {}
-        self._watcher: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """See `Engine.start`."""
         for endpoint in self._pool.endpoints:
-            endpoint.open(self._protos, self._settings, self._token)
+            endpoint.open(self._settings, self._token)
         self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
     async def close(self) -> None:
         """See `Engine.close`."""
-        if self._watcher is not None:
-            self._watcher.cancel()
-            await asyncio.wait([self._watcher])
+        self._watcher.cancel()
+        await asyncio.wait([self._watcher])
         await asyncio.gather(*(endpoint.close() for endpoint in self._pool.endpoints))
 
     def model_names(self) -> frozenset[str]:
@@ -206,7 +197,7 @@ class TfServingEngine:
         """Sends a request. Sends it once more, for another version, if no server has this one.
 
         Args:
-            servable: The model. It becomes the version that answers.
+            servable: The model. It becomes the version that is asked.
             request: The PredictRequest without its model.
             signature: The signature to run.
         """
@@ -221,48 +212,27 @@ class TfServingEngine:
         try:
             return await ask(servable.version)
         except ServingError as error:
-            gone = error.code is Code.UNAVAILABLE
-            if not gone and not error.message.startswith(_NO_SERVABLE):
-                raise  # the model's own error
-            self._poll_wanted.set()  # this request does not wait for the poll
-            if gone:
+            version: int | None = None
+            if error.code is Code.UNAVAILABLE:
+                self._poll_wanted.set()  # this request does not wait for the poll
                 other = None
                 with contextlib.suppress(ServingError):
                     other = await self._servable(spec)
                 if other is None or other.version == servable.version:
                     raise
-                self._metrics.retries.inc()
                 if other.signatures.get(signature.name) != signature:
                     raise
-                servable.version = other.version
-            elif spec.version is not None or spec.label is not None:
-                raise spec.not_found() from None
-        if gone:
-            return await ask(servable.version)
-        # The server has replaced its newest version since the last poll. It chooses one itself.
-        answer = await ask(None)
-        newest = read_version(answer)
-        if newest != servable.version and not await self.has_signature(servable, newest, signature):
-            raise ServingError(
-                Code.UNAVAILABLE,
-                f"Version {newest} of model {spec.name} has just replaced version "
-                f"{servable.version}, perhaps with another signature {signature.name}. "
-                "Send the request again.",
-            )
-        servable.version = newest
-        return answer
-
-    async def has_signature(
-        self, servable: "UpstreamModel", version: int, signature: SignatureSpec
-    ) -> bool:
-        """Returns whether a version that replaced the one of `servable` has the same signature."""
-        model = servable.spec.name
-        # A poll may have found the new version meanwhile.
-        both = (servable.version, version)
-        endpoints = list(
-            {e: None for each in both for e in self._catalog.endpoints_of(model, each)}
-        )
-        return signature in await self._catalog.signatures(model, version, endpoints)
+                self._metrics.retries.inc()
+                version = servable.version = other.version
+            elif error.message.startswith(_NO_SERVABLE):
+                self._poll_wanted.set()
+                if spec.version is not None or spec.label is not None:
+                    raise spec.not_found() from None
+                # The server has replaced its newest version since the last poll. It chooses one
+                # itself, and checks the inputs against that version's signature.
+            else:
+                raise  # the model's own error
+        return await ask(version)
 
 
 class UpstreamModel:
@@ -283,14 +253,21 @@ class UpstreamModel:
         self.signatures = {signature.name: signature for signature in described}
 
     async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
-        """See `Servable.run`."""
+        """See `Servable.run`. The model becomes the version that answers."""
         spec, work = self.signatures[signature], self._engine.work
-        typed = {name: (spec.inputs[name].dtype, array) for name, array in inputs.items()}
-        request = await work(written_work(inputs), "encode", write_inputs, typed)
+        request = await work(written_work(inputs), "encode", write_inputs, inputs)
         answer = await self._engine.predict(self, request, spec)
         has_strings = any(each.dtype.kind is Kind.STRING for each in spec.outputs.values())
-        size = len(answer) // (1 if has_strings else _TENSOR_WORK)
-        return await work(size, "decode", read_outputs, answer)
+        size = len(answer) // (1 if has_strings else TENSOR_WORK)
+        outputs: dict[str, Array]
+        self.version, outputs = await work(size, "decode", read_outputs, answer)
+        if outputs.keys() != spec.outputs.keys():
+            raise ServingError(
+                Code.UNAVAILABLE,
+                f"Version {self.version} of model {self.spec.name} has just replaced another one, "
+                f"whose signature {signature} has other outputs. Send the request again.",
+            )
+        return outputs
 
     def release(self) -> None:
         """See `LeasedServable.release`. A model server keeps its versions itself."""

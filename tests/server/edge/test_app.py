@@ -166,15 +166,15 @@ def test_health_follows_the_engine_and_the_lifecycle():
         app = make_app(engine, lifecycle)
 
         async def statuses():
-            paths = ("/livez", "/readyz", "/startupz")
+            paths = ("/livez", "/readyz", "/v2/health/ready", "/startupz")
             return [(await send(app, "GET", path)).status for path in paths]
 
         async with app.router.lifespan_context(app):
-            assert await statuses() == [200, 503, 503]
+            assert await statuses() == [200, 503, 503, 503]
             engine.is_ready = True
-            assert await statuses() == [200, 200, 200]
+            assert await statuses() == [200, 200, 200, 200]
             lifecycle.draining = True
-            assert await statuses() == [200, 503, 200]
+            assert await statuses() == [200, 503, 503, 200]
             assert (await send(app, "GET", "/readyz")).headers["retry-after"] == "1"
         assert engine.events == ["start", "close"]
 

@@ -16,6 +16,7 @@ import grpc
 import numpy as np
 import pytest
 
+from server.protos.modules import MODEL_SERVICE, PREDICTION_SERVICE
 from server.protos.tensors import to_array
 from tests.server.support.gateway_process import GatewayProcess, write_key
 from tests.server.support.grpc_port import PROTOS, multi_inference, predict_request, stub
@@ -53,8 +54,8 @@ class Secured:
         self.metadata = (("authorization", f"Bearer {key}"),)
         credentials = grpc.ssl_channel_credentials(certificate.read_bytes())
         self.channel = grpc.secure_channel(f"127.0.0.1:{self.grpc_port}", credentials)
-        self.predictions = stub(PROTOS.prediction_service, self.channel)
-        self.models = stub(PROTOS.model_service, self.channel)
+        self.predictions = stub(PREDICTION_SERVICE, self.channel)
+        self.models = stub(MODEL_SERVICE, self.channel)
 
     def ask(self, method, path, body=None):
         return self.gateway.ask(method, path, body, self.headers)

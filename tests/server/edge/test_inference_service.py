@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 )
 
 from server.dependencies import DataPlane, Lifecycle
+from server.engines.routed import RoutedEngine
 from server.protos.inference import message_type
 from server.settings import load_settings
 from tests.server.support.eventually import PATIENCE_S
@@ -182,7 +183,8 @@ def test_a_client_that_knows_nothing_calls_by_reflection(channel):
 
 def test_health_follows_the_gateway():
     lifecycle, engine = Lifecycle(), NumpyEngine()
-    plane = DataPlane(engine, load_settings(model_dir="x"))
+    routed = RoutedEngine(engine)
+    plane = DataPlane(routed, load_settings(model_dir="x"))
     status = health_pb2.HealthCheckResponse
 
     async def run() -> None:
@@ -192,17 +194,27 @@ def test_health_follows_the_gateway():
             async def check(name: str = "") -> Any:
                 return (await health.Check(health_pb2.HealthCheckRequest(service=name))).status
 
+            async def is_ready() -> bool:
+                answer = await channel.unary_unary(f"{PATH}ServerReady")(b"")
+                ready = message_type("ServerReadyResponse").FromString(answer).ready
+                assert await check() == (status.SERVING if ready else status.NOT_SERVING)
+                return ready
+
             watch = health.Watch(health_pb2.HealthCheckRequest())
             assert (await watch.read()).status == status.SERVING
-            assert await check() == status.SERVING
+            assert await is_ready()
             assert await check("inference.GRPCInferenceService") == status.SERVING
             engine.is_ready = False
             assert await check("tensorflow.serving.PredictionService") == status.NOT_SERVING
             assert (await watch.read()).status == status.NOT_SERVING
             engine.is_ready = True
-            assert await check() == status.SERVING
+            assert await is_ready()
+            routed.set_draining(True)
+            assert not await is_ready()
+            routed.set_draining(False)
+            assert await is_ready()
             lifecycle.draining = True
-            assert await check() == status.NOT_SERVING
+            assert not await is_ready()
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await check("no.such.Service")
             assert caught.value.code() is grpc.StatusCode.NOT_FOUND

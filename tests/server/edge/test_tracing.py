@@ -16,10 +16,11 @@ from server.app import create_app
 from server.dependencies import DataPlane
 from server.observability.accounts import Accounts
 from server.observability.metrics import Metrics
+from server.protos.modules import PREDICTION_SERVICE
 from server.request import current_request
 from server.settings import load_settings
 from tests.server.support.asgi import ask
-from tests.server.support.grpc_port import PROTOS, predict_request, serving, stub
+from tests.server.support.grpc_port import predict_request, serving, stub
 from tests.server.support.numpy_engine import NumpyEngine
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -80,7 +81,7 @@ def test_a_grpc_request_is_a_span_like_one_over_rest(spans):
     async def run():
         async with serving(plane, accounts=accounts) as channel:
             metadata = (("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01"),)
-            predictions = stub(PROTOS.prediction_service, channel)
+            predictions = stub(PREDICTION_SERVICE, channel)
             await predictions.Predict(request, metadata=metadata)
             request.model_spec.name = "none"
             with pytest.raises(grpc.aio.AioRpcError):

@@ -17,12 +17,13 @@ import grpc
 import numpy as np
 import pytest
 
+from server.protos.modules import PREDICTION_SERVICE
 from server.protos.tensors import to_array
 from tests.server.support.asgi import Reply
 from tests.server.support.attack import asking
 from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.server.support.gateway_process import STUB, GatewayProcess
-from tests.server.support.grpc_port import PROTOS, predict_request, stub
+from tests.server.support.grpc_port import predict_request, stub
 
 MODEL = "/v1/models/ranker"
 ROW = {"instances": [{"user": 7, "item": "x"}, {"user": 8, "item": "y"}]}
@@ -37,7 +38,7 @@ class Served:
         self.models = models
         self.numbers = itertools.count(1)
         self.channel = grpc.insecure_channel(f"127.0.0.1:{gateway.port_of('gRPC')}")
-        self.predictions = stub(PROTOS.prediction_service, self.channel)
+        self.predictions = stub(PREDICTION_SERVICE, self.channel)
         self.current = 0
 
     def publish(self, model: int, pauses: float = 0) -> int:

@@ -256,13 +256,6 @@ def test_the_length_of_a_body_is_clear(headers, status, told):
     assert told in answered
 
 
-def test_a_chunked_body_over_the_limit_is_refused():
-    head = "\r\n".join([PREDICT, "Host: a", "Transfer-Encoding: chunked"]).encode()
-    request = head + b"\r\n\r\n14\r\n" + ROW + b"\r\n0\r\n\r\n"
-    assert statuses(answers(request)) == [200]
-    assert statuses(answers(request, max_body_bytes=19)) == [413]
-
-
 # A request that is refused before its body arrives.
 EARLY = post(line="POST /nowhere HTTP/1.1", body=bytes(100))[:-100]
 UNFINISHED = {

@@ -50,7 +50,7 @@ def test_numbers_survive_the_way_there_and_back(name, fill, data):
     drawn = np.float32 if name == "bfloat16" else dtype.numpy
     array = data.draw(hnp.arrays(drawn, shapes)).astype(dtype.numpy)
     proto = message()
-    fill(proto, array, dtype)
+    fill(proto, array)
     read = to_array(proto)
     assert (read.dtype, read.shape) == (array.dtype, array.shape)
     assert read.tobytes() == array.tobytes()
@@ -76,7 +76,7 @@ def test_answers_lie_in_the_field_of_their_type(name, field, count):
     dtype = dtype_of_name(name)
     array = np.arange(-(count // 2), count - count // 2).astype(dtype.numpy)
     proto = message()
-    fill_typed(proto, array, dtype)
+    fill_typed(proto, array)
     assert not proto.tensor_content
     parts = array.view(np.uint16) if name == "half" else array
     parts = array.view(np.float32) if name == "complex64" else parts
@@ -92,7 +92,7 @@ def test_tensorflow_reads_what_is_written_and_writes_what_is_read(name, fill):
     dtype = dtype_of_name(name)
     array = np.arange(6).reshape(2, 3).astype(dtype.numpy)
     proto = message()
-    fill(proto, array, dtype)
+    fill(proto, array)
     np.testing.assert_array_equal(tf.make_ndarray(proto), array)
     for values in (array, np.ones((2, 3), dtype.numpy), np.zeros((0, 2), dtype.numpy)):
         np.testing.assert_array_equal(to_array(tf.make_tensor_proto(values)), values)
@@ -101,7 +101,7 @@ def test_tensorflow_reads_what_is_written_and_writes_what_is_read(name, fill):
 def test_strings_and_values_that_repeat():
     proto = message()
     array = np.array([[b"a", b"\xff\x00"]], object)
-    fill_proto(proto, array, dtype_of_name("string"))
+    fill_proto(proto, array)
     assert to_array(proto).tolist() == array.tolist()
     proto = message()
     proto.dtype = 1

@@ -9,31 +9,40 @@ from typing import Any
 
 import grpc
 import numpy as np
+from google.protobuf import message_factory
 
 from server.dependencies import DataPlane
 from server.grpc.server import GrpcServer
-from server.protos.modules import Service, load_protos
+from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto
 from server.settings import load_settings
-from server.tensors import dtype_of_numpy
+
+PROTOS = load_protos()
+PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
 
-def stub(service: Service, channel: Any) -> Any:
+def methods_of(service: str) -> dict[str, tuple[Any, Any]]:
+    """Returns the classes of request and response of each method of a service."""
+    methods = PROTOS.pool.FindServiceByName(service).methods_by_name
+    message = message_factory.GetMessageClass
+    return {
+        name: (message(each.input_type), message(each.output_type))
+        for name, each in methods.items()
+    }
+
+
+def stub(service: str, channel: Any) -> Any:
     """Returns an object with one callable per method of a service, for clients on `channel`."""
     return types.SimpleNamespace(
         **{
             method: channel.unary_unary(
-                f"/{service.name}/{method}",
+                f"/{service}/{method}",
                 request_serializer=request.SerializeToString,
                 response_deserializer=response.FromString,
             )
-            for method, (request, response) in service.methods.items()
+            for method, (request, response) in methods_of(service).items()
         }
     )
-
-
-PROTOS = load_protos()
-PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
 
 def named(message: Any, model: str, signature: str = "") -> Any:
@@ -46,7 +55,7 @@ def predict_request(model: str, signature: str = "", **inputs: np.ndarray) -> An
     """Returns a PredictRequest."""
     request = named(PROTOS.predict.PredictRequest(), model, signature)
     for name, array in inputs.items():
-        fill_proto(request.inputs[name], array, dtype_of_numpy(array.dtype))
+        fill_proto(request.inputs[name], array)
     return request
 
 

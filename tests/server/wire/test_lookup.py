@@ -15,7 +15,7 @@ from server.errors import ServingError
 from server.limits import Limits
 from server.tensors import dtype_of_name
 from server.wire.lookup import (
-    bag_found,
+    combined,
     decode_ids,
     decode_lookup,
     embeddings_b64,
@@ -113,7 +113,8 @@ def test_pooling_matches_numpy(chosen, combiner, absent):
     table = np.arange(30, dtype=np.float64).reshape(10, 3)
     flat = [i for bag in chosen for i in bag]
     counted = np.array([i not in absent for i in flat], bool)
-    pooled = pool(table[flat], counted, [len(bag) for bag in chosen], combiner)
+    lengths = [len(bag) for bag in chosen]
+    pooled, found, _ = combined(table[flat], counted, lengths, combiner, nullable=True)
     assert pooled.shape == (len(chosen), 3)
     for got, bag in zip(pooled, chosen, strict=True):
         rows = [table[i] for i in bag if i not in absent]
@@ -121,7 +122,6 @@ def test_pooling_matches_numpy(chosen, combiner, absent):
         count = max(1, len(rows))
         divisor = {"sum": 1, "mean": count, "sqrtn": count**0.5}[combiner]
         np.testing.assert_allclose(got, total / divisor)
-    found = bag_found(counted, [len(bag) for bag in chosen])
     assert found.tolist() == [any(i not in absent for i in bag) for bag in chosen]
 
 

@@ -25,7 +25,7 @@ ECHO = {"echo string": (signature("echo string", STRING, STRING), lambda x: {"x"
 
 @pytest.fixture
 def app():
-    return make_app(NumpyEngine({**FUNCTIONS, **ECHO}), max_elements=1000, max_ids=500)
+    return make_app(NumpyEngine({**FUNCTIONS, **ECHO}), max_elements=1000)
 
 
 def infer(app, value, path=INFER):
@@ -73,7 +73,6 @@ def test_health_metadata_and_readiness(app):
     assert described["versions"] == ["3"]
     assert described["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1]}]
     assert ask(app, "GET", "/v2/models/no/ready").status == 404
-    assert ask(make_app(NumpyEngine(is_ready=False)), "GET", "/v2/health/ready").status == 503
 
 
 @pytest.mark.parametrize(
@@ -257,10 +256,6 @@ def test_lengths_must_be_those_of_the_ids(app, ids, lengths):
     reply = lookup(app, np.array(ids), lengths, combiner="sum")
     assert reply.status == 400
     assert "whose sum is the number of ids" in reply.error
-
-
-def test_ids_beyond_the_limit_are_refused(app):
-    assert "at most 500 ids" in lookup(app, np.zeros(501, int)).error
 
 
 def test_flags_of_other_bytes_are_true():
