@@ -143,17 +143,12 @@ class ShardedTable:
 
     def contains(self, keys: tf.Tensor) -> tf.Tensor:
         """Returns whether each key has a row, a bool tensor of the shape of `keys`."""
-        return self.of_keys(keys, lambda table, part: table.run(library.de_table_contains, part))
-
-    def of_keys(self, keys: tf.Tensor, read: Callable[[Table, tf.Tensor], tf.Tensor]) -> tf.Tensor:
-        """Returns one value per key, a tensor of the shape of `keys`.
-
-        `read` is a function of a shard and its keys.
-        """
         if self.router.count == 1:
-            return read(self.tables[0], keys)
-        tables, flat = self.tables, tf.reshape(keys, [-1])
-        [found] = self.router.gather(flat, lambda index, part: (read(tables[index], part),))
+            return self.tables[0].run(library.de_table_contains, keys)
+        flat = tf.reshape(keys, [-1])
+        [found] = self.router.gather(
+            flat, lambda index, part: (self.tables[index].run(library.de_table_contains, part),)
+        )
         return tf.ensure_shape(tf.reshape(found, tf.shape(keys)), keys.shape)
 
     def write(
