@@ -19,7 +19,7 @@ from ..request import Request
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_STAGE_SECONDS = (0.00005, 0.00025, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5)
+_QUEUE_SECONDS = (0.00005, 0.00025, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5)
 _ROWS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
 
 
@@ -48,14 +48,10 @@ class Metrics:
             buckets=_SECONDS,
         )
         self._seconds = by(seconds.labels)
-        stages = histogram(
-            "gateway_stage_seconds", "Time of requests by stage", ("stage",), buckets=_STAGE_SECONDS
-        )
-        self._stages = by(stages.labels)
         self._queued = histogram(
             "gateway_queue_seconds",
             "Time that requests waited for a thread of the engine, or for a model server",
-            buckets=_STAGE_SECONDS,
+            buckets=_QUEUE_SECONDS,
         )
         rows = histogram("gateway_rows", "Rows, or ids, of a request", ("verb",), buckets=_ROWS)
         self._rows = by(rows.labels)
@@ -116,10 +112,8 @@ class Metrics:
         self._seconds(name, verb).observe(seconds)
         if not request.model:
             return
-        for stage, spent in request.stages.items():
-            self._stages(stage).observe(spent)
-            if stage == "queue":
-                self._queued.observe(spent)
+        if "queue" in request.stages:
+            self._queued.observe(request.stages["queue"])
         if request.rows is not None:
             self._rows(verb).observe(request.rows)
         self._received.inc(request.received_bytes)
