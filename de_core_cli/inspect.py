@@ -29,6 +29,8 @@ def add(verbs: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     """Prints a description of each file."""
     found = [(each, each.header().info) for each in sources.chosen(options.paths, None)]
+    for _, info in found:
+        info["key_dtype"] = info["metadata"].pop("keys", info["key_dtype"])
     if options.json:
         for source, info in found:
             terminal.print_json({"file": source.name, **info})
@@ -50,7 +52,7 @@ def _row(name: str, info: dict[str, Any]) -> tuple[Any, ...]:
     metadata = info["metadata"]
     names = (metadata.get("table", "?"), metadata.get("shard", "?"), info["kind"])
     numbers = (info["rows"], info["tombstones"], info["bytes"])
-    return (*names, metadata.get("keys", info["key_dtype"]), _values(info), *numbers, name)
+    return (*names, info["key_dtype"], _values(info), *numbers, name)
 
 
 def _fields(name: str, info: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -58,13 +60,13 @@ def _fields(name: str, info: dict[str, Any]) -> list[tuple[str, Any]]:
     slots = [f"{s['owner']}/{s['name']} {s['dtype']}[{s['width']}]" for s in info["slots"]]
     initializer = {k: v for k, v in info["initializer"].items() if v or k == "kind"}
     metadata = info["metadata"]
-    rest = {k: v for k, v in metadata.items() if k not in ("table", "shard", "keys")}
+    rest = {k: v for k, v in metadata.items() if k not in ("table", "shard")}
     return [
         ("file", name),
         ("table", metadata.get("table", "?")),
         ("shard", metadata.get("shard", "?")),
         ("kind", info["kind"] + (f", parent {info['parent']}" if info["parent"] else "")),
-        ("keys", metadata.get("keys", info["key_dtype"])),
+        ("keys", info["key_dtype"]),
         ("values", _values(info)),
         ("rows", f"{info['rows']:,}"),
         ("removed", f"{info['tombstones']:,}"),

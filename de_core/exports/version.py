@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import pathlib
@@ -12,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from de_core.base import directory_lock, paths
+from de_core.base import paths
 from de_core.base.checks import received
 
 #: Subdirectory of a version. TensorFlow Serving reads warm-up requests there and ignores all other
@@ -99,17 +98,9 @@ def being_written(target: pathlib.Path, prefix: str = ".export-") -> Iterator[pa
         target: A version directory that does not exist.
         prefix: Prefix of the temporary directory's name.
     """
-    with directory_lock.alone_in(str(target.parent)):
-        # A process that was killed leaves its directory, but no lock on it.
-        for left in target.parent.glob(f"{prefix}*"):
-            with contextlib.suppress(OSError), _locked(left):
-                shutil.rmtree(left, ignore_errors=True)
-        # The temporary directory is beside the versions, so that it can be renamed. Its name is not
-        # a number, so that no server loads it.
-        work = pathlib.Path(tempfile.mkdtemp(prefix=f"{prefix}{target.name}-", dir=target.parent))
-        lock = contextlib.ExitStack()
-        with contextlib.suppress(OSError):  # the file system has no locks
-            lock.enter_context(_locked(work))
+    # The temporary directory is beside the versions, so that it can be renamed. Its name is not a
+    # number, so that no server loads it.
+    work = pathlib.Path(tempfile.mkdtemp(prefix=f"{prefix}{target.name}-", dir=target.parent))
     try:
         made = work / "model"
         made.mkdir()
@@ -124,18 +115,6 @@ def being_written(target: pathlib.Path, prefix: str = ".export-") -> Iterator[pa
         paths.sync(str(target.parent))
     finally:
         shutil.rmtree(work, ignore_errors=True)
-        lock.close()
-
-
-@contextlib.contextmanager
-def _locked(folder: pathlib.Path) -> Iterator[None]:
-    """Locks a directory. Raises OSError if another process has locked it."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def write_report(folder: pathlib.Path, report: dict[str, Any]) -> None:

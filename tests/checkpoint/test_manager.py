@@ -60,6 +60,7 @@ def test_chains_of_shards_are_compacted_together(tmp_path):
         owner.table.upsert(changed, np.full([len(changed), 2], step, np.float32))
         expected, prefix = rows_of(owner.table), manager.save()
         manager.wait()
+        assert len(list(tmp_path.glob("ckpt-*.data-r*"))) <= 8 * 2
     other = module(3)
     de.checkpoint.restore(other, prefix)
     assert rows_of(other.table) == expected

@@ -68,6 +68,13 @@ def test_restores_only_some_keys(saved, shards, partitioner, by, merge):
     assert rows_of(table) == expected | stay
 
 
+def test_merging_keeps_the_rows_that_the_checkpoint_does_not_have(saved):
+    table = make(2)
+    table.upsert([3, 10**6], tf.fill([2, 3], 8.0))
+    de.checkpoint.restore(table, saved[0], merge=True)
+    assert rows_of(table) == {**saved[1], 10**6: [8.0] * 3}
+
+
 def slots_of(path):
     return table_files.about(path)["slots"]
 

@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from de_core.exports import version
 from tests.support.models import stats
 
 # The reader imports TensorFlow and the op library, but none of the model's code.
@@ -280,16 +279,15 @@ def test_an_existing_version_is_kept(ratings, tmp_path):
     assert Path(path, "saved_model.pb").exists()
 
 
-def test_an_export_removes_its_temporary_folders_and_those_of_killed_ones(tmp_path, monkeypatch):
-    temporary, models = tmp_path / "temporary", tmp_path / "models"
-    temporary.mkdir()
-    (models / ".export-1-killed" / "model").mkdir(parents=True)
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    with version.being_written(models / "9") as other:
-        de.export(functional(shards=2), models)
-        assert other.is_dir()
-        assert sorted(models.iterdir()) == [other.parent, models / "1"]
-    assert list(temporary.glob("de_core*")) == []
+def test_an_export_leaves_no_temporary_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    de.export(functional(shards=2), tmp_path / "models")
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "models"]
+
+
+def test_a_model_whose_inputs_are_not_known(tmp_path):
+    with pytest.raises(ValueError, match="The inputs of the model's call must be known"):
+        de.export(Subclassed(), tmp_path)
 
 
 def test_a_model_without_a_table(tmp_path):

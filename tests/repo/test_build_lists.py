@@ -68,6 +68,11 @@ def test_cpp_lives_in_known_folders_only(root: Path):
     assert found <= known
 
 
+def test_wheel_holds_the_library_and_its_command_alone(project: dict):
+    packages = project["tool"]["scikit-build"]["wheel"]["packages"]
+    assert packages == ["de_core", "de_core_cli"]
+
+
 def test_every_supported_python_is_declared_alike(project: dict, compat):
     import doctor
 
@@ -78,6 +83,22 @@ def test_every_supported_python_is_declared_alike(project: dict, compat):
     classifiers = {c for c in project["project"]["classifiers"] if "Python :: 3." in c}
     minors = range(oldest[1], newest[1] + 1)
     assert classifiers == {f"Programming Language :: Python :: 3.{m}" for m in minors}
+
+
+def test_pytest_is_strict(project: dict):
+    options = project["tool"]["pytest"]["ini_options"]
+    assert {"--strict-markers", "--strict-config"} <= set(options["addopts"])
+    assert options["xfail_strict"] is True
+    assert options["filterwarnings"][0] == "error"
+
+
+def test_continuous_integration_runs_the_command_of_the_readme(root: Path):
+    script = root / ".ci" / "run"
+    lines = [line.strip() for line in script.read_text("utf-8").splitlines()]
+    assert script.stat().st_mode & 0o111
+    assert lines[0].endswith("bash")
+    assert "set -euo pipefail" in lines
+    assert "make test" in lines
 
 
 @pytest.mark.parametrize("file", [".ci/run", "Dockerfile"])

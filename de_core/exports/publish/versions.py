@@ -77,11 +77,13 @@ def full_is_due(
 
 @contextlib.contextmanager
 def alone_in(root: pathlib.Path) -> Iterator[None]:
-    """Keeps other publishers out."""
+    """Keeps other publishers out, and removes leftovers of a killed publisher."""
     root.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+        for left in root.glob(f"{WORK_PREFIX}*"):
+            shutil.rmtree(left, ignore_errors=True)
         yield
     finally:
         os.close(descriptor)

@@ -33,7 +33,13 @@ def step_of(table):
     @tf.function
     def step(ids, weights):
         with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(de.embedding_lookup(table, ids) * weights)
+            rows = de.embedding_lookup(table, ids) + de.embedding_lookup_unique(table, ids)
+            bags = tf.RaggedTensor.from_value_rowids(ids, tf.range(tf.size(ids)) // 4).to_sparse()
+            bags = de.safe_embedding_lookup_sparse(table, bags, combiner="sum")
+            loss = tf.reduce_sum(rows * weights) + tf.reduce_sum(bags * weights[::4])
+            if ids[0] < 25:
+                [few] = de.embedding_lookup_many([table], [ids[:8]])
+                loss += tf.reduce_sum(few * weights[:8])
         gradients = tape.gradient(loss, table.trainable_variables)
         optimizer.apply_gradients(zip(gradients, table.trainable_variables, strict=True))
         return loss
