@@ -29,6 +29,16 @@ def test_strings_come_back_from_their_words():
     assert library.de_words_to_strings(words, lengths).numpy().tolist() == strings
 
 
+def test_strings_of_unknown_shape_have_lengths_of_one_dimension():
+    @tf.function(input_signature=[tf.TensorSpec(None, tf.string)])
+    def there_and_back(strings):
+        words, lengths = library.de_strings_to_words(strings)
+        return words, lengths, library.de_words_to_strings(words, lengths)
+
+    shapes = [each.shape.as_list() for each in there_and_back.get_concrete_function().outputs]
+    assert shapes == [[None]] * 3
+
+
 def test_no_strings_are_no_words():
     words, lengths = library.de_strings_to_words(tf.zeros([0], tf.string))
     assert words.shape == lengths.shape == library.de_words_to_strings(words, lengths).shape == [0]

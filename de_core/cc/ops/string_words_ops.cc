@@ -9,9 +9,10 @@ REGISTER_OP("DeStringsToWords")
     .Output("words: int64")
     .Output("lengths: int64")
     .SetShapeFn(Guarded([](InferenceContext* c) {
+      TF_RETURN_IF_ERROR(InputsOfRank(c, {0}, 1));
       c->set_output(0, c->Vector(c->UnknownDim()));
-      c->set_output(1, c->input(0));
-      return InputsOfRank(c, {0}, 1);
+      c->set_output(1, c->Vector(c->Dim(c->input(0), 0)));
+      return absl::OkStatus();
     }))
     .Doc(R"doc(
 Returns the bytes of strings, each padded with zeros to whole 8-byte words.
@@ -26,8 +27,9 @@ REGISTER_OP("DeWordsToStrings")
     .Input("lengths: int64")
     .Output("strings: string")
     .SetShapeFn(Guarded([](InferenceContext* c) {
-      c->set_output(0, c->input(1));
-      return InputsOfRank(c, {0, 1}, 1);
+      TF_RETURN_IF_ERROR(InputsOfRank(c, {0, 1}, 1));
+      c->set_output(0, c->Vector(c->Dim(c->input(1), 0)));
+      return absl::OkStatus();
     }))
     .Doc(R"doc(
 Reverses DeStringsToWords.

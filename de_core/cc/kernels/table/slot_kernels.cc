@@ -45,10 +45,18 @@ struct SlotName {
       name = text.substr(cut + 1);
       slot = layout.FindSlot(owner, name);
     }
-    const bool wants_column = tensors == tensorflow::DT_INT64;
-    if (slot == nullptr || (owner == engine::kMetadataOwner) != wants_column) {
+    if (slot == nullptr) {
       return absl::NotFoundError(absl::StrCat(
-          "slot must name a slot of this table as 'owner/slot'. Received: '", text, "'"));
+          owner == engine::kMetadataOwner
+              ? "the table must have the column: create it with a policy that keeps the column"
+              : "slot must name a slot of this table as 'owner/slot'",
+          ". Received: '", text, "'"));
+    }
+    const tensorflow::DataType wanted = SlotsReadAs(slot->spec.dtype);
+    if (tensors != wanted) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "slot '", text, "' must be read and written as ", tensorflow::DataTypeString(wanted),
+          ". Received: ", tensorflow::DataTypeString(tensors)));
     }
     width = static_cast<int64_t>(slot->spec.width);
     dtype = slot->spec.dtype;
@@ -56,17 +64,6 @@ struct SlotName {
     return absl::OkStatus();
   }
 };
-
-absl::Status CheckDtype(const engine::TableBackend& table, tensorflow::DataType dtype) {
-  if (dtype == tensorflow::DT_INT64) return absl::OkStatus();  // a metadata column
-  const engine::DType real = engine::RealOf(table.options().value_dtype);
-  if (engine::IsFloating(table.options().value_dtype) && ToTensorFlow(real) == dtype) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("slots of this table must be read and written as ", engine::NameOf(real),
-                   ". Received: ", tensorflow::DataTypeString(dtype)));
-}
 
 class EnsureSlotsOp final : public LiveTableOp {
  public:
@@ -95,8 +92,12 @@ class EnsureSlotsOp final : public LiveTableOp {
                                                      names_.size(),
                                                      " names. Received: ", initial.NumElements()));
     }
+    if (!engine::IsFloating(live->options().value_dtype)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a table with optimizer slots must hold floats. Received: ",
+                       engine::NameOf(live->options().value_dtype)));
+    }
     const engine::DType real = engine::RealOf(live->options().value_dtype);
-    TF_RETURN_IF_ERROR(CheckDtype(*live, ToTensorFlow(real)));
     std::vector<engine::SlotSpec> specs;
     for (size_t i = 0; i < names_.size(); ++i) {
       specs.push_back({names_[i], real, static_cast<size_t>(widths_[i]),
@@ -122,7 +123,6 @@ class FindSlotOp final : public LiveTableOp {
                        engine::TableBackend* live) override {
     const Tensor& keys = context->input(1);
     TF_RETURN_IF_ERROR(table.CheckKeys(keys));
-    TF_RETURN_IF_ERROR(CheckDtype(*live, dtype_));
     SlotName slot;
     absl::Status status = slot.Read(context, 2, *live, dtype_);
     if (status.ok() && slot.width != dim_) {
@@ -165,7 +165,6 @@ class AssignSlotOp final : public LiveTableOp {
     const Tensor& keys = context->input(1);
     const Tensor& values = context->input(2);
     TF_RETURN_IF_ERROR(table.CheckKeys(keys));
-    TF_RETURN_IF_ERROR(CheckDtype(*live, values.dtype()));
     SlotName slot;
     TF_RETURN_IF_ERROR(slot.Read(context, 3, *live, values.dtype()));
     TensorShape wanted;
