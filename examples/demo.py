@@ -76,9 +76,7 @@ def _run(options: argparse.Namespace) -> None:
 def running_gateway(model_dir: Path, *arguments: str) -> Iterator[str]:
     """Starts a gateway on a free port, waits until it is ready, and stops it at the end.
 
-    Args:
-        model_dir: The folder of its model.
-        *arguments: Further arguments of its command line.
+    `arguments` are further arguments of the gateway's command line.
 
     Yields:
         The gateway's URL.

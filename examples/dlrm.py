@@ -104,10 +104,8 @@ def synthetic_log(count: int, seed: int = 0) -> Log:
 def model_of(dim: int, buckets: int = 0):  # noqa: ANN201  Keras is imported later
     """Builds DLRM.
 
-    Args:
-        dim: Values per row.
-        buckets: 0 for tables that give every id its own row. Otherwise the number of rows of each
-            dense table; an id reads row `id % buckets`.
+    `buckets` is 0 for tables that give every id its own row. Otherwise it is the number of rows of
+    each dense table, and an id reads row `id % buckets`.
     """
     import keras
 

@@ -80,11 +80,8 @@ def read_log(
     whole number written as a float (17850.0, as data frames write a column with gaps) is read as
     this number. A time without a zone is UTC.
 
-    Args:
-        path: The file.
-        columns: The names of the columns "user", "item" and "time"; common names are found.
-        time_format: As for `datetime.strptime`; None for numbers and ISO 8601.
-        encoding: The encoding of the text.
+    `columns` has the names of the columns "user", "item" and "time"; common names are found.
+    `time_format` is as for `datetime.strptime`; None for numbers and ISO 8601.
 
     Returns:
         The log, and the number of lines that were left out without a user, an item or a time.

@@ -26,7 +26,6 @@ class Asker(threading.Thread):
     """A client that requests one score repeatedly, and records how old the answers are.
 
     Args:
-        client: The client of the model.
         instance: A user and an item.
         every: Seconds between two requests.
     """

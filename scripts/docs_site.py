@@ -35,9 +35,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def site_links(markdown: str, name: str) -> str:
     """Rewrites the links of a page.
 
-    Args:
-        markdown: The page's text.
-        name: The page's path in the site, such as "reference/gateway.md".
+    `name` is the page's path in the site, such as "reference/gateway.md".
 
     Returns:
         The text. A link to a page of the site is relative to `name`. A link to any other file of

@@ -35,11 +35,8 @@ def create_admin_app(
 ) -> FastAPI:
     """Builds the application of the admin port; `engine` is the gateway's engine.
 
-    Args:
-        settings: The limits of the port.
-        engine: The engine to administer. The gateway's application starts and closes it.
-        keys: The API keys. Every request needs one with the scope `admin`.
-        lifecycle: Announces the shutdown, if given.
+    The gateway's application starts and closes the engine. Every request needs a key with the scope
+    `admin`.
     """
     accounts = Accounts(Metrics(), engine.model_names)
     most = {"max_body_bytes": _BODY_BYTES, "max_decompressed_bytes": _BODY_BYTES}

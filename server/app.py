@@ -140,13 +140,8 @@ def bare_app(
 ) -> FastAPI:
     """Returns an application with one route, for its document.
 
-    Args:
-        settings: The limits of heads and bodies, and the web origin that may call /v1/.
-        plane: Answers requests to models.
-        accounts: Counts and logs the requests.
-        lifecycle: Announces the shutdown.
-        *middleware: Classes of further middleware.
-        **options: Arguments of `FastAPI`.
+    `settings` has the limits of heads and bodies, and the web origin that may call /v1/.
+    `middleware` are classes of further middleware, and `options` are arguments of `FastAPI`.
     """
     # FastAPI's pages /docs and /redoc are off, because they load scripts from other sites.
     app = FastAPI(

@@ -222,9 +222,8 @@ class Lease:
 def timeout_seconds(headers: Mapping[bytes, bytes], most: float) -> float:
     """Returns the seconds that a request may take.
 
-    Args:
-        headers: The request's headers. `x-request-timeout-ms` takes precedence over `grpc-timeout`.
-        most: The gateway's own limit.
+    The header `x-request-timeout-ms` takes precedence over `grpc-timeout`. `most` is the gateway's
+    own limit.
 
     Raises:
         ServingError: INVALID_ARGUMENT for a malformed header.

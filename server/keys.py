@@ -109,9 +109,6 @@ class KeyRing:
     def owner(self, key: str | None) -> Owner:
         """Returns the owner of a credential and its scopes.
 
-        Args:
-            key: The key or token that the client sent, or None.
-
         Raises:
             ServingError: UNAUTHENTICATED if the key is missing or unknown.
         """

@@ -247,11 +247,9 @@ class Supervisor:
     ) -> None:
         """Limits the time of the rest of the block. Replaces an earlier limit.
 
-        Args:
-            seconds: The time limit.
-            late: Creates the exception for a block that exceeds the limit.
-            gone: Returns when the client disconnects; the block then raises `ClientGoneError`. None
-                if the transport itself cancels the task of a client that disconnected.
+        A block that exceeds the limit raises the exception that `late` creates. `gone` returns when
+        the client disconnects; the block then raises `ClientGoneError`. `gone` is None if the
+        transport itself cancels the task of a client that disconnected.
         """
         now = self._loop.time()
         self._due, self._late, self._gone = now + seconds, late, gone

@@ -29,11 +29,8 @@ class RecordMiddleware:
     ) -> None:
         """Creates the middleware.
 
-        Args:
-            app: The application inside.
-            settings: The limits of heads and bodies, and the web origin that may call /v1/.
-            accounts: Counts and logs the requests.
-            lifecycle: While it drains, answers ask clients to close their connections.
+        `settings` has the limits of heads and bodies, and the web origin that may call /v1/. While
+        `lifecycle` drains, answers ask clients to close their connections.
         """
         self._app, self._settings = app, settings
         self._accounts, self._lifecycle = accounts, lifecycle

@@ -85,11 +85,9 @@ def lookup_at_once(features: list[Feature], device: str, joined: bool = False) -
     The op reads all tables at the same time, and stores only the rows that it returns. So
     the number of operations does not depend on the number of features.
 
-    Args:
-        features: Features whose tables are on `device`, in one shard in memory each.
-        device: The device.
-        joined: True to return one matrix [examples, sum of dims] instead. All features must have
-            combiners, values of one dtype and as many examples.
+    The tables of `features` must be on `device`, in one shard in memory each. With `joined` the
+    result is one matrix [examples, sum of dims]. Then all features must have combiners, values of
+    one dtype and as many examples.
 
     Returns:
         Rows of the value dtype; see `lookup_features`.
@@ -143,9 +141,8 @@ def lookup_at_once(features: list[Feature], device: str, joined: bool = False) -
 def _lookup_gradient(op: Any, *gradients: tf.Tensor) -> list[Any]:
     """Returns the gradients with respect to the weights and to the anchors.
 
-    Args:
-        op: The forward op. Its inputs are tables, ids, their structure, weights and anchors.
-        *gradients: The gradient of each output.
+    The inputs of `op`, the forward op, are tables, ids, their structure, weights and anchors.
+    `gradients` has the gradient of each output.
     """
     handles, ids, structure, weights, anchors = _inputs_of(op)
     attributes = {name: op.get_attr(name) for name in _ATTRIBUTES}

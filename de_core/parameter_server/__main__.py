@@ -45,9 +45,6 @@ def threads_for(cluster: dict[str, list[str]]) -> int:
     all threads, and leave none for the ops that they wait for. TensorFlow's guide to parameter
     servers requires at least the number of workers plus one.
 
-    Args:
-        cluster: The addresses of each job.
-
     Example:
     >>> from de_core.parameter_server.__main__ import threads_for
     >>> threads_for({"ps": ["host:2222"] * 2000, "worker": ["host:2223"] * 2000})

@@ -156,12 +156,9 @@ def collected(
 ) -> dict[str, SavedTable]:
     """Returns the tables that belong to no other, each with what belongs to it, by name.
 
-    Args:
-        tables: All tables in the files.
-        optimizers: The paths of the optimizers in a checkpoint of objects.
-        known: Names of tables that have no owner.
-        chosen: Matches the names of tables to import. It decides where the files do not tell
-            whether a table has an owner. None if nothing was chosen.
+    `optimizers` are the paths of the optimizers in a checkpoint of objects. `known` are names of
+    tables that have no owner. `chosen` matches the names of tables to import. It decides where the
+    files do not tell whether a table has an owner. It is None if nothing was chosen.
     """
     is_tree = any(each.path for each in tables.values())
     roles = of_objects(tables, optimizers) if is_tree else of_flat_names(tables, known)

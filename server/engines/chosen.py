@@ -21,13 +21,9 @@ def make_engine(
 ) -> RoutedEngine:
     """Creates the engine and its routes.
 
-    Args:
-        settings: The settings.
-        metrics: Counts batches, waiting requests and calls.
-        run_codec: Runs the decoders and encoders of large messages; see `Codec.run`.
-        promised: The models that must serve before the engine is ready. By default the models that
-            exist at the start.
-        routes_file: Keeps the routes if the settings name no file.
+    `run_codec` runs the decoders and encoders of large messages; see `Codec.run`. The engine is
+    ready once all `promised` models serve. By default these are the models that exist at the start.
+    `routes_file` keeps the routes if the settings name no file.
 
     Raises:
         StartError: The list of model servers is wrong, or a file cannot be used.

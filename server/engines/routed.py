@@ -40,9 +40,7 @@ _DECODER = msgspec.json.Decoder(Routes)
 def parse_labels(text: str, model: str | None) -> dict[str, dict[str, int]]:
     """Reads labels from a setting.
 
-    Args:
-        text: `stable=1,ranker:canary=2`.
-        model: The model for labels without a model's name; None if every label must name one.
+    `model` is the model for labels without a model's name; None if every label must name one.
 
     Raises:
         StartError: A part does not have this form.
@@ -77,12 +75,9 @@ class RoutedEngine:
     ) -> None:
         """Creates the engine.
 
-        Args:
-            engine: Runs the models.
-            routes: The routes at the start; routes in the file override them.
-            file: Keeps the routes for the next start, and passes them to other worker processes.
-                None keeps them in memory.
-            chance: Returns a random number in [0, 1), for the traffic split.
+        The routes in `file` override `routes`. The file keeps the routes for the next start, and
+        passes them to other worker processes. Without a file the routes stay in memory. `chance`
+        returns a random number in [0, 1), for the traffic split.
 
         Raises:
             StartError: The file contains no valid routes.

@@ -24,21 +24,14 @@ class GrpcEdge:
     """Connects gRPC to the data plane. Messages arrive and leave as bytes."""
 
     def __init__(self, plane: DataPlane, accounts: Accounts) -> None:
-        """Creates the edge.
-
-        Args:
-            plane: Answers the requests.
-            accounts: Counts and logs them.
-        """
+        """Creates the edge."""
         self.plane = plane
         self._accounts = accounts
 
     def service(self, name: str, methods: Mapping[str, Method]) -> Any:
         """Returns a generic handler for `grpc.aio.Server.add_generic_rpc_handlers`.
 
-        Args:
-            name: The service's full name.
-            methods: Its methods by name.
+        `name` is the service's full name.
         """
         handlers = {
             method: grpc.unary_unary_rpc_method_handler(

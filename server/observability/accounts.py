@@ -33,11 +33,9 @@ class Accounts:
     ) -> None:
         """Creates the accounts.
 
-        Args:
-            metrics: Counts the requests.
-            known_models: Returns the model names that may become a metric's label.
-            settings: Whether to count for the page, to record a span per request, and which
-                fraction of the answered requests to log. None for nothing of all that.
+        `known_models` returns the model names that may become a metric's label. The settings say
+        whether to count for the page, whether to record a span per request, and which fraction of
+        the answered requests to log. Without settings the accounts do none of this.
         """
         self._metrics = metrics
         self._known_models = known_models

@@ -43,9 +43,7 @@ class TextFormatter(logging.Formatter):
 def configure_logging(level: str, style: str) -> None:
     """Configures logging for the process. Only the command line calls this.
 
-    Args:
-        level: Least important level to log.
-        style: `json` or `text`.
+    `style` is `json` or `text`.
     """
     handler = logging.StreamHandler(sys.stderr)
     if style == "json":

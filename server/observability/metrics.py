@@ -100,12 +100,8 @@ class Metrics:
     def observe(self, request: Request, model: str | None, status: int, seconds: float) -> None:
         """Counts one request.
 
-        Args:
-            request: The request.
-            model: The model's name; None if it is unknown, because the metric keeps each name
-                forever.
-            status: The HTTP status.
-            seconds: The request's duration.
+        `model` is None if the model is unknown, because the metric keeps each name forever.
+        `status` is the HTTP status, and `seconds` the request's duration.
         """
         verb, name = request.verb, "unknown" if model is None else model
         self._requests(name, verb, status).inc()

@@ -33,9 +33,7 @@ class Gateway:
     def __init__(self, settings: Settings, worker: Worker | None = None) -> None:
         """Takes the ports and imports the modules; `run` serves.
 
-        Args:
-            settings: The settings.
-            worker: The worker's task; None for the only process.
+        `worker` is the worker's task; None for the only process.
 
         Raises:
             StartError: See `check_start`. A required package is missing.

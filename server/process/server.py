@@ -70,10 +70,8 @@ def url_of(listener: socket.socket, scheme: str) -> str:
 def with_admin(app: ASGIApp, admin: ASGIApp, listener: socket.socket) -> ASGIApp:
     """Returns an application that answers requests to another port with `admin`.
 
-    Args:
-        app: Answers all other requests, and starts and ends with the server.
-        admin: The admin application.
-        listener: The socket of the admin port.
+    `app` answers all other requests, and starts and ends with the server. `listener` is the socket
+    of the admin port.
     """
     host, port = listener.getsockname()[:2]
 
@@ -127,13 +125,9 @@ class GatewayServer(uvicorn.Server):
     ) -> None:
         """Creates the server; `run` serves.
 
-        Args:
-            app: The application.
-            settings: The time limits.
-            lifecycle: Announces the shutdown.
-            grpc_server: Starts once the application has started, and stops before it ends.
-            started: Runs from when both servers listen until the process ends.
-            reload: Called in the event loop after a SIGHUP.
+        `grpc_server` starts once the application has started, and stops before it ends. `started`
+        runs from when both servers listen until the process ends. `reload` is called in the event
+        loop after a SIGHUP.
         """
         super().__init__(_config(app, settings, "on"))
         self._settings = settings

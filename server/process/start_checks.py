@@ -20,9 +20,7 @@ _LOG = logging.getLogger("server")
 def check_start(settings: Settings, *, is_worker: bool = False) -> KeyRing | None:
     """Checks what a start needs; returns the accepted keys, or None if no key is needed.
 
-    Args:
-        settings: The settings.
-        is_worker: True for a worker process: its supervisor has checked ports and models.
+    `is_worker` is True for a worker process: its supervisor has checked ports and models.
 
     Raises:
         StartError: A port is taken, a file cannot be used, or settings contradict each other. The

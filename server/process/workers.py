@@ -91,9 +91,7 @@ class WorkerSupervisor:
     def __init__(self, settings: Settings, arguments: Sequence[str]) -> None:
         """Creates the supervisor.
 
-        Args:
-            settings: The settings.
-            arguments: The command line, which the workers use too.
+        `arguments` is the command line, which the workers use too.
         """
         self._settings = settings
         self._arguments = list(arguments)

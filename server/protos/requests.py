@@ -114,10 +114,7 @@ def fill_target(message: Any, target: Target, version: int) -> None:
 def read_examples(kind: str, body: bytes, limits: Limits) -> tuple[list[Target], Array]:
     """Reads a ClassificationRequest, RegressionRequest or MultiInferenceRequest.
 
-    Args:
-        kind: `Classification`, `Regression` or `MultiInference`.
-        body: Its bytes.
-        limits: Limits on the request.
+    `kind` is `Classification`, `Regression` or `MultiInference`.
 
     Returns:
         The models to run, and the request's serialized examples.

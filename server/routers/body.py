@@ -38,10 +38,7 @@ async def admitted(
 ) -> T:
     """Returns the result of `work` on the body of a request; raises as `DataPlane.answer`.
 
-    Args:
-        request: The request.
-        scopes: The client's key needs one of these scopes; if empty, any known key is enough.
-        work: Computes the answer from the body.
+    The client's key needs one of the `scopes`; if there are none, any known key is enough.
 
     Raises:
         RefusedError: 408 for a body that is late, 413 for a body that is too large, 415 for an

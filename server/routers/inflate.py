@@ -53,9 +53,7 @@ class Inflater:
     async def feed(self, data: bytes, *, last: bool) -> bytes:
         """Decompresses a piece.
 
-        Args:
-            data: The compressed bytes.
-            last: Whether the stream ends with this piece.
+        `last` is True if the stream ends with this piece.
 
         Raises:
             RefusedError: 400 for bytes of another format, 413 above the limit.

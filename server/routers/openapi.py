@@ -152,9 +152,7 @@ def _path_parameter(name: str) -> dict[str, Any]:
 def model_openapi(model: str, signatures: Mapping[str, SignatureSpec]) -> dict[str, Any]:
     """Returns the document: the input and output rows of `:predict` for each signature.
 
-    Args:
-        model: The model's name.
-        signatures: The signatures of the version that serves.
+    `signatures` are the signatures of the version that serves.
     """
     plain = [s for _, s in sorted(signatures.items()) if s.method_name.endswith("/predict")]
     operation = {

@@ -103,11 +103,8 @@ class ModelRouter(APIRouter):
     ) -> Callable[[_Endpoint], _Endpoint]:
         """Registers an endpoint for the latest version and for each other choice.
 
-        Args:
-            method: The HTTP method.
-            end: The end of the paths, after the model and its version.
-            *about: The arguments of `described` after the path.
-            **more: Further ones, by name.
+        `end` is the end of the paths, after the model and its version. `about` and `more` are the
+        arguments of `described` after the path.
         """
 
         def register(endpoint: _Endpoint) -> _Endpoint:

@@ -55,10 +55,7 @@ async def run_classify(servable: Lease, name: str, examples: Array) -> Classific
     Like TensorFlow Serving we ignore the signature's method name: TensorFlow 2 saves every
     signature with the method name `tensorflow/serving/predict`, even one that classifies.
 
-    Args:
-        servable: The leased model.
-        name: The signature.
-        examples: Serialized Example messages as `bytes`, shape (examples,).
+    `examples` are serialized Example messages as `bytes`, shape (examples,).
 
     Raises:
         ServingError: The signature is missing or cannot classify examples; or as `Servable.run`.
@@ -117,9 +114,7 @@ def _unfit(message: str, signature: SignatureSpec) -> ServingError:
 def classifications(outputs: Tensors, examples: int) -> Classifications:
     """Returns the labels and scores among the outputs of a classification signature.
 
-    Args:
-        outputs: `classes` (strings), `scores` (float32), or both, of shape (examples, classes).
-        examples: The number of examples.
+    `outputs` has `classes` (strings), `scores` (float32), or both, of shape (examples, classes).
 
     Raises:
         ServingError: INVALID_ARGUMENT if the outputs have another form.
@@ -159,9 +154,7 @@ def classifications(outputs: Tensors, examples: int) -> Classifications:
 def regressions(outputs: Tensors, examples: int) -> Array:
     """Returns the values among the outputs of a regression signature, shape (examples,).
 
-    Args:
-        outputs: `outputs` (float32) of shape (examples,) or (examples, 1).
-        examples: The number of examples.
+    The output `outputs` (float32) has the shape (examples,) or (examples, 1).
 
     Raises:
         ServingError: INVALID_ARGUMENT if the outputs have another form.

@@ -37,11 +37,7 @@ async def infer(
 ) -> Answer:
     """Answers an inference request; raises as `decode_infer` and `Servable.run`.
 
-    Args:
-        plane: The data plane that leases the model.
-        spec: The requested model.
-        body: The body of the request.
-        header: The header `Inference-Header-Content-Length`, or None.
+    `header` is the header `Inference-Header-Content-Length`, or None.
     """
     size = len(body) if header is None else len(body) // BINARY_WORK
     request = await plane.codec.run(size, "decode", decode_infer, body, header, plane.limits)

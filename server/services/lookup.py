@@ -44,12 +44,8 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
     The model's signature `de_lookup/<table>` takes `ids` of shape (n,) and returns
     `embeddings` of shape (n, dim) and `found` of shape (n,).
 
-    Args:
-        plane: The data plane that leases the model.
-        spec: The requested model.
-        body: The body: JSON, or little-endian ids.
-        layout: The formats of request and answer. For a request in bytes, the query parameters
-            `table`, `combiner` and `missing`.
+    `body` is JSON, or little-endian ids. `layout` has the formats of request and answer. For a
+    request in bytes, it also has the query parameters `table`, `combiner` and `missing`.
 
     Raises:
         ServingError: INVALID_ARGUMENT for a wrong body; NOT_FOUND for an unknown table, or for

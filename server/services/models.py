@@ -81,10 +81,7 @@ async def tables(
 ) -> tuple[dict[str, Any], int]:
     """Describes a model's tables, and returns the version.
 
-    Args:
-        plane: Leases the model.
-        spec: The requested model.
-        table: The name of one table, or None for `{"tables": […]}` with all tables.
+    `table` is the name of one table, or None for `{"tables": […]}` with all tables.
 
     Raises:
         ServingError: NOT_FOUND for an unknown table; see also `Engine.lease`.

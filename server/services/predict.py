@@ -15,12 +15,8 @@ from ..wire.predict import decode_predict, encode_predict
 async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout) -> Answer:
     """Answers a `:predict` request.
 
-    Args:
-        plane: The data plane that leases the model.
-        spec: The requested model.
-        body: The body of the request.
-        layout: The layout of the answer. `int64=string` in the query writes 64-bit integers as
-            strings.
+    `layout` is the layout of the answer. `int64=string` in the query writes 64-bit integers as
+    strings.
 
     Raises:
         ServingError: See `decode_predict`, `Servable.run` and `encode_predict`.

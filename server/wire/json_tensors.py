@@ -79,11 +79,6 @@ def decode_rows(
 ) -> dict[str, Array]:
     """Reads `document["instances"]`.
 
-    Args:
-        document: The parsed request.
-        signature: The requested signature.
-        limits: Limits on the request.
-
     Returns:
         One array per input; the first dimension counts instances.
 
@@ -301,10 +296,8 @@ def _array(flat: list[Any], dtype: DType, shape: tuple[int, ...]) -> Array:
 def json_ready(name: str, array: Array, *, int64_as_string: bool = False) -> Any:
     """Converts a tensor to the form that orjson writes as TensorFlow Serving does.
 
-    Args:
-        name: The tensor's name. A string tensor whose name ends in `_bytes` becomes base64 objects.
-        array: The tensor, of any shape.
-        int64_as_string: True to write 64-bit integers as strings.
+    A string tensor whose name ends in `_bytes` becomes base64 objects. With `int64_as_string`,
+    64-bit integers become strings. The tensor may have any shape.
 
     Raises:
         ServingError: INVALID_ARGUMENT for an element type that JSON cannot express.

@@ -99,10 +99,8 @@ def decode_lookup(body: bytes, limits: Limits) -> LookupBody:
 def decode_ids(values: Any, dtype: DType, limits: Limits) -> Ids:
     """Decodes the ids of a lookup.
 
-    Args:
-        values: A list of ids, or a list of bags, which are lists of ids of any length.
-        dtype: The key type of the table: int64, int32 or string.
-        limits: Limits on the request.
+    `values` is a list of ids, or a list of bags, which are lists of ids of any length. `dtype` is
+    the key type of the table: int64, int32 or string.
 
     Raises:
         ServingError: INVALID_ARGUMENT, naming the first invalid id.

@@ -127,9 +127,7 @@ class InferRequest:
     def check(self, signature: SignatureSpec, optional: Sequence[str] = ()) -> None:
         """Checks the request against a signature.
 
-        Args:
-            signature: The signature that the request names.
-            optional: Inputs that the request may have in addition.
+        The request may have the `optional` inputs in addition.
 
         Raises:
             ServingError: INVALID_ARGUMENT for missing, extra or wrong tensors.
@@ -158,10 +156,7 @@ class InferRequest:
 def decode_infer(body: bytes, header: bytes | None, limits: Limits) -> InferRequest:
     """Decodes the body of an inference request.
 
-    Args:
-        body: The body.
-        header: The header `Inference-Header-Content-Length`; None if the whole body is JSON.
-        limits: Limits on the request.
+    `header` is the header `Inference-Header-Content-Length`; None if the whole body is JSON.
 
     Raises:
         ServingError: INVALID_ARGUMENT, naming the input.
@@ -210,13 +205,8 @@ def add_input(
 ) -> None:
     """Reads an input, and adds it to the inputs of its request.
 
-    Args:
-        inputs: The inputs so far.
-        name: The input's name.
-        datatype: The declared element type, e.g. `INT64`.
-        shape: The declared shape.
-        read: Reads the values, given their element type and number.
-        limits: Limits on the request.
+    The input declares `datatype`, such as `INT64`, and `shape`. `read` reads the values, given
+    their element type and number.
 
     Raises:
         ServingError: INVALID_ARGUMENT, naming the input.

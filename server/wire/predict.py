@@ -46,10 +46,7 @@ def decode_predict(
 ) -> PredictRequest:
     """Decodes the body of a `:predict` request.
 
-    Args:
-        body: The body; its content type does not matter.
-        signatures: The model's signatures by name.
-        limits: Limits on the request.
+    The content type of the body does not matter.
 
     Raises:
         ServingError: INVALID_ARGUMENT for a body that is not JSON, has both or neither of
@@ -163,11 +160,8 @@ def signature_name(document: Mapping[str, Any]) -> str:
 def encode_predict(outputs: Tensors, layout: Format, int64_as_string: bool = False) -> bytes:
     """Encodes a model's outputs in the layout of the request.
 
-    Args:
-        outputs: The tensors by name.
-        layout: Row: a list over the first dimension; columnar: whole tensors.
-        int64_as_string: True to write 64-bit integers as JSON strings, for clients whose numbers
-            are doubles.
+    The row layout is a list over the first dimension. The columnar layout has whole tensors. With
+    `int64_as_string`, 64-bit integers become JSON strings, for clients whose numbers are doubles.
 
     Raises:
         ServingError: INVALID_ARGUMENT if the outputs have no rows (a scalar, or tensors with

@@ -20,10 +20,7 @@ _OCTET = np.dtype(np.uint8)
 def array_of_bytes(view: memoryview, dtype: DType, count: int) -> Array:
     r"""Reads a flat tensor from its bytes.
 
-    Args:
-        view: The bytes of this tensor only.
-        dtype: The element type.
-        count: The number of elements.
+    `view` has the bytes of this tensor only, and `count` is the number of elements.
 
     Raises:
         ServingError: INVALID_ARGUMENT for the wrong number of bytes.

@@ -20,10 +20,6 @@ class Shard(Rows, FileSystem, tf.Module):
     """One shard of a Variable: `variable.tables[index]`.
 
     A Saver of TensorFlow 1 that has a shard in its `var_list` saves the whole table.
-
-    Args:
-        shard: The shard.
-        whole: The Variable's table.
     """
 
     def __init__(self, shard: Table, whole: ShardedTable) -> None:

@@ -73,9 +73,7 @@ class Batcher:
     async def run(self, signature: SignatureSpec, inputs: Tensors) -> dict[str, Array]:
         """Runs a signature on some rows, together with rows that arrive meanwhile.
 
-        Args:
-            signature: A signature for which `batchable` is true.
-            inputs: Its inputs.
+        The signature's `batchable` must be true.
 
         Raises:
             ServingError: RESOURCE_EXHAUSTED if too many rows wait, or the error of the run.

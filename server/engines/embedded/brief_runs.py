@@ -72,11 +72,9 @@ class BriefRuns:
     def ran_on_thread(self, signature: str, size: int, seconds: float) -> None:
         """Records a run on a thread.
 
-        Args:
-            signature: The signature that ran.
-            size: The number of values in its inputs.
-            seconds: The thread's CPU time, which excludes waiting for the interpreter lock. The
-                elapsed time if other threads did the work.
+        `size` is the number of values in the inputs. `seconds` is the thread's CPU time, which
+        excludes waiting for the interpreter lock. It is the elapsed time if other threads did the
+        work.
         """
         record = self._records.get(signature)
         if record is None:
@@ -114,9 +112,7 @@ def steady_signatures(graph: Any, signatures: Iterable[SignatureSpec]) -> frozen
     runs no loop, whose time depends on values, and no Python op, queue or similar op, which may
     take any time.
 
-    Args:
-        graph: The GraphDef message of the signatures.
-        signatures: Signatures with tensors.
+    `graph` is the GraphDef message of the signatures. Their specs must have tensor names.
     """
     nodes = {node.name: node for node in graph.node}
     functions = {each.signature.name: each.node_def for each in graph.library.function}

@@ -53,12 +53,8 @@ class ModelVersions:
     ) -> None:
         """Creates a model without versions.
 
-        Args:
-            name: The model's name, for the log.
-            load: Loads a version from its folder; blocks.
-            serve: Creates the servable of a version that was loaded.
-            loader: The thread that loads and releases, so that requests never wait for it.
-            policy: The versions that should serve.
+        `load` blocks. `serve` creates the servable of a version that was loaded. `loader` is the
+        thread that loads and releases, so that requests never wait for it.
         """
         self._policy = policy
         self._name = name

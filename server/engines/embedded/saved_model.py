@@ -129,10 +129,8 @@ class SavedModel:
     def __init__(self, path: Path, threads: int = 4) -> None:
         """Loads the SavedModel in `path`.
 
-        Args:
-            path: The SavedModel's folder.
-            threads: At most this many runs with a deadline run at once. All models of the process
-                share these threads.
+        At most `threads` runs with a deadline run at once. All models of the process share these
+        threads.
 
         Raises:
             LoadError: It cannot be loaded; the message says why.

@@ -28,12 +28,7 @@ _SECONDS = 60.0
 
 
 def warm_up(model: SavedModel, path: Path) -> int:
-    """Warms up a model that was just loaded; returns the number of answered requests.
-
-    Args:
-        model: The loaded model.
-        path: The model's folder.
-    """
+    """Warms up a model that was just loaded; returns the number of answered requests."""
     answered = 0
     file = path / _FILE
     if file.is_file():

@@ -19,10 +19,7 @@ class WorkerPool:
     def __init__(self, name: str, threads: int, max_waiting: int) -> None:
         """Creates the pool; its threads start on first use.
 
-        Args:
-            name: Name of the threads, for debugging.
-            threads: Calls that run at once.
-            max_waiting: Calls that may wait for a thread.
+        The pool runs `threads` calls at once, and at most `max_waiting` more may wait.
         """
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._threads = threads

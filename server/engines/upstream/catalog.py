@@ -39,13 +39,7 @@ class Catalog:
     """
 
     def __init__(self, models: Collection[str], pool: UpstreamPool, protos: Protos) -> None:
-        """Creates an empty catalog.
-
-        Args:
-            models: The models' names.
-            pool: The endpoints.
-            protos: The messages.
-        """
+        """Creates an empty catalog."""
         self.models = frozenset(models)
         self._pool = pool
         self._protos = protos

@@ -135,11 +135,8 @@ class Endpoint:
 
         A server without a connection is out of service until it answers a poll.
 
-        Args:
-            method: Predict, GetModelMetadata or GetModelStatus.
-            request: The serialized message.
-            timeout: Seconds until the deadline.
-            metadata: Headers.
+        `method` is Predict, GetModelMetadata or GetModelStatus. `timeout` is the number of seconds
+        until the deadline, and `metadata` are headers.
 
         Raises:
             ServingError: With the code of the failure. The message never contains the address.

@@ -48,10 +48,7 @@ class TfServingEngine:
     def __init__(self, settings: Settings, work: RunWork, metrics: Metrics) -> None:
         """Creates the engine. It connects to nothing before `start`.
 
-        Args:
-            settings: The model servers, their models, and how to connect to them.
-            work: Runs the functions that write requests and read answers; see `Codec.run`.
-            metrics: Counts the calls.
+        `work` runs the functions that write requests and read answers; see `Codec.run`.
 
         Raises:
             StartError: The list of model servers, or the token or certificate for them, is wrong.
@@ -196,10 +193,8 @@ class TfServingEngine:
     ) -> bytes:
         """Sends a request. Sends it once more, for another version, if no server has this one.
 
-        Args:
-            servable: The model. It becomes the version that is asked.
-            request: The PredictRequest without its model.
-            signature: The signature to run.
+        `request` is a PredictRequest without its model. `servable` becomes the version that is
+        asked.
         """
         spec = servable.spec
 

@@ -39,12 +39,9 @@ class UpstreamPool:
         If the endpoint cannot be reached, sends the request once more, to another endpoint. Both
         attempts share the deadline of the current request.
 
-        Args:
-            method: Name of the method.
-            request: The serialized message. It may be sent twice, which does no harm, because
-                inference changes nothing on the server.
-            eligible: Names of the endpoints that can answer.
-            codes: Gets the code of each attempt.
+        The request may be sent twice, which does no harm, because inference changes nothing on the
+        server. `eligible` are the names of the endpoints that can answer. `codes` gets the code of
+        each attempt.
 
         Raises:
             ServingError: UNAVAILABLE if no endpoint accepts it, RESOURCE_EXHAUSTED if too many
