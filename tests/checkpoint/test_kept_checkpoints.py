@@ -3,6 +3,7 @@
 import os
 import re
 import stat
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def assert_all_kept(manager, expected, count):
     assert len(manager.checkpoints) == min(count, len(expected))
     for prefix in manager.checkpoints:
         assert restored(prefix, expected[prefix]) == expected[prefix], prefix
-    assert tf.train.latest_checkpoint(os.path.dirname(prefix)) == manager.checkpoints[-1]
+    assert tf.train.latest_checkpoint(Path(prefix).parent) == manager.checkpoints[-1]
 
 
 @pytest.mark.each_choice

@@ -88,7 +88,7 @@ def test_wrong_arguments_are_named_and_change_nothing(run, table, call, message)
 def test_a_slot_is_read_and_written_as_the_dtype_that_it_has(make_table):
     table, keys = make_table(), tf.constant([1], tf.int64)
     library.de_table_ensure_slots(table, "de", tf.zeros([1], tf.float64), names=["x"], widths=[1])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="'de/x' must be read .* as float"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"'de/x' must be read .* as float"):
         library.de_table_find_slot(table, keys, "de/x", Tvalues=tf.int64, dim=1)
     with pytest.raises(tf.errors.InvalidArgumentError, match="Received: int64"):
         library.de_table_assign_slot(table, keys, tf.zeros([1, 1], tf.int64), "de/x")
