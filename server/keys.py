@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 Scope = Literal["predict", "lookup", "admin"]
 SCOPES: tuple[str, ...] = get_args(Scope)
-_LOG = logging.getLogger("server.access")
+_LOG = logging.getLogger("server")
 _LOOK_SECONDS = 1.0
 _LEEWAY_SECONDS = 10
 # Verified tokens that are remembered.
@@ -286,7 +286,7 @@ class WatchedFile(Generic[T]):
         self.path, self._parse, self._what, self._rule = path, parse, what, rule
         self._clock = clock
         self._looked = clock()
-        self._content = b""
+        self._content: bytes | None = None
         self._problem = ""
         self._is_optional = default is not None
         try:
@@ -316,6 +316,7 @@ class WatchedFile(Generic[T]):
         self._looked = time_now
         try:
             content = self.path.read_bytes()
+            self._problem = ""  # an outage that comes again is logged again
             if content == self._content:
                 return False
             self._content = content
@@ -327,7 +328,6 @@ class WatchedFile(Generic[T]):
                 _LOG.error("the %s stay as they were: %s", self._what, problem)
                 self._problem = problem
             return False
-        self._problem = ""
         return True
 
     def _text(self, error: Exception) -> str:

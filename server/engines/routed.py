@@ -100,7 +100,10 @@ class RoutedEngine:
     @property
     def routes(self) -> Routes:
         """The decisions now. Reads the file again if it changed."""
-        if self._file is not None and self._file.look():
+        return self._look()
+
+    def _look(self, *, now: bool = False) -> Routes:
+        if self._file is not None and self._file.look(now=now):
             self._use(self._file.value)
         return self._routes
 
@@ -133,15 +136,15 @@ class RoutedEngine:
             ServingError: NOT_FOUND for an unknown model, version or label;
                 FAILED_PRECONDITION for a version that does not serve.
         """
-        labels = dict(self.routes.labels.get(model, {}))
-        if version is None:
-            if label not in labels:
-                raise ServingError(Code.NOT_FOUND, f"Model {model} has no label {label}")
-            del labels[label]
-        else:
+        if version is not None:
             await self._check_serves(model, version)
+        routes = self._look(now=True)
+        labels = dict(routes.labels.get(model, {}))
+        if version is not None:
             labels[label] = version
-        self._set(labels=_with_model(self.routes.labels, model, labels))
+        elif labels.pop(label, None) is None:
+            raise ServingError(Code.NOT_FOUND, f"Model {model} has no label {label}")
+        self._set(routes, labels=_with_model(routes.labels, model, labels))
 
     async def set_traffic(self, model: str, weights: Mapping[int, float]) -> None:
         """Splits requests that name no version; without weights the newest version takes all.
@@ -155,7 +158,8 @@ class RoutedEngine:
         for version in weights:
             await self._check_serves(model, version)
         named = {str(version): weight for version, weight in weights.items()}
-        self._set(traffic=_with_model(self.routes.traffic, model, named))
+        routes = self._look(now=True)
+        self._set(routes, traffic=_with_model(routes.traffic, model, named))
 
     def set_drained(self, upstream: str, drained: bool) -> None:
         """Takes an upstream out of service, or returns it to service.
@@ -165,12 +169,13 @@ class RoutedEngine:
         """
         if upstream not in self.upstreams():
             raise ServingError(Code.NOT_FOUND, f"There is no upstream called {upstream}")
-        others = [name for name in self.routes.drained if name != upstream]
-        self._set(drained=[*others, upstream] if drained else others)
+        routes = self._look(now=True)
+        others = [name for name in routes.drained if name != upstream]
+        self._set(routes, drained=[*others, upstream] if drained else others)
 
     def set_draining(self, draining: bool) -> None:
         """Makes readiness fail, or succeed again."""
-        self._set(draining=draining)
+        self._set(self._look(now=True), draining=draining)
 
     async def _check_serves(self, model: str, version: int) -> None:
         (status,) = await self.inner.status(ModelSpec(model, version))
@@ -185,9 +190,9 @@ class RoutedEngine:
         version = self.routes.labels.get(spec.name, {}).get(spec.label or "")
         return spec if version is None else ModelSpec(spec.name, version)
 
-    def _set(self, **changes: Any) -> None:
+    def _set(self, routes: Routes, **changes: Any) -> None:
         """Replaces some decisions, in the file too."""
-        routes = msgspec.structs.replace(self.routes, **changes)
+        routes = msgspec.structs.replace(routes, **changes)
         if self._file is not None:
             path = self._file.path
             with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
@@ -196,6 +201,7 @@ class RoutedEngine:
                 os.fsync(file.fileno())
             Path(file.name).replace(path)
             self._file.look(now=True)
+            routes = self._file.value  # another process may have written since
         self._use(routes)
 
     def _use(self, routes: Routes) -> None:

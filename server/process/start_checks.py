@@ -3,11 +3,12 @@
 import logging
 import os
 import ssl
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from .. import COMMAND
 from ..engines.chosen import routes_of
-from ..engines.embedded.model_folder import folder_of, found_models
+from ..engines.embedded.model_folder import VersionPolicy, folder_of, found_models
 from ..engines.upstream.endpoint import check_client_certificate, parse_upstreams, upstream_token
 from ..errors import StartError
 from ..keys import KeyRing, keys_of
@@ -43,7 +44,7 @@ def check_start(settings: Settings, *, is_worker: bool = False) -> KeyRing | Non
             )
     _check_certificates(settings, "tls", "tls_client_ca")
     _check_certificates(settings, "upstream", "upstream_ca")
-    routes_of(settings)
+    labels = routes_of(settings).labels
     if settings.engine == "embedded":
         folder_of(settings).check()
     else:
@@ -51,13 +52,8 @@ def check_start(settings: Settings, *, is_worker: bool = False) -> KeyRing | Non
         upstream_token(settings)
     if not is_worker:
         _check_ports(settings)
-        if settings.engine == "embedded" and not any(found_models(settings).values()):
-            _LOG.warning(
-                "The model folder must hold a version to serve. Received: --model-dir=%s, without "
-                "one. Write a model to a numbered folder in it, e.g. %s.",
-                settings.model_dir,
-                folder_of(settings).path / "1",
-            )
+        if settings.engine == "embedded":
+            _warn_of_missing(settings, labels)
     return keys
 
 
@@ -100,3 +96,45 @@ def _check_certificates(settings: Settings, side: str, authority: str) -> None:
         raise StartError(
             f"The file must hold certificates as PEM. Received: {flag_of(authority)}={ca}: {error}"
         ) from None
+
+
+def _warn_of_missing(settings: Settings, labels: Mapping[str, Mapping[str, int]]) -> None:
+    """Logs a sentence for each version that the settings name and that is missing."""
+    models = found_models(settings)
+    if not any(models.values()):
+        _LOG.warning(
+            "The model folder must hold a version to serve. Received: --model-dir=%s, without "
+            "one. Write a model to a numbered folder in it, e.g. %s.",
+            settings.model_dir,
+            folder_of(settings).path / "1",
+        )
+        return
+    policy = VersionPolicy.parse(settings.version_policy)
+    for model, versions in models.items():
+        missing = sorted((policy.numbers or frozenset()) - versions.keys())
+        if missing:
+            _LOG.warning(
+                "--version-policy must name existing versions. Received: %s; model %s has "
+                "%s. Write the missing ones, or name others.",
+                settings.version_policy,
+                model,
+                _listed(versions),
+            )
+    for model, named in labels.items():
+        served = policy.candidates(models.get(model, {}))[: policy.count]
+        for label, version in named.items():
+            if version not in served:
+                _LOG.warning(
+                    "--labels must name versions to serve. Received: %s:%s=%d; --version-policy=%s "
+                    "serves %s of model %s. Write that version, or change one of the flags.",
+                    model,
+                    label,
+                    version,
+                    settings.version_policy,
+                    _listed(served),
+                    model,
+                )
+
+
+def _listed(versions: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(versions))) or "no version"

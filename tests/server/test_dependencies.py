@@ -11,7 +11,7 @@ import pytest
 from server import keys as keys_module
 from server.admin import create_admin_app
 from server.dependencies import DataPlane, Lifecycle
-from server.engines.routed import RoutedEngine
+from server.engines.routed import RoutedEngine, Routes
 from server.errors import ServingError, StartError
 from server.keys import KeyRing
 from server.process.server import _config
@@ -126,8 +126,11 @@ def test_a_key_that_leaves_the_file_opens_nothing_a_second_later(tmp_path, caplo
             return False
 
     assert (opens(old), opens(new)) == (True, False)
-    for broken in ("keys: 3", "[" * 50_000, None):
+    for broken in ("keys: 3", "[" * 50_000, None, None):
         if broken is None:
+            file.write_text("[" * 50_000)  # as before
+            now += 1
+            assert opens(old)
             file.unlink()
         else:
             file.write_text(broken)
@@ -219,13 +222,26 @@ def test_a_broken_file_of_routes_is_logged_once_and_changes_nothing(tmp_path, ca
     file = tmp_path / "routes.json"
     engine = RoutedEngine(NumpyEngine(), file=file)
     assert not engine.routes.draining
-    file.write_text('{"draining": true}')
-    for _ in range(3):
-        assert engine.routes.draining
-        file.write_text("{")
-    (record,) = caplog.records
-    told = "the routes stay as they were: The file of routes cannot be read"
-    assert record.getMessage().startswith(told)
+    for good, broken in (("", ""), ('{"draining": true}', "{")):
+        file.write_text(good)
+        for _ in range(3):
+            assert engine.routes.draining is bool(good)
+            file.write_text(broken)
+        (record,) = caplog.records
+        told = "the routes stay as they were: The file of routes cannot be read"
+        assert record.getMessage().startswith(told)
+        caplog.clear()
+
+
+def test_a_decision_keeps_what_was_written_into_the_file_in_the_last_second(tmp_path):
+    file = tmp_path / "routes.json"
+    engine = RoutedEngine(NumpyEngine(), file=file)
+    file.write_text('{"labels": {"m": {"a": 3}}, "traffic": {"m": {"3": 1}}, "drained": ["v"]}')
+    asyncio.run(engine.set_label("m", "b", 3))
+    file.write_text(file.read_text().replace('"a"', '"c"'))
+    engine.set_drained("u", True)
+    assert engine.routes == RoutedEngine(NumpyEngine(), file=file).routes
+    assert engine.routes == Routes({"m": {"c": 3, "b": 3}}, {"m": {"3": 1}}, ["v", "u"])
 
 
 @pytest.mark.parametrize(

@@ -225,6 +225,8 @@ class TfServingEngine:
                     raise spec.not_found() from None
                 # The server has replaced its newest version since the last poll. It chooses one
                 # itself, and checks the inputs against that version's signature.
+                if not self._catalog.endpoints_of(spec.name, servable.version):  # polled meanwhile
+                    servable.version = self._catalog.latest(spec.name) or servable.version
             else:
                 raise  # the model's own error
         return await ask(version)
@@ -249,14 +251,15 @@ class UpstreamModel:
 
     async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
         """See `Servable.run`. The model becomes the version that answers."""
-        spec, work = self.signatures[signature], self._engine.work
+        spec, work, leased = self.signatures[signature], self._engine.work, self.version
         request = await work(written_work(inputs), "encode", write_inputs, inputs)
         answer = await self._engine.predict(self, request, spec)
         has_strings = any(each.dtype.kind is Kind.STRING for each in spec.outputs.values())
         size = len(answer) // (1 if has_strings else TENSOR_WORK)
         outputs: dict[str, Array]
-        self.version, outputs = await work(size, "decode", read_outputs, answer)
-        if outputs.keys() != spec.outputs.keys():
+        answered, outputs = await work(size, "decode", read_outputs, answer)
+        self.version = answered or self.version  # 0 if the answer names none
+        if self.version != leased and outputs.keys() != spec.outputs.keys():
             raise ServingError(
                 Code.UNAVAILABLE,
                 f"Version {self.version} of model {self.spec.name} has just replaced another one, "

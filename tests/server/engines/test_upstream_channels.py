@@ -34,6 +34,7 @@ class ModelServer:
     Attributes:
         version: The version that it serves.
         output: The name of its output.
+        names_version: Whether its answers name the version.
         calls: Versions of the calls to Predict; 0 for the newest.
         polls: Number of polls that it was asked.
         errors: The errors of the next calls to Predict, first one first.
@@ -44,6 +45,7 @@ class ModelServer:
     def __init__(self):
         self.version = 3
         self.output = "y"
+        self.names_version = True
         self.calls = []
         self.polls = 0
         self.errors = []
@@ -61,7 +63,8 @@ class ModelServer:
         if wanted not in (0, self.version):
             await self._not_found(context, f"Specific(m, {wanted})")
         answer = PROTOS.predict.PredictResponse()
-        answer.model_spec.version.value = self.version
+        if self.names_version:
+            answer.model_spec.version.value = self.version
         fill_proto(answer.outputs[self.output], np.zeros(1, np.float32))
         return answer
 
@@ -245,9 +248,25 @@ async def test_a_request_for_the_newest_version_follows_a_swap_without_waiting_f
     assert (servable.version, service.calls) == (4, [3, 0, 3])
 
 
+async def test_a_request_follows_a_swap_that_a_poll_found_while_it_ran(service, engine):
+    servable = await engine.lease(ModelSpec("m"))
+    service.answers_calls.clear()
+    asked = asyncio.ensure_future(servable.run("serving_default", {}))
+    await eventually(lambda: service.calls)
+    service.version = 4
+    await engine.reload()
+    service.answers_calls.set()
+    await asked
+    assert (servable.version, service.calls) == (4, [3, 0])
+
+
 async def test_a_version_with_other_outputs_does_not_answer_after_a_swap(service, engine):
     servable = await engine.lease(ModelSpec("m"))
-    service.version, service.output = 4, "z"
+    service.output = "z"
+    for service.names_version in (False, True):
+        assert (await servable.run("serving_default", {})).keys() == {"z"}  # no swap
+        assert servable.version == 3
+    service.version = 4
     with pytest.raises(ServingError, match="Version 4 of model m has just replaced") as caught:
         await servable.run("serving_default", {})
     assert (caught.value.code, caught.value.retry_after) == (Code.UNAVAILABLE, 1.0)

@@ -99,16 +99,30 @@ def test_certificates_that_cannot_be_used(tmp_path, spoiled, workers):
     assert_refused(done, sentence)
 
 
-def test_an_empty_model_folder_is_logged_once(tmp_path, caplog):
-    settings = load_settings(model_dir=tmp_path, port=0)
-    check_start(settings, is_worker=True)
-    assert not caplog.records
+@pytest.mark.parametrize(
+    ("versions", "flags", "sentence"),
+    [
+        ((), (), "The model folder must hold a version to serve."),
+        ((1, 2), ("version_policy", "9"), "Received: 9; model m has 1, 2."),
+        ((1, 2), ("labels", "stable=9"), "Received: m:stable=9; --version-policy=latest serves 2"),
+        ((1, 2), ("labels", "stable=1"), "Received: m:stable=1; --version-policy=latest serves 2"),
+        ((1, 2), ("labels", "x:stable=1"), "serves no version of model x."),
+        ((1, 2), ("labels", "stable=2"), None),
+        ((1, 2), ("version_policy", "1,2"), None),
+    ],
+)
+def test_a_missing_version_is_logged_once(tmp_path, caplog, versions, flags, sentence):
+    for version in versions:
+        (tmp_path / "m" / str(version)).mkdir(parents=True)
+        (tmp_path / "m" / str(version) / "saved_model.pb").touch()
+    (tmp_path / "m").mkdir(exist_ok=True)
+    settings = load_settings(model_dir=tmp_path / "m", port=0, **dict([flags] if flags else []))
     check_start(settings)
-    assert "The model folder must hold a version to serve." in caplog.text
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == (sentence is not None)
+    assert all(sentence in line for line in told)
     caplog.clear()
-    (tmp_path / "1").mkdir()
-    (tmp_path / "1" / "saved_model.pb").touch()
-    check_start(settings)
+    check_start(settings, is_worker=True)
     assert not caplog.records
 
 
