@@ -71,7 +71,7 @@ def short(value: Any) -> str:
 
 
 def key_of(text: str, key_dtype: str, name: str) -> Any:
-    """Returns the key that a command line argument names.
+    """Returns the key that an argument names; `key_dtype` is "int64" or "string", never "int32".
 
     Raises:
         ValueError: The file has integer keys, and the argument is no integer of 64 bits.

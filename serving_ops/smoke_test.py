@@ -31,7 +31,7 @@ class SmokeTestError(Exception):
 
 
 def over_rest(base: str, path: str, body: Any = None, timeout: float = 30) -> Any:
-    """Returns the JSON answer of a GET, or of a POST if there is a body.
+    """Returns the JSON answer of a GET if `body` is None, else of a POST; `timeout` in seconds.
 
     Raises:
         SmokeTestError: The server answered with an error.
@@ -68,7 +68,7 @@ def wait_until_available(base: str, model: str, seconds: float) -> list[int]:
 
 
 def over_grpc(address: str, model: str, signature: str, ids: list[Any], timeout: float) -> Any:
-    """Returns the rows from `PredictionService.Predict`, an array [n, dim]."""
+    """Returns the rows from `PredictionService.Predict`, [n, dim]; `timeout` in seconds."""
     import grpc
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc

@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+_LARGEST = 2**62
+
 
 def received(**values: Any) -> str:
     """Returns the second half of an error message: the arguments as received.
@@ -24,23 +26,21 @@ def received(**values: Any) -> str:
     return f"Received: {listed}."
 
 
-def check_integer(name: str, value: Any, least: int, most: int = 2**62) -> None:
-    """Raises unless an argument is a whole number from `least` to `most`."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(
-            f"`{name}` must be an integer from {least} to {most}. {received(**{name: value})}"
-        )
-    if not least <= int(value) <= most:
-        raise ValueError(f"`{name}` must be from {least} to {most}. {received(**{name: value})}")
-
-
-def checked_init_size(init_size: Any) -> int:
-    """Returns `init_size` as an int."""
-    if isinstance(init_size, bool) or not isinstance(init_size, numbers.Integral):
-        raise TypeError(f"`init_size` must be an integer. {received(init_size=init_size)}")
-    if init_size < 0:
-        raise ValueError(f"`init_size` must not be negative. {received(init_size=init_size)}")
-    return int(init_size)
+def check_integer(
+    name: str, value: Any, least: int, most: int = _LARGEST, *, or_none: bool = False
+) -> None:
+    """Raises unless an argument is a whole number from `least` to `most`, or None if it may be."""
+    if or_none and value is None:
+        return
+    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if is_integer and least <= int(value) <= most:
+        return
+    is_open = most == _LARGEST and not (is_integer and int(value) > most)
+    bounds = f"of at least {least}" if is_open else f"from {least} to {most}"
+    raise (ValueError if is_integer else TypeError)(
+        f"`{name}` must be an integer {bounds}{', or None' if or_none else ''}. "
+        + received(**{name: value})
+    )
 
 
 def require_eager(method: str, remedy: str) -> None:

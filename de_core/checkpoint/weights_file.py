@@ -25,7 +25,10 @@ _PIECE_BYTES = 16 << 20
 
 
 def files(table: ShardedTable, folder: str) -> list[tf.Tensor]:
-    """Returns the bytes of each shard's snapshot file as a scalar string tensor."""
+    """Returns the bytes of each shard's snapshot file as a scalar string tensor.
+
+    A graph writes the files when it runs, so `folder` must live as long as the graph may run.
+    """
     targets = [str(pathlib.Path(folder) / f"{index}.de") for index in range(len(table.tables))]
     contents = []
     for path, report in zip(targets, table_files.write(table, targets), strict=True):

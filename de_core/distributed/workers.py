@@ -113,7 +113,7 @@ class Delivery:
         ]
 
     def send(self, batches: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Sends each item to its worker.
+        """Sends each item of the batches, each [n, ...], to its worker.
 
         Returns:
             For each batch, the items received by this worker, [m, ...], in the order of the

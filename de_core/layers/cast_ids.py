@@ -42,6 +42,8 @@ def check_dtype(ids: Any, wanted: str, owner: str) -> None:
             f"`model.export`, or, for tf.saved_model.save, define `input_dtype` as {wanted!r} in "
             "the model's class"
         )
+    elif not is_symbolic(ids):
+        other = ", or cast them"
     raise TypeError(
         f"The ids of {owner} must be {wanted}: make its input with keras.Input(..., "
         f"dtype={wanted!r}){other}. Received: ids.dtype={given} (of type {type(ids).__name__})."

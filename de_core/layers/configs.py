@@ -180,8 +180,7 @@ class FeatureConfig:
         if combiner == "auto":
             combiner = table.combiner
         self.combiner = None if combiner is None else checked_combiner(combiner)
-        if max_length is not None:
-            check_integer("max_length", max_length, 1)
+        check_integer("max_length", max_length, 1, or_none=True)
         self.max_length = None if max_length is None else int(max_length)
         self.weights = bool(weights)
         if self.weights and self.combiner is None:

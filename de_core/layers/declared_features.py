@@ -83,7 +83,7 @@ def _leaves(
 
     With `may_lack`, parts of `values` may be None or be left out of a dict.
     """
-    if not tf.nest.is_nested(features):
+    if not tf.nest.is_nested(features) and not isinstance(values, Mapping):
         yield path, values
         return
     parts, given = _parts(features), _parts(values)

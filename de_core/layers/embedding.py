@@ -181,7 +181,7 @@ class Embedding(keras.layers.Layer):
     @no_autograph
     def __call__(self, ids: Any, *args: Any, **kwargs: Any) -> Any:
         """Looks up ids. Takes a number, a string, or a list of them, too."""
-        ids = keras_arguments.plain_ids(ids, self.table.key_dtype)
+        ids = keras_arguments.plain_ids(ids, self.table.key_dtype, f"layer {self.name!r}")
         if len(args) < 2 and (mask := getattr(ids, "_keras_mask", None)) is not None:
             kwargs.setdefault("mask", mask)  # with weights, Keras passes on no mask
         return super().__call__(ids, *args, **kwargs)

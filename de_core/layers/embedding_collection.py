@@ -127,13 +127,13 @@ class EmbeddingCollection(keras.layers.Layer):
 
     @no_autograph
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Looks up the ids of all features. Takes numbers, strings and lists of them, too."""
-        if any(isinstance(each, (int, str, bytes)) for each in tf.nest.flatten(inputs)):
-            ids = zip(self._declared.flat(inputs), self._declared.configs, strict=True)
-            inputs = self._declared.packed(
-                [keras_arguments.plain_ids(each, config.table.key_dtype) for each, config in ids]
-            )
-        return super().__call__(inputs, *args, **kwargs)
+        """Looks up the ids of all features. Takes lists of numbers or strings, too."""
+        declared = self._declared
+        ids = [
+            keras_arguments.plain_ids(each, config.table.key_dtype, f"feature {config.name!r}")
+            for each, config in zip(declared.flat(inputs), declared.configs, strict=True)
+        ]
+        return super().__call__(declared.packed(ids), *args, **kwargs)
 
     @no_autograph
     def call(self, inputs: Any, weights: Any = None) -> Any:

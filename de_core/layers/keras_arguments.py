@@ -68,20 +68,31 @@ def taken_from(arguments: dict[str, Any], key_dtype: DTypeLike, **given: Any) ->
     return given
 
 
-def plain_ids(ids: Any, key_dtype: tf.DType) -> Any:
+def plain_ids(ids: Any, key_dtype: tf.DType, owner: str) -> Any:
     """Returns a number, a string or a list of them as a tensor, and any other `ids` as they are.
 
-    Keras takes only tensors and arrays as a layer's first argument.
+    Keras takes only tensors and arrays as a layer's first argument. `owner` says what the ids are
+    for, such as "layer 'users'".
 
     Raises:
         TypeError: `ids` are a dict.
+        ValueError: `ids` are lists of several lengths, or of numbers and strings.
     """
     if isinstance(ids, dict):
         raise TypeError(
             "The ids of a layer must be one tensor: pass one feature of the dict, or use "
             f"de.layers.EmbeddingCollection. Received: a dict of {', '.join(map(str, ids))}."
         )
-    return tf.convert_to_tensor(ids, dtype_hint=key_dtype) if _is_plain(ids) else ids
+    if not _is_plain(ids):
+        return ids
+    try:
+        return tf.convert_to_tensor(ids, dtype_hint=key_dtype)
+    except ValueError as error:
+        raise ValueError(
+            f"The ids of {owner} must be lists of equal lengths, of {key_dtype.name} ids only: "
+            f"make ragged ids by tf.ragged.constant(ids, dtype={key_dtype.name!r}). "
+            f"Received: {error}"
+        ) from error
 
 
 def checked_weights(weights: list[Any]) -> list[Any]:
@@ -98,7 +109,7 @@ def checked_weights(weights: list[Any]) -> list[Any]:
 def _is_plain(ids: Any) -> bool:
     if isinstance(ids, (list, tuple)):
         return all(map(_is_plain, ids))
-    return isinstance(ids, (int, str, bytes))
+    return isinstance(ids, (int, str, bytes)) and not isinstance(ids, bool)
 
 
 def _check_no_height(arguments: dict[str, Any], key_dtype: DTypeLike, dim: int | None) -> None:

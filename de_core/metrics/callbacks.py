@@ -55,8 +55,7 @@ class TableMetrics(keras.callbacks.Callback):
         self, log_dir: str | None = None, every: int | None = None, sample: int = 4096
     ) -> None:
         super().__init__()
-        if every is not None:
-            check_integer("every", every, 1)
+        check_integer("every", every, 1, or_none=True)
         self._log_dir = None if log_dir is None else str(log_dir)
         self._every = every
         self._sample = sample

@@ -97,7 +97,10 @@ class SnapshotFile:
 
 
 def hashes(keys: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Returns each key's hash, uint64 [n], as `docs/reference/snapshot-format.md` defines it."""
+    """Returns each key's hash, uint64 [n], as `docs/reference/snapshot-format.md` defines it.
+
+    `keys` are int64 or bytes objects [n].
+    """
     if keys.dtype == object:
         words = np.array([_hash_bytes(key) for key in keys], np.uint64)
     else:

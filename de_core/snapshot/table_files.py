@@ -268,7 +268,10 @@ def verify(paths: Sequence[str]) -> None:
 
 
 def _own_files(files: Sequence[str], count: int) -> list[list[str]] | None:
-    """Returns each shard's files, or None if the files' shards divide the keys in another way."""
+    """Returns each shard's files, or None if the files' shards divide the keys in another way.
+
+    In `files`, each base is followed by its deltas.
+    """
     groups: dict[int, list[str]] = {}
     for path in files:
         metadata = about(path)["metadata"]

@@ -43,10 +43,8 @@ class _Bounded(Eviction):
                 "`max_rows` or `max_bytes` must be given. "
                 + received(max_rows=self.max_rows, max_bytes=self.max_bytes)
             )
-        if self.max_rows is not None:
-            check_integer("max_rows", self.max_rows, 1)
-        if self.max_bytes is not None:
-            check_integer("max_bytes", self.max_bytes, 2**16)
+        check_integer("max_rows", self.max_rows, 1, or_none=True)
+        check_integer("max_bytes", self.max_bytes, 2**16, or_none=True)
 
     def fields(self, index: int, tables: int) -> dict[str, int]:
         """Returns the engine's settings, with the shard's part of the bounds."""
@@ -185,8 +183,7 @@ class EvictionTTL(Eviction):
                 "`steps` or `seconds` must be given. "
                 + received(steps=self.steps, seconds=self.seconds)
             )
-        if self.steps is not None:
-            check_integer("steps", self.steps, 1)
+        check_integer("steps", self.steps, 1, or_none=True)
         if self.seconds is None:
             return
         if isinstance(self.seconds, bool) or not isinstance(self.seconds, numbers.Real):

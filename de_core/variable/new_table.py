@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from de_core.base.checks import checked_init_size, received
+from de_core.base.checks import check_integer, received
 from de_core.base.keras import keras
 from de_core.base.types import InitializerLike
 from de_core.distributed import strategy
@@ -49,7 +49,8 @@ def new_table(
     kv_creator: KVCreator | None,
 ) -> ShardedTable:
     """Creates a table in memory or in a storage, whole or divided among workers."""
-    init_size = checked_init_size(init_size)
+    check_integer("init_size", init_size, 0)
+    init_size = int(init_size)
     creator = storage_creator(kv_creator)
     workers = strategy.workers_of_the_scope()
     if spec.tier is not None:

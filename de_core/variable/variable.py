@@ -172,8 +172,9 @@ class Variable(
             anchor = self._anchor = new_anchor(table, trained, own)  # a weight that Keras tracks
         else:
             anchor = self._graph_anchor = graph.add(name, table, trained, collections, checkpoint)
-        self._regularizer = regularizer
-        # Keras and TensorFlow must not track these: the anchor is a weight already.
+        # Keras and TensorFlow must not track these: the anchor is a weight already, and a
+        # regularizer that is a layer has weights of its own.
+        self.__dict__["_regularizer"] = regularizer
         self.__dict__["_trained"] = anchor if trained else None
         self.__dict__["_watched"] = tensor_variable(anchor) if trained else None
         # Create the policy last: its constructor may use this Variable.

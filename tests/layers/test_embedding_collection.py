@@ -215,7 +215,7 @@ def test_nests_of_features_are_accepted():
     assert found["seen"][0].shape == [3, 3]
 
 
-def test_ids_may_be_python_numbers_strings_and_lists():
+def test_ids_may_be_lists_of_numbers_or_strings():
     words = de.FeatureConfig("word", table("words", key_dtype="string"), "sum")
     layer = collection({"id": de.FeatureConfig("id", table()), "word": words})
     found = layer({"id": [1, 2], "word": [["1", "2"], ["3", "3"]]})
@@ -223,12 +223,24 @@ def test_ids_may_be_python_numbers_strings_and_lists():
     np.testing.assert_allclose(found["word"], [VALUES[1] + VALUES[2], 2 * VALUES[3]], rtol=1e-6)
     with pytest.raises(ValueError, match=r"must be dense .*Received: dense ids"):
         layer({"id": 1, "word": "1"})
+    for found in layer({"id": [], "word": [[]]}).values():
+        assert found.shape[1:] == [3]
 
 
 BAD = {
     "another structure": (lambda layer: layer({"b": KINDS["one"]}), "keys .'a'.*keys .'b'"),
     "a list": (lambda layer: layer([KINDS["one"]]), "a list of 1"),
-    "floats": (lambda layer: layer({"a": tf.zeros([3])}), "must be int64.*ids.dtype=float32"),
+    "a dict of ids": (lambda layer: layer({"a": {"x": [1]}}), "at 'a': a FeatureConfig.*'x'"),
+    "lists of several lengths": (
+        lambda layer: layer({"a": [[1], [2, 3]]}),
+        "ids of feature 'a' must be lists of equal lengths.*tf.ragged.constant.*non-rectangular",
+    ),
+    "mixed": (lambda layer: layer({"a": [1, "x"]}), "feature 'a' .* of int64 ids only.*mixed"),
+    "bools": (lambda layer: layer({"a": [True, False]}), "bool"),
+    "floats": (
+        lambda layer: layer({"a": tf.zeros([3])}),
+        "must be int64.*, or cast them. Received: ids.dtype=float32",
+    ),
     "deep ragged": (
         lambda layer: layer({"a": ragged([[[1]], [[2]]])}),
         "ragged or sparse .batch, ids.. Received: ragged",

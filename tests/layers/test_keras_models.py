@@ -116,6 +116,7 @@ def test_a_layer_made_frozen_can_be_unfrozen():
     layer = de.layers.Embedding(2, trainable=False)
     features = de.FeatureConfig("item", de.TableConfig("frozen", 2))
     collection = de.layers.EmbeddingCollection(features, trainable=False)
+    assert collection.trainable_variables == []
     inputs = keras.Input([1], dtype="int64")
     rows = keras.ops.sum(layer(inputs), axis=1) + collection(inputs)
     model = keras.Model(inputs, keras.layers.Dense(1)(rows))

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.optimizers.test_exact import Halving
 from tests.support import oracle
 
 IDS = np.arange(64)
@@ -150,7 +149,10 @@ def own(base):
     return type(f"Own{base.__name__}", (base,), {"update_step": lambda *a: base.update_step(*a)})
 
 
-GENERIC = {"a user's own": Halving, "with moments": own(keras.optimizers.Adam)}
+GENERIC = {
+    "a slot that starts at 0.1": own(keras.optimizers.Adagrad),
+    "moments": own(keras.optimizers.Adam),
+}
 
 
 @pytest.mark.each_choice

@@ -284,7 +284,11 @@ def test_a_policy_without_a_restriction_says_what_to_define():
         (lambda: new(restrict_policy=de.Variable), TypeError, "subclass of de.RestrictPolicy"),
         (lambda: new(admission=2), TypeError, "`admission`"),
         (lambda: new(eviction=[1]), TypeError, "`eviction`"),
-        (lambda: new(eviction=[LRU(max_rows=9), LRU(max_rows=8)]), ValueError, "bounds the table"),
+        (
+            lambda: new(eviction=[LRU(max_rows=9), de.EvictionLFU(max_rows=9)]),
+            ValueError,
+            "bounds the table",
+        ),
         (lambda: new(2, eviction=LRU(max_rows=1)), ValueError, "max_rows"),
         (LRU, ValueError, "max_rows"),
         (lambda: de.EvictionLFU(max_rows=0), ValueError, "max_rows"),

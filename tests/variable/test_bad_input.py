@@ -14,7 +14,7 @@ def table():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"dim": 0}, ValueError, r"`dim` must be from 1 to 4096. Received: dim=0 \(of type int\)"),
+        ({"dim": 0}, ValueError, r"an integer from 1 to 4096. Received: dim=0 \(of type int\)"),
         ({"dim": 4097}, ValueError, "Received: dim=4097"),
         ({"dim": -1}, ValueError, "Received: dim=-1"),
         ({"dim": 2.0}, TypeError, r"must be an integer .* Received: dim=2.0 \(of type float\)"),
@@ -25,7 +25,7 @@ def table():
         ({"devices": "/GPU:0"}, ValueError, "must name CPUs.*Received: device='/GPU:0'"),
         ({"devices": ["/cpu:0", "/job:ps/task:0/device:gpu:1"]}, ValueError, "must name CPUs"),
         ({"devices": [3]}, TypeError, r"Received: device=3 \(of type int\)"),
-        ({"init_size": -1}, ValueError, "must not be negative. Received: init_size=-1"),
+        ({"init_size": -1}, ValueError, "an integer of at least 0. Received: init_size=-1"),
         ({"init_size": 1.5}, TypeError, "`init_size` must be an integer"),
         ({"partitioner": 3}, TypeError, "`partitioner` must be a function"),
         ({"name": 3}, TypeError, "`name` must be a non-empty string"),

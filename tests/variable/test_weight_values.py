@@ -209,3 +209,11 @@ def test_swapped_averages_are_refused():
         fit(model, callbacks=[keras.callbacks.SwapEMAWeights(swap_on_epoch=True)])
     with pytest.raises(NotImplementedError, match="SwapEMAWeights"):
         model.evaluate(IDS, TARGETS, verbose=0, callbacks=[keras.callbacks.SwapEMAWeights()])
+
+
+def test_a_layer_as_regularizer_adds_no_weights():
+    layer = keras.layers.Dense(1)
+    layer.build([None, 2])
+    table = de.Variable(dim=2, regularizer=layer)
+    assert table.regularizer is layer
+    assert len(table.trainable_variables) == len(table.weights) == 1
