@@ -35,7 +35,7 @@ def check_integer(
     is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if is_integer and least <= int(value) <= most:
         return
-    is_open = most == _LARGEST and not (is_integer and int(value) > most)
+    is_open = most >= _LARGEST and not (is_integer and int(value) > most)
     bounds = f"of at least {least}" if is_open else f"from {least} to {most}"
     raise (ValueError if is_integer else TypeError)(
         f"`{name}` must be an integer {bounds}{', or None' if or_none else ''}. "

@@ -49,7 +49,7 @@ def new_table(
     kv_creator: KVCreator | None,
 ) -> ShardedTable:
     """Creates a table in memory or in a storage, whole or divided among workers."""
-    check_integer("init_size", init_size, 0)
+    check_integer("init_size", init_size, 0, 2**63 - 1)
     init_size = int(init_size)
     creator = storage_creator(kv_creator)
     workers = strategy.workers_of_the_scope()

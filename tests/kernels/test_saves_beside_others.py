@@ -91,7 +91,8 @@ def test_the_tables_own_columns_are_no_slots_to_read(make_table):
         lambda slot: library.de_table_find_slot(table, key, slot, Tvalues=tf.float32, dim=1),
         lambda slot: library.de_table_assign_slot(table, key, [[1.0]], slot),
     ):
-        with pytest.raises(tf.errors.NotFoundError, match="Received: 'de/step'"):
+        wanted = "'de/step' must be read and written as int64"
+        with pytest.raises(tf.errors.InvalidArgumentError, match=wanted):
             read("de/step")
 
 
