@@ -35,7 +35,7 @@ def picture(browser, name):
 
 
 def test_models_versions_and_tables_are_shown(browser):
-    assert re.search(r"ranker\s+1\s+AVAILABLE\s+\d+ (s|min)", browser.text("models"))
+    assert re.search(r"ranker\s+1\s+AVAILABLE\s+\d+ (s|min|h)", browser.text("models"))
     assert re.search(r"ranker\s+user\s+4\s+4\s+int64", browser.text("tables"))
     assert re.search(r"ranker\s+item\s+2\s+4\s+string", browser.text("tables"))
 
