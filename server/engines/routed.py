@@ -193,16 +193,16 @@ class RoutedEngine:
     def _set(self, routes: Routes, **changes: Any) -> None:
         """Replaces some decisions, in the file too."""
         routes = msgspec.structs.replace(routes, **changes)
-        if self._file is not None:
-            path = self._file.path
-            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-                file.write(msgspec.json.format(msgspec.json.encode(routes)))
-                file.flush()
-                os.fsync(file.fileno())
-            Path(file.name).replace(path)
-            self._file.look(now=True)
-            routes = self._file.value  # another process may have written since
-        self._use(routes)
+        if self._file is None:
+            self._use(routes)
+            return
+        path = self._file.path
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(routes)))
+            file.flush()
+            os.fsync(file.fileno())
+        Path(file.name).replace(path)
+        self._look(now=True)  # another process may have written since
 
     def _use(self, routes: Routes) -> None:
         self._routes = routes
