@@ -104,8 +104,9 @@ def _add(options: argparse.Namespace) -> None:
         elif not (source / "saved_model.pb").is_file():
             versions = [each for each in source.glob("*/") if each.name.isdecimal()]
             source = max(versions, key=lambda each: int(each.name), default=source)
-        schedule = (options.full_every, options.full_part)
-        made = from_export.add(source, root, *schedule, options.full, options.keep)
+        made = from_export.add(
+            source, root, options.full_every, options.full_part, options.full, options.keep
+        )
     report = made.report
     if options.json:
         terminal.print_json({"version": str(made), **report})

@@ -60,8 +60,9 @@ def _lines(form: str, stream: Any) -> Write:
                 row["deleted"] = True
             else:
                 row["value"] = list(map(terminal.plain, rows.values[index]))
-            if slots and not rows.deleted[index]:
-                row["slots"] = {k: list(map(terminal.plain, v[index])) for k, v in of_rows.items()}
+                if slots:
+                    found = of_rows.items()
+                    row["slots"] = {k: list(map(terminal.plain, v[index])) for k, v in found}
             if form == "json":
                 stream.write(json.dumps(row) + "\n")
             elif form == "csv":
