@@ -143,10 +143,11 @@ def test_training_makes_the_ranking_better(split, uninterrupted):
 
 
 @pytest.mark.slow
-def test_smaller_slots_change_the_losses_less_than_another_seed():
+def test_smaller_slots_rank_as_well():
+    """Training is exact, so each seed gives the same numbers in every run of a machine."""
     train, test = split_by_time(synthetic_log(0, num_ids=1500, num_events=40_000))
 
-    def losses(slot_dtype, optimizer):
+    def results(slot_dtype, optimizer):
         found = []
         for seed in range(5):
             keras.utils.set_random_seed(seed)
@@ -154,15 +155,12 @@ def test_smaller_slots_change_the_losses_less_than_another_seed():
             options = SimpleNamespace(epochs=3, batch_size=2048, seed=seed, checkpoint_dir=None)
             loss = train_model(model, train, options)[-1]
             found.append((loss, 1 - evaluate(train, test, scorer_of(model, train))[0]))
-        return np.array(found)
+        return np.array(found)  # a training loss and an error of ranking per seed
 
-    reference = losses(None, keras.optimizers.Adam)
-    noise = reference.std(0, ddof=1)
-    for slot_dtype, optimizer in (
-        (tf.bfloat16, keras.optimizers.Adam),
-        (None, de.optimizers.RowwiseAdam),
-        (tf.bfloat16, de.optimizers.RowwiseAdam),
-    ):
-        difference = (losses(slot_dtype, optimizer) - reference).mean(0)
-        # The standard error of a mean of five seeds, twice.
-        assert (difference < 2 * noise / np.sqrt(5)).all(), (slot_dtype, optimizer, difference)
+    adam = results(None, keras.optimizers.Adam)
+    another_seed = adam.std(0, ddof=1)
+    rowwise = results(None, de.optimizers.RowwiseAdam)
+    assert rowwise.mean(0)[1] < adam.mean(0)[1] + another_seed[1]
+    for optimizer, float32 in ((keras.optimizers.Adam, adam), (de.optimizers.RowwiseAdam, rowwise)):
+        difference = np.abs(results(tf.bfloat16, optimizer) - float32)
+        assert (difference < another_seed / 10).all(), (optimizer, difference)

@@ -25,7 +25,7 @@ def programs(tmp_path_factory):
         folder = tmp_path_factory.mktemp(name)
         configure = ["cmake", "-S", ROOT / "serving_ops/loader", "-B", folder]
         run([*configure, f"-DTensorFlow_PYTHON={sys.executable}", f"-DDE_LINK_OPS={option}"])
-        run(["cmake", "--build", folder, "-j2"], timeout=1200)
+        run(["cmake", "--build", folder, "-j2"], timeout=3600)
         built[name] = folder / "model_versions"
     return built
 
