@@ -1,7 +1,5 @@
 """Models and a gateway process that the tests share, because each costs seconds to start."""
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import os

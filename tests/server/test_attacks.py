@@ -1,7 +1,5 @@
 """Expensive requests: another process does their work, so that they delay no other client."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

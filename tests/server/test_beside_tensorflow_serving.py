@@ -6,8 +6,6 @@ test compares the shapes of its answers, not the numbers. `DIFFERS` lists the in
 and `server/README.md` explains them.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil

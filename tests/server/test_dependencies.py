@@ -1,7 +1,5 @@
 """API keys and scopes, limits on rates and concurrency, and the size of a request's head."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -3,8 +3,6 @@
 `process/test_protocol.py` has slow clients and unclear requests.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """The gateway as users install it: its wheel, and every route and command without the checkout."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Tokens as credentials: valid ones grant their scopes, all others grant nothing."""
 
-from __future__ import annotations
-
 import base64
 import hmac
 import json

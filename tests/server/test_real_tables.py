@@ -1,7 +1,5 @@
 """Tests the gateway with tables that the library exported, from training to REST."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An environment with the clients' packages."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

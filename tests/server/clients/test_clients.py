@@ -3,8 +3,6 @@
 They run in their own environment, because their packages conflict with ours.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

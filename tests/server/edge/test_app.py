@@ -1,7 +1,5 @@
 """Tests the application over HTTP, with an engine of numpy functions."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """The gateway decompresses and limits request bodies, and refuses wrong headers of bodies."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 

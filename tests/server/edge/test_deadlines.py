@@ -1,7 +1,5 @@
 """The gateway ends requests that exceed their deadline, or whose client disconnects."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

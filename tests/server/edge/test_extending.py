@@ -1,7 +1,5 @@
 """A user's own routes and middleware see the requests to models, as the README says."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -3,8 +3,6 @@
 A real TensorFlow Serving 2.20.0 answered refused requests with these codes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import tracemalloc

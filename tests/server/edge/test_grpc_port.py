@@ -3,8 +3,6 @@
 Tests versions, labels, warm-up, the admin port and TLS too, with real gateway processes.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import ssl

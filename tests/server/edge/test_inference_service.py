@@ -1,7 +1,5 @@
 """Tests the Open Inference Protocol over gRPC, health and reflection."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The OpenAPI document matches the gateway's answers."""
 
-from __future__ import annotations
-
 import json
 import re
 

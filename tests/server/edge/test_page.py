@@ -3,8 +3,6 @@
 DE_SCREENSHOTS names a folder for screenshots, in the sizes of a desktop and a phone.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Requests generated from the OpenAPI document: no failure, and only documented answers."""
 
-from __future__ import annotations
-
 import hypothesis
 import pytest
 import schemathesis

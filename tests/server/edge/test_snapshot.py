@@ -1,7 +1,5 @@
 """`/metrics` reports models and tables even while the engine does not answer."""
 
-from __future__ import annotations
-
 import asyncio
 
 import numpy as np

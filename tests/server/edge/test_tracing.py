@@ -1,7 +1,5 @@
 """The gateway creates a span per request. Needs OpenTelemetry's SDK."""
 
-from __future__ import annotations
-
 import asyncio
 
 import grpc

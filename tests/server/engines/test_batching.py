@@ -1,7 +1,5 @@
 """Tests which requests join a micro-batch, and that one request does not harm another."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

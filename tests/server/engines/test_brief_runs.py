@@ -1,7 +1,5 @@
 """Tests which runs the event loop may wait for, and which go to threads."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import importlib

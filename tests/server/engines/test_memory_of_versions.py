@@ -1,7 +1,5 @@
 """The system gets a version's memory back after its release."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

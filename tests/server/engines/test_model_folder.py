@@ -1,7 +1,5 @@
 """Tests the model folder: layouts, incomplete versions, and folders that cannot be served."""
 
-from __future__ import annotations
-
 import pytest
 
 from server.engines.embedded.model_folder import ModelFolder, fingerprint

@@ -1,7 +1,5 @@
 """Tests versions that appear and disappear, with a loader that records each step."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """The channel to a model server: a gRPC server in this process fails as each test says."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 

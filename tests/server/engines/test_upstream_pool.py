@@ -1,7 +1,5 @@
 """The choice of an endpoint, the queue, the second attempt, and the catalog of the endpoints."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

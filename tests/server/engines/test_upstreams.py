@@ -1,7 +1,5 @@
 """A gateway in front of model servers, which are real processes. Some are killed."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

@@ -1,7 +1,5 @@
 """Tests which signatures a version runs before it takes traffic."""
 
-from __future__ import annotations
-
 from server.engines.embedded.warm_up import warm_up
 from tests.server.support.numpy_engine import signature, tensor
 

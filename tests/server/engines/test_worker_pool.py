@@ -1,7 +1,5 @@
 """`WorkerPool` refuses calls beyond its bound, drops cancelled calls, and counts waiting ones."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

@@ -1,7 +1,5 @@
 """`python -m server` with a start-up error: one sentence, an exit status, no traceback."""
 
-from __future__ import annotations
-
 import io
 import re
 import socket

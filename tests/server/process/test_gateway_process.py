@@ -3,8 +3,6 @@
 `test_beside_tensorflow_serving.py` compares more requests with a recorded server.
 """
 
-from __future__ import annotations
-
 import pytest
 
 MODEL = "/v1/models/ranker"

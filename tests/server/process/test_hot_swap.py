@@ -1,7 +1,5 @@
 """Versions appear, break and disappear under a running gateway; and the gateway's shutdown."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Importing the gateway imports no TensorFlow and no op library, and has no side effects."""
 
-from __future__ import annotations
-
 import sys
 
 from tests.server.support.gateway_process import ROOT, run

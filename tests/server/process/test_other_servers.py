@@ -1,7 +1,5 @@
 """The application also runs under other ASGI servers, with its models."""
 
-from __future__ import annotations
-
 import functools
 import json
 import shutil

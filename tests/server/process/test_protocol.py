@@ -1,7 +1,5 @@
 """HTTP/1.1 connections: pipelined requests, slow clients, and limits on time and size."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

@@ -1,7 +1,5 @@
 """Tests settings: sources, precedence, and error messages."""
 
-from __future__ import annotations
-
 import pytest
 
 from server.settings import SettingsError, load_settings, settings_text

@@ -1,7 +1,5 @@
 """Several worker processes: one port, common labels, merged metrics, and no leftover processes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Bodies and answers of `:classify` and `:regress`."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Arrays to TensorProto messages and back, compared with TensorFlow's own conversion."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Tests checks of models' outputs for examples: shapes and types that the answer can express."""
 
-from __future__ import annotations
-
 import asyncio
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A client for ASGI applications that lets the test choose every byte of a request."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """Clients that ask without end, and attacks whose work is done apart."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

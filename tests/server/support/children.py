@@ -1,7 +1,5 @@
 """Finds the child processes of a process, started by any of its threads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

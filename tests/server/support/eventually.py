@@ -1,7 +1,5 @@
 """Waits for the effects of another thread or process, however slow the machine is."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 `python -m tests.server.support.fuzz_decoders predict [CORPUS] [-max_total_time=60 …]`
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

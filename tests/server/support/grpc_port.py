@@ -1,7 +1,5 @@
 """A gRPC port in this process, a client that sends messages to it, and messages."""
 
-from __future__ import annotations
-
 import contextlib
 import types
 from collections.abc import AsyncIterator

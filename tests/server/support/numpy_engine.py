@@ -1,7 +1,5 @@
 """An engine with numpy functions as models: the gateway without TensorFlow."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping

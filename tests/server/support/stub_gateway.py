@@ -1,7 +1,5 @@
 """A gateway with numpy functions: the real command and flags, without TensorFlow."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import gc

@@ -1,7 +1,5 @@
 """An event loop in virtual time: when all tasks wait, its clock jumps to the next timer."""
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 from collections.abc import Coroutine

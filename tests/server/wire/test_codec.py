@@ -1,7 +1,5 @@
 """Another process decodes and encodes large bodies: arguments, results, errors, cancellation."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import operator

@@ -4,8 +4,6 @@
 by coverage. The slow test runs it for a limited time if atheris is installed.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import math

@@ -1,7 +1,5 @@
 """Two parsers of JSON, and two ways to convert its values, return equal tensors or refuse."""
 
-from __future__ import annotations
-
 import json
 from unittest import mock
 

@@ -1,7 +1,5 @@
 """Nonstandard JSON that TensorFlow Serving accepts."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Bodies and answers of `:lookup`: integer and string ids, bags, pooling, missing ids, bytes."""
 
-from __future__ import annotations
-
 import base64
 import json
 

@@ -1,7 +1,5 @@
 """Tests valid and invalid request paths."""
 
-from __future__ import annotations
-
 import pytest
 
 from server.errors import Code, ServingError

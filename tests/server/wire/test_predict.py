@@ -1,7 +1,5 @@
 """Bodies of `:predict`: accepted forms, and the error message for others; and answers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
