@@ -47,8 +47,6 @@ def test_values_become_features_of_their_kind():
 
 
 MIXED = "Unexpected element type in feature: a expecting type: "
-UNEXPECTED = "Feature: a has element with unexpected JSON type: "
-NO_EXAMPLES = "When method is classify, key 'examples' is expected and was not found"
 
 
 @pytest.mark.parametrize(
@@ -56,24 +54,12 @@ NO_EXAMPLES = "When method is classify, key 'examples' is expected and was not f
     [
         ('{"examples": [{"a": [1, 1.0]}]}', MIXED + "int64"),
         ('{"examples": [{"a": ["x", 1]}]}', MIXED + "bytes"),
-        ('{"examples": [{"a": null}]}', UNEXPECTED + "Null"),
-        ('{"examples": [{"a": [[1]]}]}', UNEXPECTED + "Array"),
-        ('{"examples": [{"a": {"x": 1}}]}', UNEXPECTED + "Object"),
         (
-            '{"examples": [{"a": 9223372036854775808}]}',
-            "Feature: a has uint64_t element. Only int64_t is supported.",
+            '{"examples": [{"a": {"x": 1}}]}',
+            "Feature: a has element with unexpected JSON type: Object",
         ),
         ('{"examples": [[1]]}', "Example must be JSON object but got JSON Array"),
         ('{"examples": [{}], "context": 1}', "Example must be JSON object but got JSON Number"),
-        (
-            '{"examples": []}',
-            "JSON Value: {\n    \"examples\": []\n} 'examples' value is an empty array",
-        ),
-        (
-            '{"examples": 1}',
-            "JSON Value: {\n    \"examples\": 1\n} Expecting 'examples' value to be an list/array",
-        ),
-        ("{}", "JSON Value: {} " + NO_EXAMPLES),
     ],
 )
 def test_wrong_examples_are_refused(text, message):

