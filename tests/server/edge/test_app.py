@@ -1,7 +1,6 @@
 """Tests the application over HTTP, with an engine of numpy functions."""
 
 import asyncio
-import json
 import logging
 import re
 
@@ -19,8 +18,7 @@ def app():
 
 
 def post(app, verb, value, path="/v1/models/m", **kwargs):
-    body = value if isinstance(value, bytes | list) else json.dumps(value).encode()
-    return ask(app, "POST", f"{path}:{verb}", body, **kwargs)
+    return ask(app, "POST", f"{path}:{verb}", value, **kwargs)
 
 
 def test_predict_in_rows_and_columns(app):
@@ -35,7 +33,7 @@ def test_predict_in_rows_and_columns(app):
 def test_int64_is_exact_and_a_string_on_request(app):
     value = {"signature_name": "echo64", "instances": [2**53 + 1]}
     assert post(app, "predict", value).body == b'{"predictions":[9007199254740993]}'
-    reply = ask(app, "POST", "/v1/models/m:predict?int64=string", json.dumps(value).encode())
+    reply = ask(app, "POST", "/v1/models/m:predict?int64=string", value)
     assert reply.body == b'{"predictions":["9007199254740993"]}'
 
 
@@ -52,12 +50,6 @@ def test_a_signature_that_takes_no_examples_is_refused(verb, name, error):
     app = make_app(NumpyEngine({**FUNCTIONS, "numbers": (numbers, None)}))
     reply = post(app, verb, {"signature_name": name, "examples": [{}]})
     assert (reply.status, reply.error[: len(error)]) == (400, error)
-
-
-def test_kserve_s_first_protocol_asks_whether_the_server_is_alive(app):
-    reply = ask(app, "GET", "/")
-    assert (reply.status, reply.json()) == (200, {"status": "alive"})
-    assert ask(app, "POST", "/").status == 405
 
 
 def test_lookup_by_row(app):

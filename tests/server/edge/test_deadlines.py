@@ -35,14 +35,6 @@ class SlowEngine(NumpyEngine):
         self.servable.run = run
 
 
-def ask_in_virtual_time(app, **kwargs):
-    async def run():
-        async with app.router.lifespan_context(app):
-            return await send(app, "POST", PATH, BODY, **kwargs)
-
-    return run_in_virtual_time(run())
-
-
 @pytest.mark.parametrize(
     ("headers", "flags"),
     [({"x-request-timeout-ms": "40000"}, {}), ({"grpc-timeout": "40000m"}, {}),
@@ -50,7 +42,7 @@ def ask_in_virtual_time(app, **kwargs):
 )  # fmt: skip
 def test_a_request_ends_at_its_deadline(headers, flags):
     engine = SlowEngine(5000)
-    reply = ask_in_virtual_time(make_app(engine, **flags), headers=headers)
+    reply = ask(make_app(engine, **flags), *PREDICT, headers=headers, run=run_in_virtual_time)
     assert (reply.status, reply.json()) == (504, {"error": "Deadline exceeded"})
     assert (engine.cut_off, engine.leases) == (1, 0)
 
@@ -58,8 +50,8 @@ def test_a_request_ends_at_its_deadline(headers, flags):
 def test_a_client_cannot_ask_for_more_than_the_gateway_gives():
     assert timeout_seconds({b"x-request-timeout-ms": b"999999999"}, 60) == 60
     engine = SlowEngine(0)
-    ask(make_app(engine, request_seconds="7"), "POST", PATH, BODY)
-    assert 0 < engine.calls[0].remaining() <= 7
+    ask(make_app(engine, request_seconds="7000"), *PREDICT)
+    assert 60 < engine.calls[0].remaining() <= 7000
 
 
 @pytest.mark.parametrize(
@@ -68,7 +60,7 @@ def test_a_client_cannot_ask_for_more_than_the_gateway_gives():
      {"grpc-timeout": "5"}],
 )  # fmt: skip
 def test_a_malformed_timeout_is_refused(headers):
-    reply = ask(make_app(SlowEngine(0)), "POST", PATH, BODY, headers=headers)
+    reply = ask(make_app(SlowEngine(0)), *PREDICT, headers=headers)
     assert reply.status == 400
     assert "Received: " in reply.error
 
@@ -76,7 +68,7 @@ def test_a_malformed_timeout_is_refused(headers):
 def test_trace_and_request_id_go_on_to_the_engine():
     engine = SlowEngine(0)
     headers = {"traceparent": "00-ab-cd-01", "x-request-id": "abc", "cookie": "secret"}
-    ask(make_app(engine), "POST", PATH, BODY, headers=headers)
+    ask(make_app(engine), *PREDICT, headers=headers)
     assert dict(engine.calls[0].metadata) == {"x-request-id": "abc", "traceparent": "00-ab-cd-01"}
 
 
@@ -133,21 +125,12 @@ def test_random_disconnects_leave_no_tasks_and_no_leases():
 
 
 def test_quick_answers_start_no_task_to_watch_the_client():
-    async def run(app):
-        before = None
+    counts = []
 
-        async with app.router.lifespan_context(app):
+    def count(x):
+        counts.append(len(asyncio.all_tasks()))
+        return {"y": x}
 
-            async def serve(_signature, inputs):
-                nonlocal before
-                before = len(asyncio.all_tasks())
-                return {"y": inputs["x"]}
-
-            app_engine.servable.run = serve
-            tasks = len(asyncio.all_tasks())
-            await send(app, "POST", PATH, BODY)
-            return tasks, before
-
-    app_engine = NumpyEngine(dict(FUNCTIONS))
-    tasks, during = asyncio.run(run(make_app(app_engine)))
-    assert during == tasks
+    functions = {"serving_default": (FUNCTIONS["serving_default"][0], count)}
+    assert ask(make_app(NumpyEngine(functions)), *PREDICT).status == 200
+    assert counts == [1], "the task that sends the request also runs it"

@@ -78,6 +78,7 @@ NOWHERE = ("/x", "/v1", "/v2/health", "/v2/models", "/v2/models/m/no", "/v2/x", 
 @pytest.mark.parametrize(
     ("method", "path", "status", "allow"),
     [
+        ("POST", "/", 405, "GET"),
         ("DELETE", "/livez", 405, "GET"),
         ("GET", "/v2/models/m/infer", 405, "POST"),
         ("POST", "/v2/models/m", 405, "GET"),

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from server.app import create_app
 from server.dependencies import DataPlane
 from server.keys import KeyRing
 from server.settings import load_settings
-from tests.server.support.asgi import send
+from tests.server.support.asgi import PREDICT, make_app, send
 from tests.server.support.eventually import eventually
 from tests.server.support.gateway_process import write_key
 from tests.server.support.grpc_port import (
@@ -69,11 +68,10 @@ def test_rows_are_looked_up_with_the_scope_lookup(tmp_path, scope, codes):
 def test_a_client_is_counted_once_over_all_protocols(tmp_path):
     key, ring = key_of(tmp_path, "predict")
     plane = plane_of(ring, rate_per_second="1")  # a burst of two requests
-    app = create_app(load_settings(model_dir="x"), plane.engine, plane=plane)
-    rest = "POST", "/v1/models/m:predict", b'{"instances": [1.0]}', {"x-api-key": key}
+    app = make_app(plane.engine, plane=plane)
 
     async def run():
-        status = (await send(app, *rest)).status
+        status = (await send(app, *PREDICT, {"x-api-key": key})).status
         return status, await codes_of(plane, predict(), predict(), key=key)
 
     assert asyncio.run(run()) == (200, ["OK", "RESOURCE_EXHAUSTED"])

@@ -10,14 +10,13 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from server.app import create_app
 from server.dependencies import DataPlane
 from server.observability.accounts import Accounts
 from server.observability.metrics import Metrics
 from server.protos.modules import PREDICTION_SERVICE
 from server.request import current_request
 from server.settings import load_settings
-from tests.server.support.asgi import ask
+from tests.server.support.asgi import PREDICT, ask, make_app
 from tests.server.support.grpc_port import predict_request, serving, stub
 from tests.server.support.numpy_engine import NumpyEngine
 
@@ -53,10 +52,8 @@ def test_a_request_is_a_span_between_its_client_and_the_model_server(spans):
         return {"y": inputs["x"]}
 
     engine.servable.run = run
-    app = create_app(load_settings(model_dir="x", tracing="true"), engine)
     headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
-    path, body = "/v1/models/m:predict", b'{"instances": [1.0]}'
-    assert ask(app, "POST", path, body, headers=headers).status == 200
+    assert ask(make_app(engine, tracing="true"), *PREDICT, headers=headers).status == 200
     (span,) = own(spans)
     assert span.name == "POST predict"
     assert f"{span.context.trace_id:032x}" == TRACE
@@ -66,7 +63,7 @@ def test_a_request_is_a_span_between_its_client_and_the_model_server(spans):
 
 
 def test_health_probes_have_no_span(spans):
-    ask(create_app(load_settings(model_dir="x", tracing="true"), NumpyEngine()), "GET", "/livez")
+    ask(make_app(tracing="true"), "GET", "/livez")
     assert own(spans) == []
 
 

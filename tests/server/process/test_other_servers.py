@@ -11,12 +11,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from server.app import create_app
-from server.settings import load_settings
-from tests.server.support.asgi import ask
+from tests.server.support.asgi import PREDICT, ask, make_app
 from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.server.support.gateway_process import ROOT, ask_port, environment
-from tests.server.support.numpy_engine import NumpyEngine
 
 SCORE = {"score": 7.5, "user": 7, "version": 1}
 FACTORY = "server.app:create_app_from_environment"
@@ -69,20 +66,19 @@ def test_another_server_runs_the_embedded_engine(saved_models, tmp_path, server)
 
 
 def test_a_server_may_mount_the_application_under_a_prefix():
-    app = create_app(load_settings(model_dir="x"), NumpyEngine())
+    app = make_app()
 
     def mounted(scope, receive, send):
         paths = {"path": f"/tf{scope['path']}", "raw_path": b"/tf" + scope["raw_path"]}
         return app({**scope, **paths, "root_path": "/tf"}, receive, send)
 
     mounted.router = app.router
-    body = b'{"instances": [1.0]}'
-    assert ask(mounted, "POST", "/v1/models/m:predict", body).json() == {"predictions": [2.5]}
+    assert ask(mounted, *PREDICT).json() == {"predictions": [2.5]}
     assert ask(mounted, "GET", "/livez").status == 200
 
 
 def test_a_server_need_not_give_the_undecoded_path():
-    app = create_app(load_settings(model_dir="x"), NumpyEngine())
+    app = make_app()
 
     def without(scope, receive, send):
         return app({k: v for k, v in scope.items() if k != "raw_path"}, receive, send)

@@ -8,11 +8,10 @@ import socket
 import pytest
 from uvicorn.server import ServerState
 
-from server.app import create_app
 from server.process import protocol as protocols
 from server.process.server import _config, with_admin
 from server.settings import load_settings
-from tests.server.support.numpy_engine import NumpyEngine
+from tests.server.support.asgi import make_app
 from tests.server.support.virtual_time import run_in_virtual_time
 
 PREDICT = "POST /v1/models/m:predict HTTP/1.1"
@@ -87,7 +86,7 @@ def with_connection(work, **options):
     """Runs `work` with a connection, in virtual time; returns its result."""
 
     async def run():
-        app = create_app(load_settings(model_dir="unused", **options), NumpyEngine())
+        app = make_app(**options)
         async with app.router.lifespan_context(app):
             connection = Connection(app, **options)
             result = await work(connection)

@@ -41,13 +41,15 @@ async def send(
     app: Any,
     method: str,
     path: str,
-    body: bytes | list[bytes | None] = b"",
+    body: Any = b"",
     headers: dict[str, str] | None = None,
 ) -> Reply:
-    """Sends one request; a list of bodies is sent in pieces, without a length.
+    """Sends one request. A list of bytes is a body in pieces, and other bodies become JSON.
 
-    At a piece that is None the client stops sending.
+    A body in pieces has no length. At a piece that is None the client stops sending.
     """
+    if not isinstance(body, bytes | list):
+        body = json.dumps(body).encode()
     pieces = [body] if isinstance(body, bytes) else list(body)
     sent: list[dict[str, Any]] = []
 
@@ -88,11 +90,13 @@ def scope_of(method: str, path: str, headers: dict[str, str] | None = None) -> d
     }
 
 
-def ask(app: Any, method: str, path: str, *args: Any, **kwargs: Any) -> Reply:
+def ask(
+    app: Any, method: str, path: str, *args: Any, run: Any = asyncio.run, **kwargs: Any
+) -> Reply:
     """Starts an application, sends one request, and stops it."""
 
-    async def run() -> Reply:
+    async def work() -> Reply:
         async with app.router.lifespan_context(app):
             return await send(app, method, path, *args, **kwargs)
 
-    return asyncio.run(run())
+    return run(work())
