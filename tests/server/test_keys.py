@@ -142,19 +142,17 @@ def test_keys_are_rotated_by_writing_the_file(file, private):
     "content",
     ["", "[]", '{"keys": 3}', '{"keys": []}', '{"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}'],
 )
-def test_a_file_without_a_set_of_public_keys_is_refused(tmp_path, content):
-    path = tmp_path / "keys.json"
-    path.write_text(content)
+def test_a_file_without_a_set_of_public_keys_is_refused(file, content):
+    file.write_text(content)
     with pytest.raises(StartError, match="Received: --jwt-keys-file="):
-        Tokens(path, ISSUER, AUDIENCE)
+        Tokens(file, ISSUER, AUDIENCE)
 
 
-def test_private_keys_have_no_place_on_a_gateway(tmp_path, private):
-    path = tmp_path / "keys.json"
+def test_private_keys_have_no_place_on_a_gateway(file, private):
     key = ALGORITHMS["ES256"][0].to_jwk(private["ES256"], as_dict=True)
-    path.write_text(json.dumps({"keys": [key]}))
+    file.write_text(json.dumps({"keys": [key]}))
     with pytest.raises(StartError, match="private keys"):
-        Tokens(path, ISSUER, AUDIENCE)
+        Tokens(file, ISSUER, AUDIENCE)
 
 
 def test_the_error_at_the_start_names_missing_settings_of_tokens(file):

@@ -206,15 +206,6 @@ async def test_a_run_whose_client_left_still_holds_its_version(world):
     await eventually(lambda: world.loaded[0].closed)
 
 
-async def test_a_broken_version_is_reported_and_changes_nothing(world):
-    await world.publish(1)
-    await world.publish(2, "broken")
-    assert (world.current, world.states()) == (1, {2: "END", 1: "AVAILABLE"})
-    (broken, _) = world.model.statuses()
-    assert (broken.code, broken.message) == (Code.UNKNOWN, "broken file")
-    assert not world.loaded[0].closed
-
-
 async def test_a_broken_version_is_tried_again_only_when_its_files_change(world):
     tries = []
     load = world.load
@@ -296,28 +287,13 @@ async def serving(world, folder=None, **options):
         await engine.close()
 
 
-async def test_engine_picks_up_models_and_versions_by_itself(world):
-    async with serving(world, world.path.parent) as engine:
-        await eventually(engine.started)
-        assert not engine.ready()
-        world.write(1)
-        await eventually(engine.ready)
-        servable = await engine.lease(ModelSpec("m"))
-        assert servable.version == 1
-        servable.release()
-        world.write(2)
-        await eventually(lambda: world.loaded[0].closed)
-        wanted = [VersionState.AVAILABLE, VersionState.END]
-        while [s.state for s in await engine.status(ModelSpec("m"))] != wanted:
-            await asyncio.sleep(0.01)
-    assert world.loaded[1].closed
-
-
 async def test_engine_goes_on_when_its_folder_vanishes(world, monkeypatch):
     looks, scan = [], ModelFolder.scan
     monkeypatch.setattr(ModelFolder, "scan", lambda folder: looks.append(0) or scan(folder))
-    world.write(1)
     async with serving(world) as engine:
+        await eventually(engine.started)
+        assert not engine.ready()
+        world.write(1)
         await eventually(engine.ready)
         world.path.rename(world.path.with_name("elsewhere"))
         looked = len(looks)
@@ -326,24 +302,13 @@ async def test_engine_goes_on_when_its_folder_vanishes(world, monkeypatch):
         world.path.with_name("elsewhere").rename(world.path)
         world.write(2)
         await eventually(lambda: world.loaded[0].closed)
+    assert world.loaded[1].closed
 
 
 async def lease_error(engine, spec):
     with pytest.raises(ServingError) as caught:
         await engine.lease(spec)
     return caught.value
-
-
-async def test_engine_leases_only_what_serves(world):
-    world.write(1)
-    async with serving(world) as engine:
-        await eventually(engine.started)
-        for spec, message in (
-            (ModelSpec("x"), "Servable not found for request: Latest(x)"),
-            (ModelSpec("m", version=7), "Servable not found for request: Specific(m, 7)"),
-            (ModelSpec("m", label="l"), "Unrecognized servable version label: l"),
-        ):
-            assert (await lease_error(engine, spec)).message == message
 
 
 async def test_a_model_that_comes_later_changes_nothing_for_readiness(world):

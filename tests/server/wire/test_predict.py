@@ -143,27 +143,9 @@ def test_more_elements_than_the_limit_are_refused():
     assert refused(body, INT, limits).message.startswith("A request must hold at most 100 values")
 
 
-def test_rows_and_columns_with_elements_of_bytes():
-    known = signature(a="int64", b="string")
-    rows = b'{"instances": [{"a": [1, 2], "b": "x"}, {"a": [3, 4], "b": {"b64": "eQ"}}]}'
-    columns = b'{"inputs": {"a": [[1, 2], [3, 4]], "b": ["x", {"b64": "eQ=="}]}}'
-    for body in (rows, columns):
-        inputs = decode_predict(body, known, Limits()).inputs
-        assert inputs["a"].tolist() == [[1, 2], [3, 4]]
-        assert inputs["a"].dtype == np.int64
-        assert inputs["b"].tolist() == [b"x", b"y"]
-
-
-@pytest.mark.parametrize(
-    ("given", "name"),
-    [('"signature_name": "other", ', "other"), ("", "serving_default"),
-     ('"signature_name": "", ', "serving_default")],
-)  # fmt: skip
-def test_the_signature_asked_for_is_chosen(given, name):
-    (spec,) = INT.values()
-    known = {each: SignatureSpec(each, spec.inputs, {}) for each in ("other", "serving_default")}
-    body = f'{{{given}"instances": [1]}}'.encode()
-    assert decode_predict(body, known, Limits()).signature is known[name]
+def test_an_empty_signature_name_means_the_default():
+    request = decode_predict(b'{"signature_name": "", "instances": [1]}', INT, Limits())
+    assert request.signature is INT["serving_default"]
 
 
 def rows(**outputs):
