@@ -15,18 +15,15 @@ from server.wire.paths import RAW
 from tests.server.support.attack import LOST, check_work_is_done_apart
 from tests.server.support.children import children_of
 from tests.server.support.eventually import wait_until
-from tests.server.support.gateway_process import STUB, GatewayProcess
+from tests.server.support.gateway_process import GatewayProcess, stub_gateway
 from tests.server.support.light_upstream import LightUpstream, front
 
 
 @pytest.fixture(scope="module")
 def stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    log = tmp_path_factory.mktemp("attacked") / "log"
     flags = ("--drain-seconds", "0", "--request-seconds", "3600")
-    with GatewayProcess(None, log, *flags, module=STUB) as gateway:
-        gateway.wait_ready()
+    with stub_gateway(tmp_path_factory.mktemp("attacked"), *flags) as gateway:
         yield gateway
-        assert "Traceback" not in gateway.log()
 
 
 @pytest.fixture(autouse=True)

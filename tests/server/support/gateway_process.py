@@ -12,6 +12,7 @@ import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,12 @@ class GatewayProcess:
 
     def wait_ready(self) -> None:
         self.wait_for("/readyz", lambda reply: reply.status == 200)
+
+
+@contextlib.contextmanager
+def stub_gateway(folder: Path, *flags: str) -> Iterator[GatewayProcess]:
+    """Runs a gateway with numpy functions that is ready; checks at the end that nothing failed."""
+    with GatewayProcess(None, folder / "log", *flags, module=STUB) as gateway:
+        gateway.wait_ready()
+        yield gateway
+        assert "Traceback" not in gateway.log()
