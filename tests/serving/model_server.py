@@ -9,8 +9,8 @@ import urllib.error
 import urllib.request
 
 from tests.server.support.eventually import PATIENCE_S
-from tests.server.support.gateway_process import some_port
 from tests.serving.tools import ROOT
+from tests.support.ports import some_port
 
 BINARY = os.environ.get("DE_MODEL_SERVER")
 PRELOAD = os.environ.get("DE_MODEL_SERVER_PRELOAD")

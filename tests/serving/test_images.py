@@ -12,9 +12,9 @@ import yaml
 from versions import versions
 
 from tests.server.support.eventually import wait_until
-from tests.server.support.gateway_process import some_port
 from tests.serving.tools import ROOT, needs, run
 from tests.support.applies import applies_if
+from tests.support.ports import some_port
 
 pytestmark = [
     pytest.mark.slow,

@@ -1,5 +1,6 @@
 """Ports for servers whose numbers others must know before the servers start."""
 
+import random
 import socket
 
 _held: list[socket.socket] = []
@@ -17,3 +18,11 @@ def held_ports(count: int) -> list[int]:
         probe.bind(("127.0.0.1", 0))
     _held.extend(probes)
     return [probe.getsockname()[1] for probe in probes]
+
+
+def some_port() -> int:
+    """Returns a port that the system gives to no connection: servers have it, or nobody.
+
+    Prefer port 0. Start again with another port if the server says that this one is taken.
+    """
+    return random.randrange(20_000, 32_000)

@@ -7,7 +7,6 @@ import http.client
 import io
 import json
 import os
-import random
 import ssl
 import subprocess
 import sys
@@ -49,14 +48,6 @@ def run(*command: str | Path, seconds: float = PATIENCE_S, **options: Any) -> st
     )
     assert done.returncode == 0, f"{command}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
-
-
-def some_port() -> int:
-    """Returns a port that the system gives to no connection: servers have it, or nobody.
-
-    Prefer port 0. Start again with another port if the server says that this one is taken.
-    """
-    return random.randrange(20_000, 32_000)
 
 
 def make_key(name: str, *scopes: str) -> tuple[str, str]:
