@@ -1,12 +1,7 @@
-"""Tests the page at /ui in a real browser, with a real gateway.
-
-DE_SCREENSHOTS names a folder for screenshots, in the sizes of a desktop and a phone.
-"""
+"""Tests the page at /ui in a real browser, with a real gateway."""
 
 import json
-import os
 import re
-from pathlib import Path
 
 import pytest
 
@@ -24,12 +19,6 @@ def browser(gateway):
         browser.open(f"http://127.0.0.1:{gateway.port}/ui")
         browser.wait_for("document.getElementById('state').innerText === 'live'")
         yield browser
-
-
-def picture(browser, name):
-    if folder := os.environ.get("DE_SCREENSHOTS"):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        browser.screenshot(Path(folder) / name)
 
 
 def test_models_versions_and_tables_are_shown(browser):
@@ -94,14 +83,12 @@ def test_charts_follow_the_traffic(browser, gateway):
         axes = browser.run(f"document.getElementById('{chart}').parentElement.innerText")
         assert re.search(rf"top: [\d.]+ {unit}\n", axes), axes
         assert re.search(rf"5 min ago\s+0 {unit} at the bottom\s+now", axes), axes
-    picture(browser, "ui.png")
 
 
 def test_the_page_is_readable_on_a_phone(browser):
     browser.resize(390, 844)
     assert browser.run("document.documentElement.scrollWidth") <= 390
     assert browser.run("getComputedStyle(document.body).fontSize") == "16px"
-    picture(browser, "ui-phone.png")
     browser.resize(1100, 1500)
 
 
