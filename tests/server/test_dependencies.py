@@ -1,8 +1,8 @@
 """API keys and scopes, limits on rates and concurrency, and the size of a request's head."""
 
 import asyncio
+import contextlib
 import gzip
-import json
 
 import pytest
 
@@ -30,52 +30,37 @@ def keys(tmp_path_factory):
     return KeyRing(file), {name: key for name, (key, _) in made.items()}
 
 
+def infer(name, datatype, *values, **request):
+    tensor = {"name": name, "datatype": datatype, "shape": [len(values)], "data": values}
+    return "POST", "/v2/models/m/infer", {"inputs": [tensor], **request}
+
+
+def lookups_by_other_verbs(*ids):
+    """Returns requests that run the signature of a lookup by predict and by infer."""
+    user = {"signature_name": "de_lookup/user"}
+    v1 = ("POST", "/v1/models/m:predict", {"instances": ids, **user})
+    return [v1, infer("ids", "INT64", *ids, parameters=user)]
+
+
 @pytest.mark.parametrize("header", ["authorization", "x-api-key"])
-def test_a_key_opens_its_scope_and_no_other(keys, header):
+@pytest.mark.parametrize(
+    ("scope", "request_"),
+    [("predict", PREDICT), ("predict", infer("x", "FP32", 1)), ("lookup", LOOKUP),
+     *(("lookup", each) for each in lookups_by_other_verbs(7))],
+)  # fmt: skip
+def test_a_key_opens_its_scope_and_no_other(keys, header, scope, request_):
     ring, values = keys
-
-    def headers(name):
-        return {header: ("Bearer " if header == "authorization" else "") + values[name]}
-
-    app = make_app(keys=ring)
-    assert ask(app, *PREDICT, headers=headers("predict")).status == 200
-    assert ask(app, *LOOKUP, headers=headers("lookup")).status == 200
-    wrong = ask(app, *LOOKUP, headers=headers("predict"))
-    assert wrong.status == 403
-    assert "does not open the scope lookup" in wrong.error
-    infer = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}
-    v2 = ("POST", "/v2/models/m/infer", json.dumps(infer).encode())
-    assert ask(app, *v2, headers=headers("lookup")).status == 403
-    assert ask(app, *v2, headers=headers("predict")).status == 200
+    for name in ("predict", "lookup"):
+        credential = ("Bearer " if header == "authorization" else "") + values[name]
+        reply = ask(make_app(keys=ring), *request_, headers={header: credential})
+        assert reply.status == (200 if name == scope else 403)
+        assert name == scope or f"does not open the scope {scope}" in reply.error
 
 
-RUN_THE_LOOKUP = [
-    ("POST", "/v1/models/m:predict", b'{"signature_name": "de_lookup/user", "instances": [7]}'),
-    (
-        "POST",
-        "/v2/models/m/infer",
-        b'{"parameters": {"signature_name": "de_lookup/user"}, "inputs": '
-        b'[{"name": "ids", "datatype": "INT64", "shape": [1], "data": [7]}]}',
-    ),
-]
-
-
-@pytest.mark.parametrize("request_", RUN_THE_LOOKUP, ids=["v1", "v2"])
-def test_a_key_for_predicting_reads_no_embeddings_by_another_verb(keys, request_):
-    ring, values = keys
-    reply = ask(make_app(keys=ring), *request_, headers={"x-api-key": values["predict"]})
-    assert (reply.status, "does not open the scope lookup" in reply.error) == (403, True)
-    assert (
-        ask(make_app(keys=ring), *request_, headers={"x-api-key": values["lookup"]}).status == 200
-    )
-
-
-@pytest.mark.parametrize("request_", RUN_THE_LOOKUP, ids=["v1", "v2"])
+@pytest.mark.parametrize("request_", lookups_by_other_verbs(7, 8), ids=["v1", "v2"])
 def test_the_limit_on_ids_applies_to_lookups_by_any_verb(request_):
-    method, path, body = request_
-    body = body.replace(b"[7]", b"[7, 8]").replace(b"[1]", b"[2]")
-    assert ask(make_app(max_ids="2"), method, path, body).status == 200
-    reply = ask(make_app(max_ids="1"), method, path, body)
+    assert ask(make_app(max_ids="2"), *request_).status == 200
+    reply = ask(make_app(max_ids="1"), *request_)
     assert (reply.status, "at most 1 ids" in reply.error) == (400, True)
 
 
@@ -147,10 +132,8 @@ def test_a_key_that_leaves_the_file_opens_nothing_a_second_later(tmp_path, caplo
     assert (opens(old), opens(new)) == (True, False)
 
 
-def admin(app, method, path, value=None, key=None):
-    body = b"" if value is None else json.dumps(value).encode()
-    headers = {"x-api-key": key} if key else {}
-    return asyncio.run(send(app, method, path, body, headers))
+def admin(app, method, path, value=b"", key=None):
+    return asyncio.run(send(app, method, path, value, {"x-api-key": key} if key else {}))
 
 
 @pytest.mark.parametrize(
@@ -170,16 +153,12 @@ def test_the_admin_port_answers_administrators_only(keys, method, path, status, 
     assert admin(create_admin_app(settings, engine, None), method, path).status == 401
 
 
-def test_the_port_of_models_has_no_admin_api(keys):
-    assert ask(make_app(keys=keys[0]), "GET", "/admin/models").status == 404
-
-
 def test_labels_traffic_and_drain_are_set_and_reported(keys):
     ring, values = keys
     engine = RoutedEngine(NumpyEngine(), chance=lambda: 0.5)
     app = create_admin_app(load_settings(model_dir="x"), engine, ring)
 
-    def told(method, path, value=None):
+    def told(method, path, value=b""):
         return admin(app, method, path, value, values["admin"])
 
     reply = told("PUT", "/admin/models/m/labels/stable", {"version": 3})
@@ -315,20 +294,26 @@ def test_a_busy_model_leaves_room_for_other_models():
     assert other.status == 404
 
 
+@contextlib.asynccontextmanager
+async def trickling(app, addresses, part, headers=None):
+    """Each of the addresses sends a part of a body, and leaves at the end."""
+    asked = [send(at(app, each), *PREDICT[:2], [part, None], headers) for each in addresses]
+    tasks = [asyncio.create_task(each) for each in asked]
+    await asyncio.sleep(1)  # in virtual time: all parts have arrived
+    yield
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 def test_bodies_that_trickle_hold_no_places():
     app = make_app(client_in_flight="2", max_in_flight="2")
 
     async def run():
-        slow = [send(at(app, "10.0.0.1"), *PREDICT[:2], [b"{", None]) for _ in range(2)]
-        tasks = [asyncio.create_task(each) for each in slow]
-        await asyncio.sleep(0)
-        replies = [await send(at(app, address), *PREDICT) for address in ("10.0.0.1", "10.0.0.2")]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        return replies
+        async with trickling(app, ["10.0.0.1"] * 2, b"{"):
+            return [await send(at(app, each), *PREDICT) for each in ("10.0.0.1", "10.0.0.2")]
 
-    assert [reply.status for reply in asyncio.run(run())] == [200, 200]
+    assert [reply.status for reply in run_in_virtual_time(run())] == [200, 200]
 
 
 @pytest.mark.parametrize(
@@ -341,36 +326,16 @@ def test_bodies_that_trickle_hold_no_places():
 def test_the_bodies_in_memory_have_a_bound_and_each_client_half_of_it(clients, told, others):
     # Eight bodies of the largest size.
     app = make_app(max_decompressed_bytes="100")
-    full = gzip.compress(b" " * 100)
-    head = {"type": "http", "method": "POST", "path": PREDICT[1], "query_string": b""}
-
-    async def hold(number, arrived):
-        pieces = [full[:-8], None]
-
-        async def receive():
-            if piece := pieces.pop(0):
-                return {"type": "http.request", "body": piece, "more_body": True}
-            arrived.set()
-            await asyncio.Event().wait()
-
-        headers = [(b"content-encoding", b"gzip")]
-        scope = {**head, "headers": headers, "client": (f"10.0.0.{number}", 1)}
-        await app(scope, receive, asyncio.Event().wait)
+    part = gzip.compress(b" " * 100)[:-8]
 
     async def run():
-        arrivals = [asyncio.Event() for _ in clients]
-        held = zip(clients, arrivals, strict=True)
-        tasks = [asyncio.create_task(hold(n, each)) for n, each in held]
-        for each in arrivals:
-            await each.wait()
-        refused = await send(at(app, "10.0.0.1"), *PREDICT)
-        other = await send(app, *PREDICT)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        addresses = [f"10.0.0.{number}" for number in clients]
+        async with trickling(app, addresses, part, {"content-encoding": "gzip"}):
+            refused = await send(at(app, "10.0.0.1"), *PREDICT)
+            other = await send(app, *PREDICT)
         return refused, other, await send(app, *PREDICT)
 
-    refused, other, answered = asyncio.run(run())
+    refused, other, answered = run_in_virtual_time(run())
     assert (refused.status, refused.headers["retry-after"]) == (429, "1")
     assert refused.error.startswith(told)
     assert (other.status, answered.status) == (others, 200)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from server.dependencies import Lifecycle
-from tests.server.support.asgi import ask, make_app, send
+from tests.server.support.asgi import ask, make_app, scope_of, send
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor
 from tests.server.support.virtual_time import run_in_virtual_time
 
@@ -43,6 +43,8 @@ def test_int64_is_exact_and_a_string_on_request(app):
         ("regress", "", 'No regression inputs found in SignatureDef: inputs {\n  key: "x"\n'),
         ("classify", "no", "No signature was found with the name: no"),
         ("regress", "numbers", "Type mismatch: actual string vs. expect float"),
+        # A signature is refused for its outputs before its input.
+        ("classify", "numbers", "Expected classification signature outputs to contain at least"),
     ],
 )
 def test_a_signature_that_takes_no_examples_is_refused(verb, name, error):
@@ -176,8 +178,6 @@ def test_the_versions_of_the_software_are_told(app):
 
 
 def metrics_after(app, *requests):
-    """Returns the text of the metrics after some POST requests."""
-
     async def scenario():
         async with app.router.lifespan_context(app):
             for path, body in requests:
@@ -211,9 +211,8 @@ def test_an_answer_that_cannot_be_sent_is_no_answer():
 
     async def scenario():
         async with app.router.lifespan_context(app):
-            scope = {"type": "http", "method": "GET", "path": "/livez"}
             with pytest.raises(OSError, match="lost"):
-                await app({**scope, "query_string": b"", "headers": []}, None, broken)
+                await app(scope_of("GET", "/livez"), None, broken)
             return (await send(app, "GET", "/metrics")).body.decode()
 
     told = asyncio.run(scenario())

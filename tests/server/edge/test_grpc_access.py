@@ -155,7 +155,10 @@ def infer(*shape: int) -> Any:
     return message
 
 
-CLASSIFY = named(with_example(PROTOS.classification.ClassificationRequest()), "m", "half_the_age")
+def classify(signature: str) -> Any:
+    return named(with_example(PROTOS.classification.ClassificationRequest()), "m", signature)
+
+
 MULTI = multi_inference("m", half_the_age="classify")
 UNFIT = "Expected classification signature outputs to contain at least one of"
 
@@ -169,7 +172,7 @@ UNFIT = "Expected classification signature outputs to contain at least one of"
         ("Predict", predict(y=ONE), "INVALID_ARGUMENT", "expected to be in the set {x}"),
         ("Predict", PROTOS.predict.PredictRequest(), "INVALID_ARGUMENT", "Missing ModelSpec"),
         ("Predict", shaped(), "UNIMPLEMENTED", "DT_INVALID"),
-        ("Classify", CLASSIFY, "FAILED_PRECONDITION", UNFIT),
+        ("Classify", classify("half_the_age"), "FAILED_PRECONDITION", UNFIT),
         ("MultiInference", MULTI, "FAILED_PRECONDITION", UNFIT),
         ("Predict", shaped(0, HUGE, dtype=1), "INVALID_ARGUMENT", str(HUGE)),
         ("Predict", shaped(0, 2**20, 2**20, 2**20, dtype=1), "INVALID_ARGUMENT", "1048576"),
@@ -183,3 +186,19 @@ def test_codes_of_refused_requests(method, request_message, code, words):
     path = f"/{service}/{method}"
     [(told, details)] = asyncio.run(ask_grpc(plane_of(), request_message, path=path))
     assert (told, words in details) == (code, True), details
+
+
+def test_an_answer_names_the_version_that_gave_it():
+    """Another model server may answer, with a newer version than the lease's."""
+    plane = plane_of()
+    servable = plane.engine.servable
+
+    def swap(inputs):
+        servable.version = 4
+        return {"scores": np.ones((inputs.size, 1), np.float32)}
+
+    servable.functions = {"old": (servable.signatures["old"], swap)}
+    path = "/tensorflow.serving.PredictionService/Classify"
+    [(code, answer)] = asyncio.run(ask_grpc(plane, classify("old"), path=path))
+    told = PROTOS.classification.ClassificationResponse.FromString(answer)
+    assert (code, told.model_spec.version.value) == ("OK", 4)

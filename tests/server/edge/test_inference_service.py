@@ -18,11 +18,11 @@ from server.engines.routed import RoutedEngine
 from server.protos.inference import message_type
 from server.settings import load_settings
 from tests.server.support.eventually import PATIENCE_S
-from tests.server.support.grpc_port import serving
+from tests.server.support.grpc_port import serving, stub
 from tests.server.support.light_upstream import LightUpstream
 from tests.server.support.numpy_engine import NumpyEngine
 
-PATH = "/inference.GRPCInferenceService/"
+SERVICE = "inference.GRPCInferenceService"
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +32,8 @@ def channel() -> Iterator[grpc.Channel]:
 
 
 def call(channel: grpc.Channel, method: str, **fields: Any) -> Any:
-    ask = channel.unary_unary(
-        PATH + method,
-        request_serializer=lambda message: message.SerializeToString(),
-        response_deserializer=message_type(f"{method}Response").FromString,
-    )
-    return ask(message_type(f"{method}Request")(**fields), timeout=PATIENCE_S)
+    request = message_type(f"{method}Request")(**fields)
+    return getattr(stub(SERVICE, channel), method)(request, timeout=PATIENCE_S)
 
 
 def infer(channel: grpc.Channel, *inputs: dict[str, Any], **fields: Any) -> Any:
@@ -172,9 +168,7 @@ def test_a_client_that_knows_nothing_calls_by_reflection(channel):
     )
     assert "serving_default" in metadata["metadata"]["signature_def"]["signatureDef"]
     x = {"name": "x", "datatype": "FP32", "shape": [1], "contents": {"fp32Contents": [1]}}
-    inferred = ask(
-        "inference.GRPCInferenceService", "ModelInfer", {"modelName": "m", "inputs": [x]}
-    )
+    inferred = ask(SERVICE, "ModelInfer", {"modelName": "m", "inputs": [x]})
     assert inferred["modelVersion"] == "3"
     assert ask("grpc.health.v1.Health", "Check", {}) == {"status": "SERVING"}
 
@@ -193,15 +187,15 @@ def test_health_follows_the_gateway():
                 return (await health.Check(health_pb2.HealthCheckRequest(service=name))).status
 
             async def is_ready() -> bool:
-                answer = await channel.unary_unary(f"{PATH}ServerReady")(b"")
-                ready = message_type("ServerReadyResponse").FromString(answer).ready
+                request = message_type("ServerReadyRequest")()
+                ready = (await stub(SERVICE, channel).ServerReady(request)).ready
                 assert await check() == (status.SERVING if ready else status.NOT_SERVING)
                 return ready
 
             watch = health.Watch(health_pb2.HealthCheckRequest())
             assert (await watch.read()).status == status.SERVING
             assert await is_ready()
-            assert await check("inference.GRPCInferenceService") == status.SERVING
+            assert await check(SERVICE) == status.SERVING
             engine.is_ready = False
             assert await check("tensorflow.serving.PredictionService") == status.NOT_SERVING
             assert (await watch.read()).status == status.NOT_SERVING

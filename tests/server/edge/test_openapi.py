@@ -28,7 +28,6 @@ OPERATIONS = [
 
 
 def objects(value):
-    """Yields all objects in a JSON value."""
     if isinstance(value, dict):
         yield value
     for item in value.values() if isinstance(value, dict) else value:

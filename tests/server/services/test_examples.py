@@ -1,15 +1,10 @@
 """Tests checks of models' outputs for examples: shapes and types that the answer can express."""
 
-import asyncio
-
 import numpy as np
 import pytest
 
 from server.errors import Code, ServingError
-from server.grpc.prediction_service import _run_task
-from server.protos.requests import Target
 from server.services.examples import classifications, regressions
-from server.tensors import CLASSIFY_METHOD, SignatureSpec, TensorSpec, dtype_of_name
 
 LABELS = np.array([[b"a", b"b"], [b"c", b"d"]], object)
 SCORES = np.array([[0.25, 0.75], [0.5, 0.5]], np.float32)
@@ -57,33 +52,3 @@ def test_outputs_of_another_form_are_refused(check, outputs, said):
         check(outputs, 2)
     assert caught.value.code is Code.INVALID_ARGUMENT
     assert said in caught.value.message
-
-
-class Model:
-    """A lease of version 3. Another model server, with version 4, answers its runs."""
-
-    version = 3
-
-    def __init__(self, dtype, output):
-        spec = TensorSpec("inputs", dtype_of_name(dtype), (None,))
-        scores = TensorSpec(output, dtype_of_name("float"), (None, 2))
-        self.signatures = {"s": SignatureSpec("s", {"inputs": spec}, {output: scores})}
-
-    async def run(self, _, __):
-        self.version = 4
-        return {"scores": SCORES}
-
-
-def answered(model):
-    examples = np.array([b"", b""], object)
-    return asyncio.run(_run_task(model, Target("m", None, None, "s", CLASSIFY_METHOD), examples))
-
-
-def test_an_answer_names_the_version_that_gave_it():
-    assert answered(Model("string", "scores"))[1] == 4
-
-
-def test_a_signature_is_refused_for_its_outputs_before_its_input():
-    with pytest.raises(ServingError, match="outputs to contain at least one of") as caught:
-        answered(Model("float", "y"))
-    assert caught.value.code is Code.FAILED_PRECONDITION
