@@ -7,7 +7,7 @@ import pytest
 from tests.server.support.attack import asking
 from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import write_key
-from tests.server.support.light_upstream import LightUpstream, front
+from tests.server.support.light_upstream import LightUpstream, front, fronted
 
 PREDICT = "/v1/models/m:predict"
 TELL = {"signature_name": "told", "instances": [1.0, 2.0]}
@@ -26,15 +26,11 @@ def metric(gateway, start):
     return 0.0
 
 
-def retries(gateway):
-    return metric(gateway, "gateway_retries_total")
-
-
 def test_a_model_that_no_model_server_knows_hides_no_other(tmp_path):
     key, keys = write_key(tmp_path, "predict", "admin")
     headers = {"authorization": f"Bearer {key}"}
     arguments = ("--models", "absent,m", "--admin-port", "0", "--keys-file", str(keys))
-    with LightUpstream() as upstream, front(tmp_path, upstream, flags=arguments) as gateway:
+    with fronted(tmp_path, 3, flags=arguments) as (gateway, _):
         wait_until(lambda: gateway.ask("GET", "/v1/models/m", None, headers).status == 200)
         listed = gateway.ask("POST", "/v2/repository/index", {}, headers)
         assert listed.status == 200, listed
@@ -54,23 +50,19 @@ def test_a_model_that_no_model_server_knows_hides_no_other(tmp_path):
 
 
 def test_everything_passes_through(tmp_path):
-    with LightUpstream() as upstream, front(tmp_path, upstream) as gateway:
+    with fronted(tmp_path, 3) as (gateway, _):
         gateway.wait_ready()
-        assert gateway.ask("POST", PREDICT, {"instances": [1, 2, 5]}).json() == {
-            "predictions": [2.5, 3.0, 4.5]
-        }
+        aged = {"examples": [{"age": 20.0}]}
         both = {"signature_name": "both", "instances": [{"a": 1, "s": {"b64": "/w=="}}]}
-        assert gateway.ask("POST", PREDICT, both).json() == {
-            "predictions": [{"a": 1, "s_bytes": {"b64": "/w=="}}]
-        }
+        for verb, body, name, value in (
+            ("predict", {"instances": [1, 2, 5]}, "predictions", [2.5, 3.0, 4.5]),
+            ("predict", both, "predictions", [{"a": 1, "s_bytes": {"b64": "/w=="}}]),
+            ("classify", {"signature_name": "old", **aged}, "results", [[["", 20.0]]]),
+            ("regress", {"signature_name": "half_the_age", **aged}, "results", [10.0]),
+        ):
+            assert gateway.ask("POST", f"/v1/models/m:{verb}", body).json() == {name: value}
         lookup = {"table": "user", "ids": [7, 1]}
         assert gateway.ask("POST", "/v1/models/m:lookup", lookup).json()["found"] == [True, False]
-        old = {"signature_name": "old", "examples": [{"age": 20.0}]}
-        assert gateway.ask("POST", "/v1/models/m:classify", old).json() == {
-            "results": [[["", 20.0]]]
-        }
-        half = {"signature_name": "half_the_age", "examples": [{"age": 20.0}]}
-        assert gateway.ask("POST", "/v1/models/m:regress", half).json() == {"results": [10.0]}
         status = gateway.ask("GET", "/v1/models/m").json()["model_version_status"]
         assert status[0] == {
             "version": "3", "state": "AVAILABLE",
@@ -94,16 +86,11 @@ def test_everything_passes_through(tmp_path):
 
 
 def test_upstreams_that_die_and_return_with_another_version_cost_no_request(tmp_path):
-    with (
-        LightUpstream(3, seconds=0.01) as one,
-        LightUpstream(3, seconds=0.01) as two,
-        front(tmp_path, one, two) as gateway,
-    ):
+    with fronted(tmp_path, 3, 3, seconds=0.01) as (gateway, one, two):
         gateway.wait_ready()
         with asking(lambda: gateway.ask("POST", PREDICT, TELL), clients=3, pause=0.03) as replies:
 
             def go_on():
-                """Waits until some more requests are answered."""
                 wanted = len(replies) + 30
                 wait_until(lambda: len(replies) >= wanted)
 
@@ -118,12 +105,12 @@ def test_upstreams_that_die_and_return_with_another_version_cost_no_request(tmp_
         assert {reply.status for reply in replies} == {200}
         assert {version_of(reply) for reply in replies} == {3, 4}
         # In two outages, three clients: a lost server takes no further requests.
-        assert retries(gateway) <= 2 * 3 * 2
+        assert metric(gateway, "gateway_retries_total") <= 2 * 3 * 2
 
 
 @pytest.mark.slow
 def test_a_server_that_hangs_is_left_out(tmp_path):
-    with LightUpstream() as one, LightUpstream() as two, front(tmp_path, one, two) as gateway:
+    with fronted(tmp_path, 3, 3) as (gateway, one, two):
         gateway.wait_ready()
         one.pause()
         service = 'gateway_upstream_in_service{upstream="u%d"}'
@@ -140,7 +127,7 @@ def test_a_server_that_hangs_is_left_out(tmp_path):
 
 
 def test_without_upstreams_the_answer_is_503_until_one_returns(tmp_path):
-    with LightUpstream() as upstream, front(tmp_path, upstream) as gateway:
+    with fronted(tmp_path, 3) as (gateway, upstream):
         gateway.wait_ready()
         upstream.kill()
         gateway.wait_for("/readyz", lambda reply: reply.status == 503)
@@ -176,11 +163,7 @@ def test_a_request_under_way_when_its_upstream_dies_is_answered_by_the_newer_ver
 
 def test_a_failed_request_polls_the_endpoints_at_once(tmp_path):
     never = ("--poll-seconds", "1000")
-    with (
-        LightUpstream(3) as old,
-        LightUpstream(4) as new,
-        front(tmp_path, old, new, flags=never) as gateway,
-    ):
+    with fronted(tmp_path, 3, 4, flags=never) as (gateway, old, new):
         gateway.wait_ready()
         assert version_of(gateway.ask("POST", PREDICT, TELL)) == 4
         assert version_of(gateway.ask("POST", "/v1/models/m/versions/3:predict", TELL)) == 3
@@ -198,11 +181,8 @@ def test_a_failed_request_polls_the_endpoints_at_once(tmp_path):
 def test_a_drained_upstreams_version_is_not_the_newest(tmp_path):
     routes = tmp_path / "routes.json"
     routes.write_text('{"drained": ["u1"]}')
-    with (
-        LightUpstream(3) as old,
-        LightUpstream(4) as new,
-        front(tmp_path, old, new, flags=("--routes-file", str(routes))) as gateway,
-    ):
+    flags = ("--routes-file", str(routes))
+    with fronted(tmp_path, 3, 4, flags=flags) as (gateway, *_):
         gateway.wait_for("/v1/models/m/versions/4", lambda reply: reply.status == 200)
         gateway.wait_for("/v1/models/m/versions/3", lambda reply: reply.status == 200)
         assert version_of(gateway.ask("POST", PREDICT, TELL)) == 3
@@ -212,8 +192,8 @@ def test_a_drained_upstreams_version_is_not_the_newest(tmp_path):
 
 
 def test_a_slow_upstream_meets_the_deadline(tmp_path):
-    with LightUpstream(seconds=3600) as slow, front(tmp_path, slow) as gateway:
+    with fronted(tmp_path, 3, seconds=3600) as (gateway, _):
         gateway.wait_ready()
         reply = gateway.ask("POST", PREDICT, TELL, {"x-request-timeout-ms": "200"})
         assert (reply.status, reply.error) == (504, "Deadline exceeded")
-        assert retries(gateway) == 0
+        assert metric(gateway, "gateway_retries_total") == 0

@@ -13,19 +13,13 @@ import pytest
 from server.cli import drop_service_links
 from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.server.support.gateway_process import ROOT, command, environment
-from tests.server.support.light_upstream import LightUpstream, front
+from tests.server.support.light_upstream import fronted
 from tests.server.support.tls_files import tls_files
 from tests.support.applies import applies_if
 
 needs_namespace = applies_if(
     os.geteuid() == 0 and shutil.which("unshare"), "root and the program unshare"
 )
-
-
-@pytest.fixture
-def upstream():
-    with LightUpstream() as process:
-        yield process
 
 
 @pytest.mark.parametrize(
@@ -51,7 +45,7 @@ def test_a_starting_gateway_stops_when_it_is_told_to(first, tmp_path):
 
 
 @pytest.mark.parametrize("tls", ["", pytest.param("server", marks=pytest.mark.slow), "both"])
-def test_the_health_check_sees_a_ready_gateway_past_proxies_and_tls(upstream, tmp_path, tls):
+def test_the_health_check_sees_a_ready_gateway_past_proxies_and_tls(tmp_path, tls):
     certificate, key = map(str, tls_files(tmp_path))
     flags = ["--tls-cert", certificate, "--tls-key", key] if tls else []
     flags += ["--tls-client-ca", certificate] if tls == "both" else []
@@ -64,7 +58,7 @@ def test_the_health_check_sees_a_ready_gateway_past_proxies_and_tls(upstream, tm
             timeout=PATIENCE_S, check=False,
         ).returncode  # fmt: skip
 
-    with front(tmp_path, upstream, flags=flags) as gateway:
+    with fronted(tmp_path, 3, flags=flags) as (gateway, upstream):
         if tls != "both":
             gateway.tls = ssl.create_default_context(cafile=certificate) if tls else None
             gateway.wait_ready()
@@ -90,10 +84,10 @@ LINKS = {
 }
 
 
-def test_kubernetes_service_variables_are_not_settings(upstream, tmp_path, monkeypatch):
+def test_kubernetes_service_variables_are_not_settings(tmp_path, monkeypatch):
     around = {**environment(), **LINKS}
     monkeypatch.setattr("tests.server.support.gateway_process.environment", lambda: around)
-    with front(tmp_path, upstream) as gateway:
+    with fronted(tmp_path, 3) as (gateway, _):
         gateway.wait_ready()
         assert "DE_GATEWAY_PORT_8501_TCP_ADDR" in gateway.log()
 

@@ -19,7 +19,7 @@ from server.settings import load_settings
 from tests.server.support.children import children_of
 from tests.server.support.eventually import PATIENCE_S, eventually, wait_until
 from tests.server.support.gateway_process import GatewayProcess, write_key
-from tests.server.support.light_upstream import LightUpstream, front
+from tests.server.support.light_upstream import fronted
 from tests.server.support.numpy_engine import NumpyEngine
 from tests.server.support.virtual_time import run_in_virtual_time
 from tests.support.ports import held_ports
@@ -51,7 +51,7 @@ def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
     headers = {"x-api-key": key}
     [admin_port] = held_ports(1)
     flags = ("--workers", "2", "--admin-port", str(admin_port), "--keys-file", str(keys))
-    with LightUpstream() as upstream, front(tmp_path, upstream, flags=flags) as gateway:
+    with fronted(tmp_path, 3, flags=flags) as (gateway, _):
         assert gateway.port_of("Admin API") == admin_port
         for _ in range(20):
             gateway.wait_for("/readyz", lambda reply: reply.status == 200)
@@ -92,10 +92,7 @@ def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
 
 @pytest.mark.slow
 def test_a_worker_that_hangs_is_replaced(tmp_path):
-    with (
-        LightUpstream() as upstream,
-        front(tmp_path, upstream, flags=("--workers", "2")) as gateway,
-    ):
+    with fronted(tmp_path, 3, flags=("--workers", "2")) as (gateway, _):
         # A worker that still starts is never too slow. Wait until both have started.
         gateway.wait_for("/metrics", lambda reply: len(process_starts(reply.body)) == 2)
         hung, other = children_of(gateway.process.pid)
@@ -193,10 +190,7 @@ def test_while_a_killed_worker_is_replaced_the_other_one_answers(saved_models, t
 
 @pytest.mark.slow
 def test_workers_end_when_the_process_that_looks_after_them_is_killed(tmp_path):
-    with (
-        LightUpstream() as upstream,
-        front(tmp_path, upstream, flags=("--workers", "2")) as gateway,
-    ):
+    with fronted(tmp_path, 3, flags=("--workers", "2")) as (gateway, _):
         children = children_of(gateway.process.pid)
         gateway.process.kill()
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
@@ -218,7 +212,7 @@ def test_a_worker_that_starts_during_shutdown_ends_too(tmp_path):
 def test_sighup_reads_the_keys_and_ends_nobody(tmp_path, workers):
     key, keys = write_key(tmp_path, "predict")
     flags = ("--workers", workers, "--keys-file", str(keys))
-    with LightUpstream() as upstream, front(tmp_path, upstream, flags=flags) as gateway:
+    with fronted(tmp_path, 3, flags=flags) as (gateway, _):
         gateway.wait_for("/livez", lambda reply: reply.status == 200)
         before = children_of(gateway.process.pid)
         keys.write_text("broken")

@@ -6,11 +6,13 @@ Usage: `python -m tests.server.support.light_upstream PORT VERSION SECONDS`; it 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -83,6 +85,16 @@ def front(folder: Path, *upstreams: LightUpstream, flags: Sequence[str] = ()) ->
         None, folder / "log", "--engine", "tfserving", "--models", "m", "--drain-seconds", "0",
         "--upstreams", ",".join(addresses), "--poll-seconds", "0.3", *flags,
     )  # fmt: skip
+
+
+@contextlib.contextmanager
+def fronted(
+    folder: Path, *versions: int, seconds: float = 0.0, flags: Sequence[str] = ()
+) -> Iterator[tuple[Any, ...]]:
+    """Runs model servers of some versions. Yields a gateway in front of them, and the servers."""
+    with contextlib.ExitStack() as stack:
+        upstreams = [stack.enter_context(LightUpstream(each, seconds)) for each in versions]
+        yield stack.enter_context(front(folder, *upstreams, flags=flags)), *upstreams
 
 
 if __name__ == "__main__":
