@@ -59,7 +59,8 @@ class ModelServer:
         if self.errors:
             await context.abort(*self.errors.pop(0))
         if wanted not in (0, self.version):
-            await self._not_found(context, f"Specific(m, {wanted})")
+            text = f"Servable not found for request: Specific(m, {wanted})"
+            await context.abort(grpc.StatusCode.NOT_FOUND, text)
         answer = PROTOS.predict.PredictResponse()
         if self.names_version:
             answer.model_spec.version.value = self.version
@@ -79,10 +80,6 @@ class ModelServer:
         answer = PROTOS.status.GetModelStatusResponse()
         answer.model_version_status.add(version=self.version, state=30)
         return answer
-
-    async def _not_found(self, context, wanted):
-        text = f"Servable not found for request: {wanted}"
-        await context.abort(grpc.StatusCode.NOT_FOUND, text)
 
 
 @contextlib.asynccontextmanager
@@ -151,19 +148,18 @@ async def engine(service):
         await engine.close()
 
 
-def unavailable(times):
-    return [(grpc.StatusCode.UNAVAILABLE, "full")] * times
+FULL = (grpc.StatusCode.UNAVAILABLE, "full")
 
 
 async def test_a_server_that_is_unavailable_twice_is_asked_three_times(service, endpoint):
-    service.errors = unavailable(2)
+    service.errors = [FULL] * 2
     await endpoint.call("Predict", b"", PATIENCE_S)
     assert service.calls == [0] * 3
 
 
 async def test_few_requests_to_a_failing_server_are_retried(service, endpoint):
     """Retrying every request would give a failing model server several times the load."""
-    service.errors = unavailable(1000)
+    service.errors = [FULL] * 1000
     for _ in range(200):
         with pytest.raises(ServingError, match="cannot be reached"):
             await endpoint.call("Predict", b"", PATIENCE_S)
@@ -171,17 +167,12 @@ async def test_few_requests_to_a_failing_server_are_retried(service, endpoint):
     assert endpoint.missed == 0  # the server is connected, so the polls decide
 
 
-async def test_only_unavailable_is_retried(service, endpoint):
-    for code in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL):
-        service.errors = [(code, "full")]
-        with pytest.raises(ServingError, match="full"):
-            await endpoint.call("Predict", b"", PATIENCE_S)
-    assert service.calls == [0, 0]
-
-
-@pytest.mark.parametrize("code", ["NOT_FOUND", "FAILED_PRECONDITION", "INVALID_ARGUMENT"])
+@pytest.mark.parametrize(
+    "code",
+    ["NOT_FOUND", "FAILED_PRECONDITION", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "INTERNAL"],
+)
 @pytest.mark.parametrize("spec", [ModelSpec("m"), ModelSpec("m", 3)])
-async def test_an_error_of_the_model_passes_word_for_word_without_a_poll(
+async def test_an_error_of_the_model_passes_word_for_word_without_a_poll_or_a_retry(
     service, engine, code, spec
 ):
     said = "every key must be in the table: use another key. Received: key=99"

@@ -36,10 +36,6 @@ class FakeEndpoint(Endpoint):
         return self.name
 
 
-def names(*endpoints):
-    return [endpoint.name for endpoint in endpoints]
-
-
 def test_requests_go_to_the_endpoint_with_least_to_do():
     slow, quick = FakeEndpoint("slow", 0.05), FakeEndpoint("quick", 0.005)
 
@@ -49,7 +45,7 @@ def test_requests_go_to_the_endpoint_with_least_to_do():
 
         async def one():
             async with gate:
-                return await pool.call("Predict", b"", names(slow, quick))
+                return await pool.call("Predict", b"", ["slow", "quick"])
 
         return await asyncio.gather(*(one() for _ in range(60)))
 
@@ -99,7 +95,7 @@ def test_only_unavailable_is_retried_on_another_endpoint():
 
     async def work():
         pool = UpstreamPool([bad, good])
-        return [await pool.call("Predict", b"", names(bad, good)) for _ in range(200)]
+        return [await pool.call("Predict", b"", ["bad", "good"]) for _ in range(200)]
 
     assert run_in_virtual_time(work()) == ["good"] * 200
     assert bad.calls > 0  # equally busy endpoints are chosen by chance
@@ -112,7 +108,7 @@ def test_only_unavailable_is_retried_on_another_endpoint():
 def test_a_request_is_sent_to_two_endpoints_at_most():
     endpoints = [FakeEndpoint(name, fails=9) for name in "abc"]
     with pytest.raises(ServingError, match="gone"):
-        run_in_virtual_time(UpstreamPool(endpoints).call("Predict", b"", names(*endpoints)))
+        run_in_virtual_time(UpstreamPool(endpoints).call("Predict", b"", list("abc")))
     assert sum(endpoint.calls for endpoint in endpoints) == 2
 
 
@@ -124,7 +120,7 @@ def test_endpoints_that_are_drained_or_left_out_get_nothing():
     async def work():
         pool = UpstreamPool([drained, silent])
         with pytest.raises(ServingError) as caught:
-            await pool.call("Predict", b"", names(drained, silent))
+            await pool.call("Predict", b"", ["drained", "silent"])
         assert caught.value.code is Code.UNAVAILABLE
         return pool.states()
 
@@ -157,7 +153,6 @@ class Polled(Endpoint):
 
 
 def polled(*endpoints: Polled) -> Catalog:
-    """Returns a catalog of model `m` after one poll."""
     catalog = Catalog(["m"], UpstreamPool(list(endpoints)), PROTOS)
     asyncio.run(catalog.refresh())
     return catalog

@@ -58,11 +58,3 @@ async def test_a_cancelled_call_that_waits_is_dropped_and_one_that_runs_is_await
     await eventually(lambda: len(done) == 3)
     assert (ran, sorted(done)) == ([0, 2], [0, 1, 2])
     await pool.close()
-
-
-async def test_exceptions_reach_the_caller():
-    pool = WorkerPool("test", threads=1, max_waiting=0)
-    with pytest.raises(ZeroDivisionError):
-        await pool.run(lambda: 1 / 0)
-    assert await pool.run(lambda: 5) == 5
-    await pool.close()

@@ -13,21 +13,9 @@ from server.cli import main
 from server.errors import StartError
 from server.process.start_checks import check_start
 from server.settings import load_settings
-from tests.server.support.eventually import PATIENCE_S
-from tests.server.support.gateway_process import ROOT, command, environment
+from tests.server.support.gateway_process import command
 from tests.server.support.tls_files import tls_files
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments),
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+from tests.support import commands
 
 
 def run_here(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -57,8 +45,8 @@ def test_help_teaches_flags_environment_and_requests():
 
 
 def test_a_model_folder_that_does_not_exist(tmp_path):
-    done = run("--model-dir", str(tmp_path / "nowhere"))
-    assert_refused(done, "The model folder must exist.")
+    done = commands.run(*command("--model-dir", str(tmp_path / "nowhere")))
+    assert_refused(done, "The model folder must exist. Received: --model-dir=")
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
