@@ -43,10 +43,10 @@ def test_memory_stays_flat_while_versions_come_and_go(tmp_path):
         for version in range(1, 9):
             shutil.copytree(tmp_path / "model", tmp_path / "next")
             (tmp_path / "next").rename(folder / str(version))
-            gateway.wait_for(f"/v1/models/large/versions/{version}", available)
+            path = "/v1/models/large/versions"
+            gateway.wait_for(f"{path}/{version}", lambda reply: b'"AVAILABLE"' in reply.body)
             if version > 1:
-                ended = f"/v1/models/large/versions/{version - 1}"
-                gateway.wait_for(ended, lambda reply: b'"END"' in reply.body)
+                gateway.wait_for(f"{path}/{version - 1}", lambda reply: b'"END"' in reply.body)
                 shutil.rmtree(folder / str(version - 1))
             body = {"instances": [0, 1]}
             assert gateway.ask("POST", "/v1/models/large:predict", body).status == 200
@@ -54,7 +54,3 @@ def test_memory_stays_flat_while_versions_come_and_go(tmp_path):
     # While a version loads, two versions are in memory. Afterwards the old one's memory must be
     # free.
     assert max(sizes[3:]) < sizes[1] + MEGABYTES / 2, sizes
-
-
-def available(reply):
-    return b'"AVAILABLE"' in reply.body

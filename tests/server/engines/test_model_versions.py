@@ -181,29 +181,20 @@ async def test_files_are_looked_at_after_they_were_found_intact(world):
     await world.model.close()
 
 
-async def test_a_request_in_flight_finishes_on_its_version_and_only_then_it_is_released(world):
+@pytest.mark.parametrize("client_leaves", [False, True])
+async def test_a_version_is_released_when_its_last_run_has_ended(world, client_leaves):
     world.hold = threading.Event()
     await world.publish(1)
     running = await world.run_for_long()
+    if client_leaves:
+        running.cancel()
     await world.publish(2)
     assert (world.current, world.states()) == (2, {2: "AVAILABLE", 1: "UNLOADING"})
     assert not world.loaded[0].closed
     world.hold.set()
-    assert (await running)["y"] == 1
-    await world.settle()
+    assert client_leaves or (await running)["y"] == 1
+    await eventually(lambda: world.states()[1] == "END")
     assert world.loaded[0].closed
-    assert world.states()[1] == "END"
-
-
-async def test_a_run_whose_client_left_still_holds_its_version(world):
-    world.hold = threading.Event()
-    await world.publish(1)
-    running = await world.run_for_long()
-    running.cancel()
-    await world.publish(2)
-    assert not world.loaded[0].closed
-    world.hold.set()
-    await eventually(lambda: world.loaded[0].closed)
 
 
 async def test_a_broken_version_is_tried_again_only_when_its_files_change(world):
