@@ -24,18 +24,13 @@ def post(*headers: str, line: str = PREDICT, body: bytes = ROW) -> bytes:
 
 
 class RecordingTransport(asyncio.Transport):
-    """A transport that keeps what each call wrote."""
+    """A transport that keeps all bytes that the client received."""
 
     def __init__(self):
         super().__init__({"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)})
-        self.writes: list[list[bytes]] = []
+        self.received = b""
         self.closed = False
         self.reads = True
-
-    @property
-    def received(self) -> bytes:
-        """All bytes that the client got."""
-        return b"".join(b"".join(map(bytes, parts)) for parts in self.writes)
 
     def pause_reading(self):
         self.reads = False
@@ -44,10 +39,7 @@ class RecordingTransport(asyncio.Transport):
         self.reads = True
 
     def write(self, data):
-        self.writes.append([data])
-
-    def writelines(self, parts):
-        self.writes.append(list(parts))
+        self.received += data
 
     def is_closing(self):
         return self.closed
