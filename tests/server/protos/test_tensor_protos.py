@@ -22,19 +22,15 @@ def message():
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
 def test_the_list_of_element_types_agrees_with_the_messages(dtype):
-    fields = load_protos().open_inference.InferTensorContents.DESCRIPTOR.fields_by_name
-    assert dtype.contents in ["", *fields]
+    contents = load_protos().open_inference.InferTensorContents.DESCRIPTOR.fields_by_name
+    assert dtype.contents in ["", *contents]
     assert bool(dtype.field) == bool(dtype.numpy_name)
     if dtype.numpy_name:
-        assert dtype.field in message().DESCRIPTOR.fields_by_name
+        fields = message().DESCRIPTOR.fields_by_name
+        assert dtype.field in fields
         assert dtype_of_numpy(dtype.numpy) is dtype
-        assert (
-            message()
-            .DESCRIPTOR.fields_by_name["dtype"]
-            .enum_type.values_by_number[dtype.number]
-            .name
-            == dtype.enum_name
-        )
+        numbers = fields["dtype"].enum_type.values_by_number
+        assert numbers[dtype.number].name == dtype.enum_name
 
 
 @pytest.mark.each_choice

@@ -31,10 +31,6 @@ def run(work):
     return asyncio.run(main())
 
 
-def children() -> list[int]:
-    return children_of(os.getpid())
-
-
 def test_small_work_runs_in_this_process_and_large_work_in_another():
     async def work(codec):
         return [await codec.run(size, "decode", os.getpid) for size in (0, 100_000, LARGE)]
@@ -88,12 +84,12 @@ def test_a_pipe_with_a_part_of_a_message_is_not_used_again():
 
 def test_work_that_nobody_waits_for_is_killed():
     async def work(codec):
-        before = children()
+        before = children_of(os.getpid())
         task = asyncio.create_task(codec.run(LARGE, "decode", time.sleep, 3600))
-        await eventually(lambda: children() != before)
+        await eventually(lambda: children_of(os.getpid()) != before)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await eventually(lambda: children() == before)
+        await eventually(lambda: children_of(os.getpid()) == before)
         return await codec.run(LARGE, "decode", len, b"abc")
 
     assert run(work) == 3

@@ -1,8 +1,4 @@
-"""Every decoder of bytes from outside, with random input: an answer or a refusal.
-
-`python -m tests.server.support.fuzz_decoders -max_total_time=60` does the same with atheris, guided
-by coverage. The slow test runs it for a limited time if atheris is installed.
-"""
+"""Every decoder of bytes from outside, with random input: an answer or a refusal."""
 
 import importlib.util
 import json

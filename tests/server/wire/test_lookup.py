@@ -1,10 +1,8 @@
 """Bodies and answers of `:lookup`: integer and string ids, bags, pooling, missing ids, bytes."""
 
 import base64
-import json
 
 import numpy as np
-import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +15,6 @@ from server.wire.lookup import (
     decode_ids,
     decode_lookup,
     embeddings_b64,
-    embeddings_json,
     pool,
 )
 from tests.server.support.asgi import ask, make_app
@@ -102,6 +99,11 @@ def test_bodies_that_are_no_lookup_are_refused(body, message):
     assert message in caught.value.message
 
 
+@pytest.fixture
+def app():
+    return make_app()
+
+
 bags = st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=6)
 
 
@@ -135,17 +137,11 @@ def test_integer_rows_keep_their_type_only_where_they_can():
     assert pool(rows, both, [2], "mean").tolist() == [[1.5]]
 
 
-def as_json(value):
-    return json.loads(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY))
-
-
-def test_embeddings_as_lists():
-    rows = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.float32)
-    some = np.array([True, False, True])
-    assert as_json(embeddings_json(rows, None, None)) == rows.tolist()
-    assert as_json(embeddings_json(rows, some, None)) == [[1, 2], None, [5, 6]]
-    assert as_json(embeddings_json(rows, None, [2, 0, 1])) == [[[1, 2], [3, 4]], [], [[5, 6]]]
-    assert as_json(embeddings_json(rows, some, [2, 1])) == [[[1, 2], None], [[5, 6]]]
+@pytest.mark.parametrize(("missing", "absent"), [("default", [-1, -1]), ("null", None)])
+def test_embeddings_in_bags_that_are_not_pooled(app, missing, absent):
+    body = {"table": "user", "ids": [[7, 1], [], [8]], "missing": missing}
+    told = ask(app, "POST", "/v1/models/m:lookup", body).json()
+    assert told["embeddings"] == [[[1, 2], absent], [], [[3, 6]]]
 
 
 def test_embeddings_as_bytes():
@@ -165,11 +161,6 @@ RAW = "application/octet-stream"
 LOOKUP = "/v1/models/m:lookup?table=user"
 
 
-@pytest.fixture
-def app():
-    return make_app()
-
-
 def post(app, path, body, kind, accept=""):
     headers = {"content-type": kind, **({"accept": accept} if accept else {})}
     return ask(app, "POST", path, body, headers=headers)
@@ -183,14 +174,14 @@ def test_lookup_in_bytes_says_what_json_says(app):
     split = dtype.itemsize * shape[0] * shape[1]
     rows = np.frombuffer(reply.body[:split], dtype).reshape(shape)
     found = np.frombuffer(reply.body[split:], np.uint8)
-    same = ask(app, "POST", LOOKUP, json.dumps({"table": "user", "ids": ids.tolist()}).encode())
+    same = ask(app, "POST", LOOKUP, {"table": "user", "ids": ids.tolist()})
     assert rows.tolist() == same.json()["embeddings"]
     assert found.astype(bool).tolist() == same.json()["found"]
     assert reply.headers["x-model-version"] == "3"
 
 
 def test_the_answer_alone_may_be_bytes_and_the_request_too(app):
-    body = json.dumps({"table": "user", "ids": [7]}).encode()
+    body = {"table": "user", "ids": [7]}
     reply = ask(app, "POST", "/v1/models/m:lookup", body, headers={"accept": f"text/x, {RAW}"})
     assert np.frombuffer(reply.body[:8], "<f4").tolist() == [1, 2]
     plain = post(app, LOOKUP, np.array([7], "<i8").tobytes(), RAW)

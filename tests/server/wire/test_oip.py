@@ -27,8 +27,7 @@ def app():
 
 
 def infer(app, value, path=INFER):
-    body = value if isinstance(value, bytes) else json.dumps(value).encode()
-    return ask(app, "POST", path, body)
+    return ask(app, "POST", path, value)
 
 
 def input_(name="x", datatype="FP32", shape=(2,), data=(1, 2)):

@@ -160,37 +160,38 @@ def strings(*values):
     return bytes_array(values, (len(values),))
 
 
-def test_floats_have_a_point_and_no_noise():
-    assert rows(y=np.array([0.2, 9e6, 3e-05, 1 / 3], np.float32)) == (
-        '{"predictions":[0.2,9000000.0,0.00003,0.33333334]}'
-    )
+FLOATS = np.array([0.2, 9e6, 3e-05, 1 / 3], np.float32)
+BAD = np.array([[np.nan, 1.0], [np.inf, -np.inf]], np.float32)
+A, B = np.array([1, 2]), np.array([[True], [False]])
+TEXTS = strings(b"a\x00", "é".encode())
 
 
-def test_non_finite_floats_are_bare_words_in_every_layout():
-    bad = np.array([[np.nan, 1.0], [np.inf, -np.inf]], np.float32)
-    assert rows(y=bad) == '{"predictions":[[NaN,1.0],[Infinity,-Infinity]]}'
-    assert columns(y=bad) == '{"outputs":[[NaN,1.0],[Infinity,-Infinity]]}'
-    assert rows(a=strings(b"null", b"x"), y=bad[:, 0]) == (
-        '{"predictions":[{"a":"null","y":NaN},{"a":"x","y":Infinity}]}'
-    )
-    assert columns(y=np.array(np.nan)) == '{"outputs":NaN}'
-
-
-def test_one_output_is_bare_and_several_are_objects():
-    a, b = np.array([1, 2]), np.array([[True], [False]])
-    assert rows(a=a) == '{"predictions":[1,2]}'
-    assert rows(b=b, a=a) == '{"predictions":[{"a":1,"b":[true]},{"a":2,"b":[false]}]}'
-    assert columns(b=b, a=a) == '{"outputs":{"a":[1,2],"b":[[true],[false]]}}'
-
-
-def test_strings_are_text_or_base64_by_the_name():
-    value = strings(b"a\x00", "é".encode())
-    assert rows(s=value) == '{"predictions":["a\\u0000","é"]}'
-    assert rows(s_bytes=value) == '{"predictions":[{"b64":"YQA="},{"b64":"w6k="}]}'
-
-
-def test_bytes_that_are_no_text_are_base64_under_any_name():
-    assert rows(s=strings(b"ok", b"\xff")) == '{"predictions":["ok",{"b64":"/w=="}]}'
+@pytest.mark.parametrize(
+    ("encode", "outputs", "text"),
+    [
+        (rows, {"y": FLOATS}, '{"predictions":[0.2,9000000.0,0.00003,0.33333334]}'),
+        (rows, {"y": BAD}, '{"predictions":[[NaN,1.0],[Infinity,-Infinity]]}'),
+        (columns, {"y": BAD}, '{"outputs":[[NaN,1.0],[Infinity,-Infinity]]}'),
+        (columns, {"y": np.array(np.nan)}, '{"outputs":NaN}'),
+        (
+            rows,
+            {"a": strings(b"null", b"x"), "y": BAD[:, 0]},
+            '{"predictions":[{"a":"null","y":NaN},{"a":"x","y":Infinity}]}',
+        ),
+        # One output is bare, and several are objects.
+        (rows, {"a": A}, '{"predictions":[1,2]}'),
+        (rows, {"b": B, "a": A}, '{"predictions":[{"a":1,"b":[true]},{"a":2,"b":[false]}]}'),
+        (columns, {"b": B, "a": A}, '{"outputs":{"a":[1,2],"b":[[true],[false]]}}'),
+        # Strings are text or base64 by the output's name. Bytes that are no text are base64.
+        (rows, {"s": TEXTS}, '{"predictions":["a\\u0000","é"]}'),
+        (rows, {"s_bytes": TEXTS}, '{"predictions":[{"b64":"YQA="},{"b64":"w6k="}]}'),
+        (rows, {"s": strings(b"ok", b"\xff")}, '{"predictions":["ok",{"b64":"/w=="}]}'),
+        # Arrays need not be contiguous.
+        (columns, {"y": np.arange(4.0).reshape(2, 2).T}, '{"outputs":[[0.0,2.0],[1.0,3.0]]}'),
+    ],
+)
+def test_answers_are_written(encode, outputs, text):
+    assert encode(**outputs) == text
 
 
 def test_int64_as_strings():
@@ -198,11 +199,6 @@ def test_int64_as_strings():
     assert encode_predict(outputs, Format.ROW, int64_as_string=True) == (
         b'{"predictions":[{"m":1,"n":["9007199254740993"]}]}'
     )
-
-
-def test_arrays_that_are_not_contiguous():
-    table = np.arange(6, dtype=np.float32).reshape(2, 3)
-    assert columns(y=table.T) == '{"outputs":[[0.0,3.0],[1.0,4.0],[2.0,5.0]]}'
 
 
 def test_rows_of_no_shape_or_of_different_counts_are_refused():
