@@ -16,6 +16,7 @@ from tests.server.support.attack import LOST, check_work_is_done_apart
 from tests.server.support.children import children_of
 from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import GatewayProcess, stub_gateway
+from tests.server.support.grpc_port import named
 from tests.server.support.light_upstream import LightUpstream, front
 
 
@@ -37,6 +38,16 @@ def post(
 ) -> tuple[int, str]:
     reply = gateway.ask("POST", path, body, headers)
     return reply.status, "" if reply.status == 200 else reply.error
+
+
+def check_post_is_done_apart(
+    gateway: GatewayProcess, path: str, body: bytes, headers: dict[str, str], said: str = ""
+) -> None:
+    (status, error), lost = check_work_is_done_apart(
+        gateway, lambda: post(gateway, path, body, headers)
+    )
+    assert (status, said in error) == (400 if said else 200, True), error
+    assert lost[1].startswith(LOST), lost
 
 
 def values(text: bytes, count: int) -> bytes:
@@ -69,11 +80,7 @@ def test_an_expensive_body_is_read_apart(stub, name):
     verb, body, zipped, said = BODIES[name]
     headers = {"Content-Encoding": "gzip"} if zipped else {}
     sent = gzip.compress(body, 1) if zipped else body
-    (status, error), lost = check_work_is_done_apart(
-        stub, lambda: post(stub, f"/v1/models/m:{verb}", sent, headers)
-    )
-    assert (status, said in error) == (400 if said else 200, True), error
-    assert lost[1].startswith(LOST), lost
+    check_post_is_done_apart(stub, f"/v1/models/m:{verb}", sent, headers, said)
 
 
 LOOKUPS = {
@@ -89,11 +96,7 @@ def test_an_expensive_answer_is_written_apart(stub, name):
     options, headers = LOOKUPS[name]
     ids = json.dumps([[7] * 50_000] if "bags" in name else [7] * 50_000)
     body = f'{{"table":"wide","ids":{ids}{options}}}'.encode()
-    result, lost = check_work_is_done_apart(
-        stub, lambda: post(stub, "/v1/models/m:lookup", body, headers)
-    )
-    assert result == (200, "")
-    assert lost[1].startswith(LOST), lost
+    check_post_is_done_apart(stub, "/v1/models/m:lookup", body, headers)
 
 
 @pytest.mark.parametrize("options", ['"missing":"null"', '"combiner":"mean","missing":"null"'])
@@ -105,11 +108,7 @@ def test_the_rows_of_an_expensive_inference_are_combined_apart(stub, options):
         f'"parameters":{{"signature_name":"de_lookup/wide","binary_data_output":true,{options}}}}}'
     ).encode()
     headers = {"Inference-Header-Content-Length": str(len(text))}
-    result, lost = check_work_is_done_apart(
-        stub, lambda: post(stub, "/v2/models/m/infer", text + ids, headers)
-    )
-    assert result == (200, "")
-    assert lost[1].startswith(LOST), lost
+    check_post_is_done_apart(stub, "/v2/models/m/infer", text + ids, headers)
 
 
 def test_the_work_of_a_request_ends_at_its_deadline(stub):
@@ -124,8 +123,7 @@ def test_the_work_of_a_request_ends_at_its_deadline(stub):
 
 def many_examples() -> bytes:
     """Returns a ClassificationRequest with as many examples as a request may hold."""
-    request = load_protos().classification.ClassificationRequest()
-    request.model_spec.name, request.model_spec.signature_name = "m", "old"
+    request = named(load_protos().classification.ClassificationRequest(), "m", "old")
     example = load_protos().example.Example()
     for index in range(10):
         example.features.feature[f"feature {index}"].int64_list.value.append(index)
