@@ -64,13 +64,6 @@ def test_tensorflow_serving_by_grpc(saved_models, tmp_path):
             assert (reply.status, reply.json()) == (200, {"results": results})
 
 
-PROTOS = """
-import sys
-from grpc_tools import protoc
-sys.exit(protoc.main(["protoc", "-I.", "--include_imports", "--descriptor_set_out=" + sys.argv[1],
-                      "server/protos/open_inference.proto"]))
-"""
-
 COMPARE = """
 import sys
 from google.protobuf import descriptor_pb2, descriptor_pool
@@ -102,7 +95,8 @@ for method in service.methods:
 
 @pytest.mark.slow
 def test_the_messages_are_those_of_their_source_and_of_triton(clients_python, tmp_path):
-    committed = ROOT / "server/protos/open_inference.binpb"
-    run(clients_python, "-c", PROTOS, tmp_path / "compiled")
-    assert committed.read_bytes() == (tmp_path / "compiled").read_bytes()
+    committed, compiled = ROOT / "server/protos/open_inference.binpb", tmp_path / "compiled"
+    protoc = [clients_python, "-m", "grpc_tools.protoc", "-I.", "--include_imports"]
+    run(*protoc, f"--descriptor_set_out={compiled}", "server/protos/open_inference.proto")
+    assert committed.read_bytes() == compiled.read_bytes()
     run(clients_python, "-c", COMPARE, committed)
