@@ -12,8 +12,6 @@ from tests.server.support.asgi import PREDICT, ask, make_app, scope_of, send
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine
 from tests.server.support.virtual_time import run_in_virtual_time
 
-_, PATH, BODY = PREDICT
-
 
 class SlowEngine(NumpyEngine):
     """An engine whose runs take `seconds`. It counts the runs that were cancelled."""
@@ -75,7 +73,7 @@ def test_trace_and_request_id_go_on_to_the_engine():
 async def leave_after(app, seconds: float) -> list[dict]:
     """Sends a request and disconnects after `seconds`. Returns the gateway's messages."""
     gone = asyncio.Event()
-    messages = [{"type": "http.request", "body": BODY, "more_body": False}]
+    messages = [{"type": "http.request", "body": PREDICT[2], "more_body": False}]
     sent: list[dict] = []
 
     async def receive():
@@ -88,7 +86,7 @@ async def leave_after(app, seconds: float) -> list[dict]:
         sent.append(message)
 
     asyncio.get_running_loop().call_later(seconds, gone.set)
-    await app(scope_of("POST", PATH), receive, collect)
+    await app(scope_of(*PREDICT[:2]), receive, collect)
     return sent
 
 

@@ -16,8 +16,9 @@ import pytest
 
 from server.protos.modules import MODEL_SERVICE, PREDICTION_SERVICE
 from server.protos.tensors import to_array
+from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import GatewayProcess, write_key
-from tests.server.support.grpc_port import PROTOS, multi_inference, predict_request, stub
+from tests.server.support.grpc_port import PROTOS, multi_inference, named, predict_request, stub
 from tests.server.support.tls_files import tls_files
 
 MODEL = "/v1/models/ranker"
@@ -82,13 +83,10 @@ def secured(saved_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with GatewayProcess(folder / "ranker", log, *map(str, arguments)) as gateway:
         served = Secured(gateway, certificate, key)
         for version in (1, 2):
-            gateway.wait_for("/livez", lambda _, v=version: answers(served, v))
+            path = f"{MODEL}/versions/{version}/metadata"
+            wait_until(lambda path=path: served.ask("GET", path).status == 200)
         yield served
         served.channel.close()
-
-
-def answers(served: Secured, version: int) -> bool:
-    return served.ask("GET", f"{MODEL}/versions/{version}/metadata").status == 200
 
 
 def mix(value=1.0, **choice):
@@ -111,12 +109,11 @@ def test_predict_over_grpc(secured):
 
 
 def test_status_metadata_and_examples_over_grpc(secured):
-    request = PROTOS.status.GetModelStatusRequest()
-    request.model_spec.name = "ranker"
+    request = named(PROTOS.status.GetModelStatusRequest(), "ranker")
     status = secured.models.GetModelStatus(request, metadata=secured.metadata)
     assert [(s.version, s.state) for s in status.model_version_status] == [(2, 30), (1, 30)]
-    request = PROTOS.metadata.GetModelMetadataRequest(metadata_field=["signature_def"])
-    request.model_spec.name = "ranker"
+    request = named(PROTOS.metadata.GetModelMetadataRequest(), "ranker")
+    request.metadata_field.append("signature_def")
     answer = secured.predictions.GetModelMetadata(request, metadata=secured.metadata)
     definitions = PROTOS.metadata.SignatureDefMap()
     assert answer.metadata["signature_def"].Unpack(definitions)

@@ -72,7 +72,6 @@ async def send(
 
 
 def scope_of(method: str, path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
-    """Returns the scope of a request."""
     target, _, query = path.partition("?")
     return {
         "type": "http",

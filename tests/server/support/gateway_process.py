@@ -20,8 +20,6 @@ from tests.server.support.asgi import Reply
 from tests.server.support.eventually import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
 NAME = "de_core_gateway"
 STUB = "tests.server.support.stub_gateway"
 

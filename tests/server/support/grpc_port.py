@@ -44,13 +44,11 @@ def stub(service: str, channel: Any) -> Any:
 
 
 def named(message: Any, model: str, signature: str = "") -> Any:
-    """Writes the model and the signature into a message."""
     message.model_spec.name, message.model_spec.signature_name = model, signature
     return message
 
 
 def predict_request(model: str, signature: str = "", **inputs: np.ndarray) -> Any:
-    """Returns a PredictRequest."""
     request = named(PROTOS.predict.PredictRequest(), model, signature)
     for name, array in inputs.items():
         fill_proto(request.inputs[name], array)
