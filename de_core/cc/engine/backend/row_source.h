@@ -28,6 +28,7 @@ struct SaveSelection {
   bool changes_only = false;
   /// with changes_only: the first generation (SaveChains::Cut) to save
   uint64_t since = 0;
+  uint64_t current = 0;  ///< with changes_only: the generation that began with this save
   /// if above 0, a time in microseconds: rows looked up since then count as changed too
   int64_t used_since = 0;
   const Keys* keys = nullptr;  ///< if set, save only these keys

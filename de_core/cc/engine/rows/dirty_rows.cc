@@ -65,16 +65,11 @@ void DirtyRows::MarkErased(uint64_t word, uint32_t row, const std::string_view* 
 }
 
 void DirtyRows::MarkMoved(uint64_t word, uint32_t row, const std::string_view* text) noexcept {
-  bool listed = false;
-  for (auto each = generations_.rbegin(); each != generations_.rend(); ++each) {
-    if (!HasBit(each->bits, row)) continue;
-    each->bits[row / 64] &= ~(uint64_t{1} << (row % 64));
-    // Deltas of earlier generations contain the changes of this one.
-    if (listed) continue;
-    listed = true;
-    each->has_moved = true;
-    List(word, text, &*each);
-  }
+  const bool changed = std::any_of(generations_.begin(), generations_.end(),
+                                   [&](const Generation& each) { return HasBit(each.bits, row); });
+  if (!changed) return;
+  generations_.back().has_moved = true;
+  MarkErased(word, row, text);
 }
 
 /// Adds a key to a generation's erased keys.

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "de_core/cc/engine/base/hash.h"
 #include "de_core/cc/engine/base/prefetch.h"
 
 namespace de::engine {
@@ -58,7 +59,8 @@ class DirtyRows {
   void MarkErased(uint64_t word, uint32_t row, const std::string_view* text) noexcept;
 
   /// Records that a row left the table, which a tier keeps elsewhere with the same contents. If the
-  /// row changed since an earlier save, its key is listed among the erased keys.
+  /// row changed since an earlier save, its key is listed among the erased keys of the current
+  /// generation, which each delta from now on contains, and a delta under way too.
   void MarkMoved(uint64_t word, uint32_t row, const std::string_view* text) noexcept;
 
   /// Records that all rows were removed. Row numbers start again at 0.
@@ -72,6 +74,18 @@ class DirtyRows {
 
   /// Returns the changes in the generations from `since` on.
   DirtyKeys Since(uint64_t since) const;
+
+  /// Calls visit(word, text) for each key that was erased in the generations from `since` on.
+  /// `text` is a string key's bytes, otherwise nullptr. Keys may be repeated, or exist again.
+  template <typename Visit>
+  void VisitErased(uint64_t since, const Visit& visit) const {
+    const std::string* const no_text = nullptr;
+    for (const Generation& generation : generations_) {
+      if (generation.number < since) continue;
+      for (const uint64_t word : generation.erased) visit(word, no_text);
+      for (const std::string& text : generation.erased_texts) visit(HashBytes(text), &text);
+    }
+  }
 
   /// True if the row may have changed in a generation from `since` on. Never false for a row that
   /// has.

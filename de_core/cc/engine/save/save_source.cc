@@ -165,11 +165,6 @@ void SaveSource::TakeKept(const Entry& entry, SavedRows* rows) const {
   }
 }
 
-void SaveSource::TakeGone(const Listed& erased, SavedRows* rows) const {
-  const std::string* text = erased.erased_text;
-  TakeGone(erased.word, text == nullptr ? std::string_view() : std::string_view(*text), rows);
-}
-
 void SaveSource::TakeGone(uint64_t word, std::string_view text, SavedRows* rows) const {
   rows->AddGone(word, layout_.key_type() == KeyType::kString ? &text : nullptr);
 }
@@ -221,6 +216,31 @@ bool SaveSource::IsThere(const Shard& shard, const Listed& listed) const {
   });
 }
 
+void SaveSource::TakeErased(const Shard& shard, uint64_t begin, uint64_t last,
+                            std::vector<Listed> erased, SavedRows* rows) const {
+  // A row may be erased, or move to a tier, after the plan was made and before its range is read.
+  // Without its tombstone the delta would leave the row as an earlier file has it.
+  if (shard.watch != nullptr && shard.watch->dirty != nullptr) {
+    shard.watch->dirty->VisitErased(selection_.current,
+                                    [&](uint64_t word, const std::string* text) {
+                                      const uint64_t hash = Mix64(word);
+                                      if (begin <= hash && hash <= last)
+                                        erased.push_back({hash, word, text});
+                                    });
+  }
+  const auto text_of = [](const Listed& each) {
+    return each.erased_text == nullptr ? std::string_view() : std::string_view(*each.erased_text);
+  };
+  std::sort(erased.begin(), erased.end(), [&](const Listed& a, const Listed& b) {
+    return a.hash != b.hash ? a.hash < b.hash : text_of(a) < text_of(b);
+  });
+  for (size_t i = 0; i < erased.size(); ++i) {
+    const bool repeated = i > 0 && erased[i].hash == erased[i - 1].hash &&
+                          text_of(erased[i]) == text_of(erased[i - 1]);
+    if (!repeated && !IsThere(shard, erased[i])) TakeGone(erased[i].word, text_of(erased[i]), rows);
+  }
+}
+
 void SaveSource::Scan(Range* range, SavedRows* rows, uint64_t* last, bool* done) const {
   const uint32_t number = ShardOfHash(range->begin);
   const Shard& shard = *table_->shards_[number];
@@ -267,10 +287,12 @@ void SaveSource::Scan(Range* range, SavedRows* rows, uint64_t* last, bool* done)
                                [&](const Entry& entry) { return entry.hash > *last; }),
                 entries.end());
   *last = TakeAll(&entries, *last, rows);
-  for (; by_bits && range->first < range->end && list_[range->first].hash <= *last;
-       ++range->first) {
-    const Listed& erased = list_[range->first];
-    if (!IsThere(shard, erased)) TakeGone(erased, rows);
+  if (by_bits) {
+    std::vector<Listed> erased;
+    for (; range->first < range->end && list_[range->first].hash <= *last; ++range->first) {
+      erased.push_back(list_[range->first]);
+    }
+    TakeErased(shard, range->begin, *last, std::move(erased), rows);
   }
   *done = *last == range->last;
   range->begin = *last + 1;
@@ -278,32 +300,28 @@ void SaveSource::Scan(Range* range, SavedRows* rows, uint64_t* last, bool* done)
 
 void SaveSource::LookUp(Range* range, SavedRows* rows, uint64_t* last, bool* done) const {
   const Shard& shard = *table_->shards_[ShardOfHash(range->last)];
-  const bool tombstones = selection_.changes_only;
   size_t end = std::min(range->end, range->first + RowsAHold());
   while (end < range->end && list_[end].hash == list_[end - 1].hash) ++end;
   std::vector<Entry>& entries = rows->entries_;
   entries.clear();
+  std::vector<Listed> erased;
   const Hold hold(shard, &hold_nanos_);
   for (size_t i = range->first; i < end; ++i) {
     if (i + kAhead < end) shard.PrefetchLine(list_[i + kAhead].hash);
     const Listed& listed = list_[i];
-    if (listed.erased_text != nullptr) {
-      if (!IsThere(shard, listed)) TakeGone(listed, rows);
-      continue;
-    }
     const size_t before = entries.size();
-    Gather(shard, listed.hash, listed.word, &entries);
-    if (entries.size() == before && tombstones && layout_.key_type() == KeyType::kInt64) {
-      TakeGone(listed.word, {}, rows);
-    }
+    // An erased key may have a row again.
+    const bool gathered = i > range->first && list_[i - 1].hash == listed.hash;
+    if (!gathered) Gather(shard, listed.hash, listed.word, &entries);
+    const bool is_known = layout_.key_type() == KeyType::kInt64 || listed.erased_text != nullptr;
+    if (entries.size() == before && is_known) erased.push_back(listed);
   }
   if (selection_.keys != nullptr) {
     entries.erase(std::remove_if(entries.begin(), entries.end(),
                                  [&](const Entry& entry) { return !IsSelected(entry); }),
                   entries.end());
   }
-  // Append all rows, even if they take many bytes: the tombstones of these hashes are already
-  // appended.
+  // Append all rows, even if they take many bytes: the piece covers their hashes.
   for (size_t i = 0; i < entries.size(); ++i) {
     if (i + kAhead < entries.size()) PrefetchBytes(entries[i + kAhead].row, layout_.stride());
     TakeKept(entries[i], rows);
@@ -311,6 +329,7 @@ void SaveSource::LookUp(Range* range, SavedRows* rows, uint64_t* last, bool* don
   range->first = end;
   *done = end == range->end;
   *last = *done ? range->last : list_[end - 1].hash;
+  if (selection_.changes_only) TakeErased(shard, range->begin, *last, std::move(erased), rows);
   range->begin = *last + 1;
 }
 

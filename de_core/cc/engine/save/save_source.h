@@ -52,7 +52,7 @@ class SaveSource final : public RowSource {
   struct Listed {
     uint64_t hash = 0;
     uint64_t word = 0;
-    /// the bytes of an erased string key, in `erased_texts_`; otherwise nullptr
+    /// the bytes of an erased string key; otherwise nullptr
     const std::string* erased_text = nullptr;
   };
   class Hold;
@@ -78,7 +78,10 @@ class SaveSource final : public RowSource {
   /// Appends the row, or if the keep rules exclude it and the file is a delta, a tombstone.
   void TakeKept(const Entry& entry, SavedRows* rows) const;
   void TakeGone(uint64_t word, std::string_view text, SavedRows* rows) const;
-  void TakeGone(const Listed& erased, SavedRows* rows) const;
+  /// Appends tombstones of the keys of `erased`, and of those erased since the save began, that
+  /// have no row. The hashes of all of them are in [begin, last].
+  void TakeErased(const Shard& shard, uint64_t begin, uint64_t last, std::vector<Listed> erased,
+                  SavedRows* rows) const;
   /// True if the listed key has a row.
   bool IsThere(const Shard& shard, const Listed& listed) const;
 

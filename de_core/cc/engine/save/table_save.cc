@@ -51,6 +51,7 @@ Status TableSave::Start() {
   SaveSelection selection;
   selection.changes_only = options_.delta;
   selection.since = parent.generation;
+  selection.current = point_.generation;
   if (!options_.values_only) selection.used_since = parent.micros;
   selection.keys = options_.keys;
   selection.keep = options_.keep;

@@ -5,24 +5,83 @@
 //
 // Both bypass the page cache. The plain reader reads a file of the same size. Also prints the
 // memory of the index, the amplification, and the rate of random updates.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <ctime>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "de_core/cc/engine/rows/row_layout.h"
+#include "de_core/cc/engine/tier/block_reader.h"
 #include "de_core/cc/engine/tier/disk_rows.h"
-#include "de_core/cc/testing/bench/disk_bench.h"
+#include "de_core/cc/engine/tier/segment_file.h"
 #include "de_core/cc/testing/tier/cold_rows_calls.h"
 
 namespace de::engine {
 namespace {
 
-using testing::Check;
-using testing::Median;
-using testing::PlainFile;
-using testing::Seconds;
-
 constexpr size_t kBatch = 4096;
 constexpr size_t kRounds = 41;
 constexpr uint32_t kDepth = 64;
 constexpr size_t kAppended = 16384;  // rows per append, as a tiered table appends them
+
+double Seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void Check(const Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "%s\n", status.message.c_str());
+  std::exit(1);
+}
+
+double Median(std::vector<double> numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  return numbers[numbers.size() / 2];
+}
+
+/// A file that is read in random blocks of 4 KiB.
+class PlainFile {
+ public:
+  static constexpr size_t kPart = size_t{1} << 20;
+
+  PlainFile(const std::string& path, uint64_t bytes) {
+    BlockBuffer part;
+    part.Reserve(kPart);
+    std::mt19937_64 random(1);
+    for (size_t at = 0; at < kPart; at += 8) {
+      const uint64_t word = random();
+      std::memcpy(part.data() + at, &word, 8);
+    }
+    const RowLayout layout(KeyType::kInt64, DType::kFloat32, 1);
+    std::shared_ptr<Disk> disk;
+    Check(FolderDisk::Open(path + "-folder", 1, false, &disk));
+    Check(SegmentFile::Create(disk, path, std::make_shared<RowLayout>(layout), &file_));
+    while (file_->end() < bytes) Check(file_->Append(part, kPart));
+  }
+
+  /// Reads `count` random blocks.
+  void Read(BlockReader* reader, size_t count, std::mt19937_64* random) {
+    buffer_.Reserve(count * kBlockBytes);
+    std::vector<BlockRead> reads(count);
+    for (BlockRead& read : reads) {
+      const uint64_t block = (*random)() % (file_->end() / kBlockBytes);
+      read = {file_->descriptor(), block * kBlockBytes, kBlockBytes, nullptr, 0};
+    }
+    reader->ReadEach(reads.data(), count, {buffer_.data(), kBlockBytes, count}, nullptr,
+                     [](size_t) {});
+  }
+
+ private:
+  std::unique_ptr<SegmentFile> file_;
+  BlockBuffer buffer_;
+};
 
 double CpuSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 

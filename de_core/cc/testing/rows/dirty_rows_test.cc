@@ -41,17 +41,15 @@ class Log {
     erased_[word] = now_;
   }
 
-  /// A tier takes the row. Only a changed row is reported, as erased.
+  /// A tier takes the row. Only a changed row is reported, as erased now.
   void Move(uint64_t word) {
     const auto at = row_of_.find(word);
     if (at == row_of_.end()) return;
+    if (dirty_.IsDirty(at->second, 0)) erased_[word] = now_;
     dirty_.MarkMoved(word, at->second, nullptr);
     free_.push_back(at->second);
     row_of_.erase(at);
-    const auto changed = changed_.find(word);
-    if (changed == changed_.end()) return;
-    erased_[word] = std::max(erased_[word], changed->second);
-    changed_.erase(changed);
+    changed_.erase(word);
   }
 
   void Cut() { dirty_.Cut(++now_); }

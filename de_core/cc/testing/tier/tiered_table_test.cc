@@ -210,6 +210,86 @@ TEST_P(TieredTableTest, ADeltaHoldsNoUnchangedRow) {
   EXPECT_EQ(save->report().tombstones, 0U);
 }
 
+/// Keys [first, last), and rows of one value for them.
+struct KeyRange {
+  KeyRange(KeyType key_type, int64_t first, int64_t last) {
+    for (int64_t key = first; key < last; ++key) {
+      ints.push_back(key);
+      texts.push_back("key " + std::to_string(key));
+    }
+    views.assign(texts.begin(), texts.end());
+    keys = {key_type == KeyType::kString ? nullptr : ints.data(),
+            key_type == KeyType::kString ? views.data() : nullptr, ints.size()};
+  }
+  void Put(TableBackend* table, float value) const {
+    const std::vector<float> rows(ints.size() * kDim, value);
+    const Status status = table->InsertOrAssign(keys, RowsIn(rows), nullptr);
+    ASSERT_TRUE(status.ok()) << status.message;
+  }
+
+  std::vector<int64_t> ints;
+  std::vector<std::string> texts;
+  std::vector<std::string_view> views;
+  Keys keys;
+};
+
+/// Runs a verb of the table before each write of a save.
+class BusySink final : public ByteSink {
+ public:
+  explicit BusySink(std::function<void()> verb) : verb_(std::move(verb)) {}
+  Status Append(const void* data, size_t size) override {
+    verb_();
+    return saved.Append(data, size);
+  }
+  StringSink saved;
+
+ private:
+  std::function<void()> verb_;
+};
+
+TEST_P(TieredTableTest, ADeltaHoldsTheChangesOfRowsThatLeaveTheMemoryDuringIt) {
+  for (const int64_t count : {500, 80'000}) {  // so many changes are not listed, but scanned for
+    std::unique_ptr<TableBackend> tables[] = {
+        testing::TableOn(std::make_shared<SimulatedDisk>(), Options(GetParam()), 100U * count),
+        nullptr};
+    ASSERT_TRUE(Table::Create(Options(GetParam()), &plain_).ok());
+    tables[1] = std::move(plain_);
+    for (const auto& table : tables) {
+      const KeyRange all(GetParam(), 0, count), erased(GetParam(), 0, count / 10);
+      all.Put(table.get(), 1);
+      std::vector<std::string> files = {
+          testing::Save(table.get(), testing::ChainOf("c", false), 1)};
+      all.Put(table.get(), 2);
+      SaveOptions options = testing::ChainOf("c", true);
+      options.id[0] = 2;
+      std::unique_ptr<TableSave> save;
+      ASSERT_TRUE(TableSave::Begin(table.get(), options, &save).ok());
+      int64_t next = count;
+      BusySink sink([&] {
+        if (next == count) ASSERT_TRUE(table->Erase(erased.keys, nullptr).ok());
+        if (next == 3 * count) return;
+        KeyRange(GetParam(), next, next + count / 2).Put(table.get(), 3);
+        next += count / 2;
+      });
+      ASSERT_TRUE(save->Write(&sink, nullptr).ok());
+      files.push_back(sink.saved.bytes());
+      if (table->Stats().tier) ASSERT_GT(table->Stats().tier->rows_out, count / 2U);
+      std::unique_ptr<Table> restored;
+      ASSERT_TRUE(Table::Create(Options(GetParam()), &restored).ok());
+      const testing::Readers readers(files);
+      RestoreReport report;
+      ASSERT_TRUE(RestoreTable(restored.get(), readers.all, {}, nullptr, &report).ok());
+      std::vector<float> values(all.ints.size() * kDim);
+      const auto found = std::make_unique<bool[]>(all.ints.size());
+      ASSERT_TRUE(restored->Find(all.keys, RowsTo(&values), found.get(), nullptr).ok());
+      for (size_t i = 0; i < all.ints.size(); ++i) {
+        ASSERT_TRUE(found[i] || i < erased.ints.size()) << "row " << i << " of " << count;
+        ASSERT_TRUE(!found[i] || values[i * kDim] == 2) << "row " << i << " of " << count;
+      }
+    }
+  }
+}
+
 TEST_P(TieredTableTest, SavesChosenKeysAndKeptRows) {
   std::mt19937_64 random(3);
   for (size_t i = 0; i < 60; ++i) Step(&random);
