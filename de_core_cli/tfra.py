@@ -98,12 +98,7 @@ def _import(options: argparse.Namespace) -> None:
         dtypes = (None if d is None else d.name for d in (each.key_dtype, each.value_dtype))
         row = (name, *dtypes, each.dim, each.rows, each.shards, list(each.slots))
         rows.append((*row, list(each.policies), each.left_out)[: len(columns)])
-    if options.json:
-        for row in rows:
-            terminal.print_json(dict(zip(columns, row, strict=True)))
-    else:
-        texts = [[", ".join(v) if isinstance(v, list) else v for v in row] for row in rows]
-        terminal.print_table(columns, [["" if v is None else v for v in row] for row in texts])
+    terminal.print_rows(columns, rows, options.json)
     if any(each.slots for each in found.values()):
         print(
             "Optimizer slots are left out. To keep them, call de_core.tfra.import_checkpoint.",
