@@ -319,12 +319,12 @@ class Manager:
 
     def _whole(self, begun: list[str], names: set[str]) -> list[str]:
         """Returns the checkpoints whose files are all among the names in the folder."""
-        whole = []
-        for prefix in begun:
-            needed = self._needed(prefix)
-            if needed is not None and not any(map(names.isdisjoint, needed)):
-                whole.append(prefix)
-        return whole
+        needs = [(prefix, self._needed(prefix)) for prefix in begun]
+        return [
+            prefix
+            for prefix, needed in needs
+            if needed is not None and not any(map(names.isdisjoint, needed))
+        ]
 
     def _needed(self, prefix: str) -> list[tuple[str, ...]] | None:
         """Returns the files that a checkpoint needs; None if its index cannot be read."""
