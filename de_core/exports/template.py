@@ -157,7 +157,8 @@ class _SavedModelView(tf.train.TrackableView):
 
 def others_used(model: Any, functions: Iterable[Any], tables: Iterable[Any]) -> list[Any]:
     """Returns what functions use besides tables: variables, and resources such as vocabularies."""
-    used, captured = [], {}
+    used: list[Any] = []
+    captured: dict[int, tf.Tensor] = {}
     for function in functions:
         used += function.variables
         captured.update((id(each), each) for each in function.captured_inputs)
