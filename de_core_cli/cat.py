@@ -40,7 +40,7 @@ def add(verbs: Any) -> None:
     verb.set_defaults(run=run, parser=verb, format="text")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Prints the rows.
 
     Raises:
@@ -64,15 +64,12 @@ def run(options: argparse.Namespace) -> int:
                 write(file, taken, options.slots)
                 left = None if left is None else left - len(taken)
                 if left == 0:
-                    break
-            if left == 0:
-                return 0
+                    return
         missing = [key for key, seen in absent.items() if not seen]
         if missing:
             raise CommandError(
                 f"Each key must have a row. Received: no row of {' '.join(missing)}."
             )
-    return 0
 
 
 def _wanted(

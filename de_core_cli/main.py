@@ -9,16 +9,15 @@ from collections.abc import Sequence
 
 from de_core_cli import (
     cat,
-    convert,
     diff,
     doctor,
-    import_tfra,
     inspect,
     library,
     plan,
     publish,
     rm_key,
     serve,
+    tfra,
     verify,
 )
 
@@ -39,7 +38,7 @@ examples:
 `de-core VERB --help` has examples of each verb.
 exit status: 0 done; 1 not done, damaged, or different; 2 wrong usage.
 """
-_VERBS = (inspect, verify, diff, cat, publish, import_tfra, convert, rm_key, serve, plan, doctor)
+_VERBS = (inspect, verify, diff, cat, publish, tfra, rm_key, serve, plan, doctor)
 
 
 def parser() -> argparse.ArgumentParser:

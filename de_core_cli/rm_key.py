@@ -41,8 +41,13 @@ def add(verbs: Any) -> None:
     verb.set_defaults(run=run, parser=verb)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Writes the target. Returns 1, without a target, if no file has any of the keys."""
+def run(options: argparse.Namespace) -> None:
+    """Writes the target and prints the number of removed rows.
+
+    Raises:
+        CommandError: No table has any of the keys, or a file cannot be copied.
+        tf.errors.OpError: A file is damaged, or the disk is full.
+    """
     texts = list(options.key)
     if options.keys_from is not None:
         lines = pathlib.Path(options.keys_from).read_bytes().splitlines()
@@ -51,48 +56,15 @@ def run(options: argparse.Namespace) -> int:
         options.parser.error("Name the keys: --key KEY or --keys-from FILE.")
     if "://" in options.source or "://" in options.target:
         raise CommandError("rm-key works on local files. Copy the checkpoint to a local disk.")
+    source, target = pathlib.Path(options.source), pathlib.Path(options.target)
     for path in (options.target, f"{options.target}.index"):
         if pathlib.Path(path).exists():
             raise CommandError(f"The target must not exist yet. Received: {path!r}.")
     found = sources.find(options.source, checked=True)
     wanted = sources.of_table(found, options.table)
-    keys = [
-        [terminal.key_of(text, each.header().info["key_dtype"], each.name) for text in texts]
-        if each in wanted
-        else []
-        for each in found
-    ]
-    removed = _copy(options.source, options.target, found, keys)
-    rows = [(name, gone, left) for name, (gone, left) in removed.items()]
-    if options.json:
-        for row in rows:
-            terminal.print_json(dict(zip(("table", "removed", "rows"), row, strict=True)))
-    else:
-        terminal.print_table(("table", "removed", "rows left"), rows)
-    return 0
-
-
-def _copy(
-    path: str, target: str, found: Sequence[Source], keys: Sequence[list[Any]]
-) -> dict[str, tuple[int, int]]:
-    """Copies what is at `path` without the rows of keys.
-
-    Args:
-        path: A local snapshot file, Keras file, checkpoint or version.
-        target: The copy, which does not exist.
-        found: The snapshot files at `path`, each base before its deltas.
-        keys: For each file, the keys to remove.
-
-    Returns:
-        By table, the number of removed rows and of rows that are left.
-
-    Raises:
-        CommandError: No table has any of the keys, or a file cannot be copied.
-        tf.errors.OpError: A file is damaged, or the disk is full.
-    """
-    parent = pathlib.Path(target).absolute().parent
+    parent = target.absolute().parent
     parent.mkdir(parents=True, exist_ok=True)
-    totals: dict[str, tuple[int, int]] = {}
+    totals: dict[str, tuple[int, int]] = {}  # by table, the rows that are removed and left
     with (
         on_disk(found) as files,
         tempfile.TemporaryDirectory(prefix=".rm-key-", dir=parent) as work,
@@ -100,30 +72,33 @@ def _copy(
         made: dict[int, tuple[pathlib.Path, dict[str, Any]]] = {}  # by the base's number
         for chain in sources.chains(found):
             first = chain[0]
-            if found[first].header().info["kind"] != "base":
+            info = found[first].header().info
+            if info["kind"] != "base":
                 raise CommandError(
                     f"A delta alone cannot be copied. Received: {files[first]!r}. Name its "
                     "checkpoint."
                 )
+            dtype, name = info["key_dtype"], found[first].name
+            own = texts if found[first] in wanted else []
+            keys = [terminal.key_of(text, dtype, name) for text in own]
             file = pathlib.Path(work) / f"{first}.de"
             chain_files = [files[number] for number in chain]
-            gone, report = _without(chain_files, found[chain[-1]], keys[first], file)
+            gone, report = _without(chain_files, found[chain[-1]], keys, file)
             made[first] = (file, report)
             before = totals.get(found[first].table, (0, 0))
             totals[found[first].table] = (before[0] + gone, before[1] + report["rows"])
         if not any(gone for gone, _ in totals.values()):
             raise CommandError("A table must have one of the keys. Received: no row of any key.")
         ready = pathlib.Path(work) / "ready"
-        source = pathlib.Path(path)
-        if pathlib.Path(f"{path}.index").exists():
-            _to_prefix(path, target, {files[first]: new for first, new in made.items()})
+        if pathlib.Path(f"{source}.index").exists():
+            new = {files[first]: each for first, each in made.items()}
+            _to_prefix(options.source, options.target, new)
         elif source.is_dir():
             _to_directory(source, ready, found, made)
             ready.rename(target)
         elif found[0].inside:
-            keras_file.rewrite(
-                path, ready, {found[n].inside: file for n, (file, _) in made.items()}
-            )
+            inside = {found[first].inside: file for first, (file, _) in made.items()}
+            keras_file.rewrite(options.source, ready, inside)
             from de_core.base.paths import sync
             from de_core.snapshot.table_files import verify
 
@@ -133,7 +108,8 @@ def _copy(
             ready.rename(target)
         else:
             made[0][0].rename(target)
-    return totals
+    rows = [(name, *numbers) for name, numbers in totals.items()]
+    terminal.print_rows(("table", "removed", "rows"), rows, options.json)
 
 
 def _without(

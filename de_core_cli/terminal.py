@@ -35,8 +35,20 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, default=str))
 
 
+def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> None:
+    """Prints rows as a table, or each as one line of JSON."""
+    if not as_json:
+        print_table(columns, rows)
+        return
+    for row in rows:
+        print_json(dict(zip(columns, row, strict=True)))
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Prints a table. Numbers are aligned right, with separators of thousands."""
+    """Prints a table. Numbers are aligned right, with separators of thousands.
+
+    None is printed as an empty cell, and the elements of a list are separated by commas.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -48,11 +60,17 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         justify: Any = "right" if rows and numeric else "left"
         table.add_column(name, justify=justify, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(f"{v:,}" if isinstance(v, int) else shown(v)) for v in row))
+        table.add_row(*(Text(_cell(value)) for value in row))
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDE)
     with console.capture() as captured:  # rich would exit with 1 when `head` closes the pipe
         console.print(table)
     print(captured.get(), end="")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return shown(", ".join(value))
+    return f"{value:,}" if isinstance(value, int) else shown("" if value is None else value)
 
 
 def plain(value: Any) -> Any:

@@ -110,7 +110,8 @@ class Manager:
         self._snapshot = re.compile(
             rf"({re.escape(name)}-\d+\.data-r[0-9a-z]{{4}}-of-[0-9a-z]{{5}})(?:\.tmp-[0-9a-f]{{16}})?"
         )
-        # The files that a checkpoint needs, by prefix. Each file is a tuple of its possible names.
+        # The files that a checkpoint needs, by prefix; none for an index that cannot be read. Each
+        # file is a tuple of its possible names.
         self._needs: dict[str, list[tuple[str, ...]]] = {}
         self._lock = threading.RLock()  # only one save or restore at a time, from any thread
         self._chains: dict[ShardedTable, Chains] = {}
@@ -298,10 +299,9 @@ class Manager:
             self._needs.pop(each, None)
         used = self._in_use()
         for each in begun[old:]:
-            needed = self._needed(each)
-            if needed is None:  # the index cannot be read, so the checkpoint may need any file
+            if each not in self._needs:  # its index cannot be read, so it may need any file
                 return
-            used.update(*needed)
+            used.update(*self._needs[each])
         for name in names - used:
             match = self._snapshot.fullmatch(name)
             if match is not None and match[1] not in used:
@@ -321,19 +321,14 @@ class Manager:
         """Returns the checkpoints whose files are all among the names in the folder."""
         whole = []
         for prefix in begun:
-            needed = self._needed(prefix)
-            if needed is not None and not any(map(names.isdisjoint, needed)):
+            if prefix not in self._needs:
+                try:
+                    self._needs[prefix] = reference.needed(prefix)
+                except tf.errors.OpError:  # its index cannot be read
+                    continue
+            if not any(map(names.isdisjoint, self._needs[prefix])):
                 whole.append(prefix)
         return whole
-
-    def _needed(self, prefix: str) -> list[tuple[str, ...]] | None:
-        """Returns the files that a checkpoint needs; None if its index cannot be read."""
-        if prefix not in self._needs:
-            try:
-                self._needs[prefix] = reference.needed(prefix)
-            except tf.errors.OpError:
-                return None
-        return self._needs[prefix]
 
     def _of_tensorflow(self, prefix: str, names: Iterable[str]) -> list[str]:
         """Returns the names of TensorFlow's own files of a checkpoint."""

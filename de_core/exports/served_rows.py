@@ -171,26 +171,20 @@ def of_tables(
 
 def total(reports: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Combines the reports of a table's shards: sums rows and bytes, merges the errors."""
-    reports = list(reports)
-    rows = sum(report["rows"] for report in reports)
-    summed = {
-        "rows": rows,
-        "tombstones": sum(report["tombstones"] for report in reports),
-        "bytes": sum(report["bytes"] for report in reports),
-    }
-    if "max_error" in reports[0]:
-        # An element that overflows its dtype has an infinite error, which JSON stores as null.
-        maxima, means = (
-            [math.inf if report[name] is None else report[name] for report in reports]
-            for name in ("max_error", "mean_error")
-        )
-        weighted = sum(
-            mean * report["rows"]
-            for mean, report in zip(means, reports, strict=True)
-            if report["rows"]
-        )
-        summed["max_error"] = max(maxima)
-        summed["mean_error"] = weighted / rows if rows else 0.0
+    summed: dict[str, Any] = {"rows": 0, "tombstones": 0, "bytes": 0}
+    weighted = 0.0
+    for report in reports:
+        for name in ("rows", "tombstones", "bytes"):
+            summed[name] += report[name]
+        if "max_error" in report:
+            # An element that overflows its dtype has an infinite error, which JSON stores as null.
+            most, mean = report["max_error"], report["mean_error"]
+            largest = math.inf if most is None else most
+            summed["max_error"] = max(largest, summed.get("max_error", 0.0))
+            if report["rows"]:
+                weighted += (math.inf if mean is None else mean) * report["rows"]
+    if "max_error" in summed:
+        summed["mean_error"] = weighted / max(summed["rows"], 1)
     return summed
 
 

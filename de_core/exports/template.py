@@ -157,19 +157,17 @@ class _SavedModelView(tf.train.TrackableView):
 
 def others_used(model: Any, functions: Iterable[Any], tables: Iterable[Any]) -> list[Any]:
     """Returns what functions use besides tables: variables, and resources such as vocabularies."""
-    functions = list(functions)
-    variables = [variable for function in functions for variable in function.variables]
+    used: list[Any] = []
+    captured: dict[int, tf.Tensor] = {}
+    for function in functions:
+        used += function.variables
+        captured.update((id(each), each) for each in function.captured_inputs)
     # Functions may capture only the handle of a variable.
-    known = {id(each.handle) for each in variables} | {id(each.resource_handle) for each in tables}
-    captured = {
-        id(tensor)
-        for function in functions
-        for tensor in function.captured_inputs
-        if tensor.dtype == tf.resource and id(tensor) not in known
-    }
-    if not captured:
-        return variables
-    others = []
+    known = [*(each.handle for each in used), *(each.resource_handle for each in tables)]
+    for handle in known:
+        captured.pop(id(handle), None)
+    if not any(each.dtype == tf.resource for each in captured.values()):
+        return used
     with deferred_writes():
         for each in _SavedModelView(model).descendants():
             if isinstance(each, tf.Variable):
@@ -179,5 +177,5 @@ def others_used(model: Any, functions: Iterable[Any], tables: Iterable[Any]) -> 
             else:
                 continue
             if id(handle) in captured:
-                others.append(each)
-    return [*variables, *others]
+                used.append(each)
+    return used

@@ -166,7 +166,18 @@ def save(
                 for name, table in template.names.items()
             }
         for name, function in {**functions, **lookups}.items():
-            _check_ops(name, function)
+            graph = function.graph.as_graph_def()
+            nodes = [*graph.node, *(n for each in graph.library.function for n in each.node_def)]
+            ops = sorted({node.op for node in nodes if node.op.startswith("De")})
+            # The module of our ops has their names in snake case.
+            snakes = {op: re.sub("(?<=[a-z])(?=[A-Z])", "_", op).lower() for op in ops}
+            ours = [op for op in ops if hasattr(library, snakes[op])]
+            if ours:
+                raise ValueError(
+                    "With ops='tensorflow' a signature must only look up rows, and must not call "
+                    "a tf.function that was called before with the live table: call its Python "
+                    f"function. Received: signature {name!r} with the ops {ours}."
+                )
         module = tf.Module()
         module.tables = list(plain.values())
         module.used = others_used(model, functions.values(), [each.index for each in module.tables])
@@ -239,17 +250,3 @@ def _traced_anew(signatures: Any) -> Any:
     if isinstance(signatures, tf.types.experimental.PolymorphicFunction):
         return tf.function(signatures.python_function, input_signature=signatures.input_signature)
     return signatures
-
-
-def _check_ops(name: str, function: Any) -> None:
-    """Raises if a function runs one of this library's ops."""
-    graph = function.graph.as_graph_def()
-    nodes = [*graph.node, *(node for each in graph.library.function for node in each.node_def)]
-    snakes = {node.op: re.sub("(?<=[a-z])(?=[A-Z])", "_", node.op).lower() for node in nodes}
-    ours = [op for op, snake in snakes.items() if op.startswith("De") and hasattr(library, snake)]
-    if ours:
-        raise ValueError(
-            "With ops='tensorflow' a signature must only look up rows, and must not call a "
-            "tf.function that was called before with the live table: call its Python function. "
-            f"Received: signature {name!r} with the ops {sorted(ours)}."
-        )

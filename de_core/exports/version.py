@@ -125,12 +125,3 @@ def write_report(folder: pathlib.Path, report: dict[str, Any]) -> None:
     finite = json.loads(json.dumps(report), parse_constant=lambda name: str(float(name)))
     (folder / EXTRA).mkdir(exist_ok=True)
     (folder / EXTRA / _REPORT).write_text(json.dumps(finite, indent=1) + "\n", "utf-8")
-
-
-def read_report(folder: pathlib.Path) -> dict[str, Any]:
-    """Returns the report that `write_report` wrote; empty if there is none."""
-    file = folder / EXTRA / _REPORT
-    try:
-        return dict(json.loads(file.read_text("utf-8")))
-    except (FileNotFoundError, ValueError):
-        return {}

@@ -70,11 +70,21 @@ def _check_origin(ids: Any, key_dtype: str, owner: str) -> None:
         args = frame.f_locals.get("original_args") or frame.f_locals.get("args")
         if not args:
             return False
+        given = args[0]
         wanted = building.get(id(model)) if id(model) in building else _inputs_of(model)
-        return any(
-            dtype_name(each.dtype) == dtype_name(ids.dtype) and "float" in dtype_name(given.dtype)
-            for each, given in _pairs(wanted, args[0])
-        )
+        if isinstance(given, Mapping):
+            if not isinstance(wanted, Mapping):
+                wanted = {each.name: each for each in keras.tree.flatten(wanted)}
+            pairs = [(wanted[name], given[name]) for name in wanted if name in given]
+        else:
+            flat = keras.tree.flatten(wanted), keras.tree.flatten(given)
+            pairs = list(zip(*flat, strict=False))
+        for model_input, tensor in pairs:
+            cast_to, given_as = getattr(model_input, "dtype", None), getattr(tensor, "dtype", None)
+            is_of_ids = cast_to is not None and dtype_name(cast_to) == dtype_name(ids.dtype)
+            if is_of_ids and given_as is not None and "float" in dtype_name(given_as):
+                return True
+        return False
 
     frame = call_stack.nearest("build", "__call__", is_sought=casts_floats)
     # `fit` builds a model with placeholders. With replicas, Keras 3.15 makes them of float64 for
@@ -93,15 +103,3 @@ def _inputs_of(model: Any) -> Any:
         return model.inputs if isinstance(model, keras.Sequential) else model.input
     except (AttributeError, ValueError):  # not a functional model, or not built
         return []
-
-
-def _pairs(inputs: Any, given: Any) -> list[tuple[Any, Any]]:
-    """Returns pairs of an input of a functional model and the tensor that it was called with."""
-    if isinstance(given, Mapping):
-        by_name = inputs if isinstance(inputs, Mapping) else None
-        if by_name is None:
-            by_name = {each.name: each for each in keras.tree.flatten(inputs)}
-        found = [(by_name[name], given[name]) for name in by_name if name in given]
-    else:
-        found = list(zip(keras.tree.flatten(inputs), keras.tree.flatten(given), strict=False))
-    return [pair for pair in found if all(hasattr(each, "dtype") for each in pair)]

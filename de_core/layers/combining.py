@@ -95,18 +95,13 @@ def pool(
     if callable(combiner):
         return _mapped(combiner, rows, segments)
     of_rows, count = segments.of_ids(), segments.count()
-    if combiner == "std":
-        return _deviation(rows, of_rows, count)
+    if combiner == "std":  # as `tf.math.reduce_std` of each segment
+        means = tf.math.unsorted_segment_mean(rows, of_rows, count)
+        squares = tf.math.squared_difference(rows, tf.gather(means, of_rows))
+        return tf.sqrt(tf.math.unsorted_segment_mean(squares, of_rows, count))
     pooled = _REDUCTIONS[combiner](rows, of_rows, count)
     empty = tf.equal(segments.row_splits[1:], segments.row_splits[:-1])
     return tf.where(empty[:, None], tf.zeros_like(pooled), pooled)
-
-
-def _deviation(rows: tf.Tensor, of_rows: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """Returns the standard deviation of each column in each segment, like `tf.math.reduce_std`."""
-    means = tf.math.unsorted_segment_mean(rows, of_rows, count)
-    squares = tf.math.squared_difference(rows, tf.gather(means, of_rows))
-    return tf.sqrt(tf.math.unsorted_segment_mean(squares, of_rows, count))
 
 
 def _mapped(

@@ -37,7 +37,19 @@ def taken_from(arguments: dict[str, Any], key_dtype: DTypeLike, **given: Any) ->
     Raises:
         TypeError: An argument has no counterpart or contradicts ours, or `dim` is missing.
     """
-    _check_no_height(arguments, key_dtype, given["dim"])
+    dim = given["dim"]
+    # The first arguments may be a number of rows and a dim, as in Keras.
+    if isinstance(key_dtype, numbers.Integral) and not isinstance(key_dtype, tf.DType):
+        raise TypeError(
+            "`key_dtype` must be a dtype: a table needs no number of rows, so write "
+            f"Embedding({key_dtype}) for rows of {key_dtype} values. "
+            + received(dim=dim, key_dtype=key_dtype)
+        )
+    if dim is not None and "output_dim" in arguments:
+        raise TypeError(
+            "Pass `dim` or `output_dim`, not both: a table needs no number of rows. "
+            + received(dim=dim, output_dim=arguments["output_dim"])
+        )
     if "string" in str(arguments.get("dtype")):
         raise TypeError(
             "`dtype` must be the dtype of the rows: pass key_dtype=tf.string for string ids. "
@@ -110,18 +122,3 @@ def _is_plain(ids: Any) -> bool:
     if isinstance(ids, (list, tuple)):
         return all(map(_is_plain, ids))
     return isinstance(ids, (int, str, bytes)) and not isinstance(ids, bool)
-
-
-def _check_no_height(arguments: dict[str, Any], key_dtype: DTypeLike, dim: int | None) -> None:
-    """Raises if the first arguments are a number of rows and a dim, as in Keras."""
-    if isinstance(key_dtype, numbers.Integral) and not isinstance(key_dtype, tf.DType):
-        raise TypeError(
-            "`key_dtype` must be a dtype: a table needs no number of rows, so write "
-            f"Embedding({key_dtype}) for rows of {key_dtype} values. "
-            + received(dim=dim, key_dtype=key_dtype)
-        )
-    if dim is not None and "output_dim" in arguments:
-        raise TypeError(
-            "Pass `dim` or `output_dim`, not both: a table needs no number of rows. "
-            + received(dim=dim, output_dim=arguments["output_dim"])
-        )

@@ -54,9 +54,11 @@ def serialized(value: Any) -> Any:
         return {_POLICY: name_of_policy(value)}
     if isinstance(value, tf.types.experimental.PolymorphicFunction):
         value = value.python_function
-    if _is_initializer_of_tensorflow(value):  # Keras 3 writes it, but cannot read it again
+    kind = type(value)
+    if kind.__module__.startswith("tensorflow.") and hasattr(keras.initializers, kind.__name__):
+        # Keras 3 writes an initializer of TensorFlow, but cannot read it again.
         config = {name: each for name, each in value.get_config().items() if name != "dtype"}
-        value = getattr(keras.initializers, type(value).__name__)(**config)
+        value = getattr(keras.initializers, kind.__name__)(**config)
     return keras.saving.serialize_keras_object(value)
 
 
@@ -69,12 +71,6 @@ def deserialized(value: Any) -> Any:
     if _POLICY in value:
         return policy_named(value[_POLICY])
     return keras.saving.deserialize_keras_object(value)
-
-
-def _is_initializer_of_tensorflow(value: Any) -> bool:
-    """Returns whether Keras has an initializer of the same name and arguments."""
-    kind = type(value)
-    return kind.__module__.startswith("tensorflow.") and hasattr(keras.initializers, kind.__name__)
 
 
 def leave_to_saved_functions() -> None:

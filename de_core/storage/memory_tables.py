@@ -130,7 +130,15 @@ class MemoryTables:
                 old = [[None] * len(todo) for _ in names]
             if not todo:
                 return
-            new = self._computed(todo, columns, old, compute, batch)
+            wanted = decoded_keys(todo, self._spec)
+            with self.emptied() as table:
+                for column in columns:
+                    ensure(table, column)
+                self.load(table, todo, columns, old)
+                compute(table, batch)
+                values, _ = table.find(wanted)
+                slots = [find_slot(table, wanted, column) for column in columns]
+            new = [encoded_rows(values), *map(encoded_rows, slots)]
             swapped = self._store.swap(
                 todo, dict(zip(names, old, strict=True)), dict(zip(names, new, strict=True))
             )
@@ -178,21 +186,3 @@ class MemoryTables:
                 column = columns[index - 1]
                 slots = decoded_rows(data, slot_dtype(self._spec.value_dtype), column.width)
                 table.run(library.de_table_assign_slot, there, slots, tf.constant(column.slot))
-
-    def _computed(
-        self,
-        keys: list[bytes],
-        columns: list[Column],
-        old: list[list[Row]],
-        compute: Compute,
-        batch: list[tf.Tensor],
-    ) -> list[list[bytes]]:
-        wanted = decoded_keys(keys, self._spec)
-        with self.emptied() as table:
-            for column in columns:
-                ensure(table, column)
-            self.load(table, keys, columns, old)
-            compute(table, batch)
-            values, _ = table.find(wanted)
-            slots = [find_slot(table, wanted, column) for column in columns]
-        return [encoded_rows(values), *map(encoded_rows, slots)]

@@ -122,11 +122,13 @@ def columns_in(store: RowStore) -> dict[str, Column]:
 def columns_of(table: Table, owner: str) -> list[Column]:
     """Returns one optimizer's slots of an empty table, or all slots if `owner` is empty."""
     names, widths = table.run(library.de_table_slots)
+    key = tf.constant(["" if table.spec.key_dtype == tf.string else 0], table.spec.key_dtype)
     found = []
     for name, width in zip(names.numpy().tolist(), widths.numpy().tolist(), strict=True):
         slot = name.decode()
         if slot.startswith(f"{owner}/" if owner else ""):
-            found.append(Column(slot, width, _initial(table, slot, width)))
+            initial = find_slot(table, key, Column(slot, width, 0.0))[0, 0]
+            found.append(Column(slot, width, float(initial)))
     return found
 
 
@@ -157,8 +159,3 @@ def ensure(table: Table, column: Column) -> None:
         names=[name],
         widths=[column.width],
     )
-
-
-def _initial(table: Table, slot: str, width: int) -> float:
-    key = tf.constant(["" if table.spec.key_dtype == tf.string else 0], table.spec.key_dtype)
-    return float(find_slot(table, key, Column(slot, width, 0.0))[0, 0])

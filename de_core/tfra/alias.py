@@ -24,8 +24,10 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         del path, target
         if fullname.partition(".")[0] != NAME:
             return None
-        module = _module_of(fullname)
-        if module is None:
+        module: Any = tfra
+        for part in fullname.split(".")[1:]:
+            module = getattr(module, part, None)
+        if not isinstance(module, ModuleType):
             raise ModuleNotFoundError(
                 f"The name must be a public module of {NAME}. Received: {fullname!r}. Import the "
                 f"names that you need from {NAME}.dynamic_embedding.",
@@ -44,13 +46,6 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         spec = module.__spec__
         if spec is not None and spec.loader is self:
             module.__spec__ = spec.loader_state[1]
-
-
-def _module_of(fullname: str) -> ModuleType | None:
-    found: Any = tfra
-    for part in fullname.split(".")[1:]:
-        found = getattr(found, part, None)
-    return found if isinstance(found, ModuleType) else None
 
 
 def install() -> None:

@@ -170,14 +170,29 @@ class _Resources(tf.Module):
         for name, node in self._nodes.items():
             original = session.graph.get_tensor_by_name(f"{name}:0")
             if node.op in _VARIABLES:
-                self._copies[name] = _variable(node, original, session)
+                if node.op == "VarHandleOp":
+                    with session.graph.as_default():
+                        dtype = tf.as_dtype(node.attr["dtype"].type)
+                        original = tf.raw_ops.ReadVariableOp(resource=original, dtype=dtype)
+                self._copies[name] = tf.Variable(session.run(original), name=name)
             elif node.op == _VOCABULARY:
-                self._copies[name] = _vocabulary(node, original, session)
+                key, value = _dtypes(node)
+                with session.graph.as_default():
+                    contents = tf.raw_ops.LookupTableExportV2(
+                        table_handle=original, Tkeys=key, Tvalues=value
+                    )
+                pairs = session.run(contents)
+                made = tf.lookup.KeyValueTensorInitializer(*pairs, key, value)
+                # Each lookup in the graph brings its own default.
+                default = "" if value == tf.string else 0
+                self._copies[name] = tf.lookup.StaticHashTable(made, default)
             else:
-                kind = _kind_of(node)
+                match = _SHARD.fullmatch(name)
+                own = match["table"] if match else name
+                # The name, the dtypes and the dim are equal for all shards of a table.
+                kind = (own, *_dtypes(node), node.attr["value_shape"].shape.dim[0].size)
                 if kind not in whole:
-                    own, key, value, dim = kind
-                    whole[kind] = Variable(key, value, dim, name=own.rpartition("/")[2])
+                    whole[kind] = Variable(*kind[1:], name=own.rpartition("/")[2])
                 table = self._tables[name] = whole[kind]
                 rows[table.name] = rows.get(table.name, 0) + _copy_rows(original, table, session)
         for table in whole.values():
@@ -206,33 +221,6 @@ def _creators(parts: Iterable[Any], ops: Iterable[Any]) -> dict[str, Any]:
                 f"TensorFlow. Received: node {name!r} of the op {node.op}."
             )
     return nodes
-
-
-def _variable(node: Any, original: tf.Tensor, session: tf.compat.v1.Session) -> tf.Variable:
-    if node.op == "VarHandleOp":
-        with session.graph.as_default():
-            dtype = tf.as_dtype(node.attr["dtype"].type)
-            original = tf.raw_ops.ReadVariableOp(resource=original, dtype=dtype)
-    return tf.Variable(session.run(original), name=node.name)
-
-
-def _vocabulary(node: Any, original: tf.Tensor, session: tf.compat.v1.Session) -> Any:
-    key_dtype, value_dtype = _dtypes(node)
-    with session.graph.as_default():
-        contents = tf.raw_ops.LookupTableExportV2(
-            table_handle=original, Tkeys=key_dtype, Tvalues=value_dtype
-        )
-    keys, values = session.run(contents)
-    made = tf.lookup.KeyValueTensorInitializer(keys, values, key_dtype, value_dtype)
-    # Each lookup in the graph brings its own default.
-    return tf.lookup.StaticHashTable(made, "" if value_dtype == tf.string else 0)
-
-
-def _kind_of(node: Any) -> tuple[Any, ...]:
-    """Returns a table's name, dtypes and dim, equal for all its shards."""
-    match = _SHARD.fullmatch(node.name)
-    name = match["table"] if match else node.name
-    return (name, *_dtypes(node), node.attr["value_shape"].shape.dim[0].size)
 
 
 def _dtypes(node: Any) -> tuple[tf.DType, tf.DType]:

@@ -166,7 +166,13 @@ def import_checkpoint(
         optimizer = optimizers[0] if len(optimizers) == 1 else None
     if not slots:
         jobs = list(map(_without_slots, jobs))
-    _check_slots(jobs, optimizer)
+    with_slots = {job.name: sorted(job.saved.slots) for job in jobs if job.saved.slots}
+    if with_slots and not hasattr(optimizer, "slots_owner"):
+        raise ValueError(
+            "Optimizer slots must go to an optimizer that DynamicEmbeddingOptimizer returned, or "
+            f"to the table's own. {received(slots=with_slots, optimizer=optimizer)} Pass "
+            "`optimizer`, or slots=False to import only the rows."
+        )
     total = sum(_verified(job, key_dtype is not None) for job in jobs)
     made = {job.name: _made(job) for job in jobs if job.table is None}
     jobs = [job._replace(table=job.table or made[job.name]._table) for job in jobs]
@@ -255,16 +261,6 @@ def _without_slots(job: Job) -> Job:
     kept = job.saved.columns if job.table is None else job.table.policy.columns
     columns = {name: each for name, each in job.saved.columns.items() if name in kept}
     return job._replace(saved=job.saved._replace(slots={}, columns=columns))
-
-
-def _check_slots(jobs: list[Job], optimizer: Optimizer | None) -> None:
-    with_slots = {job.name: sorted(job.saved.slots) for job in jobs if job.saved.slots}
-    if with_slots and not hasattr(optimizer, "slots_owner"):
-        raise ValueError(
-            "Optimizer slots must go to an optimizer that DynamicEmbeddingOptimizer returned, or "
-            f"to the table's own. {received(slots=with_slots, optimizer=optimizer)} Pass "
-            "`optimizer`, or slots=False to import only the rows."
-        )
 
 
 def _verified(job: Job, is_key_given: bool) -> int:

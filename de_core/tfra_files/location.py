@@ -127,13 +127,6 @@ def _shard_of_files(files: dict[str, str]) -> Shard:
     return Shard(files["keys"], None, (keys, values), read)
 
 
-def _halves(path: str) -> Any:
-    """Returns the first MiB of a file of keys as int32 [n]."""
-    with tf.io.gfile.GFile(path, "rb") as keys:
-        some = keys.read(_FIRST_BYTES)
-    return np.frombuffer(some[: len(some) // 4 * 4], np.int32)
-
-
 def check_keys(table: SavedTable, spec: Spec, is_given: bool) -> None:
     """Checks that the keys of a table in files are int64, or int32, and cannot be the other.
 
@@ -143,8 +136,12 @@ def check_keys(table: SavedTable, spec: Spec, is_given: bool) -> None:
     Raises:
         ValueError: The keys repeat, or may be of the other dtype.
     """
-    shards = [_halves(each.source) for each in table.shards if each.spec is None]
-    shards = [halves for halves in shards if len(halves)]
+    shards = []
+    for path in [each.source for each in table.shards if each.spec is None]:
+        with tf.io.gfile.GFile(path, "rb") as keys:
+            some = keys.read(_FIRST_BYTES)
+        if len(some) >= 4:
+            shards.append(np.frombuffer(some[: len(some) // 4 * 4], np.int32))
     repeat = any(len(np.unique(halves)) < len(halves) for halves in shards)
     if spec.key_dtype == tf.int32:
         other = Spec(tf.int64, spec.value_dtype, 2 * spec.dim)

@@ -177,7 +177,16 @@ def requested(
     arguments.pop("caching_device", None)
     custom_getter = arguments.pop("custom_getter", None) or scope.custom_getter
     full_name = f"{scope.name}/{name}" if scope.name else name
-    arguments = _with_defaults(scope, arguments, full_name)
+    if scope.constraint is not None:
+        raise NotImplementedError(
+            f"A variable_scope with a `constraint` cannot hold the dynamic Variable {full_name}: "
+            f"no optimizer would apply it to rows. {received(constraint=scope.constraint)}"
+        )
+    for argument in ("initializer", "regularizer"):
+        if arguments.get(argument) is None:
+            arguments[argument] = getattr(scope, argument)
+    if scope.partitioner is not None:
+        arguments["devices"] = _divided(scope.partitioner, arguments, full_name)
     reuse = tf.compat.v1.AUTO_REUSE if may_be_new and scope.reuse else scope.reuse
 
     def getter(name: str, *args: Any, **kwargs: Any) -> Variable:
@@ -191,22 +200,6 @@ def requested(
         return getter(full_name, **arguments)
     returned: Variable = custom_getter(getter=getter, name=full_name, **arguments)
     return returned
-
-
-def _with_defaults(scope: Any, arguments: dict[str, Any], name: str) -> dict[str, Any]:
-    """Returns the arguments of `Variable`, with the scope's defaults for missing arguments."""
-    if scope.constraint is not None:
-        raise NotImplementedError(
-            f"A variable_scope with a `constraint` cannot hold the dynamic Variable {name}: no "
-            f"optimizer would apply it to rows. {received(constraint=scope.constraint)}"
-        )
-    arguments = dict(arguments)
-    for argument in ("initializer", "regularizer"):
-        if arguments.get(argument) is None:
-            arguments[argument] = getattr(scope, argument)
-    if scope.partitioner is not None:
-        arguments["devices"] = _divided(scope.partitioner, arguments, name)
-    return arguments
 
 
 def _divided(partitioner: Any, arguments: dict[str, Any], name: str) -> Sequence[str]:

@@ -231,7 +231,7 @@ def test_every_kept_version_answers_as_the_model_did(tmp_path, tables):
         kept = all_in(tmp_path)
         assert [each.number for each in kept] == [*range(1, len(expected) + 1)][-3:]
         assert_answers(kept)
-    assert prune(tmp_path, 2) == [5]
+    prune(tmp_path, 2)
     assert_answers(all_in(tmp_path))
     assert [each.number for each in all_in(tmp_path)] == [6, 7]
 

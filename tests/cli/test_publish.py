@@ -40,7 +40,9 @@ def test_exports_become_deltas_to_one_another(tables, dtype, tmp_path, capsys):
         if number > 0:
             module.change(number)
         export = de.export(module, tmp_path / "exports", dtype=dtype)
-        assert main(["publish", "add", export, str(root), "--full-every", "3", "--keep", "9"]) == 0
+        keep = "2" if number == 3 else "9"
+        arguments = ["publish", "add", export, str(root), "--full-every", "3", "--keep", keep]
+        assert main(arguments) == 0
         said = capsys.readouterr().out
         assert ("full" in said) == (number in (0, 3))
         if number in (1, 2):
@@ -48,12 +50,6 @@ def test_exports_become_deltas_to_one_another(tables, dtype, tmp_path, capsys):
         published = root / str(number + 1)
         np.testing.assert_allclose(answers(published), answers(export), rtol=1e-6)
     assert len(chain_file.read(next((root / "3").glob("assets/users*.chain")))) == 3
-    assert main(["publish", "list", str(root)]) == 0
-    said = capsys.readouterr().out
-    assert ["3", "delta", "2"] in [line.split()[:3] for line in said.splitlines()]
-    assert "seconds" in said
-    assert main(["publish", "prune", str(root), "--keep", "2"]) == 0
-    assert "deleted 1, 2" in capsys.readouterr().out
     assert sorted(each.name for each in root.glob("[0-9]*")) == ["3", "4"]
     np.testing.assert_allclose(answers(root / "4"), answers(export), rtol=1e-6)
 
@@ -77,9 +73,7 @@ def test_an_impossible_command_prints_the_reason(tmp_path, capsys):
     empty, root = str(tmp_path / "empty"), str(tmp_path / "root")
     for arguments, reason in [
         (["add", empty, root], "version directory that de.export wrote"),
-        (["list", empty], "must contain a published version"),
-        (["prune", empty, "--keep", "1"], "`--keep` must be at least 2"),
-        (["add", empty, root, "--keep", "0"], "`--keep` must be at least 2"),
+        (["add", empty, root, "--keep", "1"], "`--keep` must be at least 2"),
     ]:
         assert main(["publish", *arguments]) == 1
         said = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Lists and prunes the published versions in a directory."""
+"""Finds and prunes the published versions in a directory."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def write_chains(
     return report
 
 
-def prune(root: pathlib.Path, count: int | None) -> list[int]:
+def prune(root: pathlib.Path, count: int | None) -> None:
     """Deletes all published versions except the newest `count`. Keeps other directories.
 
     A version has hard links to all files that it needs, so the remaining versions lose nothing.
@@ -123,18 +123,13 @@ def prune(root: pathlib.Path, count: int | None) -> list[int]:
     Args:
         root: The directory. Nobody else may publish into it meanwhile.
         count: Number of versions to keep; None for all.
-
-    Returns:
-        The numbers of the deleted versions.
     """
     if count is None or len(version.numbers_in(root)) <= count:
-        return []
-    old = all_in(root)[:-count]
-    for each in old:
+        return
+    for each in all_in(root)[:-count]:
         gone = root / f"{WORK_PREFIX}{each.number}-deleted"
         each.path.rename(gone)  # atomic, so no server sees a partial version
         shutil.rmtree(gone, ignore_errors=True)
-    return [each.number for each in old]
 
 
 def link(source: pathlib.Path, target: pathlib.Path) -> None:

@@ -67,9 +67,13 @@ class GraphSaver(tf.Module):
         return {_key(state): WhenUsed(state.write) for state in self._states}
 
     def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]) -> tf.Operation:
-        return tf.group(
-            *(_restored(state, restored_tensors[_key(state)]) for state in self._states)
-        )
+        done = []
+        for state in self._states:
+            done.append(state.restore(restored_tensors[_key(state)]))
+            if state.table.presence is not None:
+                with tf.control_dependencies([done[-1]]):
+                    done.append(state.table.presence())
+        return tf.group(*done)
 
 
 def saveables() -> dict[str, Any]:
@@ -101,14 +105,6 @@ def saveables() -> dict[str, Any]:
     for table in dict.fromkeys(tables):
         whole.add(table)
     return {"rows": whole}
-
-
-def _restored(state: TableState, reference: tf.Tensor) -> tf.Operation:
-    restored = state.restore(reference)
-    if state.table.presence is None:
-        return restored
-    with tf.control_dependencies([restored]):
-        return state.table.presence()
 
 
 def _key(state: TableState) -> str:

@@ -1,4 +1,4 @@
-"""The verb `import-tfra`: lists tables of tfra, or turns them into a checkpoint of tables."""
+"""The verbs `import-tfra` and `convert`: read checkpoints and SavedModels of tfra."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from de_core_cli.library import CommandError
 
 _COLUMNS = ("table", "key_dtype", "value_dtype", "dim", "rows", "shards", "slots", "policies")
 _NOTE = "left_out"
+_ABOUT = """\
+Reads a SavedModel that tfra.dynamic_embedding exported, and writes it as de.export does: with the
+same signatures and answers, and with tables that a server maps into memory.
+"""
 
 
 def add(verbs: Any) -> None:
-    """Adds the verb to a parser."""
+    """Adds the verbs to a parser."""
     verb = verbs.add_parser(
         "import-tfra",
         help="turn tables of tfra.dynamic_embedding into a checkpoint",
@@ -44,10 +48,29 @@ def add(verbs: Any) -> None:
     verb.add_argument("--value-dtype", metavar="DTYPE", help="dtype of key-value files")
     verb.add_argument("--dim", type=int, metavar="N", help="values per row of key-value files")
     terminal.add_json(verb)
-    verb.set_defaults(run=run)
+    verb.set_defaults(run=_import)
+    verb = verbs.add_parser(
+        "convert",
+        help="turn a SavedModel of tfra.dynamic_embedding into an export",
+        description=_ABOUT,
+        **terminal.examples(
+            ("The next version of a model:", "convert exports/ranker models/ranker"),
+            ("With rows in one byte per element:", "convert exports/ranker models --dtype int8"),
+            (
+                "As a delta, if the model was published before:",
+                "convert exports/ranker new && de-core publish add new models/ranker",
+            ),
+        ),
+    )
+    verb.add_argument("source", help="the directory of a SavedModel")
+    verb.add_argument("root", help="the directory of the new model's versions")
+    verb.add_argument("--version", type=int, metavar="N", help="its number (the next one)")
+    verb.add_argument("--dtype", metavar="DTYPE", help="storage format: float16, bfloat16, int8")
+    terminal.add_json(verb)
+    verb.set_defaults(run=_convert)
 
 
-def run(options: argparse.Namespace) -> None:
+def _import(options: argparse.Namespace) -> None:
     """Lists the tables, or imports them and saves them."""
     if options.target is None and not options.check:
         raise CommandError("A target must be given. Received: none. Pass a directory or --check.")
@@ -75,14 +98,24 @@ def run(options: argparse.Namespace) -> None:
         dtypes = (None if d is None else d.name for d in (each.key_dtype, each.value_dtype))
         row = (name, *dtypes, each.dim, each.rows, each.shards, list(each.slots))
         rows.append((*row, list(each.policies), each.left_out)[: len(columns)])
-    if options.json:
-        for row in rows:
-            terminal.print_json(dict(zip(columns, row, strict=True)))
-    else:
-        texts = [[", ".join(v) if isinstance(v, list) else v for v in row] for row in rows]
-        terminal.print_table(columns, [["" if v is None else v for v in row] for row in texts])
+    terminal.print_rows(columns, rows, options.json)
     if any(each.slots for each in found.values()):
         print(
             "Optimizer slots are left out. To keep them, call de_core.tfra.import_checkpoint.",
             file=sys.stderr,
         )
+
+
+def _convert(options: argparse.Namespace) -> None:
+    """Converts the model and prints its tables."""
+    library.load()
+    from de_core.tfra import convert_saved_model
+
+    made = convert_saved_model(options.source, options.root, options.version, dtype=options.dtype)
+    tables = made.report["tables"]
+    if options.json:
+        terminal.print_json({"version": str(made), "tables": tables})
+    else:
+        rows = [(name, each["rows"], each["bytes"]) for name, each in tables.items()]
+        terminal.print_table(("table", "rows", "bytes"), rows)
+        print(made)
