@@ -18,6 +18,7 @@ from tests.optimizers import test_generic_optimizers
 from tests.optimizers import test_keras2 as test_optimizer_keras2
 from tests.optimizers import test_rules as test_optimizer_rules
 from tests.optimizers import test_tf1 as test_optimizer_tf1
+from tests.optimizers.test_steps import own
 from tests.support import oracle
 
 v1 = tf.compat.v1.train
@@ -29,14 +30,14 @@ def of_tf_keras(make, of):
 
 
 KERAS_3 = {
-    "keras 3 own": lambda: test_generic_optimizers.OwnNadam(0.01),
+    "keras 3 own": lambda: own(keras.optimizers.Nadam)(0.01),
     **{f"keras 3 {name}": make for name, make in test_optimizer_rules.OPTIMIZERS.items()},
     "keras 3 waiting": lambda: keras.optimizers.Adam(0.01, gradient_accumulation_steps=2),
     "keras 3 ema": lambda: keras.optimizers.Adam(0.01, use_ema=True),
 }
 TF_KERAS = {
     "legacy own": lambda: test_generic_optimizers.OldAdam(0.01),
-    "new own": lambda: test_generic_optimizers.NewAdam(0.01, jit_compile=False),
+    "new own": lambda: own(tf_keras.optimizers.Adam)(0.01, jit_compile=False),
     **{
         f"{family} {name}": of_tf_keras(make, of)
         for family, of in {"new": tf_keras.optimizers, "legacy": tf_keras.optimizers.legacy}.items()
