@@ -117,12 +117,6 @@ def test_flipped_bytes(tmp_path, entry_point, every):
     damage_all(entry_point, tmp_path, flipped(every))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
-def test_every_flipped_byte(tmp_path, entry_point):
-    damage_all(entry_point, tmp_path, flipped(1), shards=2)
-
-
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 def test_truncation_at_every_block_and_anywhere(tmp_path, entry_point):
     rng = random.Random(entry_point)

@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from de_core.exports.publish.versions import all_in, prune
 from tests.support.models import rows_of
 
 KEYS = np.arange(400)
@@ -132,33 +131,28 @@ def test_a_table_that_no_longer_follows_its_last_save_is_saved_whole(tmp_path, h
     assert_all_kept(manager, expected, 5)
 
 
-@pytest.mark.parametrize("lost", ["base", "delta"])
-def test_a_chain_with_a_missing_file_is_not_continued(tmp_path, lost):
+@pytest.mark.parametrize(
+    ("lost", "after", "saves", "options", "kept"),
+    [
+        pytest.param(1, 3, 5, {}, (4, 5), id="the base of a chain"),
+        pytest.param(2, 3, 5, {}, (4, 5), id="a delta of a chain"),
+        pytest.param(2, 2, 3, {"base_every": 1}, (1, 3), id="all of a checkpoint"),
+    ],
+)
+def test_what_lacks_a_file_is_neither_continued_nor_counted_as_kept(
+    tmp_path, lost, after, saves, options, kept
+):
     owner, rng, expected = Owner(), np.random.default_rng(0), {}
-    manager = de.checkpoint.Manager(owner, tmp_path, max_to_keep=2)
-    for number in range(1, 6):
-        if number == 4:
-            for file in tmp_path.glob(f"ckpt-{1 if lost == 'base' else 2}.data-r*"):
-                file.unlink()
+    manager = de.checkpoint.Manager(owner, tmp_path, max_to_keep=2, **options)
+    for number in range(1, saves + 1):
         owner.change(rng)
         expected[manager.save()] = owner.contents()
-    kept = [str(tmp_path / f"ckpt-{number}") for number in (4, 5)]
-    assert manager.checkpoints == kept
-    assert_all_kept(manager, {prefix: expected[prefix] for prefix in kept}, 2)
-
-
-def test_an_incomplete_checkpoint_does_not_count_towards_max_to_keep(tmp_path):
-    owner, rng, expected = Owner(), np.random.default_rng(0), {}
-    manager = de.checkpoint.Manager(owner, tmp_path, max_to_keep=2, base_every=1)
-    for number in range(1, 4):
-        owner.change(rng)
-        expected[manager.save()] = owner.contents()
-        if number == 2:
-            for file in tmp_path.glob("ckpt-2.data-r*"):
+        if number == after:
+            for file in tmp_path.glob(f"ckpt-{lost}.data-r*"):
                 file.unlink()
-    kept = [str(tmp_path / f"ckpt-{number}") for number in (1, 3)]
-    assert manager.checkpoints == kept
-    assert_all_kept(manager, {prefix: expected[prefix] for prefix in kept}, 2)
+    prefixes = [str(tmp_path / f"ckpt-{number}") for number in kept]
+    assert manager.checkpoints == prefixes
+    assert_all_kept(manager, {prefix: expected[prefix] for prefix in prefixes}, 2)
 
 
 @pytest.mark.parametrize("base_every", [None, 1])
@@ -207,33 +201,6 @@ def test_a_renamed_checkpoint_keeps_its_files(tmp_path):
         owner.change(rng)
         expected[manager.save()] = owner.contents()
         assert_all_kept(manager, expected, 2)
-
-
-@pytest.mark.parametrize("tables", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_every_kept_version_answers_as_the_model_did(tmp_path, tables):
-    owner, rng, expected = Owner(tables), np.random.default_rng(0), {}
-    owner.users.upsert(KEYS, np.zeros([400, 2], np.float32))
-    owner.score = tf.function(
-        lambda user: tf.reduce_sum(owner.users.lookup(user), -1) + tf.cast(owner.step, tf.float32),
-        input_signature=[tf.TensorSpec([None], tf.int64)],
-    )
-
-    def assert_answers(versions):
-        for each in versions:
-            loaded = tf.saved_model.load(str(each.path))
-            (scores,) = loaded.signatures["serving_default"](tf.constant(KEYS)).values()
-            np.testing.assert_array_equal(scores, expected[str(each.path)])
-
-    for _ in range(7):
-        owner.change(rng)
-        path = de.publish(owner, tmp_path, full_every=3, keep_versions=3, signatures=owner.score)
-        expected[path] = owner.score(tf.constant(KEYS)).numpy()
-        kept = all_in(tmp_path)
-        assert [each.number for each in kept] == [*range(1, len(expected) + 1)][-3:]
-        assert_answers(kept)
-    prune(tmp_path, 2)
-    assert_answers(all_in(tmp_path))
-    assert [each.number for each in all_in(tmp_path)] == [6, 7]
 
 
 def test_saves_into_files_keep_the_rows_of_everyone_else(tmp_path):

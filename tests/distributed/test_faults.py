@@ -47,12 +47,9 @@ class Training:
             self.session.run(start)
 
     def steps(self, count, seconds=None):
-        """Does steps and returns the seconds per step."""
         options = None if seconds is None else tf1.RunOptions(timeout_in_ms=int(seconds * 1000))
-        begin = time.monotonic()
         for _ in range(count):
             self.session.run(self.train, options=options)
-        return (time.monotonic() - begin) / count
 
     def found(self):
         """Returns the rows. Each value is the number of steps that have updated it."""
@@ -71,8 +68,7 @@ def training(cluster):
 
 
 def test_a_server_ten_times_as_slow_loses_nothing(training):
-    training.steps(20)
-    before = training.steps(40)
+    training.steps(60)
     server = training.processes.processes["ps_1"]
     done = threading.Event()
 
@@ -86,11 +82,10 @@ def test_a_server_ten_times_as_slow_loses_nothing(training):
     slowing = threading.Thread(target=slow_down)
     slowing.start()
     try:
-        during = training.steps(40)
+        training.steps(40)
     finally:
         done.set()
         slowing.join()
-    print(f"a step {before * 1e3:.1f} ms, with the slow server {during * 1e3:.1f} ms")
     assert (training.found() == 100).all()
 
 

@@ -1,6 +1,5 @@
 """A TensorFlow 1 worker in a monitored session trains over a bad network to a server."""
 
-import itertools
 import subprocess
 import time
 
@@ -54,9 +53,7 @@ def test_a_worker_goes_on_when_the_network_to_a_server_is_mended(networks, train
     before = steps_of(training, "worker_0")
     assert sum(when > cut for when, _, _ in before) <= 1  # the step that was under way
     networks.join()
-    mended = time.monotonic()
-    waited = wait_for_steps(training, "worker_0", 20, mended) - mended
-    print(f"after {waited:.1f} s")
+    wait_for_steps(training, "worker_0", 20, time.monotonic())
     check_steps(training, tmp_path)
 
 
@@ -67,10 +64,5 @@ def test_a_worker_goes_on_over_a_bad_network(networks, training, tmp_path, worse
         getattr(networks, method)(how_much)
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"networks cannot be made worse here: {error}")
-    worse_since = time.monotonic()
-    wait_for_steps(training, "worker_0", 60, worse_since)
-    times = [when for when, _, _ in steps_of(training, "worker_0") if when > worse_since][:60]
-    gaps = [after - before for before, after in itertools.pairwise(times)]
-    mean = sum(gaps) / len(gaps)
-    print(f"{worse}: a step {mean * 1e3:.0f} ms on average, {max(gaps):.1f} s at most")
+    wait_for_steps(training, "worker_0", 60, time.monotonic())
     check_steps(training, tmp_path)

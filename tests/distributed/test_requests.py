@@ -126,12 +126,7 @@ def test_requests_do_not_grow_with_features_and_tables(target, anchors_on_server
 
 
 def check_like_one_process(target, build):
-    """Trains on servers and here.
-
-    Args:
-        target: The session's target for servers.
-        build: Called with True for servers. Returns the op of a step, and tensors to compare.
-    """
+    """Trains on servers and here. `build(remote)` returns a step's op, and tensors to compare."""
     found = []
     for remote in (True, False):
         with tf.Graph().as_default(), tf1.device(WORKER if remote else None):

@@ -16,52 +16,6 @@ FEATURES = {
     "seen": SEEN,
     "tags": tf.constant([["red", ""], ["", ""], ["blue", "red"]]),
 }
-#: The same as a REST client sends them. Tags are padded by "".
-REQUEST = {
-    "user": [1, 2, 12345],
-    "seen_values": SEEN.values.numpy().tolist(),
-    "seen_row_lengths": [2, 0, 4],
-    "tags": [["red", ""], ["", ""], ["blue", "red"]],
-}
-
-
-@pytest.fixture
-def model():
-    items = de.TableConfig("items", 4)
-    words = de.TableConfig("words", 3, key_dtype="string")
-    layer = de.layers.EmbeddingCollection(
-        {
-            "user": de.FeatureConfig("user", de.TableConfig("users", 2)),
-            "seen": de.FeatureConfig("seen", items, "sqrtn", max_length=3),
-            "tags": de.FeatureConfig("tags", words, "sum", mask_key=""),
-        },
-        concatenate=True,
-    )
-    for name in ("users", "items"):
-        table = layer.tables[name]
-        table.upsert(np.arange(5), np.random.default_rng(0).random([5, table.dim], np.float32))
-    inputs = {
-        "user": keras.Input([], dtype="int64", name="user"),
-        "seen": keras.Input([None], dtype="int64", ragged=True, name="seen"),
-        "tags": keras.Input([2], dtype="string", name="tags"),
-    }
-    return keras.Model(inputs, keras.layers.Dense(1)(layer(inputs)))
-
-
-@pytest.mark.parametrize(
-    "entry_point", [de.export, pytest.param(de.publish, marks=pytest.mark.slow)]
-)
-def test_another_process_gives_the_same_answers(entry_point, model, run_python, tmp_path):
-    path = entry_point(model, tmp_path)
-    asked = {
-        "serving_default": REQUEST,
-        "de_lookup/items": {"ids": [1, 99]},
-        "de_lookup/users": {"ids": [1, 99]},
-    }
-    answers = json.loads(run_python(ANSWERS, path, json.dumps(asked)))
-    np.testing.assert_allclose(answers["serving_default"]["output_0"], model(FEATURES), rtol=1e-5)
-    assert answers["de_lookup/items"]["found"] == [True, False]
-    assert answers["de_lookup/users"]["found"] == [True, False]
 
 
 def test_weights_are_inputs_of_a_model(tmp_path):
@@ -89,14 +43,19 @@ def test_weights_are_inputs_of_a_model(tmp_path):
     np.testing.assert_allclose(next(iter(rows.values())), [[2.5, 2.5], [0, 0]])
 
 
-def test_nested_features_are_saved_and_exported(tmp_path):
+@pytest.mark.parametrize(
+    "entry_point", [de.export, pytest.param(de.publish, marks=pytest.mark.slow)]
+)
+def test_nested_features_are_saved_and_another_process_answers_alike(
+    entry_point, run_python, tmp_path
+):
     items = de.TableConfig("items", 2, optimizer="adam")
     words = de.TableConfig("words", 3, key_dtype="string", optimizer="adagrad")
     features = {
         "user": {"id": de.FeatureConfig("id", items)},
         "seen": {
-            "items": de.FeatureConfig("first", items),
-            "tags": de.FeatureConfig("tags", words, "sum"),
+            "items": de.FeatureConfig("first", items, "sqrtn", max_length=3),
+            "tags": de.FeatureConfig("tags", words, "sum", mask_key=""),
         },
     }
     inputs = {
@@ -117,11 +76,18 @@ def test_nested_features_are_saved_and_exported(tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(loaded(ids), model(ids))
-    serve = tf.saved_model.load(de.export(loaded, tmp_path / "m")).signatures["serving_default"]
-    answer = serve(
-        id=FEATURES["user"],
-        first_values=SEEN.values,
-        first_row_lengths=SEEN.row_lengths(),
-        tags=FEATURES["tags"],
-    )
-    np.testing.assert_allclose(next(iter(answer.values())), model(ids), rtol=1e-5)
+    path = entry_point(loaded, tmp_path / "m")
+    asked = {
+        "serving_default": {  # as a REST client sends them
+            "id": [1, 2, 12345],
+            "first_values": SEEN.values.numpy().tolist(),
+            "first_row_lengths": [2, 0, 4],
+            "tags": [["red", ""], ["", ""], ["blue", "red"]],
+        },
+        "de_lookup/items": {"ids": [1, 99]},
+        "de_lookup/words": {"ids": ["red", "green"]},
+    }
+    answers = json.loads(run_python(ANSWERS, path, json.dumps(asked)))
+    np.testing.assert_allclose(answers["serving_default"]["output_0"], model(ids), rtol=1e-5)
+    assert answers["de_lookup/items"]["found"] == [True, False]
+    assert answers["de_lookup/words"]["found"] == [True, False]

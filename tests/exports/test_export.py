@@ -220,28 +220,20 @@ def test_two_tables_of_one_name_are_told_apart(tmp_path, name):
     assert float(loaded.signatures["serving_default"](ids=ids)["output_0"][0, 0]) == 21.0
 
 
-@pytest.mark.parametrize("how", ["tf.saved_model.save", "model.export"])
-def test_save_functions_of_tensorflow_and_keras_include_the_tables(how, ratings, tmp_path):
+def test_the_save_function_of_tensorflow_includes_the_tables(ratings, tmp_path):
     model = trained(functional, ratings)
     tensors = {name: tf.constant(ids, tf.int64) for name, ids in IDS.items()}
     expected = model(tensors, training=False)
     for _ in range(2):
-        path = str(tmp_path / "saved")
-        if how == "model.export":
-            model.export(path, verbose=False)
-            loaded = tf.saved_model.load(path)
-            result = loaded.serve(tensors)
-        else:
-            module = tf.Module()
-            module.model = model
-            module.serve = tf.function(
-                lambda user, item: model({"user": user, "item": item}, training=False),
-                input_signature=[tf.TensorSpec([None], tf.int64)] * 2,
-            )
-            tf.saved_model.save(module, path)
-            loaded = tf.saved_model.load(path)
-            result = loaded.serve(**tensors)
-        np.testing.assert_allclose(result, expected, atol=1e-6)
+        module = tf.Module()
+        module.model = model
+        module.serve = tf.function(
+            lambda user, item: model({"user": user, "item": item}, training=False),
+            input_signature=[tf.TensorSpec([None], tf.int64)] * 2,
+        )
+        tf.saved_model.save(module, str(tmp_path / "saved"))
+        loaded = tf.saved_model.load(str(tmp_path / "saved"))
+        np.testing.assert_allclose(loaded.serve(**tensors), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -262,10 +254,14 @@ def test_bad_arguments_leave_nothing_behind(arguments, error, message, tmp_path)
 
 
 @pytest.mark.parametrize("entry_point", [de.export, de.publish])
-def test_only_directories_of_this_machine(entry_point, tmp_path, monkeypatch):
+def test_only_directories_of_this_machine_that_tensorflow_can_read(
+    entry_point, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="must be a directory of this machine"):
         entry_point(functional(), "ram://models")
+    with pytest.raises(ValueError, match="treats them as patterns"):
+        entry_point(functional(), tmp_path / "lr=[0.1]")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,16 +1,4 @@
-"""Tests the save methods of tf_keras, and many threads that use one export."""
-
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-
-import numpy as np
-import tensorflow as tf
-
-import de_core as de
-from tests.support.models import looker
-
-ROOT = Path(__file__).resolve().parents[2]
-
+"""Tests the save methods of tf_keras, which include the tables."""
 
 TF_KERAS = """
     import sys
@@ -51,22 +39,3 @@ TF_KERAS = """
 def test_saves_of_tf_keras_include_the_tables(run_python, monkeypatch, tmp_path):
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
     run_python(TF_KERAS, tmp_path / "saved")
-
-
-def test_many_threads_ask_one_export(tmp_path):
-    table = de.Variable(dim=4, name="users")
-    ids = np.arange(1000)
-    table.upsert(ids, np.repeat(ids, 4).reshape(-1, 4).astype(np.float32))
-    module = looker(table)
-    de.publish(module, tmp_path, module.look)
-    table.upsert(ids[::3], -np.repeat(ids[::3], 4).reshape(-1, 4).astype(np.float32))
-    loaded = tf.saved_model.load(de.publish(module, tmp_path, module.look))
-    expected = table.lookup(ids).numpy()
-
-    def ask(seed):
-        asked = np.random.default_rng(seed).choice(ids, 200)
-        (got,) = loaded.signatures["serving_default"](ids=tf.constant(asked)).values()
-        np.testing.assert_array_equal(got, expected[asked])
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(ask, range(200)))

@@ -1,15 +1,12 @@
 """Loading the weights of a SavedModel into a model also restores the rows of its tables."""
 
 import textwrap
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import de_core as de
-
-ROOT = Path(__file__).resolve().parents[2]
 
 MODEL = """
     import sys

@@ -305,13 +305,6 @@ def test_names_of_signatures_and_tables(tmp_path):
         assert table.lookup([1]) == [[number]]
 
 
-def test_a_path_that_tensorflow_cannot_read_is_refused(tmp_path):
-    for entry_point in (de.export, de.publish):
-        with pytest.raises(ValueError, match="treats them as patterns"):
-            entry_point(Scores(), tmp_path / "lr=[0.1]")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("bounds", "error"),
     [({}, ValueError), ({"min_uses": "2"}, TypeError), ({"min_score": np.nan}, ValueError),

@@ -9,34 +9,9 @@ import tensorflow as tf
 import de_core as de
 from tests.tables.test_eviction import train
 
-SOURCE = """
-import sys, numpy as np, tensorflow as tf, de_core as de
-tables, path = int(sys.argv[1]), sys.argv[2]
-users = de.Variable(
-    dim=1, name="users", devices=["/CPU:0"] * tables, restrict_policy=de.TimestampRestrictPolicy,
-    admission=de.AdmissionCount(3), eviction=de.EvictionTTL(steps=4),
-)
-bloom = de.Variable(dim=1, name="bloom", devices=["/CPU:0"] * tables,
-                    admission=de.AdmissionBloom(2, capacity=1000, error=0.001))
-def train(table, keys):
-    keys = tf.constant(keys, tf.int64)
-    slices = tf.IndexedSlices(tf.ones([len(keys), 1]), keys)
-    table._table.apply(slices, [1.0], rule="sgd", owner="sgd")
-for step in range(3):
-    train(users, [1, 2, 3])
-train(users, [1, 10])
-train(users, [10, 11])
-train(bloom, range(50))
-tf.train.Checkpoint(users=users, bloom=bloom).write(path)
-print(users.restrict_policy.status.lookup([1, 2, 3]).numpy().ravel().tolist())
-"""
 
-
-@pytest.mark.parametrize(("before", "after"), [pytest.param(1, 1, marks=pytest.mark.slow), (3, 2)])
-def test_times_and_counts_outlive_the_process(run_python, tmp_path, before, after):
-    path = tmp_path / "saved"
-    times = json.loads(run_python(SOURCE, before, path).splitlines()[-1])
-    devices = ["/CPU:0"] * after
+def tables_on(shards):
+    devices = ["/CPU:0"] * shards
     users = de.Variable(
         dim=1,
         name="users",
@@ -51,7 +26,28 @@ def test_times_and_counts_outlive_the_process(run_python, tmp_path, before, afte
         devices=devices,
         admission=de.AdmissionBloom(2, capacity=1000, error=0.001),
     )
-    tf.train.Checkpoint(users=users, bloom=bloom).read(path).assert_consumed()
+    return users, bloom, tf.train.Checkpoint(users=users, bloom=bloom)
+
+
+def train_and_save(shards, path):
+    users, bloom, checkpoint = tables_on(shards)
+    for _ in range(3):
+        train(users, [1, 2, 3])
+    train(users, [1, 10])
+    train(users, [10, 11])
+    train(bloom, range(50))
+    checkpoint.write(path)
+    print(users.restrict_policy.status.lookup([1, 2, 3]).numpy().ravel().tolist())
+
+
+@pytest.mark.parametrize(("before", "after"), [pytest.param(1, 1, marks=pytest.mark.slow), (3, 2)])
+def test_times_and_counts_outlive_the_process(forks, tmp_path, before, after):
+    path = str(tmp_path / "saved")
+    done = forks.call(train_and_save, before, path)
+    assert done.returncode == 0, done.stderr[-4000:]
+    times = json.loads(done.stdout.splitlines()[-1])
+    users, bloom, checkpoint = tables_on(after)
+    checkpoint.read(path).assert_consumed()
 
     assert users.restrict_policy.status.lookup([1, 2, 3]).numpy().ravel().tolist() == times
     train(users, [10, 11])  # step 6: key 10 occurs for the third time, 11 for the second

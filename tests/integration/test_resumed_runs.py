@@ -5,6 +5,7 @@ Covers every optimizer in every mode, with another number of shards after the re
 
 import functools
 import json
+import warnings
 from pathlib import Path
 
 import keras
@@ -18,6 +19,7 @@ from tests.optimizers import test_generic_optimizers
 from tests.optimizers import test_keras2 as test_optimizer_keras2
 from tests.optimizers import test_rules as test_optimizer_rules
 from tests.optimizers import test_tf1 as test_optimizer_tf1
+from tests.optimizers.test_steps import own
 from tests.support import oracle
 
 v1 = tf.compat.v1.train
@@ -29,14 +31,14 @@ def of_tf_keras(make, of):
 
 
 KERAS_3 = {
-    "keras 3 own": lambda: test_generic_optimizers.OwnNadam(0.01),
+    "keras 3 own": lambda: own(keras.optimizers.Nadam)(0.01),
     **{f"keras 3 {name}": make for name, make in test_optimizer_rules.OPTIMIZERS.items()},
     "keras 3 waiting": lambda: keras.optimizers.Adam(0.01, gradient_accumulation_steps=2),
     "keras 3 ema": lambda: keras.optimizers.Adam(0.01, use_ema=True),
 }
 TF_KERAS = {
     "legacy own": lambda: test_generic_optimizers.OldAdam(0.01),
-    "new own": lambda: test_generic_optimizers.NewAdam(0.01, jit_compile=False),
+    "new own": lambda: own(tf_keras.optimizers.Adam)(0.01, jit_compile=False),
     **{
         f"{family} {name}": of_tf_keras(make, of)
         for family, of in {"new": tf_keras.optimizers, "legacy": tf_keras.optimizers.legacy}.items()
@@ -79,6 +81,7 @@ IN_SHORT = [
 
 def train_part(folder, part):
     """Trains one half of each case in `cases.json`; the second half writes the result."""
+    warnings.simplefilter("ignore")
     cases = json.loads((Path(folder) / "cases.json").read_text())
     for number, (name, mode) in enumerate(cases):
         train = train_in_session if mode in SESSIONS else train_eagerly
@@ -129,22 +132,12 @@ def train_in_session(path, part, name, mode):
         tables.session.close()  # a monitored session saves here
 
 
-PROGRAM = """
-import sys, warnings
-warnings.simplefilter("ignore")
-from tests.integration import test_resumed_runs
-test_resumed_runs.train_part(*sys.argv[1:])
-"""
-
-
 @functools.cache
 def dense_rows(name, fits):
     """Returns the result of the same training on dense variables.
 
-    Args:
-        name: The optimizer's name.
-        fits: True to train with `fit`, which at the end of each call replaces rows by their moving
-            averages. All other modes give equal results.
+    `fit` replaces rows by their moving averages at the end of each call. All other modes give equal
+    results.
     """
     if name in TF1:
         dense = test_optimizer_tf1.Dense(TF1[name])
@@ -168,11 +161,12 @@ GROUPS = [
 
 
 @pytest.mark.parametrize(("group", "cases"), GROUPS)
-def test_runs_go_on_in_another_process(run_python, monkeypatch, tmp_path, group, cases):
+def test_runs_go_on_in_another_process(forks, monkeypatch, tmp_path, group, cases):
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "0" if group.startswith("keras 3") else "1")
     (tmp_path / "cases.json").write_text(json.dumps(cases))
     for part in ("first", "second"):
-        run_python(PROGRAM, tmp_path, part)
+        done = forks.call(train_part, str(tmp_path), part)
+        assert done.returncode == 0, done.stderr[-4000:]
     wrong = {}
     for number, (name, mode) in enumerate(cases):
         with np.load(tmp_path / f"{number}.npz") as saved:

@@ -152,15 +152,3 @@ def test_chains_are_independent(chain, tmp_path):
         save(chain.table, tmp_path / "d.de", chain="another", delta=True)
     chains = json.loads(library.de_table_chains(chain.table).numpy())
     assert [each["chain"] for each in chains["chains"]] == ["c", "publish"]
-
-
-def test_clearing_and_shrinking_are_in_the_next_delta(chain, make_table, tmp_path):
-    library.de_table_shrink_to_fit(chain.table)
-    library.de_table_clear(chain.table)
-    key = tf.constant(chain.names[:1], chain.dtype)
-    library.de_table_insert_or_assign(chain.table, key, [[5.0, 5.0]])
-    save(chain.table, tmp_path / "cleared.de", chain="c", delta=True)
-    assert json.loads(library.de_snapshot_info(str(tmp_path / "cleared.de")).numpy())["replaces"]
-    other = make_table(key_dtype=chain.dtype)
-    restore(other, [*chain.paths, tmp_path / "cleared.de"])
-    assert contents(other, chain.dtype) == {chain.names[0]: [5.0, 5.0]}

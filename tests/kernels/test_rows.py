@@ -88,9 +88,14 @@ def test_wrong_arguments_are_named_and_change_nothing(run, table, call, message)
 def test_a_slot_is_read_and_written_as_the_dtype_that_it_has(make_table):
     table, keys = make_table(), tf.constant([1], tf.int64)
     library.de_table_ensure_slots(table, "de", tf.zeros([1], tf.float64), names=["x"], widths=[1])
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"'de/x' must be read .* as float"):
-        library.de_table_find_slot(table, keys, "de/x", Tvalues=tf.int64, dim=1)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Received: int64"):
-        library.de_table_assign_slot(table, keys, tf.zeros([1, 1], tf.int64), "de/x")
+    for owner, slot, dtype, own in (
+        (table, "de/x", tf.int64, "float"),
+        (make_table(policy="ttl_steps=9"), "de/step", tf.float32, "int64"),
+    ):
+        message = f"'{slot}' must be read and written as {own}.*Received: "
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            library.de_table_find_slot(owner, keys, slot, Tvalues=dtype, dim=1)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            library.de_table_assign_slot(owner, keys, tf.zeros([1, 1], dtype), slot)
     with pytest.raises(tf.errors.NotFoundError, match="create it with a policy that keeps"):
         library.de_table_find_slot(table, keys, "de/time", Tvalues=tf.int64, dim=1)

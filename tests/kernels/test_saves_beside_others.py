@@ -3,7 +3,6 @@
 import errno
 import os
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -20,37 +19,6 @@ def ensure(table, owner):
     library.de_table_ensure_slots(
         table, owner, tf.constant([OWNERS[owner]], tf.float64), names=["m"], widths=[2]
     )
-
-
-@tf.function
-def change_owner(table):
-    library.de_table_drop_slots(table, "adam")
-    ensure(table, "lamb")
-
-
-@pytest.mark.parametrize("options", [{}, {"consistent": True}])
-def test_slots_that_change_their_owner_are_saved_under_their_own_name(
-    make_table, tmp_path, options
-):
-    for attempt in range(10):
-        table, folder = make_table(), tmp_path / str(attempt)
-        folder.mkdir()
-        put(table, range(200_000), 1)
-        ensure(table, "adam")
-        change = change_owner.get_concrete_function(table)
-        saving = threading.Thread(target=save, args=[table, folder / "rows"], kwargs=options)
-        saving.start()
-        while not any(folder.iterdir()):  # a file appears when the save has begun
-            time.sleep(0)
-        change(table)
-        saving.join()
-        copy = make_table()
-        restore(copy, [folder / "rows"])
-        (name,) = library.de_table_slots(copy)[0].numpy()
-        _, slots = library.de_table_export(
-            copy, Tkeys=tf.int64, Tvalues=tf.float32, slot=name.decode()
-        )
-        assert np.unique(slots).tolist() == [OWNERS[name.decode().split("/")[0]]], name
 
 
 def test_slots_are_exported_by_their_names_while_they_come_and_go(make_table):
@@ -82,18 +50,6 @@ def test_slots_are_exported_by_their_names_while_they_come_and_go(make_table):
     finally:
         done.set()
         changing.join()
-
-
-def test_the_tables_own_columns_are_no_slots_to_read(make_table):
-    table = make_table(policy="ttl_steps=9")
-    key = tf.constant([1], tf.int64)
-    for read in (
-        lambda slot: library.de_table_find_slot(table, key, slot, Tvalues=tf.float32, dim=1),
-        lambda slot: library.de_table_assign_slot(table, key, [[1.0]], slot),
-    ):
-        wanted = "'de/step' must be read and written as int64"
-        with pytest.raises(tf.errors.InvalidArgumentError, match=wanted):
-            read("de/step")
 
 
 def test_lookups_that_count_keep_a_row_alive_in_a_restored_delta(make_table, tmp_path):

@@ -1,7 +1,5 @@
 """Subclassed models load from `.keras` files, with the Keras of the process."""
 
-from pathlib import Path
-
 import keras as keras_3
 import numpy as np
 import pytest
@@ -11,8 +9,6 @@ import de_core as de
 from de_core.base.keras import LEGACY, keras
 from tests.support.applies import applies_if
 from tests.support.rebuilt_models import INPUTS, OfNamedInputs, OfNumbers, train_on
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(

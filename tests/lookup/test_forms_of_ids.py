@@ -28,7 +28,6 @@ FORMS = {
         tf.constant([[1, 2], [3, 3], [0, 5]], tf.int64), [0, 2, 2, 3]
     ),
 }
-LOOKUPS = [de.embedding_lookup, de.embedding_lookup_unique]
 
 
 def dense_lookup(dense, ids, max_norm):
@@ -40,7 +39,7 @@ def dense_lookup(dense, ids, max_norm):
 @pytest.mark.each_choice
 @pytest.mark.parametrize("max_norm", [None, 1.0])
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("lookup", LOOKUPS)
+@pytest.mark.parametrize("lookup", [de.embedding_lookup, de.embedding_lookup_unique])
 def test_ids_of_any_rank(lookup, form, max_norm):
     for shards, key_dtype in ((1, tf.int64), (2, tf.string), (3, tf.int32)):
         Peers(key_dtype, shards=shards).check(

@@ -211,10 +211,7 @@ def test_return_trainable_gives_the_wrapper_of_the_ids():
         assert sorted(tape.gradient(rows, wrapper).indices.numpy()) == [0, 1, 3, 5, 7, 11]
 
 
-LOOKUPS = [de.embedding_lookup_sparse, de.safe_embedding_lookup_sparse]
-
-
-@pytest.mark.parametrize("lookup", LOOKUPS)
+@pytest.mark.parametrize("lookup", [de.embedding_lookup_sparse, de.safe_embedding_lookup_sparse])
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [

@@ -68,34 +68,6 @@ def test_half_slots_train_like_float32_slots(make):
     assert np.abs(tables[1].lookup(IDS) - tables[0].lookup(IDS)).mean() < 0.02 * moved
 
 
-def test_half_slots_take_half_the_bytes():
-    usage = []
-    for slot_dtype in (None, tf.bfloat16):
-        table = new_table(slot_dtype)
-        table.reserve(100_000)
-        train(table, de.DynamicEmbeddingOptimizer(keras.optimizers.Adam()), 1)
-        usage.append(table.memory_usage())
-    row = 4 * DIM
-    assert usage[0]["slots"] / usage[0]["rows"] == pytest.approx(2 * row / row)
-    assert usage[1]["slots"] / usage[1]["rows"] == pytest.approx(row / row)
-
-
-def test_replicas_and_restarts_round_alike(tmp_path):
-    optimizers = [de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.01)) for _ in range(3)]
-    tables = [new_table("bfloat16", init_size=100 * i) for i in range(3)]
-    for table, optimizer in zip(tables[:2], optimizers[:2], strict=True):
-        train(table, optimizer, 4)
-    np.testing.assert_array_equal(tables[0].lookup(IDS), tables[1].lookup(IDS))
-    path = tf.train.Checkpoint(table=tables[0], optimizer=optimizers[0]).write(tmp_path / "c")
-    tf.train.Checkpoint(table=tables[2], optimizer=optimizers[2]).restore(path)
-    for table, optimizer in zip(tables[1:], optimizers[1:], strict=True):
-        train(table, optimizer, 3, first=4)
-    np.testing.assert_array_equal(tables[1].lookup(IDS), tables[2].lookup(IDS))
-    expected, got = (slots_of(*pair) for pair in zip(tables[1:], optimizers[1:], strict=True))
-    for name, values in expected.items():
-        np.testing.assert_array_equal(got[name], values)
-
-
 @pytest.mark.parametrize(("before", "after"), [(None, tf.bfloat16), (tf.bfloat16, None)])
 def test_checkpoints_are_converted_to_the_slots_of_the_table(tmp_path, before, after):
     old = de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.01))

@@ -1,4 +1,4 @@
-"""Steps on float16 and bfloat16 rows sum, clip and decay in float32."""
+"""Steps on float16 and bfloat16 rows compute in float32. See also test_exact.py."""
 
 import keras
 import numpy as np
@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.optimizers.test_steps import own
 from tests.support import exact_rules
 
 MANY = tf.fill([1024], tf.constant(7, tf.int64))
@@ -30,23 +29,6 @@ def step(table, optimizer, ids=MANY, factor=1.0):
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize(
-    ("setting", "limit", "wanted"),
-    [
-        ("clipnorm", 1.0, 0.5),
-        ("global_clipnorm", 1.0, 0.5),
-        ("clipvalue", 1.0, 0.5),
-        ("clipnorm", 1e6, 1 - 512.0),
-        ("clipvalue", 1e6, 1 - 512.0),
-    ],
-)
-def test_clipping_sums_duplicates_in_float32(dtype, setting, limit, wanted):
-    table = table_of(dtype)
-    step(table, de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.5, **{setting: limit})))
-    assert row_of(table) == np.float32(tf.cast(wanted, dtype))
-
-
-@pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("setting", ["clipnorm", "global_clipnorm"])
 def test_the_norm_of_large_gradients_is_finite(dtype, setting):
     table = table_of(dtype, dim=64)
@@ -54,18 +36,6 @@ def test_the_norm_of_large_gradients_is_finite(dtype, setting):
     step(table, de.DynamicEmbeddingOptimizer(optimizer), MANY[:1], factor=300.0)
     # Each of 64 equal numbers is 1/8 of the norm.
     np.testing.assert_allclose(row_of(table), np.zeros(64), atol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", [*HALVES, "float64"])
-def test_a_global_norm_over_several_dtypes(dtype):
-    table, other = table_of(dtype), tf.Variable(tf.zeros([1]))
-    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(1.0, global_clipnorm=5.0))
-    variables = [*table.trainable_variables, other]
-    with tf.GradientTape() as tape:
-        loss = 6 * tf.cast(tf.reduce_sum(table.lookup(MANY[:1])), tf.float32)
-        loss += 8 * tf.reduce_sum(other)
-    optimizer.apply(tape.gradient(loss, variables), variables)
-    np.testing.assert_allclose([row_of(table)[0], float(other[0])], [-2.0, -4.0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -77,15 +47,6 @@ def test_weight_decay_rounds_a_row_once(dtype):
         step(table, optimizer, MANY[:1], factor=0.0078125)
         wanted = exact_rules.rounded(wanted * (1 - 2.0**-9) - 2.0**-10, dtype)
     assert row_of(table) == wanted
-
-
-@pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.filterwarnings("ignore:.*has no rule inside the tables")
-def test_gathered_rows_sum_duplicates_in_float32(dtype):
-    table = table_of(dtype, row=0.0)
-    ids = tf.fill([4096], tf.constant(7, tf.int64))
-    step(table, de.DynamicEmbeddingOptimizer(own(keras.optimizers.SGD)(2.0**-12)), ids)
-    assert row_of(table) == -1
 
 
 @pytest.mark.parametrize("dtype", HALVES)

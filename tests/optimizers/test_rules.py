@@ -3,8 +3,6 @@
 The tests train eagerly, in a `tf.function`, and in Keras's `fit`; see `oracle.MODES`.
 """
 
-import itertools
-
 import keras
 import pytest
 
@@ -44,25 +42,10 @@ NAMES = list(OPTIMIZERS)
 BY_ROW = {"lamb"}
 
 
-IN_SHORT = {
-    (name, oracle.MODES[(i + k) % 3], k + 1) for i, name in enumerate(NAMES) for k in range(3)
-} | {("adam", "fit eagerly", 2), ("ftrl", "train_step", 1)}
-FIT_IN_SHORT = ("sgd",)
-
-
 @pytest.mark.each_choice
-@pytest.mark.parametrize(
-    ("name", "mode", "shards"),
-    [
-        pytest.param(
-            *case,
-            marks=[]
-            if case in IN_SHORT and (case[1] != "fit" or case[0] in FIT_IN_SHORT)
-            else pytest.mark.slow,
-        )
-        for case in itertools.product(NAMES, oracle.MODES, (1, 2, 3))
-    ],
-)
+@pytest.mark.parametrize("shards", [1, 2, 3])
+@pytest.mark.parametrize("mode", oracle.MODES)
+@pytest.mark.parametrize("name", NAMES)
 def test_rows_and_variables_equal_the_dense_ones(name, mode, shards):
     oracle.check(OPTIMIZERS[name], by_row=name in BY_ROW, mode=mode, shards=shards)
 
@@ -84,14 +67,7 @@ SETTINGS = [
 
 @pytest.mark.each_choice
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[] if name in ("sgd", "adam") else pytest.mark.slow)
-        for name in NAMES
-        if name not in BY_ROW
-    ],
-)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in BY_ROW])
 def test_settings_hold_for_tables_and_variables(name, settings):
     tables, dense = oracle.check(
         lambda: OPTIMIZERS[name](**settings), mode="eager" if name == "sgd" else "function"

@@ -224,3 +224,15 @@ def test_row_wise_optimizers_keep_one_number_a_row(make, widths):
     assert {each.slot_name: each.dim for each in slots} == widths
     copy = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
     assert copy.get_config() == optimizer.get_config()
+
+
+def test_nadam_multiplies_its_momenta_once_per_step():
+    names = {"float32": "a", "float64": "b"}  # tables of two dtypes, which have different settings
+    tables = [de.Variable(dim=1, name=name, value_dtype=d) for d, name in names.items()]
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Nadam(0.1))
+    gradient = tf.IndexedSlices(tf.ones([1, 1]), tf.constant([7], tf.int64))
+    for _ in range(3):
+        optimizer.apply([gradient] * 2, [table.trainable_variables[0] for table in tables])
+    momenta = [0.9 * (1 - 0.5 * 0.96**step) for step in (1, 2, 3)]
+    product = momenta[0] * momenta[1] * momenta[2]
+    assert float(optimizer.u_product.value) == pytest.approx(product)

@@ -39,14 +39,7 @@ OPTIMIZERS = {
 
 
 class Trained:
-    """Trains in a session of TensorFlow 1, fed batch by batch.
-
-    Args:
-        make: Creates the optimizer of a graph.
-        lookups: Creates the graph's two lookups.
-        open_session: Opens a session of the current graph when the graph is complete.
-        clip: The global norm to clip all gradients to, or None.
-    """
+    """Trains in a session of TensorFlow 1, fed batch by batch. `clip` is a global norm, or None."""
 
     def __init__(self, make, lookups, open_session=tf.compat.v1.Session, clip=None):
         with tf.Graph().as_default() as graph:
@@ -90,10 +83,8 @@ class Trained:
 class Dense(Trained):
     """Undoes the dense optimizer's changes to rows without a gradient.
 
-    Args:
-        make: Creates the optimizer of a graph.
-        clip: See `Trained`. If given, gradients are sparse, like a table's gradients. The norm then
-            covers all slices, even several slices of one row.
+    With `clip`, gradients are sparse, like a table's gradients. The norm then covers all slices,
+    even several slices of one row.
     """
 
     def __init__(self, make, clip=None):
@@ -132,15 +123,7 @@ class Dense(Trained):
 
 
 class Tables(Trained):
-    """Trains the same model with tables.
-
-    Args:
-        make: Creates the optimizer of a graph.
-        shards: The number of shards of each table.
-        open_session: See `Trained`.
-        fill: True to write the initial rows.
-        clip: See `Trained`.
-    """
+    """Trains the same model with tables."""
 
     def __init__(self, make, shards, open_session=tf.compat.v1.Session, fill=True, clip=None):
         self.shards = shards
@@ -175,13 +158,8 @@ def placeholders():
 
 
 @pytest.mark.each_choice
-@pytest.mark.parametrize(
-    ("name", "shards"),
-    [
-        pytest.param(*case, marks=[] if case[1] == len(case[0]) % 3 + 1 else pytest.mark.slow)
-        for case in itertools.product(OPTIMIZERS, (1, 2, 3))
-    ],
-)
+@pytest.mark.parametrize("shards", [1, 2, 3])
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_session_trains_tables_to_the_dense_rows(name, shards):
     tables, dense = Tables(OPTIMIZERS[name], shards), Dense(OPTIMIZERS[name])
     oracle.compare(tables, dense)

@@ -68,11 +68,6 @@ def test_cpp_lives_in_known_folders_only(root: Path):
     assert found <= known
 
 
-def test_wheel_holds_the_library_and_its_command_alone(project: dict):
-    packages = project["tool"]["scikit-build"]["wheel"]["packages"]
-    assert packages == ["de_core", "de_core_cli"]
-
-
 def test_every_supported_python_is_declared_alike(project: dict, compat):
     import doctor
 

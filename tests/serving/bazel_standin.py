@@ -61,11 +61,7 @@ def write(path, text):
 
 
 def make_tree(root, tensorflow):
-    """Creates the tree and its repositories.
-
-    Returns:
-        The tree: a git repository at the release, without the overlay.
-    """
+    """Creates the tree, a git repository at the release without the overlay, and returns it."""
     tree = root / "serving"
     write(tree / "WORKSPACE", "")
     write(tree / "tensorflow_serving" / "BUILD", VISIBILITY)
@@ -107,11 +103,7 @@ def make_tree(root, tensorflow):
 
 
 def build(tree, output, scripts):
-    """Builds the model server with `build_model_server.sh` in a folder of scripts.
-
-    Returns:
-        The exit code and the output.
-    """
+    """Builds the model server in a folder of scripts; returns the exit code and the output."""
     command = [scripts / "build_model_server.sh", "--tree", tree, "--output", output]
     command += ["--jobs", len(os.sched_getaffinity(0)), "--memory-mb", 4096]
     done = subprocess.run(

@@ -81,13 +81,6 @@ def predicted_over_grpc(server, version=None):
     return tf.make_ndarray(answer.outputs["embeddings"]).tolist()
 
 
-def test_both_protocols_answer_the_exported_rows(command_of, exported, folder):
-    publish(exported, folder, 1)
-    with ModelServer(command_of, folder / "root", folder) as server:
-        assert looked_up(server) == rows(1)
-        assert predicted_over_grpc(server) == rows(1)
-
-
 def test_the_smoke_test_passes_and_can_fail(command_of, exported, folder):
     publish(exported, folder, 1)
     with ModelServer(command_of, folder / "root", folder) as server:

@@ -28,12 +28,9 @@ def rounded(values, dtype):
 
 
 class Rule:
-    """An update rule with its slots.
+    """An update rule with its slots: `step(rule, t, g, w)` returns the new rows [n, dim].
 
-    Args:
-        step: `f(rule, t, g, w)` that returns the new rows [n, dim]. It reads slots by `rule.slot`.
-        lr: The learning rate, rounded to float32 as Keras does.
-        shape: The shape of all rows, [rows, dim].
+    The learning rate is rounded to float32, as Keras does. `shape` is of all rows, [rows, dim].
     """
 
     def __init__(self, step, lr, shape):

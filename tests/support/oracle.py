@@ -55,11 +55,8 @@ def initial_rows(seed=3):
 class Dense:
     """Trains dense variables.
 
-    Args:
-        optimizer: The user's optimizer.
-        by_row: True to make each row a variable of its own, for optimizers that use a variable's
-            norm: tables use the norm of each row.
-        scales: True if the optimizer can scale the loss.
+    With `by_row`, each row is a variable of its own, for optimizers that use a variable's norm:
+    tables use the norm of each row.
     """
 
     def __init__(self, optimizer, by_row=False, scales=True):
@@ -198,16 +195,7 @@ MODES = ("eager", "function", *FITS)
 
 
 class Tables:
-    """Trains tables.
-
-    Args:
-        optimizer: An optimizer that trains the tables.
-        mode: One of `MODES`.
-        shards: The number of shards of each table.
-        scales: True if the optimizer can scale the loss.
-        of_table: Further arguments of each Variable, by name.
-        **arguments: Further arguments of all Variables.
-    """
+    """Trains tables in one of `MODES`. `of_table` has arguments of each Variable, by name."""
 
     def __init__(
         self, optimizer, mode="function", shards=1, scales=True, of_table=None, **arguments
@@ -301,13 +289,7 @@ def compare(tables, dense, steps=5):
 def check(make, steps=6, by_row=False, wrap=True, own=False, **settings):
     """Trains `Tables` and `Dense` by the same optimizer, and compares them.
 
-    Args:
-        make: Creates the optimizer.
-        steps: The number of steps.
-        by_row: See `Dense`.
-        wrap: False if the optimizer of the model is not wrapped.
-        own: True for tables with optimizers of their own.
-        **settings: See `Tables`.
+    With `own`, the tables have optimizers of their own. `wrap` is about the model's optimizer.
     """
     of_table = {name: {"optimizer": make()} for name in TABLES} if own else {}
     optimizer = de.DynamicEmbeddingOptimizer(make()) if wrap else make()

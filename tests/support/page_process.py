@@ -54,10 +54,7 @@ def blocks_of(page: str) -> list[Block]:
 def run_page(page: str, name: str, left_out: list[str]) -> None:
     """Runs the blocks of a page from top to bottom: Python in one module, shell in bash.
 
-    Args:
-        page: The path of the page.
-        name: The page's name in error messages.
-        left_out: The first lines of blocks that do not run.
+    Blocks whose first line is in `left_out` do not run. `name` stands for the page in errors.
     """
     module = sys.modules["__main__"] = types.ModuleType("__main__")
     os.environ["DE_GATEWAY_PORT"] = "0"

@@ -22,14 +22,9 @@ class Row:
 
 
 class TableModel:
-    """One table with one value per row.
+    """One table with one value per row, ranked by `column`.
 
-    Args:
-        column: The column that ranks rows.
-        max_rows: The limit; None for no limit.
-        ttl_steps: Steps until a row expires; None for no limit.
-        min_count: A key gets a row at its `min_count`-th occurrence.
-        initial: The value of a key without a row.
+    A key gets a row at its `min_count`-th occurrence. A key without a row has the value `initial`.
     """
 
     def __init__(self, column="time", max_rows=None, ttl_steps=None, min_count=1, initial=0.5):

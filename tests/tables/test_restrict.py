@@ -11,7 +11,6 @@ from keras import Sequential, layers
 from keras.optimizers import SGD
 
 import de_core as de
-from tests.support.policy_model import tie_of
 
 LRU = de.EvictionLRU
 POLICIES = [de.TimestampRestrictPolicy, de.FrequencyRestrictPolicy]
@@ -38,13 +37,6 @@ def test_restrict_keeps_exactly_the_best_of_all_tables(policy, tables):
     assert int(users.restrict_policy.status.size()) == 8
     users.restrict(0)
     assert int(users.size()) == 0
-
-
-def test_equal_rows_stay_by_the_hash_of_their_keys():
-    users = new(3, restrict_policy=de.FrequencyRestrictPolicy)
-    users.upsert(range(100), tf.ones([100, 2]))
-    users.restrict(7)
-    assert keys_of(users) == sorted(sorted(range(100), key=tie_of)[-7:])
 
 
 @pytest.mark.parametrize("tables", [1, 3])

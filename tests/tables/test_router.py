@@ -36,21 +36,3 @@ def test_the_default_divides_evenly(shards):
         counts = np.bincount(de.default_partition_fn(tf.constant(keys), shards))
         assert len(counts) == shards
         assert np.abs(counts / (len(keys) / shards) - 1).max() < 0.05
-
-
-@pytest.mark.parametrize("key_dtype", [tf.int64, tf.string])
-def test_any_number_of_tables_answers_alike(key_dtype):
-    keys = tf.random.stateless_uniform([200], [1, 2], 0, 300, tf.int64)
-    keys = tf.strings.as_string(keys) if key_dtype == tf.string else keys
-    rows = tf.random.stateless_normal([100, 3], [1, 2])
-    answers = []
-    for shards in (1, 2, 5):
-        table = de.Variable(
-            key_dtype, dim=3, devices=["/CPU:0"] * shards, initializer="normal", name="t"
-        )
-        table.upsert(keys[:100], rows)
-        table.remove(keys[10:20])
-        answers.append([each.numpy() for each in table.lookup(keys, return_exists=True)])
-    for values, exists in answers[1:]:
-        np.testing.assert_array_equal(values, answers[0][0])
-        np.testing.assert_array_equal(exists, answers[0][1])

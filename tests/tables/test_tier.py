@@ -75,21 +75,6 @@ def test_checkpoints_and_exports_hold_all_rows(tmp_path):
     np.testing.assert_array_equal(next(iter(answer.values())), expected)
 
 
-def test_incremental_checkpoints_hold_rows_that_moved(tmp_path):
-    table = filled(tmp_path / "tier", name="moving")
-    manager = de.checkpoint.Manager(table, str(tmp_path / "checkpoints"))
-    manager.save()
-    for step in range(3):
-        table.upsert(range(step * 100, step * 100 + 50), tf.fill([50, 4], float(step)))
-        table.remove([step * 7])
-        manager.save()
-    expected = table.lookup(range(500)).numpy()
-    restored = de.Variable(dim=4, name="moving")
-    de.checkpoint.Manager(restored, str(tmp_path / "checkpoints")).restore()
-    np.testing.assert_array_equal(restored.lookup(range(500)), expected)
-    assert int(restored.size()) == int(table.size()) == 497
-
-
 def test_a_restriction_ranks_rows_on_disk_too(tmp_path):
     table = filled(tmp_path, restrict_policy=de.FrequencyRestrictPolicy)
     for _ in range(3):

@@ -1,12 +1,20 @@
 """A trainer of a table with a tier keeps to its bound of memory, in a process of its own."""
 
+from __future__ import annotations
+
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
+import keras
+import numpy as np
 import pytest
+import tensorflow as tf
 
+import de_core as de
 from tests.support.commands import run
 
-BATCH = 4096
+BATCH, DIM = 4096, 64
 # Memory that does not grow with the bound: tensors of a batch, rows that move in and out, blocks of
 # the files. malloc keeps some of them.
 BUFFERS = 16 * BATCH * 768
@@ -16,7 +24,7 @@ import sys
 import numpy as np
 import tensorflow as tf
 import de_core as de
-from tests.support.zipf_trainer import DIM, ranks, resident, trainer
+from tests.tables.test_tier_memory import DIM, ranks, resident, trainer
 
 folder, memory, rows, allowed = sys.argv[1], *map(int, sys.argv[2:])
 random = np.random.default_rng(1)
@@ -45,6 +53,33 @@ spare = (usage["rows"] + usage["slots"]) / tier["hot_rows"] / 776
 assert spare < (1.09 if memory > 256 << 20 else 1.12), spare
 assert peak <= allowed
 """
+
+
+def resident(name: str = "VmRSS") -> int:
+    """Returns a number of bytes of /proc/self/status."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return 1024 * int(lines[name].split()[0])
+
+
+def ranks(rows: int, random: np.random.Generator, count: int) -> np.ndarray:
+    """Draws numbers below `rows`; rank k has about the probability of k ** -1.05."""
+    low, high = 1.0, (rows + 1) ** -0.05
+    return (random.uniform(high, low, count) ** -20).astype(np.int64) - 1
+
+
+def trainer(table: de.Variable) -> Callable[[tf.Tensor], None]:
+    """Returns a function that trains a batch of ids with Adam."""
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adam())
+    variables = table.trainable_variables
+    optimizer.build(variables)
+
+    @tf.function
+    def step(ids: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(de.embedding_lookup(table, ids) - 2.0))
+        optimizer.apply(tape.gradient(loss, variables), variables)
+
+    return step
 
 
 @pytest.mark.quiet

@@ -12,7 +12,6 @@ import pytest
 from tests.support.forks import Forks
 from tests.tfra.record import NAMES, PROGRAMS, RESULTS, results_of_the_wheel
 
-ROOT = Path(__file__).resolve().parents[2]
 #: Runs all programs in one process, because TensorFlow's import takes longer than a program.
 RUN_ALL = """
 import runpy, sys

@@ -49,14 +49,7 @@ def wheel_python(release: str) -> Path:
 def run_wheel(
     program: str | Path, *arguments: object, timeout: float = 600, release: str = "0.8.1"
 ) -> str:
-    """Runs a program with the wheel and tf_keras, and returns its output.
-
-    Args:
-        program: The path of a program, or the program's text.
-        arguments: The program's arguments.
-        timeout: Seconds.
-        release: The wheel's release.
-    """
+    """Runs a program, a path or text, with the wheel and tf_keras, and returns its output."""
     python = wheel_python(release)
     start = [program] if isinstance(program, Path) else ["-c", textwrap.dedent(program)]
     # The settings of this process, such as a coverage tool's, are meant for its own Python.

@@ -11,7 +11,6 @@ import de_core as de
 from de_core.tfra_files import import_checkpoint
 from tests.tfra_files.artefacts import DATA, assert_rows, expected
 
-NAMES = ("user", "user_city", "user_linear")
 PATHS = {
     "names_saver": "names_saver/model.ckpt-2",
     "names_beside": "names_beside/model.ckpt-2",

@@ -11,7 +11,6 @@ import de_core as de
 from tests.support.mapped_memory import mapped_bytes
 
 v1 = tf.compat.v1
-IDS = tf.TensorSpec([None], tf.int64)
 
 
 @pytest.fixture

@@ -26,7 +26,6 @@ SHARDS = st.integers(1, 3)
 INITIALIZERS = st.sampled_from([0.0, 0.25, "uniform"])
 # Quarters, because their sums and differences are exact.
 ROW = st.tuples(*[st.integers(-4000, 4000).map(lambda n: n / 4)] * DIM)
-COUNT = st.integers(0, 8)
 
 
 def keys_of(dtype):

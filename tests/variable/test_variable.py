@@ -12,12 +12,14 @@ def new(**arguments):
 @pytest.mark.parametrize("shape", [[], [3], [2, 3], [2, 1, 3, 1, 2], [0], [2, 0, 3]])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_lookup_returns_a_row_for_each_key_of_any_shape(shape, shards):
-    table = new(devices=["/CPU:0"] * shards, initializer=0.5)
-    values, exists = table.lookup(tf.zeros(shape, tf.int64), return_exists=True)
+    table, keys = new(devices=["/CPU:0"] * shards, initializer=0.5), tf.zeros(shape, tf.int64)
+    values, exists = table.lookup(keys, return_exists=True)
     assert values.shape == [*shape, 2]
     assert exists.shape == shape
     np.testing.assert_array_equal(values, np.full([*shape, 2], 0.5))
     assert not np.any(exists)
+    assert table.contains(keys).shape == shape
+    assert table.find_or_insert(keys).shape == [*shape, 2]
 
 
 def test_upsert_takes_keys_of_any_shape():
@@ -102,20 +104,28 @@ def test_it_is_a_module_of_its_name():
 
 
 @pytest.mark.parametrize("shards", [1, 2])
-def test_verbs_work_in_a_function_in_program_order(shards):
-    table = new(devices=["/CPU:0"] * shards)
+@pytest.mark.parametrize("key_dtype", [tf.int64, tf.int32, tf.string])
+def test_verbs_work_in_a_function_in_program_order(shards, key_dtype):
+    table = new(devices=["/CPU:0"] * shards, key_dtype=key_dtype)
 
-    @tf.function
+    @tf.function(input_signature=[tf.TensorSpec([None], key_dtype), tf.TensorSpec([None, 2])])
     def update(keys, rows):
+        table.reserve(1000)
         table.upsert(keys, rows)
         before = table.lookup(keys)
         table.remove(keys[:1])
-        return before, table.lookup(keys), table.size()
+        after, found, size = table.lookup(keys), table.contains(keys), table.size()
+        inserted = table.find_or_insert(keys)
+        table.shrink_to_fit()
+        return before, after, found, size, inserted, table.size()
 
-    before, after, size = update(tf.constant([1, 2], tf.int64), tf.ones([2, 2]))
+    keys = tf.constant(["1", "2"] if key_dtype == tf.string else [1, 2], key_dtype)
+    before, after, found, size, inserted, later = update(keys, tf.ones([2, 2]))
     np.testing.assert_array_equal(before, np.ones([2, 2]))
     np.testing.assert_array_equal(after, [[0, 0], [1, 1]])
-    assert int(size) == 1
+    assert found.numpy().tolist() == [False, True]
+    np.testing.assert_array_equal(inserted, after)
+    assert (int(size), int(later)) == (1, 2)
 
 
 def test_shapes_are_known_while_tracing():

@@ -58,10 +58,6 @@ class TableRows:
     def unique(self, name, ids):
         return de.embedding_lookup_unique(self._tables[name], keys_of(ids, name))
 
-    def many(self, names, ids):
-        keys = [keys_of(each, name) for name, each in zip(names, ids, strict=True)]
-        return de.embedding_lookup_many([self._tables[name] for name in names], keys)
-
     def sparse(self, name, ids, weights, combiner):
         keys = keys_of(ids, name)
         return de.embedding_lookup_sparse(self._tables[name], keys, weights, combiner=combiner)
@@ -81,9 +77,6 @@ class DenseRows:
         return tf.gather(self._variables[name], ids)
 
     unique = plain
-
-    def many(self, names, ids):
-        return [self.plain(name, each) for name, each in zip(names, ids, strict=True)]
 
     def sparse(self, name, ids, weights, combiner):
         return tf.nn.embedding_lookup_sparse(self._variables[name], ids, weights, combiner=combiner)
@@ -141,15 +134,7 @@ def branches(rows, dense, ids):
     return tf.gather(found, [0, 0, 3]) * dense("branches", [DIM])
 
 
-def together(rows, dense, ids):
-    """Looks up several features by one request."""
-    names = ["users", "items", "users", "items"]
-    found = rows.many(names, [ids[:, 0], ids[:, 1], ids[:, 2], ids[:, :1]])
-    gathered = [tf.gather(tf.reshape(each, [-1, DIM]), tf.range(BATCH)) for each in found]
-    return tf.matmul(tf.concat(gathered, 1), dense("together", [4 * DIM, 2])) ** 2
-
-
-MODELS = (towers, pooled, sequence, branches, together)
+MODELS = (towers, pooled, sequence, branches)
 
 
 tf1 = tf.compat.v1

@@ -39,11 +39,8 @@ class Cluster:
     ) -> subprocess.Popen:
         """Starts Python with arguments; its output goes to a file named after the process.
 
-        Args:
-            name: The process's name.
-            *command: The arguments.
-            inside: A command prefix that runs the process elsewhere, such as in a namespace.
-            worker: The process's task, if it is a synchronous worker.
+        The command prefix `inside` runs the process elsewhere, such as in a namespace. `worker` is
+        the task of a synchronous worker.
         """
         task = {} if worker is None else {"task": {"type": "worker", "index": worker}}
         environment = {

@@ -94,18 +94,19 @@ def test_a_shard_is_saved_and_loaded_alone(tmp_path):
     assert table.lookup(np.arange(20)).numpy().ravel().tolist() == list(range(20))
 
 
-def test_shards_are_not_saved_again_by_a_saver(tmp_path):
+@pytest.mark.parametrize(("count", "chosen"), [(1, False), (2, True)])
+def test_a_saver_takes_the_shards_of_a_table_and_saves_no_row_twice(tmp_path, count, chosen):
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
-        table = de.get_variable("once", dim=1)
-        kept = table.tables[0]
+        table = de.get_variable("saved", dim=1, devices=[CPU] * count)
+        shards = table.tables
         session.run(v1.global_variables_initializer())
-        session.run(kept.insert(tf.constant([1], tf.int64), [[5.0]]))
-        saver = v1.train.Saver()
+        session.run(table.upsert(tf.range(9, dtype=tf.int64), tf.ones([9, 1])))
+        saver = v1.train.Saver(shards if chosen else None)
         path = saver.save(session, str(tmp_path / "model"))
         session.run(table.clear())
         saver.restore(session, path)
-        assert session.run(table.size()) == 1
+        assert session.run(table.size()) == 9
 
 
 def test_initializing_a_graph_keeps_the_rows_that_are_there():
@@ -117,19 +118,6 @@ def test_initializing_a_graph_keeps_the_rows_that_are_there():
             session.run(table.upsert(tf.constant([1], tf.int64), [[5.0]]))
         session.run(v1.global_variables_initializer())
         assert session.run([kept.size(), emptied.size()]) == [1, 0]
-
-
-def test_a_saver_takes_the_shards_of_a_table(tmp_path):
-    v1 = tf.compat.v1
-    with tf.Graph().as_default(), v1.Session() as session:
-        table = de.get_variable("listed", dim=1, devices=[CPU] * 2)
-        session.run(v1.global_variables_initializer())
-        session.run(table.upsert(tf.range(9, dtype=tf.int64), tf.ones([9, 1])))
-        saver = v1.train.Saver(table.tables)
-        path = saver.save(session, str(tmp_path / "model"))
-        session.run(table.clear())
-        saver.restore(session, path)
-        assert session.run(table.size()) == 9
 
 
 def test_a_module_that_holds_a_shard_saves_no_rows_for_it(tmp_path):
