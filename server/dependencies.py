@@ -12,7 +12,7 @@ from typing import TypeVar
 from .engines.base import Engine, LeasedServable, ModelSpec
 from .errors import PRIVATE_CODES, Code, ServingError, invalid
 from .keys import KeyRing, key_of_headers
-from .limits import Limits, Rate, Shares, Supervisor, Watch
+from .limits import Limits, Rate, Shares, Supervisor
 from .observability.logs import LOG
 from .request import Request, begin_request, current_request, deadline_exceeded
 from .settings import Settings
@@ -76,7 +76,6 @@ class DataPlane:
         )
         self.codec = codec or Codec()
         self._seconds = settings.request_seconds
-        self._watch = Watch()
         self._client_rate = Rate(settings.rate_per_second, "from one client", clock)
         self._model_rate = Rate(settings.model_rate_per_second, "to one model", clock)
         # Running requests. A request runs once its body has arrived.
@@ -129,7 +128,7 @@ class DataPlane:
         request.counted_as = client
         self._client_rate.count(client)
         try:
-            with Supervisor(self._watch) as supervisor:
+            with Supervisor() as supervisor:
                 if isinstance(body, bytes):
                     self.receive(request, len(body))
                 else:

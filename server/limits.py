@@ -192,45 +192,18 @@ class ClientGoneError(Exception):
     """The client closed the connection before the answer."""
 
 
-class Watch:
-    """Looks at the running requests of one event loop from time to time.
-
-    One timer serves all requests: a timer for each would cost a tenth of a small request.
-    """
-
-    def __init__(self) -> None:
-        """Creates the watch. Its timer runs only while there are requests."""
-        self.running: set[Supervisor] = set()
-        self._next_look = math.inf
-        self._timer: asyncio.TimerHandle | None = None
-
-    def look_by(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
-        """Makes the watch look at its requests no later than `at`, on the loop's clock."""
-        if at < self._next_look:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._next_look = at
-            self._timer = loop.call_at(at, self._look, loop)
-
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._next_look, self._timer = math.inf, None
-        if self.running:
-            now = loop.time()
-            due = min([supervisor.look(now) for supervisor in self.running])
-            self.look_by(min(due, now + _LOOK_SECONDS), loop)
-
-
 class Supervisor:
     """Context manager that cancels the task inside it at a deadline, and raises the reason instead.
 
     It takes less time than `asyncio.wait_for`, which starts a task per request before Python 3.12.
     """
 
-    def __init__(self, watch: Watch) -> None:
-        """Creates the supervisor of one request; `watch` belongs to the event loop."""
-        self._watch = watch
+    def __init__(self) -> None:
+        """Creates the supervisor of one request."""
         self._reason: Exception | None = None
         self._watcher: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._next_look = math.inf
 
     def __enter__(self) -> "Supervisor":
         self._loop = asyncio.get_running_loop()
@@ -253,8 +226,7 @@ class Supervisor:
         """
         now = self._loop.time()
         self._due, self._late, self._gone = now + seconds, late, gone
-        self._watch.running.add(self)
-        self._watch.look_by(min(self._due, now + _LOOK_SECONDS), self._loop)
+        self._look_by(min(self._due, now + _LOOK_SECONDS))
 
     def __exit__(
         self,
@@ -262,7 +234,8 @@ class Supervisor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._watch.running.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
         if self._watcher is not None:
             self._watcher.cancel()
         if kind is asyncio.CancelledError and self._reason is not None:
@@ -270,14 +243,21 @@ class Supervisor:
                 self._task.uncancel()
             raise self._reason from None
 
-    def look(self, now: float) -> float:
-        """Cancels the task if its deadline has passed; returns the time of the next look."""
-        if now >= self._due:
+    def _look_by(self, at: float) -> None:
+        # A limit that replaces another one mostly leaves its timer as it is.
+        if at < self._next_look:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._next_look, self._timer = at, self._loop.call_at(at, self._look)
+
+    def _look(self) -> None:
+        self._next_look = math.inf
+        if self._loop.time() >= self._due:
             self._cancel(self._late())
-            return math.inf
+            return
         if self._gone is not None and self._watcher is None:
             self._watcher = self._loop.create_task(self._wait_gone(self._gone))
-        return self._due
+        self._look_by(self._due)
 
     async def _wait_gone(self, gone: Callable[[], Awaitable[None]]) -> None:
         await gone()
