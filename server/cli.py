@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None, command: str = COMMAND) -> int:
         if only_print:
             print(settings_text(settings), end="")
             return 0
-        configure_logging(settings.log_level, settings.log_format)
+        configure_logging(settings.log_level)
         if settings.workers > 1 and worker is None:
             check_start(settings)
             return WorkerSupervisor(settings, given).run()

@@ -148,8 +148,6 @@ class Settings(BaseSettings):
     """Seconds for running requests to finish at shutdown."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least important message to log."""
-    log_format: Literal["json", "text"] = "json"
-    """JSON lines, or plain text for people."""
     log_sample: float = Field(0.0, ge=0, le=1)
     """Fraction of the answered requests to log."""
     tracing: bool = False
