@@ -1,10 +1,9 @@
 """Bodies of `:predict` requests and answers, and the answers of `:classify` and `:regress`."""
 
-import dataclasses
 import enum
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import orjson
@@ -24,8 +23,7 @@ class Format(enum.Enum):
     COLUMNAR = "columnar"
 
 
-@dataclasses.dataclass(frozen=True)
-class PredictRequest:
+class PredictRequest(NamedTuple):
     """A decoded request: a signature and its inputs."""
 
     signature: SignatureSpec
