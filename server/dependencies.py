@@ -214,7 +214,7 @@ class Lease:
             permit_signature(signature)
         values = self._plane.limits.check_tensors(inputs)
         if signature.startswith(LOOKUP_PREFIX):
-            self._plane.limits.check_ids(values)
+            self._plane.limits.check_count(values, "ids")
         return await self._servable.run(signature, inputs)
 
 

@@ -52,7 +52,7 @@ class Limits:
         A body with n commas holds at most n + 1 values.
         """
         if len(body) > self.max_elements and body.count(b",") >= self.max_elements:
-            raise _too_many("request must hold", self.max_elements, "values")
+            raise _too_many(self.max_elements, "values")
 
     def check_tensors(self, tensors: Tensors) -> int:
         """Counts the values in tensors.
@@ -69,15 +69,11 @@ class Limits:
             self.check_count(values)
         return values
 
-    def check_count(self, elements: int) -> None:
-        """Raises `ServingError` (INVALID_ARGUMENT) if a request has more values than the limit."""
-        if elements > self.max_elements:
-            raise _too_many("request must hold", self.max_elements, "values", elements)
-
-    def check_examples(self, count: int) -> None:
-        """Raises `ServingError` (INVALID_ARGUMENT) if a request holds too many examples."""
-        if count > self.max_ids:
-            raise _too_many("request must hold", self.max_ids, "examples", count)
+    def check_count(self, count: int, what: str = "values") -> None:
+        """Raises `ServingError` (INVALID_ARGUMENT) for too many `values`, `ids` or `examples`."""
+        most = self.max_elements if what == "values" else self.max_ids
+        if count > most:
+            raise _too_many(most, what, count)
 
     def check_objects(self, body: bytes) -> None:
         """Raises `ServingError` (INVALID_ARGUMENT) if a body holds too many objects.
@@ -86,15 +82,11 @@ class Limits:
         base64 value in it. So the limit allows a few objects per example.
         """
         if body.count(b"{") > _OBJECTS_PER_EXAMPLE * self.max_ids:
-            raise _too_many("request must hold", self.max_ids, "examples")
-
-    def check_ids(self, count: int) -> None:
-        """Raises `ServingError` (INVALID_ARGUMENT) if a lookup has too many ids."""
-        if count > self.max_ids:
-            raise _too_many("lookup must name", self.max_ids, "ids", count)
+            raise _too_many(self.max_ids, "examples")
 
 
-def _too_many(holder: str, most: int, what: str, count: int | None = None) -> ServingError:
+def _too_many(most: int, what: str, count: int | None = None) -> ServingError:
+    holder = "lookup must name" if what == "ids" else "request must hold"
     received = "" if count is None else f" Received: {count} {what}"
     return invalid(f"A {holder} at most {most} {what}: send it in parts.{received}")
 
