@@ -9,12 +9,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from .engines.base import Engine, LeasedServable, ModelSpec
+from .engines.base import Engine, LeasedServable
 from .errors import PRIVATE_CODES, Code, ServingError, invalid
 from .keys import KeyRing, key_of_headers
 from .limits import Limits, Rate, Shares, Supervisor
 from .observability.logs import LOG
-from .request import Request, begin_request, current_request, deadline_exceeded
+from .request import ModelSpec, Request, begin_request, current_request, deadline_exceeded
 from .settings import Settings
 from .tensors import LOOKUP_PREFIX, STATS_SIGNATURE, Array, SignatureSpec, Tensors
 from .wire.codec import Codec

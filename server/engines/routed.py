@@ -14,7 +14,8 @@ import msgspec
 
 from ..errors import Code, ServingError, StartError, invalid
 from ..keys import WatchedFile
-from .base import Engine, LeasedServable, ModelSpec, VersionState, VersionStatus
+from ..request import ModelSpec
+from .base import Engine, LeasedServable, VersionState, VersionStatus
 
 
 class Routes(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from functools import partial
 
 from ..dependencies import RUN_SCOPES, Lease, permit_signature
-from ..engines.base import STATE_NUMBERS, ModelSpec
+from ..engines.base import STATE_NUMBERS
 from ..errors import Code, ServingError, invalid
 from ..protos.modules import MODEL_SERVICE, PREDICTION_SERVICE, load_protos, parse
 from ..protos.requests import (
@@ -17,7 +17,7 @@ from ..protos.requests import (
     write_predict,
 )
 from ..protos.tensors import fill_signature
-from ..request import Request
+from ..request import ModelSpec, Request
 from ..services.examples import EXAMPLES_WORK, run_classify, run_regress
 from ..services.predict import rows_of
 from ..tensors import (

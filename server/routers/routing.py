@@ -13,9 +13,8 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
-from ..engines.base import ModelSpec
 from ..errors import Code, ServingError
-from ..request import RECORD
+from ..request import RECORD, ModelSpec
 from ..wire.paths import PARAMETERS, PREFIX, parse_path, parse_v2_path
 from .openapi import described
 

@@ -8,9 +8,8 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
 from ..dependencies import RUN_SCOPES, DataPlane
-from ..engines.base import ModelSpec
 from ..errors import ServingError
-from ..request import RECORD, Answer, Headers
+from ..request import RECORD, Answer, Headers, ModelSpec
 from ..services import examples, lookup, models, predict
 from ..wire.paths import PREFIX, Layout, layout_of, malformed, parse_path
 from . import schemas

@@ -1,9 +1,8 @@
 """`:predict`: runs any signature on tensors."""
 
 from ..dependencies import DataPlane
-from ..engines.base import ModelSpec
 from ..errors import invalid
-from ..request import Answer, current_request
+from ..request import Answer, ModelSpec, current_request
 from ..tensors import Tensors
 from ..wire.codec import work_of
 from ..wire.paths import Layout
