@@ -40,10 +40,9 @@ def create_admin_app(
     """
     accounts = Accounts(Metrics(), engine.model_names)
     most = {"max_body_bytes": _BODY_BYTES, "max_decompressed_bytes": _BODY_BYTES}
-    settings = settings.model_copy(update=most)
-    plane = DataPlane(engine, settings, keys)
+    plane = DataPlane(engine, settings.model_copy(update=most), keys)
     lifecycle = lifecycle or Lifecycle()
-    app = bare_app(settings, plane, accounts, lifecycle, _Administrators, openapi_url=None)
+    app = bare_app(plane, accounts, lifecycle, _Administrators, openapi_url=None)
     app.router.routes.extend(router.routes)
     app.add_exception_handler(404, _unknown)
     return app

@@ -103,7 +103,7 @@ def create_app(
             lifecycle.abandoned = True
             LOG.warning("a model still runs; the process ends without it")
 
-    app = bare_app(settings, plane, accounts, lifecycle, lifespan=lifespan)
+    app = bare_app(plane, accounts, lifecycle, lifespan=lifespan)
     app.state.metrics = metrics
     app.state.snapshots = Snapshots(routed, metrics)
     app.state.workers = workers
@@ -131,16 +131,10 @@ def create_app_from_environment() -> FastAPI:
 
 
 def bare_app(
-    settings: Settings,
-    plane: DataPlane,
-    accounts: Accounts,
-    lifecycle: Lifecycle,
-    *middleware: Any,
-    **options: Any,
+    plane: DataPlane, accounts: Accounts, lifecycle: Lifecycle, *middleware: Any, **options: Any
 ) -> FastAPI:
     """Returns an application with one route, for its document.
 
-    `settings` has the limits of heads and bodies, and the web origin that may call /v1/.
     `middleware` are classes of further middleware, and `options` are arguments of `FastAPI`.
     """
     # FastAPI's pages /docs and /redoc are off, because they load scripts from other sites.
@@ -155,10 +149,12 @@ def bare_app(
         **options,
         **_OWN_TELEMETRY,
     )
-    app.state.settings, app.state.plane, app.state.lifecycle = settings, plane, lifecycle
+    app.state.plane, app.state.lifecycle = plane, lifecycle
     for each in middleware:
         app.add_middleware(each)
-    app.add_middleware(RecordMiddleware, settings=settings, accounts=accounts, lifecycle=lifecycle)
+    app.add_middleware(
+        RecordMiddleware, settings=plane.settings, accounts=accounts, lifecycle=lifecycle
+    )
     app.add_exception_handler(ServingError, _serving_error)
     app.add_exception_handler(RefusedError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)

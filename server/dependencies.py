@@ -75,7 +75,7 @@ class DataPlane:
             max_bytes=settings.max_decompressed_bytes,
         )
         self.codec = codec or Codec()
-        self._seconds = settings.request_seconds
+        self.settings = settings
         self._client_rate = Rate(settings.rate_per_second, "from one client", clock)
         self._model_rate = Rate(settings.model_rate_per_second, "to one model", clock)
         # Running requests. A request runs once its body has arrived.
@@ -135,7 +135,7 @@ class DataPlane:
                     body = await body(supervisor)
                 self._places.take(client)
                 try:
-                    seconds = timeout_seconds(request.headers, self._seconds)
+                    seconds = timeout_seconds(request.headers, self.settings.request_seconds)
                     if request.timeout is not None:
                         seconds = min(seconds, request.timeout)
                     request.deadline = time.monotonic() + seconds

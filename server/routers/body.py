@@ -12,6 +12,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ..dependencies import DataPlane
 from ..errors import Code, RefusedError, ServingError
 from ..limits import ClientGoneError, Supervisor
 from ..request import RECORD, Answer, Headers, Request
@@ -44,14 +45,14 @@ async def admitted(
         RefusedError: 408 for a body that is late, 413 for a body that is too large, 415 for an
             unknown compression.
     """
-    plane, read = request.app.state.plane, functools.partial(_read, request)
+    plane: DataPlane = request.app.state.plane
+    record, read = request.scope[RECORD], functools.partial(_read, request, plane)
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    result: T = await plane.answer(request.scope[RECORD], scopes, work, read, gone)
-    return result
+    return await plane.answer(record, scopes, work, read, gone)
 
 
 async def answered(
@@ -89,10 +90,10 @@ async def describe(
     return await answered(request, scopes, work)
 
 
-async def _read(request: HttpRequest, supervisor: Supervisor) -> bytes:
+async def _read(request: HttpRequest, plane: DataPlane, supervisor: Supervisor) -> bytes:
     begun = time.perf_counter()
     record: Request = request.scope[RECORD]
-    plane, settings = request.app.state.plane, request.app.state.settings
+    settings = plane.settings
     supervisor.bound(
         settings.body_seconds,
         lambda: RefusedError(

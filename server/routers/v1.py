@@ -137,7 +137,7 @@ async def rest(request: Request) -> Response:
             refusal = error
         else:
             headers: Headers = (("allow", f"{method}, OPTIONS"),)
-            if request.app.state.settings.cors_origin:
+            if request.app.state.plane.settings.cors_origin:
                 headers += (
                     ("access-control-allow-methods", f"{method}, OPTIONS"),
                     ("access-control-allow-headers", _ALLOWED_HEADERS),
