@@ -17,7 +17,7 @@ from ..errors import Code, RefusedError, ServingError
 from ..limits import ClientGoneError, Supervisor
 from ..request import RECORD, Answer, Headers, Request
 from .inflate import Inflater, encoding_of
-from .routing import TARGET
+from .routing import ROUTE
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ async def run(
     **more: Any,
 ) -> "AnswerResponse":
     """Runs a service on a model and a body: `service(plane, spec, body, **more)`."""
-    plane, spec = request.app.state.plane, request.scope[TARGET].spec
+    plane, spec = request.app.state.plane, request.scope[ROUTE].spec
     work = functools.partial(service, plane, spec, **more)
     return AnswerResponse(await admitted(request, scopes, work))
 
@@ -81,7 +81,7 @@ async def describe(
     *more: Any,
 ) -> "AnswerResponse":
     """Describes a model: `service(plane, spec, *more)` returns the JSON and the version."""
-    plane, spec = request.app.state.plane, request.scope[TARGET].spec
+    plane, spec = request.app.state.plane, request.scope[ROUTE].spec
 
     async def work(_: bytes) -> Answer:
         told, version = await service(plane, spec, *more)
