@@ -14,16 +14,7 @@ from .observability.logs import configure_logging
 from .process.gateway import Gateway
 from .process.start_checks import check_start
 from .process.workers import WorkerSupervisor, end_with_parent, this_worker
-from .settings import (
-    ENV_PREFIX,
-    Settings,
-    SettingsError,
-    flag_of,
-    load_settings,
-    settings_text,
-)
-
-_CANNOT_START = (SettingsError, StartError)
+from .settings import ENV_PREFIX, Settings, flag_of, load_settings, settings_text
 
 _EXAMPLES = f"""\
 Serve the model in models/ranker/1, and ask it:
@@ -86,7 +77,7 @@ def main(arguments: Sequence[str] | None = None, command: str = COMMAND) -> int:
         gc.collect()
         gc.freeze()
         return gateway.run()
-    except _CANNOT_START as error:
+    except StartError as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
