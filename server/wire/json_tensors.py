@@ -13,6 +13,7 @@ import base64
 import itertools
 import math
 import re
+from array import array as c_array
 from collections.abc import Mapping, Sequence, Set
 from operator import itemgetter
 from typing import Any
@@ -56,12 +57,12 @@ def numeric_array(values: Sequence[Any], dtype: DType) -> Array:
     Raises:
         OverflowError: A number does not fit the element type.
     """
+    # Doubles beyond float's range become infinities, and tiny ones become zero.
+    if dtype.name == "float":
+        return np.frombuffer(c_array("f", values), dtype.numpy)  # numpy would warn
     if dtype.kind is Kind.FLOAT:
-        # Doubles beyond float's range become infinities, and tiny ones become zero.
         with np.errstate(over="ignore", under="ignore"):
-            if dtype.name == "bfloat16":
-                return np.asarray(values, np.float64).astype(dtype.numpy)
-            return np.asarray(values, dtype.numpy)
+            return np.asarray(values, np.float64).astype(dtype.numpy, copy=False)
     if dtype.kind is Kind.INT and dtype.name != "int64":
         # Older numpy wraps around and newer numpy raises. A comparison works with both.
         wide = np.asarray(values, np.int64)
