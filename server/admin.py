@@ -10,14 +10,14 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .app import bare_app
-from .dependencies import DataPlane, Lifecycle, public_error
+from .dependencies import DataPlane, Lifecycle
 from .engines.routed import RoutedEngine
 from .errors import Code, ServingError
 from .keys import KeyRing
 from .observability.accounts import Accounts
 from .observability.metrics import Metrics
 from .request import RECORD
-from .routers.body import AnswerResponse, admitted, serving_error_answer
+from .routers.body import admitted
 from .services.models import all_statuses, status_entry
 from .settings import Settings
 from .wire.paths import malformed
@@ -62,8 +62,7 @@ class _Administrators:
             await self._app(scope, receive, send)
             return
         request = Request(scope, receive)
-        record = scope[RECORD]
-        record.verb = "admin"
+        scope[RECORD].verb = "admin"
 
         async def work(body: bytes) -> None:
             async def replay() -> Message:
@@ -74,20 +73,16 @@ class _Administrators:
             headers.append((b"content-type", b"application/json"))
             await self._app({**scope, "headers": headers}, replay, send)
 
-        try:
-            if request.app.state.plane.keys is None:
-                raise ServingError(
-                    Code.UNAUTHENTICATED, "The admin API needs --keys-file or --jwt-keys-file"
-                )
-            await admitted(request, ("admin",), work)
-        except ServingError as error:
-            refused = AnswerResponse(serving_error_answer(public_error(error, record)))
-            await refused(scope, receive, send)
+        if request.app.state.plane.keys is None:
+            raise ServingError(
+                Code.UNAUTHENTICATED, "The admin API needs --keys-file or --jwt-keys-file"
+            )
+        await admitted(request, ("admin",), work)
 
 
 async def _unknown(request: Request, _: Exception) -> Response:
     record = request.scope[RECORD]
-    return AnswerResponse(serving_error_answer(malformed(record.method, record.path)))
+    raise malformed(record.method, record.path)
 
 
 def _engine(request: Request) -> RoutedEngine:

@@ -14,20 +14,18 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from . import __version__
-from .dependencies import DataPlane, Lifecycle, public_error
+from .dependencies import DataPlane, Lifecycle
 from .engines.base import Engine
 from .engines.chosen import make_engine
 from .engines.routed import RoutedEngine
-from .errors import RefusedError, ServingError
 from .keys import KeyRing, keys_of
 from .middleware import RecordMiddleware
 from .observability.accounts import Accounts
 from .observability.logs import LOG
 from .observability.metrics import Metrics
 from .observability.worker_metrics import WorkerMetrics
-from .request import RECORD
 from .routers import health, page, v1, v2
-from .routers.body import AnswerResponse, error_answer, refusal, serving_error_answer
+from .routers.body import AnswerResponse, error_answer
 from .routers.openapi import add_document
 from .services.snapshot import Snapshots
 from .settings import Settings, load_settings
@@ -155,19 +153,9 @@ def bare_app(
     app.add_middleware(
         RecordMiddleware, settings=plane.settings, accounts=accounts, lifecycle=lifecycle
     )
-    app.add_exception_handler(ServingError, _serving_error)
-    app.add_exception_handler(RefusedError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     return app
-
-
-async def _serving_error(request: Request, error: Any) -> Response:
-    return AnswerResponse(serving_error_answer(public_error(error, request.scope[RECORD])))
-
-
-async def _refused(_: Request, error: Any) -> Response:
-    return refusal(error)
 
 
 async def _invalid(_: Request, error: Any) -> Response:
