@@ -8,8 +8,6 @@ from typing import Any
 
 from .errors import Code, ServingError
 
-JSON = "application/json"
-
 Headers = tuple[tuple[str, str], ...]
 
 #: Key of an ASGI scope: the `Request` of the request.
@@ -161,6 +159,6 @@ class Answer:
 
     body: bytes | tuple[Any, ...]
     version: int | None = None
-    media_type: str = JSON
+    media_type: str = "application/json"
     headers: Headers = ()
     status: int = 200
