@@ -6,8 +6,8 @@
 import dataclasses
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 from .engines.base import Engine, LeasedServable
 from .errors import PRIVATE_CODES, Code, ServingError, invalid
@@ -203,7 +203,7 @@ class Lease:
         """See `Servable.version`. A run changes it if another model server answers."""
         return self._servable.version
 
-    async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
+    def run(self, signature: str, inputs: Tensors) -> Coroutine[Any, Any, dict[str, Array]]:
         """Runs a signature; raises as `Servable.run`.
 
         Raises:
@@ -215,7 +215,7 @@ class Lease:
         values = self._plane.limits.check_tensors(inputs)
         if signature.startswith(LOOKUP_PREFIX):
             self._plane.limits.check_count(values, "ids")
-        return await self._servable.run(signature, inputs)
+        return self._servable.run(signature, inputs)
 
 
 def timeout_seconds(headers: Mapping[bytes, bytes], most: float) -> float:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import orjson
@@ -34,9 +34,9 @@ _LINGER_SECONDS = 2.0
 _THREAD_BYTES = 1 << 20
 
 
-async def admitted(
+def admitted(
     request: HttpRequest, scopes: Sequence[str], work: Callable[[bytes], Awaitable[T]]
-) -> T:
+) -> Coroutine[Any, Any, T]:
     """Returns the result of `work` on the body of a request; raises as `DataPlane.answer`.
 
     The client's key needs one of the `scopes`; if there are none, any known key is enough.
@@ -52,7 +52,7 @@ async def admitted(
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    return await plane.answer(record, scopes, work, read, gone)
+    return plane.answer(record, scopes, work, read, gone)
 
 
 async def answered(
