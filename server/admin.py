@@ -10,14 +10,14 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .app import bare_app
-from .dependencies import DataPlane, Lifecycle, public_error
+from .dependencies import DataPlane, Lifecycle
 from .engines.routed import RoutedEngine
 from .errors import Code, ServingError
 from .keys import KeyRing
 from .observability.accounts import Accounts
 from .observability.metrics import Metrics
 from .request import RECORD
-from .routers.body import AnswerResponse, admitted, serving_error_answer
+from .routers.body import admitted
 from .services.models import all_statuses, status_entry
 from .settings import Settings
 from .wire.paths import malformed
@@ -40,10 +40,9 @@ def create_admin_app(
     """
     accounts = Accounts(Metrics(), engine.model_names)
     most = {"max_body_bytes": _BODY_BYTES, "max_decompressed_bytes": _BODY_BYTES}
-    settings = settings.model_copy(update=most)
-    plane = DataPlane(engine, settings, keys)
+    plane = DataPlane(engine, settings.model_copy(update=most), keys)
     lifecycle = lifecycle or Lifecycle()
-    app = bare_app(settings, plane, accounts, lifecycle, _Administrators, openapi_url=None)
+    app = bare_app(plane, accounts, lifecycle, _Administrators, openapi_url=None)
     app.router.routes.extend(router.routes)
     app.add_exception_handler(404, _unknown)
     return app
@@ -63,8 +62,7 @@ class _Administrators:
             await self._app(scope, receive, send)
             return
         request = Request(scope, receive)
-        record = scope[RECORD]
-        record.verb = "admin"
+        scope[RECORD].verb = "admin"
 
         async def work(body: bytes) -> None:
             async def replay() -> Message:
@@ -75,20 +73,16 @@ class _Administrators:
             headers.append((b"content-type", b"application/json"))
             await self._app({**scope, "headers": headers}, replay, send)
 
-        try:
-            if request.app.state.plane.keys is None:
-                raise ServingError(
-                    Code.UNAUTHENTICATED, "The admin API needs --keys-file or --jwt-keys-file"
-                )
-            await admitted(request, ("admin",), work)
-        except ServingError as error:
-            refused = AnswerResponse(serving_error_answer(public_error(error, record)))
-            await refused(scope, receive, send)
+        if request.app.state.plane.keys is None:
+            raise ServingError(
+                Code.UNAUTHENTICATED, "The admin API needs --keys-file or --jwt-keys-file"
+            )
+        await admitted(request, ("admin",), work)
 
 
 async def _unknown(request: Request, _: Exception) -> Response:
     record = request.scope[RECORD]
-    return AnswerResponse(serving_error_answer(malformed(record.method, record.path)))
+    raise malformed(record.method, record.path)
 
 
 def _engine(request: Request) -> RoutedEngine:

@@ -14,20 +14,18 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from . import __version__
-from .dependencies import DataPlane, Lifecycle, public_error
+from .dependencies import DataPlane, Lifecycle
 from .engines.base import Engine
 from .engines.chosen import make_engine
 from .engines.routed import RoutedEngine
-from .errors import RefusedError, ServingError
 from .keys import KeyRing, keys_of
 from .middleware import RecordMiddleware
 from .observability.accounts import Accounts
 from .observability.logs import LOG
 from .observability.metrics import Metrics
 from .observability.worker_metrics import WorkerMetrics
-from .request import RECORD
 from .routers import health, page, v1, v2
-from .routers.body import AnswerResponse, error_answer, refusal, serving_error_answer
+from .routers.body import AnswerResponse, error_answer
 from .routers.openapi import add_document
 from .services.snapshot import Snapshots
 from .settings import Settings, load_settings
@@ -103,7 +101,7 @@ def create_app(
             lifecycle.abandoned = True
             LOG.warning("a model still runs; the process ends without it")
 
-    app = bare_app(settings, plane, accounts, lifecycle, lifespan=lifespan)
+    app = bare_app(plane, accounts, lifecycle, lifespan=lifespan)
     app.state.metrics = metrics
     app.state.snapshots = Snapshots(routed, metrics)
     app.state.workers = workers
@@ -131,16 +129,10 @@ def create_app_from_environment() -> FastAPI:
 
 
 def bare_app(
-    settings: Settings,
-    plane: DataPlane,
-    accounts: Accounts,
-    lifecycle: Lifecycle,
-    *middleware: Any,
-    **options: Any,
+    plane: DataPlane, accounts: Accounts, lifecycle: Lifecycle, *middleware: Any, **options: Any
 ) -> FastAPI:
     """Returns an application with one route, for its document.
 
-    `settings` has the limits of heads and bodies, and the web origin that may call /v1/.
     `middleware` are classes of further middleware, and `options` are arguments of `FastAPI`.
     """
     # FastAPI's pages /docs and /redoc are off, because they load scripts from other sites.
@@ -155,23 +147,15 @@ def bare_app(
         **options,
         **_OWN_TELEMETRY,
     )
-    app.state.settings, app.state.plane, app.state.lifecycle = settings, plane, lifecycle
+    app.state.plane, app.state.lifecycle = plane, lifecycle
     for each in middleware:
         app.add_middleware(each)
-    app.add_middleware(RecordMiddleware, settings=settings, accounts=accounts, lifecycle=lifecycle)
-    app.add_exception_handler(ServingError, _serving_error)
-    app.add_exception_handler(RefusedError, _refused)
+    app.add_middleware(
+        RecordMiddleware, settings=plane.settings, accounts=accounts, lifecycle=lifecycle
+    )
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     return app
-
-
-async def _serving_error(request: Request, error: Any) -> Response:
-    return AnswerResponse(serving_error_answer(public_error(error, request.scope[RECORD])))
-
-
-async def _refused(_: Request, error: Any) -> Response:
-    return refusal(error)
 
 
 async def _invalid(_: Request, error: Any) -> Response:

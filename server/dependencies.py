@@ -6,15 +6,15 @@
 import dataclasses
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
-from .engines.base import Engine, LeasedServable, ModelSpec
+from .engines.base import Engine, LeasedServable
 from .errors import PRIVATE_CODES, Code, ServingError, invalid
 from .keys import KeyRing, key_of_headers
-from .limits import Limits, Rate, Shares, Supervisor, Watch
+from .limits import Limits, Rate, Shares, Supervisor
 from .observability.logs import LOG
-from .request import Request, begin_request, current_request, deadline_exceeded
+from .request import ModelSpec, Request, begin_request, current_request, deadline_exceeded
 from .settings import Settings
 from .tensors import LOOKUP_PREFIX, STATS_SIGNATURE, Array, SignatureSpec, Tensors
 from .wire.codec import Codec
@@ -75,8 +75,7 @@ class DataPlane:
             max_bytes=settings.max_decompressed_bytes,
         )
         self.codec = codec or Codec()
-        self._seconds = settings.request_seconds
-        self._watch = Watch()
+        self.settings = settings
         self._client_rate = Rate(settings.rate_per_second, "from one client", clock)
         self._model_rate = Rate(settings.model_rate_per_second, "to one model", clock)
         # Running requests. A request runs once its body has arrived.
@@ -129,14 +128,14 @@ class DataPlane:
         request.counted_as = client
         self._client_rate.count(client)
         try:
-            with Supervisor(self._watch) as supervisor:
+            with Supervisor() as supervisor:
                 if isinstance(body, bytes):
                     self.receive(request, len(body))
                 else:
                     body = await body(supervisor)
                 self._places.take(client)
                 try:
-                    seconds = timeout_seconds(request.headers, self._seconds)
+                    seconds = timeout_seconds(request.headers, self.settings.request_seconds)
                     if request.timeout is not None:
                         seconds = min(seconds, request.timeout)
                     request.deadline = time.monotonic() + seconds
@@ -204,7 +203,7 @@ class Lease:
         """See `Servable.version`. A run changes it if another model server answers."""
         return self._servable.version
 
-    async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
+    def run(self, signature: str, inputs: Tensors) -> Coroutine[Any, Any, dict[str, Array]]:
         """Runs a signature; raises as `Servable.run`.
 
         Raises:
@@ -215,8 +214,8 @@ class Lease:
             permit_signature(signature)
         values = self._plane.limits.check_tensors(inputs)
         if signature.startswith(LOOKUP_PREFIX):
-            self._plane.limits.check_ids(values)
-        return await self._servable.run(signature, inputs)
+            self._plane.limits.check_count(values, "ids")
+        return self._servable.run(signature, inputs)
 
 
 def timeout_seconds(headers: Mapping[bytes, bytes], most: float) -> float:

@@ -52,7 +52,7 @@ class Limits:
         A body with n commas holds at most n + 1 values.
         """
         if len(body) > self.max_elements and body.count(b",") >= self.max_elements:
-            raise _too_many("request must hold", self.max_elements, "values")
+            raise _too_many(self.max_elements, "values")
 
     def check_tensors(self, tensors: Tensors) -> int:
         """Counts the values in tensors.
@@ -69,15 +69,11 @@ class Limits:
             self.check_count(values)
         return values
 
-    def check_count(self, elements: int) -> None:
-        """Raises `ServingError` (INVALID_ARGUMENT) if a request has more values than the limit."""
-        if elements > self.max_elements:
-            raise _too_many("request must hold", self.max_elements, "values", elements)
-
-    def check_examples(self, count: int) -> None:
-        """Raises `ServingError` (INVALID_ARGUMENT) if a request holds too many examples."""
-        if count > self.max_ids:
-            raise _too_many("request must hold", self.max_ids, "examples", count)
+    def check_count(self, count: int, what: str = "values") -> None:
+        """Raises `ServingError` (INVALID_ARGUMENT) for too many `values`, `ids` or `examples`."""
+        most = self.max_elements if what == "values" else self.max_ids
+        if count > most:
+            raise _too_many(most, what, count)
 
     def check_objects(self, body: bytes) -> None:
         """Raises `ServingError` (INVALID_ARGUMENT) if a body holds too many objects.
@@ -86,15 +82,11 @@ class Limits:
         base64 value in it. So the limit allows a few objects per example.
         """
         if body.count(b"{") > _OBJECTS_PER_EXAMPLE * self.max_ids:
-            raise _too_many("request must hold", self.max_ids, "examples")
-
-    def check_ids(self, count: int) -> None:
-        """Raises `ServingError` (INVALID_ARGUMENT) if a lookup has too many ids."""
-        if count > self.max_ids:
-            raise _too_many("lookup must name", self.max_ids, "ids", count)
+            raise _too_many(self.max_ids, "examples")
 
 
-def _too_many(holder: str, most: int, what: str, count: int | None = None) -> ServingError:
+def _too_many(most: int, what: str, count: int | None = None) -> ServingError:
+    holder = "lookup must name" if what == "ids" else "request must hold"
     received = "" if count is None else f" Received: {count} {what}"
     return invalid(f"A {holder} at most {most} {what}: send it in parts.{received}")
 
@@ -192,45 +184,18 @@ class ClientGoneError(Exception):
     """The client closed the connection before the answer."""
 
 
-class Watch:
-    """Looks at the running requests of one event loop from time to time.
-
-    One timer serves all requests: a timer for each would cost a tenth of a small request.
-    """
-
-    def __init__(self) -> None:
-        """Creates the watch. Its timer runs only while there are requests."""
-        self.running: set[Supervisor] = set()
-        self._next_look = math.inf
-        self._timer: asyncio.TimerHandle | None = None
-
-    def look_by(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
-        """Makes the watch look at its requests no later than `at`, on the loop's clock."""
-        if at < self._next_look:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._next_look = at
-            self._timer = loop.call_at(at, self._look, loop)
-
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._next_look, self._timer = math.inf, None
-        if self.running:
-            now = loop.time()
-            due = min([supervisor.look(now) for supervisor in self.running])
-            self.look_by(min(due, now + _LOOK_SECONDS), loop)
-
-
 class Supervisor:
     """Context manager that cancels the task inside it at a deadline, and raises the reason instead.
 
     It takes less time than `asyncio.wait_for`, which starts a task per request before Python 3.12.
     """
 
-    def __init__(self, watch: Watch) -> None:
-        """Creates the supervisor of one request; `watch` belongs to the event loop."""
-        self._watch = watch
+    def __init__(self) -> None:
+        """Creates the supervisor of one request."""
         self._reason: Exception | None = None
         self._watcher: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._next_look = math.inf
 
     def __enter__(self) -> "Supervisor":
         self._loop = asyncio.get_running_loop()
@@ -253,8 +218,7 @@ class Supervisor:
         """
         now = self._loop.time()
         self._due, self._late, self._gone = now + seconds, late, gone
-        self._watch.running.add(self)
-        self._watch.look_by(min(self._due, now + _LOOK_SECONDS), self._loop)
+        self._look_by(min(self._due, now + _LOOK_SECONDS))
 
     def __exit__(
         self,
@@ -262,7 +226,8 @@ class Supervisor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._watch.running.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
         if self._watcher is not None:
             self._watcher.cancel()
         if kind is asyncio.CancelledError and self._reason is not None:
@@ -270,14 +235,21 @@ class Supervisor:
                 self._task.uncancel()
             raise self._reason from None
 
-    def look(self, now: float) -> float:
-        """Cancels the task if its deadline has passed; returns the time of the next look."""
-        if now >= self._due:
+    def _look_by(self, at: float) -> None:
+        # A limit that replaces another one mostly leaves its timer as it is.
+        if at < self._next_look:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._next_look, self._timer = at, self._loop.call_at(at, self._look)
+
+    def _look(self) -> None:
+        self._next_look = math.inf
+        if self._loop.time() >= self._due:
             self._cancel(self._late())
-            return math.inf
+            return
         if self._gone is not None and self._watcher is None:
             self._watcher = self._loop.create_task(self._wait_gone(self._gone))
-        return self._due
+        self._look_by(self._due)
 
     async def _wait_gone(self, gone: Callable[[], Awaitable[None]]) -> None:
         await gone()

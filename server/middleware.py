@@ -6,13 +6,13 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .dependencies import Lifecycle
-from .errors import RefusedError
+from .dependencies import Lifecycle, public_error
+from .errors import RefusedError, ServingError
 from .limits import ClientGoneError
 from .observability.accounts import Accounts, new_id
 from .observability.logs import LOG
 from .request import RECORD, Request
-from .routers.body import CLOSE, AnswerResponse, error_answer, refusal
+from .routers.body import CLOSE, AnswerResponse, error_answer, refusal, serving_error_answer
 from .routers.routing import path_of
 from .settings import Settings
 from .wire.paths import PREFIX
@@ -22,7 +22,7 @@ _ALLOWED_ID = re.compile(rb"[A-Za-z0-9-]{1,64}")
 
 
 class RecordMiddleware:
-    """ASGI middleware that reports each request, and hides tracebacks from clients."""
+    """ASGI middleware that reports each request, and answers errors without their tracebacks."""
 
     def __init__(
         self, app: ASGIApp, settings: Settings, accounts: Accounts, lifecycle: Lifecycle
@@ -76,6 +76,9 @@ class RecordMiddleware:
             await self._app(scope, receive, send_noted)
         except RefusedError as error:
             await refusal(error)(scope, receive, send_noted)
+        except ServingError as error:
+            answer = serving_error_answer(public_error(error, record))
+            await AnswerResponse(answer)(scope, receive, send_noted)
         except ClientGoneError:
             record.status = 499
         except asyncio.CancelledError:

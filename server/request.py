@@ -1,4 +1,4 @@
-"""One record per request, from its arrival to its answer, for all transports."""
+"""A request over any transport: its record, the model that it asks, and its answer."""
 
 import dataclasses
 import time
@@ -7,8 +7,6 @@ from contextvars import ContextVar
 from typing import Any
 
 from .errors import Code, ServingError
-
-JSON = "application/json"
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -117,6 +115,35 @@ def begin_request(request: Request) -> None:
     _CURRENT.set(request)
 
 
+@dataclasses.dataclass(frozen=True)
+class ModelSpec:
+    """A model and one of its versions: by number, by label, or the newest if neither is given."""
+
+    name: str
+    version: int | None = None
+    label: str | None = None
+
+    def not_found(self) -> ServingError:
+        """Returns the error for a model or version that does not serve.
+
+        Checks the label first: TensorFlow Serving reports a label of an unknown model as an unknown
+        label, not as an unknown model.
+        """
+        if self.label is not None:
+            return self.unknown_label()
+        wanted = "Latest" if self.version is None else "Specific"
+        version = "" if self.version is None else f", {self.version}"
+        return ServingError(
+            Code.NOT_FOUND, f"Servable not found for request: {wanted}({self.name}{version})"
+        )
+
+    def unknown_label(self) -> ServingError:
+        """Returns the error for an unknown label."""
+        return ServingError(
+            Code.INVALID_ARGUMENT, f"Unrecognized servable version label: {self.label}"
+        )
+
+
 @dataclasses.dataclass(slots=True)
 class Answer:
     """An answer.
@@ -132,6 +159,6 @@ class Answer:
 
     body: bytes | tuple[Any, ...]
     version: int | None = None
-    media_type: str = JSON
+    media_type: str = "application/json"
     headers: Headers = ()
     status: int = 200

@@ -14,12 +14,9 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from . import COMMAND
+from .errors import StartError
 
 ENV_PREFIX = "DE_GATEWAY_"
-
-
-class SettingsError(Exception):
-    """Invalid settings; the message lists every problem, one per line."""
 
 
 class Settings(BaseSettings):
@@ -148,8 +145,6 @@ class Settings(BaseSettings):
     """Seconds for running requests to finish at shutdown."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least important message to log."""
-    log_format: Literal["json", "text"] = "json"
-    """JSON lines, or plain text for people."""
     log_sample: float = Field(0.0, ge=0, le=1)
     """Fraction of the answered requests to log."""
     tracing: bool = False
@@ -185,7 +180,7 @@ def load_settings(**flags: Any) -> Settings:
         **flags: Settings from the command line; they override the environment.
 
     Raises:
-        SettingsError: A setting is missing, unknown or out of range.
+        StartError: A setting is missing, unknown or out of range. Each problem has its line.
 
     Example:
         >>> load_settings(model_dir="models", port="9000").port
@@ -206,9 +201,9 @@ def load_settings(**flags: Any) -> Settings:
         settings = Settings(**{**from_file, **flags})
     except ValidationError as error:
         problems += [_problem(entry["loc"], entry["msg"], entry) for entry in error.errors()]
-        raise SettingsError("\n".join(problems)) from None
+        raise StartError("\n".join(problems)) from None
     if problems:
-        raise SettingsError("\n".join(problems))
+        raise StartError("\n".join(problems))
     return settings
 
 

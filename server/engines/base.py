@@ -11,36 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ..errors import Code, ServingError
+from ..request import ModelSpec
 from ..tensors import Array, SignatureSpec, Tensors
-
-
-@dataclasses.dataclass(frozen=True)
-class ModelSpec:
-    """A model and one of its versions: by number, by label, or the newest if neither is given."""
-
-    name: str
-    version: int | None = None
-    label: str | None = None
-
-    def not_found(self) -> ServingError:
-        """Returns the error for a model or version that does not serve.
-
-        Checks the label first: TensorFlow Serving reports a label of an unknown model as an unknown
-        label, not as an unknown model.
-        """
-        if self.label is not None:
-            return self.unknown_label()
-        wanted = "Latest" if self.version is None else "Specific"
-        version = "" if self.version is None else f", {self.version}"
-        return ServingError(
-            Code.NOT_FOUND, f"Servable not found for request: {wanted}({self.name}{version})"
-        )
-
-    def unknown_label(self) -> ServingError:
-        """Returns the error for an unknown label."""
-        return ServingError(
-            Code.INVALID_ARGUMENT, f"Unrecognized servable version label: {self.label}"
-        )
 
 
 class VersionState(enum.Enum):

@@ -14,7 +14,8 @@ import msgspec
 
 from ..errors import Code, ServingError, StartError, invalid
 from ..keys import WatchedFile
-from .base import Engine, LeasedServable, ModelSpec, VersionState, VersionStatus
+from ..request import ModelSpec
+from .base import Engine, LeasedServable, VersionState, VersionStatus
 
 
 class Routes(msgspec.Struct, frozen=True):
@@ -117,7 +118,7 @@ class RoutedEngine:
 
     def lease(self, spec: ModelSpec) -> Coroutine[Any, Any, LeasedServable]:
         """See `Engine.lease`."""
-        traffic = self.routes.traffic
+        traffic = self._look().traffic
         if spec.label is not None:
             spec = self._labelled(spec)
         elif spec.version is None and spec.name in traffic:

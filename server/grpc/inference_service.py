@@ -3,11 +3,10 @@
 from typing import Any
 
 from ..dependencies import RUN_SCOPES, Lifecycle
-from ..engines.base import ModelSpec
 from ..errors import Code, ServingError, invalid
 from ..protos.inference import SERVICE, message_type, read_infer, write_infer
 from ..protos.modules import parse
-from ..request import Request
+from ..request import ModelSpec, Request
 from ..services import infer
 from ..tensors import BINARY_WORK, written_work
 from .exchange import GrpcEdge

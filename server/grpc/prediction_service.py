@@ -3,7 +3,7 @@
 from functools import partial
 
 from ..dependencies import RUN_SCOPES, Lease, permit_signature
-from ..engines.base import STATE_NUMBERS, ModelSpec
+from ..engines.base import STATE_NUMBERS
 from ..errors import Code, ServingError, invalid
 from ..protos.modules import MODEL_SERVICE, PREDICTION_SERVICE, load_protos, parse
 from ..protos.requests import (
@@ -34,11 +34,6 @@ from .exchange import GrpcEdge
 _SIGNATURES = "signature_def"
 # TensorFlow Serving and gRPC number the codes in the order of their declaration.
 _NUMBERS = {code: number for number, code in enumerate(Code)}
-
-
-def spec_of(target: Target) -> ModelSpec:
-    """Returns the model, and the version choice, that a message names."""
-    return ModelSpec(target.name, target.version, target.label)
 
 
 class TensorFlowServing:
@@ -79,7 +74,7 @@ class TensorFlowServing:
         )
         request.model = target.name
         permit_signature(target.signature)
-        with await self._plane.lease(spec_of(target)) as servable:
+        with await self._plane.lease(target) as servable:
             signature = servable.signatures.get(target.signature)
             if signature is None:
                 text = f'Serving signature key "{target.signature}" not found.'
@@ -117,7 +112,7 @@ class TensorFlowServing:
             if names.count(name) > 1:
                 raise invalid(f"Duplicate evaluation of signature: {name}")
         # One version answers all tasks, even if a newer one arrives meanwhile.
-        with await self._plane.lease(spec_of(targets[0])) as servable:
+        with await self._plane.lease(targets[0]) as servable:
             results = [await _run_task(servable, target, examples) for target in targets]
         size = EXAMPLES_WORK * len(examples) * len(results)
         return await codec.run(size, "encode", write_examples, kind, results)
@@ -134,7 +129,7 @@ class TensorFlowServing:
                 raise invalid(f"Metadata field {field} is not supported")
         response = self._protos.metadata.GetModelMetadataResponse()
         definitions = self._protos.metadata.SignatureDefMap()
-        with await self._plane.lease(spec_of(target)) as servable:
+        with await self._plane.lease(target) as servable:
             for signature in servable.described:
                 fill_signature(definitions.signature_def[signature.name], signature)
             fill_target(response.model_spec, target, servable.version)
@@ -146,7 +141,7 @@ class TensorFlowServing:
         target = target_of(parse(self._protos.status.GetModelStatusRequest, body).model_spec)
         request.model = target.name
         response = self._protos.status.GetModelStatusResponse()
-        for status in await self._plane.engine.status(spec_of(target)):
+        for status in await self._plane.engine.status(target):
             entry = response.model_version_status.add()
             entry.version = status.version
             entry.state = STATE_NUMBERS[status.state]

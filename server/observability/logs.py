@@ -1,4 +1,4 @@
-"""Logs on standard error: JSON lines for machines, or text for people. Bodies are never logged."""
+"""Logs on standard error, as JSON lines. Bodies are never logged."""
 
 import datetime
 import json
@@ -25,36 +25,17 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        entry.update(_extra(record))
+        entry.update({k: v for k, v in vars(record).items() if k not in _USUAL and v})
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return json.dumps(entry, ensure_ascii=False, default=str)
 
 
-class TextFormatter(logging.Formatter):
-    """Formats a record as time, level, message, and further fields."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Returns the line of a record."""
-        text = super().format(record)
-        return " ".join([text, *(f"{key}={value}" for key, value in _extra(record).items())])
-
-
-def configure_logging(level: str, style: str) -> None:
-    """Configures logging for the process. Only the command line calls this.
-
-    `style` is `json` or `text`.
-    """
+def configure_logging(level: str) -> None:
+    """Configures logging for the process. Only the command line calls this."""
     handler = logging.StreamHandler(sys.stderr)
-    if style == "json":
-        handler.setFormatter(JsonFormatter())
-    else:
-        handler.setFormatter(TextFormatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     LOG.setLevel(level.upper())
-
-
-def _extra(record: logging.LogRecord) -> dict[str, Any]:
-    return {key: value for key, value in vars(record).items() if key not in _USUAL and value}

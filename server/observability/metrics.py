@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from prometheus_client import (
-    CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
     Gauge,
@@ -15,8 +14,6 @@ from prometheus_client import (
 from prometheus_client.process_collector import ProcessCollector
 
 from ..request import Request
-
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _QUEUE_SECONDS = (0.00005, 0.00025, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5)

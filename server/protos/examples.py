@@ -44,7 +44,7 @@ def read_json_examples(body: bytes, limits: Limits) -> tuple[str, Array]:
         )
     if not examples:
         raise invalid(f"JSON Value: {debug_string(document)} 'examples' value is an empty array")
-    limits.check_examples(len(examples))
+    limits.check_count(len(examples), "examples")
     return name, _joined(map(_serialize, examples), context, limits)
 
 
@@ -59,7 +59,7 @@ def read_input(message: Any, limits: Limits) -> Array:
     if message.WhichOneof("kind") == "example_list_with_context":
         listed = message.example_list_with_context
         context = listed.context.SerializeToString()
-    limits.check_examples(len(listed.examples))
+    limits.check_count(len(listed.examples), "examples")
     if not listed.examples:
         raise invalid("Input is empty.")
     return _joined((each.SerializeToString() for each in listed.examples), context, limits)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import invalid
 from ..limits import Limits
+from ..request import ModelSpec
 from ..tensors import CLASSIFY_METHOD, DEFAULT_SIGNATURE, REGRESS_METHOD, Array, Tensors
 from .examples import read_input
 from .modules import load_protos, parse
@@ -17,21 +18,15 @@ from .tensors import fill_proto, fill_typed, to_array
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
-    """The model in a message, with a version number, a label, or neither.
+class Target(ModelSpec):
+    """The model in a message, and what to run of it.
 
     Attributes:
-        name: The model's name.
-        version: The version's number, if the message names one.
-        label: The version's label, if the message names one.
         signature: The signature to run.
         method_name: TensorFlow Serving's name of the method to run on examples.
     """
 
-    name: str
-    version: int | None
-    label: str | None
-    signature: str
+    signature: str = DEFAULT_SIGNATURE
     method_name: str = ""
 
 

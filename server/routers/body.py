@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import orjson
@@ -12,11 +12,12 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ..dependencies import DataPlane
 from ..errors import Code, RefusedError, ServingError
 from ..limits import ClientGoneError, Supervisor
 from ..request import RECORD, Answer, Headers, Request
 from .inflate import Inflater, encoding_of
-from .routing import TARGET
+from .routing import ROUTE
 
 T = TypeVar("T")
 
@@ -33,9 +34,9 @@ _LINGER_SECONDS = 2.0
 _THREAD_BYTES = 1 << 20
 
 
-async def admitted(
+def admitted(
     request: HttpRequest, scopes: Sequence[str], work: Callable[[bytes], Awaitable[T]]
-) -> T:
+) -> Coroutine[Any, Any, T]:
     """Returns the result of `work` on the body of a request; raises as `DataPlane.answer`.
 
     The client's key needs one of the `scopes`; if there are none, any known key is enough.
@@ -44,14 +45,14 @@ async def admitted(
         RefusedError: 408 for a body that is late, 413 for a body that is too large, 415 for an
             unknown compression.
     """
-    plane, read = request.app.state.plane, functools.partial(_read, request)
+    plane: DataPlane = request.app.state.plane
+    record, read = request.scope[RECORD], functools.partial(_read, request, plane)
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    result: T = await plane.answer(request.scope[RECORD], scopes, work, read, gone)
-    return result
+    return plane.answer(record, scopes, work, read, gone)
 
 
 async def answered(
@@ -68,7 +69,7 @@ async def run(
     **more: Any,
 ) -> "AnswerResponse":
     """Runs a service on a model and a body: `service(plane, spec, body, **more)`."""
-    plane, spec = request.app.state.plane, request.scope[TARGET].spec
+    plane, spec = request.app.state.plane, request.scope[ROUTE].spec
     work = functools.partial(service, plane, spec, **more)
     return AnswerResponse(await admitted(request, scopes, work))
 
@@ -80,7 +81,7 @@ async def describe(
     *more: Any,
 ) -> "AnswerResponse":
     """Describes a model: `service(plane, spec, *more)` returns the JSON and the version."""
-    plane, spec = request.app.state.plane, request.scope[TARGET].spec
+    plane, spec = request.app.state.plane, request.scope[ROUTE].spec
 
     async def work(_: bytes) -> Answer:
         told, version = await service(plane, spec, *more)
@@ -89,10 +90,10 @@ async def describe(
     return await answered(request, scopes, work)
 
 
-async def _read(request: HttpRequest, supervisor: Supervisor) -> bytes:
+async def _read(request: HttpRequest, plane: DataPlane, supervisor: Supervisor) -> bytes:
     begun = time.perf_counter()
     record: Request = request.scope[RECORD]
-    plane, settings = request.app.state.plane, request.app.state.settings
+    settings = plane.settings
     supervisor.bound(
         settings.body_seconds,
         lambda: RefusedError(

@@ -3,11 +3,11 @@
 import platform
 
 from fastapi import APIRouter
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from .. import __version__
-from ..observability.metrics import CONTENT_TYPE
 from .openapi import errors
 from .schemas import Object
 
@@ -64,7 +64,7 @@ async def metrics(request: Request) -> Response:
     exposition = state.metrics.exposition()
     if state.workers is not None:
         exposition = state.workers.merged(exposition)
-    return Response(exposition, media_type=CONTENT_TYPE)
+    return Response(exposition, media_type=CONTENT_TYPE_LATEST)
 
 
 def _unavailable(message: str) -> Response:

@@ -1,6 +1,5 @@
 """The page at /ui and its data. One file without external assets, so it works offline."""
 
-import functools
 from importlib.resources import files
 
 import orjson
@@ -12,6 +11,7 @@ from .. import __version__
 from ..request import RECORD, Answer
 from .body import answered
 
+_PAGE = files(__package__).joinpath("page.html").read_bytes()
 # The page may load nothing from anywhere, and be framed by nobody.
 _HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; "
@@ -30,7 +30,7 @@ router = APIRouter()
 async def page(request: Request) -> Response:
     """A page with models, tables and traffic."""
     request.scope[RECORD].verb = "page"
-    return HTMLResponse(_page(), headers=_HEADERS)
+    return HTMLResponse(_PAGE, headers=_HEADERS)
 
 
 @router.get("/ui/data", include_in_schema=False)
@@ -45,8 +45,3 @@ async def data(request: Request) -> Response:
         return Answer(orjson.dumps(told))
 
     return await answered(request, (), work)
-
-
-@functools.cache
-def _page() -> bytes:
-    return files(__package__).joinpath("page.html").read_bytes()

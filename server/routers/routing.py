@@ -2,8 +2,8 @@
 
 import functools
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter
@@ -13,33 +13,18 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
-from ..engines.base import ModelSpec
 from ..errors import Code, ServingError
 from ..request import RECORD
-from ..wire.paths import PARAMETERS, PREFIX, parse_path, parse_v2_path
+from ..wire.paths import PARAMETERS, PREFIX, Route, parse_path, parse_v2_path
 from .openapi import described
 
 _Endpoint = TypeVar("_Endpoint", bound=Callable[[Request], Awaitable[Response]])
 
-#: Key of an ASGI scope: the `Target` of a request that a `ModelRoute` answers.
-TARGET = "gateway.target"
+#: Key of an ASGI scope: the parsed path of a request that a `ModelRoute` answers.
+ROUTE = "gateway.route"
 _PARAMETER = re.compile(r"\{\w+\}")
 # Longer paths are parsed each time, because they would fill the memory of the cache.
 _REMEMBERED_BYTES = 256
-
-
-class Target(NamedTuple):
-    """The meaning of a path.
-
-    Attributes:
-        form: The verb, and the names of the path's parameters. Each route has its own form.
-        parameters: The path's parameters by name, decoded.
-        spec: The model.
-    """
-
-    form: tuple[str, ...]
-    parameters: Mapping[str, Any]
-    spec: ModelSpec
 
 
 class ModelRoute(APIRoute):
@@ -62,25 +47,25 @@ class ModelRoute(APIRoute):
         """Compares the form of the request's path with the form of this route."""
         if scope["type"] != "http":
             return Match.NONE, {}
-        if TARGET in scope:
-            target = scope[TARGET]
+        if ROUTE in scope:
+            route = scope[ROUTE]
         else:
             path, query = scope[RECORD].path, scope[RECORD].query
             is_short = len(path) + len(query) <= _REMEMBERED_BYTES
             parse = _parse if is_short else _parse.__wrapped__
-            target = scope[TARGET] = parse(scope["method"], path, query)
-        if target is None or target.form != self._form:
+            route = scope[ROUTE] = parse(scope["method"], path, query)
+        if route is None or route.form != self._form:
             return Match.NONE, {}
         found = Match.FULL if scope["method"] in self._methods else Match.PARTIAL
-        parameters = dict(target.parameters)
+        parameters = dict(route.parameters)
         return found, {"endpoint": self.endpoint, "route": self, "path_params": parameters}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request whose path matches."""
         if scope["method"] not in self._methods:
             await super().handle(scope, receive, send)  # it raises the error 405
-        record, target = scope[RECORD], scope[TARGET]
-        record.verb, record.model = target.form[0], target.spec.name
+        record, route = scope[RECORD], scope[ROUTE]
+        record.verb, record.model = route.verb, route.spec.name
         response = await self.endpoint(Request(scope, receive, send))
         await response(scope, receive, send)
 
@@ -124,22 +109,18 @@ def path_of(scope: Scope) -> bytes:
 
 
 @functools.lru_cache(maxsize=512)
-def _parse(method: str, path: bytes, query: bytes) -> Target | None:
+def _parse(method: str, path: bytes, query: bytes) -> Route | None:
     """Returns the meaning of a path; None if no `ModelRoute` has its form."""
     try:
         if path[: len(PREFIX)].lower() == PREFIX:
-            route = parse_path(method, with_query(method, path, query))
-        else:
-            # The route compares the method: its answer to another method is 405.
-            is_infer = path.endswith(b"/infer") and path.count(b"/") > 3
-            route = parse_v2_path("POST" if is_infer else "GET", path)
+            return parse_path(method, with_query(method, path, query))
+        # The route compares the method: its answer to another method is 405.
+        is_infer = path.endswith(b"/infer") and path.count(b"/") > 3
+        return parse_v2_path("POST" if is_infer else "GET", path)
     except ServingError as error:
         if path[: len(PREFIX)].lower() != PREFIX and error.code is not Code.NOT_FOUND:
             raise
         return None
-    given = {name: value for name, value in vars(route).items() if value is not None}
-    form = (given.pop("verb"), *given)
-    return Target(form, given, ModelSpec(route.model, route.version, route.label))
 
 
 def with_query(method: str, path: bytes, query: bytes) -> bytes:

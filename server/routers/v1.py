@@ -8,9 +8,8 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
 from ..dependencies import RUN_SCOPES, DataPlane
-from ..engines.base import ModelSpec
 from ..errors import ServingError
-from ..request import RECORD, Answer, Headers
+from ..request import RECORD, Answer, Headers, ModelSpec
 from ..services import examples, lookup, models, predict
 from ..wire.paths import PREFIX, Layout, layout_of, malformed, parse_path
 from . import schemas
@@ -138,7 +137,7 @@ async def rest(request: Request) -> Response:
             refusal = error
         else:
             headers: Headers = (("allow", f"{method}, OPTIONS"),)
-            if request.app.state.settings.cors_origin:
+            if request.app.state.plane.settings.cors_origin:
                 headers += (
                     ("access-control-allow-methods", f"{method}, OPTIONS"),
                     ("access-control-allow-headers", _ALLOWED_HEADERS),

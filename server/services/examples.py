@@ -6,12 +6,11 @@ A model's outputs are checked as TensorFlow Serving checks them.
 import numpy as np
 
 from ..dependencies import DataPlane, Lease
-from ..engines.base import ModelSpec
 from ..errors import Code, ServingError, invalid
 from ..protos.examples import read_json_examples
 from ..protos.modules import load_protos
 from ..protos.tensors import fill_signature
-from ..request import Answer, current_request
+from ..request import Answer, ModelSpec, current_request
 from ..tensors import Array, Kind, SignatureSpec, Tensors, format_shape
 from ..wire.predict import encode_classify, encode_regress
 

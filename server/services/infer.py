@@ -5,9 +5,9 @@ from typing import Any
 
 from .. import __version__
 from ..dependencies import DataPlane, Lease
-from ..engines.base import ModelSpec, VersionState
+from ..engines.base import VersionState
 from ..errors import ServingError, invalid
-from ..request import Answer, current_request
+from ..request import Answer, ModelSpec, current_request
 from ..tensors import (
     BINARY_WORK,
     DEFAULT_SIGNATURE,

@@ -6,10 +6,9 @@ import msgspec
 import numpy as np
 
 from ..dependencies import DataPlane, Lease
-from ..engines.base import ModelSpec
 from ..errors import Code, ServingError, invalid
 from ..limits import Limits
-from ..request import Answer, current_request
+from ..request import Answer, ModelSpec, current_request
 from ..tensors import LOOKUP_PREFIX, Array, SignatureSpec, dtype_of_numpy, written_work
 from ..wire.lookup import (
     Found,

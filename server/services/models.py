@@ -6,8 +6,9 @@ from typing import Any
 import orjson
 
 from ..dependencies import DataPlane
-from ..engines.base import Engine, ModelSpec, Servable, VersionStatus
+from ..engines.base import Engine, Servable, VersionStatus
 from ..errors import Code, ServingError
+from ..request import ModelSpec
 from ..tensors import LOOKUP_PREFIX, STATS_SIGNATURE, TensorSpec
 from .lookup import table_names, unknown_table
 

@@ -1,11 +1,8 @@
 """`:predict`: runs any signature on tensors."""
 
-from operator import attrgetter, itemgetter
-
 from ..dependencies import DataPlane
-from ..engines.base import ModelSpec
 from ..errors import invalid
-from ..request import Answer, current_request
+from ..request import Answer, ModelSpec, current_request
 from ..tensors import Tensors
 from ..wire.codec import work_of
 from ..wire.paths import Layout
@@ -42,5 +39,4 @@ async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout
 
 def rows_of(inputs: Tensors) -> int:
     """Returns the number of rows of the inputs; 1 if all are scalars."""
-    shapes = map(attrgetter("shape"), inputs.values())
-    return max(map(itemgetter(0), filter(None, shapes)), default=1)
+    return max([len(array) for array in inputs.values() if array.ndim], default=1)

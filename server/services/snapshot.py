@@ -5,10 +5,10 @@ import time
 from collections import deque
 from typing import Any
 
-from ..engines.base import Engine, ModelSpec, VersionState
+from ..engines.base import Engine, VersionState
 from ..errors import ServingError
 from ..observability.metrics import Metrics
-from ..request import Request, begin_request
+from ..request import ModelSpec, Request, begin_request
 from . import models
 
 # Seconds between two collections. A collection reads the statistics of every table, so all clients

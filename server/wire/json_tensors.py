@@ -13,6 +13,7 @@ import base64
 import itertools
 import math
 import re
+from array import array as c_array
 from collections.abc import Mapping, Sequence, Set
 from operator import itemgetter
 from typing import Any
@@ -56,12 +57,12 @@ def numeric_array(values: Sequence[Any], dtype: DType) -> Array:
     Raises:
         OverflowError: A number does not fit the element type.
     """
+    # Doubles beyond float's range become infinities, and tiny ones become zero.
+    if dtype.name == "float":
+        return np.frombuffer(c_array("f", values), dtype.numpy)  # numpy would warn
     if dtype.kind is Kind.FLOAT:
-        # Doubles beyond float's range become infinities, and tiny ones become zero.
         with np.errstate(over="ignore", under="ignore"):
-            if dtype.name == "bfloat16":
-                return np.asarray(values, np.float64).astype(dtype.numpy)
-            return np.asarray(values, dtype.numpy)
+            return np.asarray(values, np.float64).astype(dtype.numpy, copy=False)
     if dtype.kind is Kind.INT and dtype.name != "int64":
         # Older numpy wraps around and newer numpy raises. A comparison works with both.
         wide = np.asarray(values, np.int64)
@@ -127,8 +128,9 @@ def _even(value: Any, dtype: DType, limits: Limits) -> Array | None:
     shape = dense_shape(value)
     if len(shape) > limits.max_rank:
         limits.check_rank(len(shape))
-    flat = [value]
-    for size in shape:
+    # The first level is a list of `shape[0]` values.
+    flat = value if shape else [value]
+    for size in shape[1:]:
         if set(map(type, flat)) != {list} or set(map(len, flat)) != {size}:
             return None
         flat = list(itertools.chain.from_iterable(flat))
@@ -323,7 +325,7 @@ def float_json(values: npt.ArrayLike) -> Any:
     """Converts floats for orjson; NaN, Infinity and -Infinity become bare words."""
     array = _plain(np.asarray(values))
     finite = np.isfinite(array)
-    if finite.all():
+    if 0 not in finite.tobytes():  # `finite.all()` takes several times as long for few values
         return array
     # orjson writes null for NaN and infinities. An array of floats gives no other nulls, so each
     # null in the text stands for one of these values.

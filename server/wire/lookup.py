@@ -122,7 +122,7 @@ def decode_ids(values: Any, dtype: DType, limits: Limits) -> Ids:
         lengths = list(map(len, values))
         values = list(itertools.chain.from_iterable(values))
         types = set(map(type, values))
-    limits.check_ids(len(values))
+    limits.check_count(len(values), "ids")
     if dtype.kind is Kind.STRING:
         texts = [_string_id(value, index) for index, value in enumerate(values)]
         return Ids(bytes_array(texts, (len(texts),)), lengths)
@@ -159,7 +159,7 @@ def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
     count, rest = divmod(len(body), size)
     if rest:
         raise invalid(f"The body must hold ids of {size} bytes each. Received: {len(body)} bytes")
-    limits.check_ids(count)
+    limits.check_count(count, "ids")
     # The memory of `bytes` is aligned.
     return Ids(np.frombuffer(body, dtype.numpy), None)
 

@@ -9,10 +9,11 @@ import dataclasses
 import functools
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from ..errors import Code, ServingError, invalid
+from ..request import ModelSpec
 
 PREFIX = b"/v1/"
 RAW = "application/octet-stream"
@@ -45,17 +46,23 @@ class Route:
     Attributes:
         verb: `predict`, `classify`, `regress`, `lookup`; or `status`, `metadata`, `tables`,
             `openapi`; under /v2/ `infer`, `ready`, `config` or `describe`.
-        model: The model's name, decoded.
-        version: The requested version, or None.
-        label: The requested version label, or None.
-        table: The requested table, for `tables`.
+        parameters: The decoded parts of the path: `model`, and `version`, `label` and `table` if
+            the path has them.
     """
 
     verb: str
-    model: str
-    version: int | None = None
-    label: str | None = None
-    table: str | None = None
+    parameters: Mapping[str, Any]
+
+    @functools.cached_property
+    def form(self) -> tuple[str, ...]:
+        """The verb and the names of the parameters. Each route of the application has its own."""
+        return (self.verb, *self.parameters)
+
+    @functools.cached_property
+    def spec(self) -> ModelSpec:
+        """The model."""
+        get = self.parameters.get
+        return ModelSpec(self.parameters["model"], get("version"), get("label"))
 
 
 def parse_path(method: str, path: bytes) -> Route:
@@ -103,27 +110,22 @@ def malformed(method: str, path: bytes) -> ServingError:
 
 
 def _route(method: str, path: bytes, verb: str, match: re.Match[bytes]) -> Route:
-    segments = {name: value for name, value in match.groupdict().items() if value is not None}
-    segments.pop("verb", None)
-    digits = segments.pop("version", None)
-    try:
-        decoded = {name: unquote_to_bytes(value).decode() for name, value in segments.items()}
-    except UnicodeDecodeError:
-        raise malformed(method, path) from None
-    if any(map(_CONTROL.search, decoded.values())):
+    parameters: dict[str, Any] = {}
+    for name, value in match.groupdict().items():
+        if name != "verb" and value is not None:
+            try:
+                parameters[name] = unquote_to_bytes(value).decode()
+            except UnicodeDecodeError:
+                raise malformed(method, path) from None
+    if any(map(_CONTROL.search, parameters.values())):
         raise malformed(method, path)
-    return Route(verb, version=_version(digits), **decoded)
-
-
-def _version(digits: bytes | None) -> int | None:
-    if digits is None:
-        return None
-    # Python refuses to convert thousands of digits: check the length first.
-    if len(digits.lstrip(b"0")) <= 19:
-        version = int(digits)
-        if version <= _MAX_VERSION:
-            return version
-    raise invalid(f"Failed to convert version: {digits.decode()} to numeric.")
+    if digits := parameters.get("version"):
+        # Python refuses to convert thousands of digits: check the length first.
+        significant = digits.lstrip("0") or "0"
+        if len(significant) > 19 or int(significant) > _MAX_VERSION:
+            raise invalid(f"Failed to convert version: {digits} to numeric.")
+        parameters["version"] = int(significant)
+    return Route(verb, parameters)
 
 
 class Layout(NamedTuple):

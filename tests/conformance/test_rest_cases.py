@@ -18,6 +18,7 @@ from server.errors import Code, ServingError
 from server.limits import Limits
 from server.protos.examples import read_json_examples
 from server.protos.modules import load_protos
+from server.request import ModelSpec
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
 from server.wire.paths import parse_path
 from server.wire.predict import (
@@ -174,9 +175,5 @@ def test_path_parts(case):
             parse()
         return
     route = parse()
-    assert (route.model, route.version, route.label) == (
-        case["model"],
-        case.get("version"),
-        case.get("label"),
-    )
+    assert route.spec == ModelSpec(case["model"], case.get("version"), case.get("label"))
     assert route.verb == case.get("verb", case.get("subresource", "status"))

@@ -27,7 +27,8 @@ LIBRARY = (
 #: The gateway's floors, lowest first.
 GATEWAY = (
     ("server",),
-    ("server.errors", "server.settings"),
+    ("server.errors",),
+    ("server.settings",),
     ("server.tensors", "server.request", "server.keys"),
     ("server.limits",),
     ("server.observability", "server.wire"),

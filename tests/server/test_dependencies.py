@@ -13,7 +13,7 @@ from server.engines.routed import RoutedEngine, Routes
 from server.errors import ServingError, StartError
 from server.keys import KeyRing
 from server.process.server import _config
-from server.settings import SettingsError, load_settings
+from server.settings import load_settings
 from tests.server.support.asgi import LOOKUP, PREDICT, ask, make_app, send
 from tests.server.support.gateway_process import make_key
 from tests.server.support.numpy_engine import NumpyEngine
@@ -362,7 +362,7 @@ def test_forwarded_addresses_are_trusted_only_from_trusted_proxies():
     ):
         asyncio.run(run(trusted, peer))
     assert seen == [("127.0.0.1", "http"), ("127.0.0.1", "http"), ("9.9.9.9", "https")]
-    with pytest.raises(SettingsError, match="--trusted-proxies"):
+    with pytest.raises(StartError, match="--trusted-proxies"):
         load_settings(model_dir="x", trusted_proxies="proxy.example")
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from ...errors import Code, ServingError
 from ...observability.metrics import Metrics
+from ...request import ModelSpec
 from ...settings import Settings
-from ..base import Engine, LeasedServable, ModelSpec, VersionStatus, chosen_statuses
+from ..base import Engine, LeasedServable, VersionStatus, chosen_statuses
 from .batching import Batcher
 from .leased_version import LeasedVersion
 from .model_folder import VersionPolicy, folder_of

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from ...errors import Code, ServingError
 from ...protos.modules import Protos, parse
 from ...protos.tensors import signatures_of
+from ...request import ModelSpec
 from ...tensors import SignatureSpec
-from ..base import STATE_NUMBERS, ModelSpec, VersionState, VersionStatus
+from ..base import STATE_NUMBERS, VersionState, VersionStatus
 from .endpoint import Endpoint
 from .pool import UpstreamPool
 

@@ -14,14 +14,10 @@ from ...errors import Code, ServingError
 from ...observability.metrics import Metrics
 from ...protos.modules import Protos, load_protos
 from ...protos.requests import read_outputs, write_inputs, write_model
+from ...request import ModelSpec
 from ...settings import Settings
 from ...tensors import TENSOR_WORK, Array, Kind, SignatureSpec, Tensors, written_work
-from ..base import (
-    LeasedServable,
-    ModelSpec,
-    VersionStatus,
-    chosen_statuses,
-)
+from ..base import LeasedServable, VersionStatus, chosen_statuses
 from .catalog import Catalog
 from .endpoint import Endpoint, check_client_certificate, parse_upstreams, upstream_token
 from .pool import UpstreamPool

@@ -2,12 +2,13 @@
 
 import pytest
 
-from server.settings import SettingsError, load_settings, settings_text
+from server.errors import StartError
+from server.settings import load_settings, settings_text
 
 
 def test_all_problems_are_reported_at_once(monkeypatch):
     monkeypatch.setenv("DE_GATEWAY_PROT", "9000")
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(StartError) as caught:
         load_settings(port="99999", threads="many")
     lines = str(caught.value).splitlines()
     assert len(lines) == 4
@@ -46,7 +47,7 @@ def test_a_wrong_settings_file_is_reported(tmp_path, content, problem):
     file = tmp_path / "gateway.yaml"
     if content is not None:
         file.write_text(content)
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(StartError) as caught:
         load_settings(model_dir="x", settings_file=str(file))
     assert problem in str(caught.value)
 
@@ -61,7 +62,7 @@ def test_effective_settings_can_be_printed_and_read_again(tmp_path):
 
 
 def test_the_tfserving_engine_requires_upstreams_and_models():
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(StartError) as caught:
         load_settings(engine="tfserving")
     assert [line.split()[0] for line in str(caught.value).splitlines()] == [
         "--upstreams",
@@ -69,5 +70,5 @@ def test_the_tfserving_engine_requires_upstreams_and_models():
     ]
     assert load_settings(engine="tfserving", upstreams="a:1", models="m").model_dir is None
     for wrong in ("latest:0", "newest", "1,", ""):
-        with pytest.raises(SettingsError, match="--version-policy"):
+        with pytest.raises(StartError, match="--version-policy"):
             load_settings(model_dir="x", version_policy=wrong)

@@ -5,24 +5,37 @@ import pytest
 from server.errors import Code, ServingError
 from server.wire.paths import Route, parse_path
 
+M = {"model": "m"}
+
 
 @pytest.mark.parametrize(
-    ("method", "path", "route"),
+    ("method", "path", "verb", "parameters"),
     [
-        ("POST", "/V1/MODELS/M:predict", Route("predict", "M")),
-        ("POST", "/v1/models/m/versions/7:classify", Route("classify", "m", version=7)),
-        ("POST", "/v1/models/m/labels/stable:lookup", Route("lookup", "m", label="stable")),
-        ("POST", "/v1/models/a%2Fb%3Ac:predict", Route("predict", "a/b:c")),
-        ("POST", "/v1/models/%C3%A9t%C3%A9:predict", Route("predict", "été")),
-        ("GET", "/v1/models/m/versions/9223372036854775807", Route("status", "m", 2**63 - 1)),
-        ("GET", "/v1/models/metadata", Route("status", "metadata")),
-        ("GET", "/v1/models/m/tables", Route("tables", "m")),
-        ("GET", "/v1/models/tables", Route("status", "tables")),
-        ("GET", "/v1/models/m/versions/2/tables/u%2Fv", Route("tables", "m", 2, table="u/v")),
+        ("POST", "/V1/MODELS/M:predict", "predict", {"model": "M"}),
+        ("POST", "/v1/models/m/versions/7:classify", "classify", {**M, "version": 7}),
+        ("POST", "/v1/models/m/labels/stable:lookup", "lookup", {**M, "label": "stable"}),
+        ("POST", "/v1/models/a%2Fb%3Ac:predict", "predict", {"model": "a/b:c"}),
+        ("POST", "/v1/models/%C3%A9t%C3%A9:predict", "predict", {"model": "été"}),
+        ("GET", "/v1/models/m/versions/9223372036854775807", "status", {**M, "version": 2**63 - 1}),
+        (
+            "GET",
+            f"/v1/models/m/versions/{'0' * 6000}7",
+            "status",
+            {**M, "version": 7},
+        ),
+        ("GET", "/v1/models/metadata", "status", {"model": "metadata"}),
+        ("GET", "/v1/models/m/tables", "tables", M),
+        ("GET", "/v1/models/tables", "status", {"model": "tables"}),
+        (
+            "GET",
+            "/v1/models/m/versions/2/tables/u%2Fv",
+            "tables",
+            {**M, "version": 2, "table": "u/v"},
+        ),
     ],
 )
-def test_paths_are_parsed(method, path, route):
-    assert parse_path(method, path.encode()) == route
+def test_paths_are_parsed(method, path, verb, parameters):
+    assert parse_path(method, path.encode()) == Route(verb, parameters)
 
 
 @pytest.mark.parametrize(
