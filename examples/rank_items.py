@@ -96,8 +96,7 @@ def cost(url: str, model: str, body: dict[str, Any]) -> tuple[np.ndarray, int, f
 
     def ask() -> list[list[float]]:
         with urllib.request.urlopen(f"{url}/v1/models/{model}:predict", data) as answer:
-            (scores,) = json.load(answer).values()  # `predictions` of rows, `outputs` of columns
-            return scores
+            return json.load(answer)["predictions"]
 
     scores, before = ask(), cpu_seconds(url)
     for _ in range(REQUESTS):
@@ -116,9 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     user = {"user": 7, "history": random.integers(0, CATALOG, HISTORY).tolist()}
     items = random.integers(0, CATALOG, options.items).tolist()
     plain = {"instances": [{**user, "item": item} for item in items]}
-    once = {name: [value] for name, value in user.items()}
-    columns = {**once, "item": items, "row_splits": [0, options.items]}
-    shared = {"signature_name": "rank", "inputs": columns}
+    shared = {"signature_name": "rank", "shared": user, "instances": items}
     try:
         with running_gateway(options.out) as url:
             name = options.out.name

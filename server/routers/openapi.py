@@ -12,6 +12,7 @@ from fastapi import FastAPI
 
 from .. import __version__
 from ..tensors import DEFAULT_SIGNATURE, Kind, SignatureSpec, TensorSpec
+from ..wire.predict import ROW_SPLITS
 from .schemas import BODIES, Error
 
 _ERRORS = {
@@ -176,8 +177,7 @@ def _one_of(schemas: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 def _request(signature: SignatureSpec) -> dict[str, Any]:
     layout, tensors = "instances", {"type": "array", "minItems": 1, "items": _row(signature.inputs)}
-    # A signature of `de.shared_signature`: its inputs have different numbers of rows.
-    if "row_splits" in signature.inputs:
+    if ROW_SPLITS in signature.inputs:  # its inputs have different numbers of rows
         columns = {
             name: {"type": "array", "items": _tensor(spec)}
             for name, spec in sorted(signature.inputs.items())

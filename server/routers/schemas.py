@@ -52,6 +52,16 @@ BODIES: dict[str, Any] = {
                 "description": "Columns: the whole tensor of the only input, or an object of all "
                 f"inputs. {_TENSOR}"
             },
+            "shared": {
+                "description": "Only for a signature with the input `row_splits`: an object with "
+                "the inputs of one user, beside an instance per item. Or a list of users.",
+            },
+            "row_splits": {
+                "type": "array",
+                "items": {"type": "integer"},
+                "description": "With a list of users: user i has the instances from the element i "
+                "to the element i + 1.",
+            },
         },
     },
     "ExamplesBody": {

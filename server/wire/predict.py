@@ -31,6 +31,8 @@ class PredictRequest(NamedTuple):
     inputs: dict[str, Array]
 
 
+# The input of signatures with shared inputs (`de.shared_signature`): the items of each user.
+ROW_SPLITS = "row_splits"
 # Python's parser is several times slower. It reads what msgspec refuses.
 _DOCUMENT = msgspec.json.Decoder(dict[str, Any])
 _LONG_NUMBER = re.compile(rb"\d{19}")  # msgspec reads more digits as a floating-point number
@@ -74,6 +76,9 @@ def _request(
     signature = find_signature(signatures, signature_name(document))
     if not signature.inputs:
         raise invalid(f"Failed to get input map for signature: {signature.name}")
+    # TensorFlow Serving ignores the key for all other signatures.
+    if "shared" in document and ROW_SPLITS in signature.inputs:
+        return PredictRequest(signature, Format.ROW, _shared_rows(document, signature, limits))
     if "instances" in document:
         if "inputs" in document:
             raise invalid(
@@ -86,6 +91,49 @@ def _request(
         columns = json_tensors.decode_columns(document, signature, limits)
         return PredictRequest(signature, Format.COLUMNAR, columns)
     raise invalid("Missing 'inputs' or 'instances' key")
+
+
+def _shared_rows(
+    document: Mapping[str, Any], signature: SignatureSpec, limits: Limits
+) -> dict[str, Array]:
+    """Reads a request whose `shared` inputs have one row per user, and one instance per item.
+
+    `shared` is an object: one user. Or it is a list of objects, and `row_splits` assigns the
+    instances to them.
+    """
+    users, items = document["shared"], document.get("instances")
+    users = [users] if isinstance(users, dict) else users
+    if not isinstance(users, list) or not users or not isinstance(users[0], dict):
+        raise invalid(
+            f"'shared' must be an object or a list of objects. Received: {debug_string(users)}"
+        )
+    if "inputs" in document or not isinstance(items, list):
+        raise invalid("'shared' needs 'instances', a list, and no 'inputs'")
+    if ROW_SPLITS not in document and len(users) > 1:
+        raise invalid(
+            f"{ROW_SPLITS!r} must say which instances belong to which of the 'shared' objects. "
+            f"Received: {len(users)} objects"
+        )
+    splits = document.get(ROW_SPLITS, [0, len(items)])
+    named = {name: spec for name, spec in signature.inputs.items() if name != ROW_SPLITS}
+    of_users = {name: spec for name, spec in named.items() if name in users[0]}
+    of_items = {name: spec for name, spec in named.items() if name not in users[0]}
+    if not of_users or not of_items:
+        raise invalid(
+            f"'shared' must hold some of the inputs {', '.join(named)}, and 'instances' the "
+            "others. "
+            f"Received: 'shared' with {', '.join(users[0]) or 'nothing'}"
+        )
+    arrays = {
+        ROW_SPLITS: json_tensors.decode_value(splits, signature.inputs[ROW_SPLITS].dtype, limits)
+    }
+    for name, rows, inputs in (("shared", users, of_users), ("instances", items, of_items)):
+        part = dataclasses.replace(signature, inputs=inputs)
+        try:
+            arrays |= json_tensors.decode_rows({"instances": rows}, part, limits)
+        except ServingError as error:
+            raise invalid(error.message.replace("'instances'", f"'{name}'")) from None
+    return arrays
 
 
 def find_signature(signatures: Mapping[str, SignatureSpec], name: str) -> SignatureSpec:
