@@ -1,5 +1,6 @@
 """Bodies of `:predict` requests and answers, and the answers of `:classify` and `:regress`."""
 
+import dataclasses
 import enum
 import re
 from collections.abc import Mapping

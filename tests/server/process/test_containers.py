@@ -1,4 +1,4 @@
-"""Tests the gateway in a container: first process, without TensorFlow, health check."""
+"""Tests the gateway in a container: first process, without TensorFlow, health check, Kubernetes."""
 
 import os
 import shutil
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from server.cli import drop_service_links
 from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.server.support.gateway_process import ROOT, command, environment
 from tests.server.support.light_upstream import fronted
@@ -67,3 +68,40 @@ def test_the_health_check_sees_a_ready_gateway_past_proxies_and_tls(tmp_path, tl
             gateway.wait_for("/readyz", lambda reply: reply.status == 503)
             assert not healthy(gateway.port)
     assert not healthy(gateway.port)
+
+
+LINKS = {
+    "DE_GATEWAY_SERVICE_HOST": "10.0.0.1",
+    "DE_GATEWAY_SERVICE_PORT": "8501",
+    "DE_GATEWAY_SERVICE_PORT_HTTP": "8501",
+    "DE_GATEWAY_PORT": "tcp://10.0.0.1:8501",
+    "DE_GATEWAY_PORT_8501_TCP": "tcp://10.0.0.1:8501",
+    "DE_GATEWAY_PORT_8501_TCP_PROTO": "tcp",
+    "DE_GATEWAY_PORT_8501_TCP_PORT": "8501",
+    "DE_GATEWAY_PORT_8501_TCP_ADDR": "10.0.0.1",
+    "DE_GATEWAY_ADMIN_SERVICE_HOST": "fd00::1",
+    "DE_GATEWAY_ADMIN_PORT": "tcp://[fd00::1]:8502",
+}
+
+
+def test_kubernetes_service_variables_are_not_settings(tmp_path, monkeypatch):
+    around = {**environment(), **LINKS}
+    monkeypatch.setattr("tests.server.support.gateway_process.environment", lambda: around)
+    with fronted(tmp_path, 3) as (gateway, _):
+        gateway.wait_ready()
+        assert "DE_GATEWAY_PORT_8501_TCP_ADDR" in gateway.log()
+
+
+def test_settings_stay_and_so_do_mistakes():
+    own = {
+        "DE_GATEWAY_PORT": "9000",
+        "DE_GATEWAY_GRPC_PORT": "9001",
+        "DE_GATEWAY_UPSTREAMS": "10.0.0.1:8500",
+        "DE_GATEWAY_PROT": "1",
+        "OTHER_SERVICE_HOST": "10.0.0.1",
+        "REDIS_PORT": "tcp://10.0.0.1:6379",
+    }
+    links = {name: value for name, value in LINKS.items() if name not in own}
+    both = {**own, **links}
+    assert drop_service_links(both) == sorted(links)
+    assert both == own
