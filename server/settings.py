@@ -127,7 +127,7 @@ class Settings(BaseSettings):
     max_elements: int = Field(4_000_000, ge=1)
     """Values in one request."""
     max_ids: int = Field(100_000, ge=1)
-    """Ids in one lookup, or examples in one request."""
+    """Ids or bags in one lookup, or examples in one request."""
     max_in_flight: int = Field(1024, ge=1)
     """Requests that run at once; further ones get a 429."""
     client_in_flight: int = Field(512, ge=1)

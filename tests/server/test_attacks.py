@@ -65,6 +65,12 @@ BODIES = {
         "An id must be",
     ),
     "no JSON": ("lookup", b'{"table":"user","ids":[' + b"7," * 300_000, False, "JSON Parse error"),
+    "empty bags in gzip": (
+        "lookup",
+        b'{"table":"user","ids":[' + b",".join([b"[]"] * 300_000) + b"]}",
+        True,
+        "at most 100000 bags",
+    ),
     "admitted examples": ("classify", examples(b'{"age":1}', 20_000), False, ""),
 }
 
@@ -85,6 +91,8 @@ LOOKUPS = {
     "rows in JSON": ("", {}),
     "rows in base64": (',"format":"b64"', {}),
     "bags": (',"combiner":"mean"', {}),
+    "empty bags": (',"combiner":"mean"', {}),
+    "empty bags in bytes": (',"combiner":"sum"', {"Accept": RAW}),
     "bags in bytes": (',"combiner":"mean","missing":"null"', {"Accept": RAW}),
 }
 
@@ -92,7 +100,10 @@ LOOKUPS = {
 @pytest.mark.parametrize("name", LOOKUPS)
 def test_an_expensive_answer_is_written_apart(stub, name):
     options, headers = LOOKUPS[name]
-    ids = json.dumps([[7] * 50_000] if "bags" in name else [7] * 50_000)
+    if "empty" in name:
+        ids = json.dumps([[]] * 50_000)
+    else:
+        ids = json.dumps([[7] * 50_000] if "bags" in name else [7] * 50_000)
     body = f'{{"table":"wide","ids":{ids}{options}}}'.encode()
     result, lost = check_work_is_done_apart(
         stub, lambda: post(stub, "/v1/models/m:lookup", body, headers)
@@ -101,11 +112,18 @@ def test_an_expensive_answer_is_written_apart(stub, name):
     assert lost[1].startswith(LOST), lost
 
 
-@pytest.mark.parametrize("options", ['"missing":"null"', '"combiner":"mean","missing":"null"'])
-def test_the_rows_of_an_expensive_inference_are_combined_apart(stub, options):
-    ids = np.full((1, 50_000), 7, "<i8").tobytes()
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((1, 50_000), '"missing":"null"'),
+        ((1, 50_000), '"combiner":"mean","missing":"null"'),
+        ((50_000, 0), '"combiner":"sum"'),
+    ],
+)
+def test_the_rows_of_an_expensive_inference_are_combined_apart(stub, shape, options):
+    ids = np.full(shape, 7, "<i8").tobytes()
     text = (
-        '{"inputs":[{"name":"ids","datatype":"INT64","shape":[1,50000],"parameters":'
+        f'{{"inputs":[{{"name":"ids","datatype":"INT64","shape":{list(shape)},"parameters":'
         f'{{"binary_data_size":{len(ids)}}}}}],'
         f'"parameters":{{"signature_name":"de_lookup/wide","binary_data_output":true,{options}}}}}'
     ).encode()
