@@ -195,6 +195,16 @@ def decode_infer(body: bytes, header: bytes | None, limits: Limits) -> InferRequ
     return InferRequest(inputs, outputs, request.parameters, request.id)
 
 
+def decode_index(body: bytes, limits: Limits) -> bool:
+    """Returns whether a request for the list of models wants only those that serve.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT.
+    """
+    limits.check_elements(body)
+    return bool(body) and parse_json(body).get("ready") is True
+
+
 def add_input(
     inputs: dict[str, Array],
     name: str,

@@ -87,6 +87,15 @@ def test_an_expensive_body_is_read_apart(stub, name):
     assert lost[1].startswith(LOST), lost
 
 
+def test_an_expensive_body_of_the_index_is_read_apart(stub):
+    body = b'{"a":[' + b",".join([b"[]"] * 300_000) + b"]}"
+    result, lost = check_work_is_done_apart(
+        stub, lambda: post(stub, "/v2/repository/index", body, {})
+    )
+    assert result == (200, "")
+    assert lost[1].startswith(LOST), lost
+
+
 LOOKUPS = {
     "rows in JSON": ("", {}),
     "rows in base64": (',"format":"b64"', {}),
