@@ -96,6 +96,20 @@ def test_an_expensive_body_of_the_index_is_read_apart(stub):
     assert lost[1].startswith(LOST), lost
 
 
+def test_expensive_json_is_read_apart_if_a_header_tells_its_length(stub):
+    numbers = ",".join(["1.5"] * 200_000)
+    body = (
+        f'{{"inputs":[{{"name":"x","datatype":"FP32","shape":[200000],"data":[{numbers}]}}],'
+        '"parameters":{"binary_data_output":true}}'
+    ).encode()
+    headers = {"Inference-Header-Content-Length": str(len(body))}
+    result, lost = check_work_is_done_apart(
+        stub, lambda: post(stub, "/v2/models/m/infer", body, headers)
+    )
+    assert result == (200, "")
+    assert lost[1].startswith(LOST), lost
+
+
 LOOKUPS = {
     "rows in JSON": ("", {}),
     "rows in base64": (',"format":"b64"', {}),
