@@ -117,7 +117,7 @@ class Settings(BaseSettings):
     head_seconds: float = Field(10.0, gt=0)
     """Seconds for a client to send a request's head."""
     body_seconds: float = Field(30.0, gt=0)
-    """Seconds for a client to send its request body."""
+    """Seconds for a client to send its request body, or to take 256 KiB of an answer."""
     max_header_bytes: int = Field(32 << 10, ge=256)
     """Largest head of a request, in bytes."""
     max_body_bytes: int = Field(32 << 20, ge=1)
