@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastapi import FastAPI
@@ -45,10 +46,12 @@ async def send(
     path: str,
     body: bytes | list[bytes | None] = b"",
     headers: dict[str, str] | None = None,
+    take: Callable[[], Awaitable[None]] | None = None,
 ) -> Reply:
     """Sends one request; a list of bodies is sent in pieces, without a length.
 
-    At a piece that is None the client stops sending.
+    At a piece that is None the client stops sending. The client takes each part of the answer when
+    `take` returns.
     """
     pieces = [body] if isinstance(body, bytes) else list(body)
     sent: list[dict[str, Any]] = []
@@ -61,6 +64,8 @@ async def send(
 
     async def collect(message: dict[str, Any]) -> None:
         sent.append(message)
+        if take is not None:
+            await take()
 
     await app(scope_of(method, path, headers), receive, collect)
     start = sent[0]
