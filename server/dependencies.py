@@ -3,10 +3,11 @@
 `DataPlane.answer` checks the client, and `DataPlane.lease` the model.
 """
 
+import contextlib
 import dataclasses
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from .engines.base import Engine, LeasedServable
@@ -87,7 +88,8 @@ class DataPlane:
             f"requests {running}",
         )
         self.model_places = Shares(settings.model_in_flight, f"requests to one model {running}")
-        # Bodies in memory, after decompression. A client may hold half of them.
+        # Bodies in memory, after decompression, and large answers that their clients have not taken
+        # yet. A client may hold half of them.
         most = _BODIES * settings.max_decompressed_bytes
         held = "may be in memory"
         self._bytes = Shares(
@@ -155,6 +157,18 @@ class DataPlane:
         """
         self._bytes.take(request.counted_as, count)
         request.received_bytes += count
+
+    @contextlib.contextmanager
+    def sending(self, request: Request, count: int) -> Iterator[None]:
+        """Counts the bytes of an answer while the block sends it.
+
+        The answer is never refused, because its work is done. Later requests are refused instead.
+        """
+        self._bytes.add(request.counted_as, count)
+        try:
+            yield
+        finally:
+            self._bytes.give(request.counted_as, count)
 
     async def lease(self, spec: ModelSpec) -> "Lease":
         """Leases a version of a model to the current request; raises as `Engine.lease`.

@@ -29,7 +29,7 @@ class Limits:
     Attributes:
         max_rank: Dimensions of one tensor.
         max_elements: Values in one request.
-        max_ids: Ids in one lookup, or examples in one request.
+        max_ids: Ids or bags in one lookup, or examples in one request.
         max_bytes: Bytes of one request after decompression.
     """
 
@@ -70,7 +70,10 @@ class Limits:
         return values
 
     def check_count(self, count: int, what: str = "values") -> None:
-        """Raises `ServingError` (INVALID_ARGUMENT) for too many `values`, `ids` or `examples`."""
+        """Raises `ServingError` (INVALID_ARGUMENT) for too many values.
+
+        `what` is `values`, `ids`, `bags` or `examples`.
+        """
         most = self.max_elements if what == "values" else self.max_ids
         if count > most:
             raise _too_many(most, what, count)
@@ -86,7 +89,7 @@ class Limits:
 
 
 def _too_many(most: int, what: str, count: int | None = None) -> ServingError:
-    holder = "lookup must name" if what == "ids" else "request must hold"
+    holder = "lookup must name" if what in ("ids", "bags") else "request must hold"
     received = "" if count is None else f" Received: {count} {what}"
     return invalid(f"A {holder} at most {most} {what}: send it in parts.{received}")
 
@@ -123,8 +126,12 @@ class Shares:
             raise _exhausted(self._each, self._of_each)
         if self._in_all is not None and self._used + count > self._in_all:
             raise _exhausted(self._in_all, self._of_all)
+        self.add(name, count)
+
+    def add(self, name: str, count: int) -> None:
+        """Takes a part of the amount although it may not be free."""
         self._used += count
-        self._by_name[name] = used
+        self._by_name[name] = self._by_name.get(name, 0) + count
 
     def give(self, name: str, count: int = 1) -> None:
         """Returns a part of the amount."""

@@ -117,7 +117,7 @@ class Settings(BaseSettings):
     head_seconds: float = Field(10.0, gt=0)
     """Seconds for a client to send a request's head."""
     body_seconds: float = Field(30.0, gt=0)
-    """Seconds for a client to send its request body."""
+    """Seconds for a client to send its request body, or to take 256 KiB of an answer."""
     max_header_bytes: int = Field(32 << 10, ge=256)
     """Largest head of a request, in bytes."""
     max_body_bytes: int = Field(32 << 20, ge=1)
@@ -127,7 +127,7 @@ class Settings(BaseSettings):
     max_elements: int = Field(4_000_000, ge=1)
     """Values in one request."""
     max_ids: int = Field(100_000, ge=1)
-    """Ids in one lookup, or examples in one request."""
+    """Ids or bags in one lookup, or examples in one request."""
     max_in_flight: int = Field(1024, ge=1)
     """Requests that run at once; further ones get a 429."""
     client_in_flight: int = Field(512, ge=1)

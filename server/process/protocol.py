@@ -2,7 +2,8 @@
 
 uvicorn limits how long an idle connection is kept, but neither the time nor the size of a request's
 head. A client that sends one byte per minute would hold a connection forever, and httptools keeps
-all bytes of a head, or of a chunked body's trailers, until their end.
+all bytes of a head, or of a chunked body's trailers, until their end. A client that reads one byte
+per minute would hold its answer as long.
 """
 
 import asyncio
@@ -30,17 +31,20 @@ class BoundedProtocol(HttpToolsProtocol):
     Attributes:
         seconds: Seconds from the first byte of a head to its last. The rest of a body that nobody
             reads counts as such a byte.
+        write_seconds: Seconds for a client to take a piece of an answer that fills the buffers.
         max_bytes: Largest number of bytes that may arrive in a row without completing a head, a
             chunk of a body, or a message.
         waiting: Received bytes that are read after the requests before them.
     """
 
     seconds: float
+    write_seconds: float
     max_bytes: int
     _warned = -_WARN_SECONDS
 
     waiting = b""
     _timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
     _bytes = 0
     # True after a head that asks for an upgrade. The parser drops the body of such a request.
     _is_deaf = False
@@ -55,9 +59,29 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends a connection."""
         self._stop_timer()
+        self._stop_write_timer()
         super().connection_lost(exc)
         # After an error, uvicorn would keep the connection in memory until its timer ends.
         self._unset_keepalive_if_required()
+
+    def pause_writing(self) -> None:
+        """Waits for the client to take what was written, but not forever.
+
+        The transport calls this again only after `resume_writing`. A closed connection would wait
+        too, so it is aborted.
+        """
+        super().pause_writing()
+        self._write_timer = self.loop.call_later(self.write_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Writes on."""
+        self._stop_write_timer()
+        super().resume_writing()
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
     def data_received(self, data: bytes) -> None:
         """Reads bytes, unless earlier bytes wait."""

@@ -85,7 +85,11 @@ def with_admin(app: ASGIApp, admin: ASGIApp, listener: socket.socket) -> ASGIApp
 
 
 def _config(app: ASGIApp, settings: Settings, lifespan: Any) -> uvicorn.Config:
-    limits = {"seconds": settings.head_seconds, "max_bytes": settings.max_header_bytes}
+    limits = {
+        "seconds": settings.head_seconds,
+        "write_seconds": settings.body_seconds,
+        "max_bytes": settings.max_header_bytes,
+    }
     return uvicorn.Config(
         app,
         http=type("Bounded", (BoundedProtocol,), limits),

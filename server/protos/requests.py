@@ -52,11 +52,19 @@ def read_predict(body: bytes, limits: Limits) -> tuple[Target, dict[str, Array],
     """
     message = parse(load_protos().predict.PredictRequest, body)
     target = target_of(message.model_spec)
-    claimed = 0
+    claimed = repeated = 0
     for proto in message.inputs.values():
         limits.check_rank(len(proto.tensor_shape.dim))
-        claimed += math.prod(max(0, dim.size) for dim in proto.tensor_shape.dim)
+        count = math.prod(max(0, dim.size) for dim in proto.tensor_shape.dim)
+        claimed += count
+        if strings := proto.string_val:
+            repeated += len(strings[-1]) * max(0, count - len(strings))
     limits.check_count(claimed)
+    if repeated > limits.max_bytes:
+        raise invalid(
+            f"Strings that repeat to fill tensors must take at most {limits.max_bytes} bytes: "
+            f"send them in parts. Received: {repeated} bytes"
+        )
     inputs = {name: to_array(proto) for name, proto in message.inputs.items()}
     return target, inputs, list(dict.fromkeys(message.output_filter))
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 CLOSE = ("connection", "close")
 # Larger bodies are sent in pieces of this size. Each piece waits until the connection has taken the
-# piece before it.
+# piece before it. Until then the rest of the body counts as memory of its client.
 _PIECE_BYTES = 256 << 10
 # A refused client may keep sending its body for this many bytes and seconds. If the gateway closed
 # the connection at once, the system would reset it, and most clients would never see the answer.
@@ -148,8 +148,15 @@ class AnswerResponse(Response):
             (b"content-length", b"%d" % self._size),
         ]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends the response."""
+        if self._size <= _PIECE_BYTES:
+            await self._send(receive, send)
+            return
+        with scope["app"].state.plane.sending(scope[RECORD], self._size):
+            await self._send(receive, send)
+
+    async def _send(self, receive: Receive, send: Send) -> None:
         head = {"type": "http.response.start", "status": self.status_code}
         await send({**head, "headers": self.raw_headers})
         left = self._size

@@ -8,8 +8,7 @@ from starlette.responses import JSONResponse, Response
 from ..dependencies import RUN_SCOPES
 from ..request import RECORD, Answer
 from ..services import infer
-from ..wire.json_text import parse_json
-from ..wire.oip import HEADER
+from ..wire.oip import HEADER, decode_index
 from . import schemas
 from .body import answered, describe, run
 from .openapi import JSON_LENGTH, TIMEOUT, described
@@ -68,8 +67,8 @@ async def index(request: Request) -> Response:
     request.scope[RECORD].verb = "index"
 
     async def work(body: bytes) -> Answer:
-        wanted = parse_json(body) if body else {}
-        listed = await infer.repository_index(plane, ready=wanted.get("ready") is True)
+        ready = await plane.codec.run(len(body), "decode", decode_index, body, plane.limits)
+        listed = await infer.repository_index(plane, ready=ready)
         return Answer(orjson.dumps(listed))
 
     return await answered(request, ("predict",), work)

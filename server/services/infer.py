@@ -17,7 +17,7 @@ from ..tensors import (
     written_work,
 )
 from ..wire.codec import work_of
-from ..wire.oip import HEADER, InferRequest, decode_infer, encode_infer
+from ..wire.oip import HEADER, InferRequest, decode_infer, encode_infer, json_length
 from ..wire.paths import RAW
 from ..wire.predict import find_signature
 from .lookup import infer_lookup
@@ -39,18 +39,19 @@ async def infer(
 
     `header` is the header `Inference-Header-Content-Length`, or None.
     """
-    size = len(body) if header is None else len(body) // BINARY_WORK
+    length = json_length(len(body), header)
+    size = length + (len(body) - length) // BINARY_WORK
     request = await plane.codec.run(size, "decode", decode_infer, body, header, plane.limits)
     with await plane.lease(spec) as servable:
         outputs = await run_infer(plane, servable, request)
         version = servable.version
     size = written_work(outputs) if request.all_binary else work_of(outputs)
-    encoded, length = await plane.codec.run(
+    encoded, json_size = await plane.codec.run(
         size, "encode", encode_infer, spec.name, version, request, outputs
     )
-    if length is None:
+    if json_size is None:
         return Answer(encoded, version)
-    return Answer(encoded, version, RAW, ((HEADER, str(length)),))
+    return Answer(encoded, version, RAW, ((HEADER, str(json_size)),))
 
 
 async def run_infer(plane: DataPlane, servable: Lease, request: InferRequest) -> Tensors:

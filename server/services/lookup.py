@@ -63,9 +63,12 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
         rows, found = await _find(servable, name, ids, request.combiner, request.missing)
         version = servable.version
     lengths, nullable = ids.lengths, request.missing == "null"
-    pooled_work = 0 if lengths is None else rows.size
+    pooled_work = 0 if lengths is None else _pooled_work(rows, lengths)
     if not layout.raw_answer:
-        work = max(pooled_work, _written_work(rows, request.format))
+        if request.format == "list":
+            work = max(pooled_work, rows.size) * _NUMBER_WORK
+        else:
+            work = max(pooled_work, rows.nbytes // _BASE64_WORK + len(rows))
         encoded = await plane.codec.run(
             work, "encode", encode_lookup, request, lengths, rows, found
         )
@@ -93,11 +96,12 @@ def _decode(
     return signature.name, msgspec.structs.replace(request, ids=None), ids
 
 
-def _written_work(rows: Array, format_: str) -> int:
-    """Returns the cost of `encode_lookup`, as the bytes of JSON that take as long to decode."""
-    if format_ == "list":
-        return rows.size * _NUMBER_WORK
-    return rows.nbytes // _BASE64_WORK + len(rows)
+def _pooled_work(rows: Array, lengths: list[int]) -> int:
+    """Returns the cost of combining rows, as the bytes of JSON that take as long to decode.
+
+    An empty bag has no rows, but a vector in the answer.
+    """
+    return max(len(rows), len(lengths)) * rows.shape[1]
 
 
 async def infer_lookup(
@@ -105,12 +109,13 @@ async def infer_lookup(
 ) -> dict[str, Array]:
     """Looks up the ids of an inference request; see `run_infer`."""
     asked = request.inputs["ids"]
-    ids = bags_of(asked, request.inputs.get("lengths"))
+    ids = bags_of(asked, request.inputs.get("lengths"), plane.limits)
     combiner, missing = request.parameters.combiner, request.parameters.missing
     rows, found = await _find(servable, signature.name, ids, combiner, missing)
     if combiner != "none" or missing == "null":
+        work = rows.size if ids.lengths is None else _pooled_work(rows, ids.lengths)
         rows = await plane.codec.run(
-            rows.size, "encode", _answered, rows, found, ids.lengths, combiner, missing == "null"
+            work, "encode", _answered, rows, found, ids.lengths, combiner, missing == "null"
         )
     if combiner == "none":
         rows = rows.reshape(*asked.shape, *rows.shape[1:])

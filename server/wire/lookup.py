@@ -119,6 +119,7 @@ def decode_ids(values: Any, dtype: DType, limits: Limits) -> Ids:
                 "`ids` must be a list of ids, or a list of lists of ids, not a mix. "
                 f"Received: ids[{index}]={debug_string(values[index])}"
             )
+        limits.check_count(len(values), "bags")
         lengths = list(map(len, values))
         values = list(itertools.chain.from_iterable(values))
         types = set(map(type, values))
@@ -164,24 +165,29 @@ def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
     return Ids(np.frombuffer(body, dtype.numpy), None)
 
 
-def bags_of(ids: Array, lengths: Array | None) -> Ids:
+def bags_of(ids: Array, lengths: Array | None, limits: Limits) -> Ids:
     """Converts ids that came as tensors.
 
     Args:
         ids: The ids. Ids of rank 2 are bags of equal size.
         lengths: The sizes of the bags of flat ids, or None.
+        limits: Bounds the number of bags.
 
     Raises:
-        ServingError: INVALID_ARGUMENT if the lengths do not match the ids.
+        ServingError: INVALID_ARGUMENT if the lengths do not match the ids, or for too many bags.
     """
-    sizes = [ids.shape[1]] * ids.shape[0] if ids.ndim == 2 else None
+    sizes = None
     if lengths is not None:
+        limits.check_count(lengths.size, "bags")
         sizes = lengths.tolist() if lengths.ndim == 1 and lengths.dtype.kind in "iu" else [-1]
         if ids.ndim != 1 or min(sizes, default=0) < 0 or sum(sizes) != ids.size:
             raise invalid(
                 "lengths must hold the size of each bag, whose sum is the number of ids, and both "
                 f"must be vectors. Received: {lengths.size} lengths for {ids.size} ids"
             )
+    elif ids.ndim == 2:
+        limits.check_count(len(ids), "bags")
+        sizes = [ids.shape[1]] * len(ids)
     return Ids(ids.reshape(-1), sizes)
 
 

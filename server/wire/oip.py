@@ -161,15 +161,7 @@ def decode_infer(body: bytes, header: bytes | None, limits: Limits) -> InferRequ
     Raises:
         ServingError: INVALID_ARGUMENT, naming the input.
     """
-    size = length = len(body)
-    if header is not None:
-        # Python refuses to convert thousands of digits: check the length first.
-        if not header.isdigit() or len(header) > 19 or int(header) > size:
-            raise invalid(
-                "Inference-Header-Content-Length must be the length of the body's JSON, at most "
-                f"{size} bytes. Received: {header[:128].decode('latin-1')}"
-            )
-        length = int(header)
+    length = json_length(len(body), header)
     text, rest = body[:length], memoryview(body)[length:]
     limits.check_elements(text)
     request = _envelope(text)
@@ -193,6 +185,33 @@ def decode_infer(body: bytes, header: bytes | None, limits: Limits) -> InferRequ
         wished = output.parameters.binary_data
         outputs[output.name] = request.parameters.binary_data_output if wished is None else wished
     return InferRequest(inputs, outputs, request.parameters, request.id)
+
+
+def json_length(size: int, header: bytes | None) -> int:
+    """Returns the length of the JSON in a body of `size` bytes; `header` as for `decode_infer`.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT for a header that is no such length.
+    """
+    if header is None:
+        return size
+    # Python refuses to convert thousands of digits: check the length first.
+    if not header.isdigit() or len(header) > 19 or int(header) > size:
+        raise invalid(
+            "Inference-Header-Content-Length must be the length of the body's JSON, at most "
+            f"{size} bytes. Received: {header[:128].decode('latin-1')}"
+        )
+    return int(header)
+
+
+def decode_index(body: bytes, limits: Limits) -> bool:
+    """Returns whether a request for the list of models wants only those that serve.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT.
+    """
+    limits.check_elements(body)
+    return bool(body) and parse_json(body).get("ready") is True
 
 
 def add_input(

@@ -71,6 +71,12 @@ BODIES = {
         "An id must be",
     ),
     "no JSON": ("lookup", b'{"table":"user","ids":[' + b"7," * 300_000, False, "JSON Parse error"),
+    "empty bags in gzip": (
+        "lookup",
+        b'{"table":"user","ids":[' + b",".join([b"[]"] * 300_000) + b"]}",
+        True,
+        "at most 100000 bags",
+    ),
     "admitted examples": ("classify", examples(b'{"age":1}', 20_000), False, ""),
 }
 
@@ -83,10 +89,35 @@ def test_an_expensive_body_is_read_apart(stub, name):
     check_post_is_done_apart(stub, f"/v1/models/m:{verb}", sent, headers, said)
 
 
+def test_an_expensive_body_of_the_index_is_read_apart(stub):
+    body = b'{"a":[' + b",".join([b"[]"] * 300_000) + b"]}"
+    result, lost = check_work_is_done_apart(
+        stub, lambda: post(stub, "/v2/repository/index", body, {})
+    )
+    assert result == (200, "")
+    assert lost[1].startswith(LOST), lost
+
+
+def test_expensive_json_is_read_apart_if_a_header_tells_its_length(stub):
+    numbers = ",".join(["1.5"] * 200_000)
+    body = (
+        f'{{"inputs":[{{"name":"x","datatype":"FP32","shape":[200000],"data":[{numbers}]}}],'
+        '"parameters":{"binary_data_output":true}}'
+    ).encode()
+    headers = {"Inference-Header-Content-Length": str(len(body))}
+    result, lost = check_work_is_done_apart(
+        stub, lambda: post(stub, "/v2/models/m/infer", body, headers)
+    )
+    assert result == (200, "")
+    assert lost[1].startswith(LOST), lost
+
+
 LOOKUPS = {
     "rows in JSON": ("", {}),
     "rows in base64": (',"format":"b64"', {}),
     "bags": (',"combiner":"mean"', {}),
+    "empty bags": (',"combiner":"mean"', {}),
+    "empty bags in bytes": (',"combiner":"sum"', {"Accept": RAW}),
     "bags in bytes": (',"combiner":"mean","missing":"null"', {"Accept": RAW}),
 }
 
@@ -94,16 +125,26 @@ LOOKUPS = {
 @pytest.mark.parametrize("name", LOOKUPS)
 def test_an_expensive_answer_is_written_apart(stub, name):
     options, headers = LOOKUPS[name]
-    ids = json.dumps([[7] * 50_000] if "bags" in name else [7] * 50_000)
+    if "empty" in name:
+        ids = json.dumps([[]] * 50_000)
+    else:
+        ids = json.dumps([[7] * 50_000] if "bags" in name else [7] * 50_000)
     body = f'{{"table":"wide","ids":{ids}{options}}}'.encode()
     check_post_is_done_apart(stub, "/v1/models/m:lookup", body, headers)
 
 
-@pytest.mark.parametrize("options", ['"missing":"null"', '"combiner":"mean","missing":"null"'])
-def test_the_rows_of_an_expensive_inference_are_combined_apart(stub, options):
-    ids = np.full((1, 50_000), 7, "<i8").tobytes()
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((1, 50_000), '"missing":"null"'),
+        ((1, 50_000), '"combiner":"mean","missing":"null"'),
+        ((50_000, 0), '"combiner":"sum"'),
+    ],
+)
+def test_the_rows_of_an_expensive_inference_are_combined_apart(stub, shape, options):
+    ids = np.full(shape, 7, "<i8").tobytes()
     text = (
-        '{"inputs":[{"name":"ids","datatype":"INT64","shape":[1,50000],"parameters":'
+        f'{{"inputs":[{{"name":"ids","datatype":"INT64","shape":{list(shape)},"parameters":'
         f'{{"binary_data_size":{len(ids)}}}}}],'
         f'"parameters":{{"signature_name":"de_lookup/wide","binary_data_output":true,{options}}}}}'
     ).encode()

@@ -14,6 +14,7 @@ from server.errors import ServingError, StartError
 from server.keys import KeyRing
 from server.process.server import _config
 from server.settings import load_settings
+from server.wire.paths import RAW
 from tests.server.support.asgi import LOOKUP, PREDICT, ask, make_app, send
 from tests.server.support.gateway_process import make_key
 from tests.server.support.numpy_engine import NumpyEngine
@@ -336,6 +337,43 @@ def test_the_bodies_in_memory_have_a_bound_and_each_client_half_of_it(clients, t
         return refused, other, await send(app, *PREDICT)
 
     refused, other, answered = run_in_virtual_time(run())
+    assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+    assert refused.error.startswith(told)
+    assert (other.status, answered.status) == (others, 200)
+
+
+@pytest.mark.parametrize(
+    ("clients", "told", "others"),
+    [
+        (range(8), "At most 2400000 bytes of requests may be in memory.", 429),
+        ([1] * 4, "At most 1200000 bytes of requests of one client may be in memory.", 200),
+    ],
+)
+def test_large_answers_count_as_memory_until_their_clients_take_them(clients, told, others):
+    # Eight bodies of the largest size.
+    app = make_app(max_decompressed_bytes="300000", max_in_flight="1")
+    count = 33_500
+    ids, headers = bytes(8 * count), {"content-type": RAW, "accept": RAW}
+    asked = ("POST", "/v1/models/m:lookup?table=user", ids, headers)
+
+    async def run():
+        begun, taken = asyncio.Semaphore(0), asyncio.Event()
+
+        async def take():
+            begun.release()
+            await taken.wait()
+
+        tasks = []
+        for number in clients:
+            tasks.append(asyncio.create_task(send(at(app, f"10.0.0.{number}"), *asked, take=take)))
+            await begun.acquire()
+        refused = await send(at(app, "10.0.0.1"), *PREDICT)
+        other = await send(app, *PREDICT)
+        taken.set()
+        return await asyncio.gather(*tasks), refused, other, await send(app, *PREDICT)
+
+    replies, refused, other, answered = asyncio.run(run())
+    assert {(reply.status, len(reply.body)) for reply in replies} == {(200, 9 * count)}
     assert (refused.status, refused.headers["retry-after"]) == (429, "1")
     assert refused.error.startswith(told)
     assert (other.status, answered.status) == (others, 200)

@@ -29,7 +29,7 @@ class RecordingTransport(asyncio.Transport):
     def __init__(self):
         super().__init__({"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)})
         self.received = b""
-        self.closed = False
+        self.closed = self.aborted = False
         self.reads = True
 
     def pause_reading(self):
@@ -46,6 +46,9 @@ class RecordingTransport(asyncio.Transport):
 
     def close(self):
         self.closed = True
+
+    def abort(self):
+        self.closed = self.aborted = True
 
 
 class Connection:
@@ -196,6 +199,23 @@ def test_a_client_that_reads_slowly_is_waited_for():
 
     before, after = with_connection(work)
     assert (before, statuses(after)) == (b"", [200])
+
+
+def test_a_client_that_takes_no_more_of_its_answer_is_left():
+    async def work(connection):
+        for _ in range(2):
+            connection.protocol.pause_writing()
+            await connection.send(post())
+            await asyncio.sleep(29)
+            assert not connection.client.aborted
+            connection.protocol.resume_writing()
+            await connection.settle()
+        await asyncio.sleep(29)
+        connection.protocol.pause_writing()
+        await asyncio.sleep(31)
+        return statuses(connection.client.received), connection.client.aborted
+
+    assert with_connection(work, body_seconds="30") == ([200, 200], True)
 
 
 @pytest.mark.parametrize("hosts", [b"", b"Host: x\r\nHost: y\r\n", b"Host: x\r\nHost: x\r\n"])

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastapi import FastAPI
@@ -43,10 +44,12 @@ async def send(
     path: str,
     body: Any = b"",
     headers: dict[str, str] | None = None,
+    take: Callable[[], Awaitable[None]] | None = None,
 ) -> Reply:
     """Sends one request. A list of bytes is a body in pieces, and other bodies become JSON.
 
-    A body in pieces has no length. At a piece that is None the client stops sending.
+    A body in pieces has no length. At a piece that is None the client stops sending. The client
+    takes each part of the answer when `take` returns.
     """
     if not isinstance(body, bytes | list):
         body = json.dumps(body).encode()
@@ -61,6 +64,8 @@ async def send(
 
     async def collect(message: dict[str, Any]) -> None:
         sent.append(message)
+        if take is not None:
+            await take()
 
     await app(scope_of(method, path, headers), receive, collect)
     start = sent[0]

@@ -75,9 +75,12 @@ def test_invalid_ids_are_named_in_the_error(text, dtype, message):
     assert message in caught.value.message
 
 
-def test_more_ids_than_the_limit_are_refused():
-    with pytest.raises(ServingError, match="at most 3 ids"):
-        ids("[[1, 2], [3, 4]]", max_ids=3)
+@pytest.mark.parametrize(
+    ("text", "what"), [("[[1, 2], [3, 4]]", "ids"), ("[[], [1], [], []]", "bags")]
+)
+def test_more_ids_or_bags_than_the_limit_are_refused(text, what):
+    with pytest.raises(ServingError, match=f"at most 3 {what}: .* Received: 4 {what}"):
+        ids(text, max_ids=3)
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,20 @@ def test_lengths_must_be_those_of_the_ids(app, ids, lengths):
     assert "whose sum is the number of ids" in reply.error
 
 
+@pytest.mark.parametrize(("ids", "lengths"), [(np.array([7]), [0, 1, 0]), (np.zeros((3, 0)), None)])
+def test_more_bags_than_the_limit_are_refused(ids, lengths):
+    reply = lookup(make_app(max_ids="2"), ids, lengths, combiner="sum")
+    assert reply.status == 400
+    assert reply.error == "A lookup must name at most 2 bags: send it in parts. Received: 3 bags"
+    assert lookup(make_app(max_ids="3"), ids, lengths, combiner="sum").status == 200
+
+
+def test_the_index_reads_no_more_values_than_the_limit(app):
+    body = b'{"a":[' + b",".join([b"1"] * 1001) + b"]}"
+    reply = ask(app, "POST", "/v2/repository/index", body)
+    assert (reply.status, "at most 1000 values" in reply.error) == (400, True)
+
+
 def test_flags_of_other_bytes_are_true():
     array = array_of_bytes(memoryview(b"\0\1\2\xff"), dtype_of_name("bool"), 4)
     assert octets(array).tobytes() == b"\0\1\1\1"
