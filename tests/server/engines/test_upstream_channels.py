@@ -195,6 +195,24 @@ async def test_an_error_of_the_model_passes_word_for_word_without_a_poll(
     assert (service.calls, service.polls) == ([3], 1)
 
 
+async def test_a_trace_header_that_grpc_cannot_carry_is_not_forwarded(service, tmp_path):
+    def front():
+        with GatewayProcess(
+            None, tmp_path / "log", "--engine", "tfserving", "--upstreams", service.address,
+            "--models", "m",
+        ) as gateway:  # fmt: skip
+            gateway.wait_ready()
+            for value in ("00-ab-cd-01", "caf\xe9", "a\tb", "x" * 9000, ""):
+                headers = {"traceparent": value, "tracestate": value}
+                reply = gateway.ask("POST", "/v1/models/m:predict", {"instances": [1.0]}, headers)
+                assert reply.status == 200, (value, reply)
+                forwarded = value if value == "00-ab-cd-01" else None
+                assert service.metadata.get("traceparent") == forwarded
+                assert service.metadata.get("tracestate") == forwarded
+
+    await asyncio.to_thread(front)
+
+
 async def test_a_model_that_answers_nothing_but_data_loss_is_not_ready_and_the_log_says_why(
     service, tmp_path
 ):
