@@ -178,7 +178,7 @@ def test_the_port_of_models_has_no_admin_api(keys):
 
 def test_labels_traffic_and_drain_are_set_and_reported(keys):
     ring, values = keys
-    engine = RoutedEngine(NumpyEngine(), chance=lambda: 0.5)
+    engine = RoutedEngine(NumpyEngine())
     app = create_admin_app(load_settings(model_dir="x"), engine, ring)
 
     def told(method, path, value=None):
@@ -195,9 +195,8 @@ def test_labels_traffic_and_drain_are_set_and_reported(keys):
     assert told("PUT", "/admin/models/m/labels/stable", {"version": 4}).status == 404
     assert told("PUT", "/admin/models/m/traffic", {"weights": {"3": 1}}).status == 200
     assert told("GET", "/admin/models").json()["models"][0]["traffic"] == {"3": 1}
-    assert told("PUT", "/admin/models/m/traffic", {"weights": {"3": 0}}).status == 400
-    assert told("PUT", "/admin/models/m/traffic", {"weights": {"3": -1}}).status == 400
-    assert told("PUT", "/admin/models/m/traffic", {"weights": {"x": 1}}).status == 400
+    for weights in ({"3": 0}, {"3": -1}, {"x": 1}, {"3": 1, "03": 99}):
+        assert told("PUT", "/admin/models/m/traffic", {"weights": weights}).status == 400
     wrong = told("PUT", "/admin/models/m/labels/stable", {"version": "3"})
     assert (wrong.status, "body.version: " in wrong.error) == (400, True)
     assert told("PUT", "/admin/models/m/traffic", {"weights": {}}).json()["traffic"] == {}
@@ -215,6 +214,15 @@ def test_labels_traffic_and_drain_are_set_and_reported(keys):
         assert draining is (switch == "drain")
         for path in ("/readyz", "/v2/health/ready"):
             assert ask(make_app(engine), "GET", path).status == status
+
+
+@pytest.mark.parametrize("weights", [{"1": 95, "3": 5}, {"1": 1}, {"3": 0}, {"1": 1, "3": 0}])
+def test_a_split_sends_requests_only_to_versions_that_serve(weights):
+    app = make_app(RoutedEngine(NumpyEngine(version=3), Routes(traffic={"m": weights})))
+    for _ in range(5):
+        assert ask(app, *PREDICT).headers["x-model-version"] == "3"
+    named = ask(app, "POST", "/v1/models/m/versions/1:predict", PREDICT[2])
+    assert (named.status, "Specific(m, 1)" in named.error) == (404, True)
 
 
 def test_a_broken_file_of_routes_is_logged_once_and_changes_nothing(tmp_path, caplog, monkeypatch):
