@@ -8,7 +8,7 @@ import random
 import tempfile
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -17,9 +17,10 @@ from ..keys import WatchedFile
 from ..request import ModelSpec
 from .base import Engine, LeasedServable, VersionState, VersionStatus
 
-
 #: The number of a version. Without leading zeros, so that no two keys have equal numbers.
 VERSION_PATTERN = "^(0|[1-9][0-9]{0,18})$"
+_Version = Annotated[str, msgspec.Meta(pattern=VERSION_PATTERN)]
+_Weight = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
 
 
 class Routes(msgspec.Struct, frozen=True):
@@ -34,7 +35,7 @@ class Routes(msgspec.Struct, frozen=True):
     """
 
     labels: dict[str, dict[str, int]] = {}
-    traffic: dict[str, dict[str, float]] = {}
+    traffic: dict[str, dict[_Version, _Weight]] = {}
     drained: list[str] = []
     draining: bool = False
 

@@ -241,6 +241,14 @@ def test_a_broken_file_of_routes_is_logged_once_and_changes_nothing(tmp_path, ca
         caplog.clear()
 
 
+@pytest.mark.parametrize("weights", [{"latest": 1}, {"02": 1}, {"3": -1}, {"3": 1e300}])
+def test_a_file_of_routes_with_a_wrong_split_is_refused(tmp_path, weights):
+    file = tmp_path / "routes.json"
+    file.write_text(json.dumps({"traffic": {"m": weights}}))
+    with pytest.raises(StartError, match=r"The file of routes cannot be read: .*traffic"):
+        RoutedEngine(NumpyEngine(), file=file)
+
+
 def test_a_decision_keeps_what_was_written_into_the_file_in_the_last_second(tmp_path):
     file = tmp_path / "routes.json"
     engine = RoutedEngine(NumpyEngine(), file=file)
