@@ -216,6 +216,15 @@ def test_labels_traffic_and_drain_are_set_and_reported(keys):
             assert ask(make_app(engine), "GET", path).status == status
 
 
+@pytest.mark.parametrize("name", ["42", "no", "a: b", "Zoë \U0001f511", 'say "}"'])
+def test_a_printed_key_can_be_read_whatever_its_name(tmp_path, name):
+    key, line = make_key(name, "predict")
+    file = tmp_path / "keys.yaml"
+    file.write_text(f"keys:\n{line}\n")
+    app = make_app(keys=KeyRing(file))
+    assert ask(app, *PREDICT, headers={"x-api-key": key}).status == 200
+
+
 @pytest.mark.parametrize("weights", [{"1": 95, "3": 5}, {"1": 1}, {"3": 0}, {"1": 1, "3": 0}])
 def test_a_split_sends_requests_only_to_versions_that_serve(weights):
     app = make_app(RoutedEngine(NumpyEngine(version=3), Routes(traffic={"m": weights})))
