@@ -207,11 +207,14 @@ class RoutedEngine:
             self._use(routes)
             return
         path = self._file.path
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        with (
+            tempfile.TemporaryDirectory(dir=path.parent) as folder,  # goes even if the disk is full
+            tempfile.NamedTemporaryFile(dir=folder, delete=False) as file,
+        ):
             file.write(msgspec.json.format(msgspec.json.encode(routes)))
             file.flush()
             os.fsync(file.fileno())
-        Path(file.name).replace(path)
+            Path(file.name).replace(path)
         self._look(now=True)  # another process may have written since
 
     def _use(self, routes: Routes) -> None:

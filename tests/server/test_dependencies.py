@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import json
 
@@ -267,6 +268,19 @@ def test_a_decision_keeps_what_was_written_into_the_file_in_the_last_second(tmp_
     engine.set_drained("u", True)
     assert engine.routes == RoutedEngine(NumpyEngine(), file=file).routes
     assert engine.routes == Routes({"m": {"c": 3, "b": 3}}, {"m": {"3": 1}}, ["v", "u"])
+
+
+def test_a_decision_that_the_disk_cannot_hold_leaves_no_file(tmp_path, monkeypatch):
+    def is_full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = tmp_path / "routes.json"
+    engine = RoutedEngine(NumpyEngine(), file=file)
+    engine.set_draining(True)
+    monkeypatch.setattr("os.fsync", is_full)
+    with pytest.raises(OSError, match="No space left"):
+        engine.set_draining(False)
+    assert (list(tmp_path.iterdir()), engine.routes.draining) == ([file], True)
 
 
 @pytest.mark.parametrize(
