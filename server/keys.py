@@ -348,7 +348,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     digest = hashlib.sha256(key.encode()).hexdigest()
     scopes = ", ".join(options.scope)
     print(f"key: {key}")
-    print(f"  - {{name: {options.name}, scopes: [{scopes}], sha256: {digest!r}}}")
+    name = json.dumps(options.name, ensure_ascii=False)  # YAML reads 42 and no as other types
+    print(f"  - {{name: {name}, scopes: [{scopes}], sha256: {digest!r}}}")
     return 0
 
 

@@ -1,6 +1,7 @@
 """A request over any transport: its record, the model that it asks, and its answer."""
 
 import dataclasses
+import re
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -12,8 +13,10 @@ Headers = tuple[tuple[str, str], ...]
 
 #: Key of an ASGI scope: the `Request` of the request.
 RECORD = "gateway.record"
-# The headers that the gateway forwards to a model server.
+# The headers that the gateway forwards to a model server. gRPC refuses metadata with other
+# characters or long values, and the request with it.
 _FORWARDED = (b"traceparent", b"tracestate")
+_FORWARDABLE = re.compile(rb"[ -~]{1,512}")
 
 
 @dataclasses.dataclass(slots=True)
@@ -72,9 +75,9 @@ class Request:
         return (
             ("x-request-id", self.id),
             *(
-                (name.decode(), self.headers[name].decode("latin-1"))
+                (name.decode(), self.headers[name].decode())
                 for name in _FORWARDED
-                if name in self.headers
+                if _FORWARDABLE.fullmatch(self.headers.get(name, b""))
             ),
         )
 

@@ -6,9 +6,9 @@ Labels and a traffic split choose the version of a request. Drained upstreams ge
 import os
 import random
 import tempfile
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -17,6 +17,11 @@ from ..keys import WatchedFile
 from ..request import ModelSpec
 from .base import Engine, LeasedServable, VersionState, VersionStatus
 
+#: The number of a version. Without leading zeros, so that no two keys have equal numbers.
+VERSION_PATTERN = "^(0|[1-9][0-9]{0,18})$"
+_Version = Annotated[str, msgspec.Meta(pattern=VERSION_PATTERN)]
+_Weight = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
+
 
 class Routes(msgspec.Struct, frozen=True):
     """The decisions. A change replaces the whole object, so no reader sees half of the change.
@@ -24,13 +29,13 @@ class Routes(msgspec.Struct, frozen=True):
     Attributes:
         labels: By model, the version of each label.
         traffic: By model, the weight of each version (its number as a string) for requests that
-            name no version.
+            name no version. Versions that do not serve count as 0.
         drained: Upstreams that get no requests.
         draining: True if readiness fails, so that load balancers use other gateways.
     """
 
     labels: dict[str, dict[str, int]] = {}
-    traffic: dict[str, dict[str, float]] = {}
+    traffic: dict[str, dict[_Version, _Weight]] = {}
     drained: list[str] = []
     draining: bool = False
 
@@ -72,19 +77,16 @@ class RoutedEngine:
         engine: Engine,
         routes: Routes | None = None,
         file: Path | None = None,
-        chance: Callable[[], float] = random.random,
     ) -> None:
         """Creates the engine.
 
         The routes in `file` override `routes`. The file keeps the routes for the next start, and
-        passes them to other worker processes. Without a file the routes stay in memory. `chance`
-        returns a random number in [0, 1), for the traffic split.
+        passes them to other worker processes. Without a file the routes stay in memory.
 
         Raises:
             StartError: The file contains no valid routes.
         """
         self.inner = engine
-        self._chance = chance
         self._file = None
         start = routes or Routes()
         if file is not None:
@@ -122,13 +124,20 @@ class RoutedEngine:
         if spec.label is not None:
             spec = self._labelled(spec)
         elif spec.version is None and spec.name in traffic:
-            weights = traffic[spec.name]
-            point = self._chance() * sum(weights.values())
-            for version, weight in weights.items():
-                point -= weight
-                if point < 0:
-                    return self.inner.lease(ModelSpec(spec.name, int(version)))
+            return self._lease_by_weight(spec, dict(traffic[spec.name]))
         return self.inner.lease(spec)
+
+    async def _lease_by_weight(self, spec: ModelSpec, weights: dict[str, float]) -> LeasedServable:
+        """Leases one of the versions that serve, or the newest version if none of them does."""
+        while sum(weights.values()) > 0:
+            (version,) = random.choices(list(weights), list(weights.values()))
+            try:
+                return await self.inner.lease(ModelSpec(spec.name, int(version)))
+            except ServingError as error:
+                if error.code not in (Code.NOT_FOUND, Code.UNAVAILABLE):
+                    raise
+            del weights[version]
+        return await self.inner.lease(spec)
 
     async def set_label(self, model: str, label: str, version: int | None) -> None:
         """Points a label to a version, or removes it.
@@ -198,11 +207,14 @@ class RoutedEngine:
             self._use(routes)
             return
         path = self._file.path
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        with (
+            tempfile.TemporaryDirectory(dir=path.parent) as folder,  # goes even if the disk is full
+            tempfile.NamedTemporaryFile(dir=folder, delete=False) as file,
+        ):
             file.write(msgspec.json.format(msgspec.json.encode(routes)))
             file.flush()
             os.fsync(file.fileno())
-        Path(file.name).replace(path)
+            Path(file.name).replace(path)
         self._look(now=True)  # another process may have written since
 
     def _use(self, routes: Routes) -> None:

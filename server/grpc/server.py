@@ -1,14 +1,17 @@
 """The gRPC port. It starts and ends with the application's event loop."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2
+from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from ..dependencies import DataPlane, Lifecycle
-from ..errors import StartError
+from ..errors import ServingError, StartError
+from ..limits import Shares
 from ..observability.accounts import Accounts
 from ..observability.metrics import Metrics
 from ..protos.inference import SERVICE
@@ -66,20 +69,27 @@ class GrpcServer:
                 ("grpc.max_send_message_length", settings.max_decompressed_bytes),
                 ("grpc.so_reuseport", int(self._share_port)),
             ],
-            maximum_concurrent_rpcs=settings.max_in_flight,
+            # The data plane refuses requests beyond `max_in_flight`. Streams take at most half of
+            # the rest, so that health checks are answered too.
+            maximum_concurrent_rpcs=2 * settings.max_in_flight,
+        )
+        streams = Shares(
+            max(1, settings.max_in_flight // 2), "streams of health and reflection may be open"
         )
         edge = GrpcEdge(self._plane, self._accounts)
         server.add_generic_rpc_handlers(
             (*TensorFlowServing(edge).handlers, InferenceService(edge, self._lifecycle).handler)
         )
-        self._health = _Health(self._plane, self._lifecycle)
+        self._health = _Health(self._plane, self._lifecycle, streams)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         # Clients such as grpcurl discover services and messages.
         pool = load_protos().pool
         for file in (health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR):
             pool.AddSerializedFile(file.serialized_pb)
         names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, server, pool)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
+            _Reflection(names, pool, streams), server
+        )
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         address, asked = f"{host}:{self.port}", self.port
         try:
@@ -120,10 +130,11 @@ class _Health(health.aio.HealthServicer):
     Like `/readyz` it needs no key.
     """
 
-    def __init__(self, plane: DataPlane, lifecycle: Lifecycle) -> None:
+    def __init__(self, plane: DataPlane, lifecycle: Lifecycle, streams: Shares) -> None:
         super().__init__()
         self._plane = plane
         self._lifecycle = lifecycle
+        self._streams = streams
 
     async def look(self) -> None:
         """Sets the status of all services to the current one."""
@@ -142,3 +153,35 @@ class _Health(health.aio.HealthServicer):
         """Reports the current status, which `Watch` may report a little later."""
         await self.look()
         return await super().Check(request, context)
+
+    async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802
+        """Reports the status and its changes until the client goes."""
+        async with _counted(self._streams, context):
+            await super().Watch(request, context)
+
+
+class _Reflection(reflection.aio.ReflectionServicer):
+    """gRPC's reflection service. Like the health service it needs no key."""
+
+    def __init__(self, names: Sequence[str], pool: Any, streams: Shares) -> None:
+        super().__init__(names, pool)
+        self._streams = streams
+
+    async def ServerReflectionInfo(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+        """Describes services and messages until the client goes."""
+        async with _counted(self._streams, context):
+            async for answer in super().ServerReflectionInfo(requests, context):
+                yield answer
+
+
+@contextlib.asynccontextmanager
+async def _counted(streams: Shares, context: Any) -> AsyncIterator[None]:
+    """Counts a stream while it is open. Refuses it if too many are."""
+    try:
+        streams.take("")
+    except ServingError as error:
+        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, error.message)
+    try:
+        yield
+    finally:
+        streams.give("")

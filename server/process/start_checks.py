@@ -42,6 +42,11 @@ def check_start(settings: Settings, *, is_worker: bool = False) -> KeyRing | Non
             raise StartError(
                 f"The file must exist and be readable. Received: {flag_of(name)}={path}"
             )
+    if settings.routes_file is not None and not settings.routes_file.parent.is_dir():
+        raise StartError(
+            "The folder of the routes file must exist: create it, or name another file. "
+            f"Received: --routes-file={settings.routes_file}"
+        )
     _check_certificates(settings, "tls", "tls_client_ca")
     _check_certificates(settings, "upstream", "upstream_ca")
     labels = routes_of(settings).labels

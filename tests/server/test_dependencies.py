@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import errno
 import gzip
+import json
 
 import pytest
 
@@ -156,7 +158,7 @@ def test_the_admin_port_answers_administrators_only(keys, method, path, status, 
 
 def test_labels_traffic_and_drain_are_set_and_reported(keys):
     ring, values = keys
-    engine = RoutedEngine(NumpyEngine(), chance=lambda: 0.5)
+    engine = RoutedEngine(NumpyEngine())
     app = create_admin_app(load_settings(model_dir="x"), engine, ring)
 
     def told(method, path, value=b""):
@@ -173,9 +175,8 @@ def test_labels_traffic_and_drain_are_set_and_reported(keys):
     assert told("PUT", "/admin/models/m/labels/stable", {"version": 4}).status == 404
     assert told("PUT", "/admin/models/m/traffic", {"weights": {"3": 1}}).status == 200
     assert told("GET", "/admin/models").json()["models"][0]["traffic"] == {"3": 1}
-    assert told("PUT", "/admin/models/m/traffic", {"weights": {"3": 0}}).status == 400
-    assert told("PUT", "/admin/models/m/traffic", {"weights": {"3": -1}}).status == 400
-    assert told("PUT", "/admin/models/m/traffic", {"weights": {"x": 1}}).status == 400
+    for weights in ({"3": 0}, {"3": -1}, {"x": 1}, {"3": 1, "03": 99}):
+        assert told("PUT", "/admin/models/m/traffic", {"weights": weights}).status == 400
     wrong = told("PUT", "/admin/models/m/labels/stable", {"version": "3"})
     assert (wrong.status, "body.version: " in wrong.error) == (400, True)
     assert told("PUT", "/admin/models/m/traffic", {"weights": {}}).json()["traffic"] == {}
@@ -195,6 +196,24 @@ def test_labels_traffic_and_drain_are_set_and_reported(keys):
             assert ask(make_app(engine), "GET", path).status == status
 
 
+@pytest.mark.parametrize("name", ["42", "no", "a: b", "Zoë \U0001f511", 'say "}"'])
+def test_a_printed_key_can_be_read_whatever_its_name(tmp_path, name):
+    key, line = make_key(name, "predict")
+    file = tmp_path / "keys.yaml"
+    file.write_text(f"keys:\n{line}\n")
+    app = make_app(keys=KeyRing(file))
+    assert ask(app, *PREDICT, headers={"x-api-key": key}).status == 200
+
+
+@pytest.mark.parametrize("weights", [{"1": 95, "3": 5}, {"1": 1}, {"3": 0}, {"1": 1, "3": 0}])
+def test_a_split_sends_requests_only_to_versions_that_serve(weights):
+    app = make_app(RoutedEngine(NumpyEngine(version=3), Routes(traffic={"m": weights})))
+    for _ in range(5):
+        assert ask(app, *PREDICT).headers["x-model-version"] == "3"
+    named = ask(app, "POST", "/v1/models/m/versions/1:predict", PREDICT[2])
+    assert (named.status, "Specific(m, 1)" in named.error) == (404, True)
+
+
 def test_a_broken_file_of_routes_is_logged_once_and_changes_nothing(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(keys_module, "_LOOK_SECONDS", 0.0)
     file = tmp_path / "routes.json"
@@ -211,6 +230,14 @@ def test_a_broken_file_of_routes_is_logged_once_and_changes_nothing(tmp_path, ca
         caplog.clear()
 
 
+@pytest.mark.parametrize("weights", [{"latest": 1}, {"02": 1}, {"3": -1}, {"3": 1e300}])
+def test_a_file_of_routes_with_a_wrong_split_is_refused(tmp_path, weights):
+    file = tmp_path / "routes.json"
+    file.write_text(json.dumps({"traffic": {"m": weights}}))
+    with pytest.raises(StartError, match=r"The file of routes cannot be read: .*traffic"):
+        RoutedEngine(NumpyEngine(), file=file)
+
+
 def test_a_decision_keeps_what_was_written_into_the_file_in_the_last_second(tmp_path):
     file = tmp_path / "routes.json"
     engine = RoutedEngine(NumpyEngine(), file=file)
@@ -220,6 +247,19 @@ def test_a_decision_keeps_what_was_written_into_the_file_in_the_last_second(tmp_
     engine.set_drained("u", True)
     assert engine.routes == RoutedEngine(NumpyEngine(), file=file).routes
     assert engine.routes == Routes({"m": {"c": 3, "b": 3}}, {"m": {"3": 1}}, ["v", "u"])
+
+
+def test_a_decision_that_the_disk_cannot_hold_leaves_no_file(tmp_path, monkeypatch):
+    def is_full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = tmp_path / "routes.json"
+    engine = RoutedEngine(NumpyEngine(), file=file)
+    engine.set_draining(True)
+    monkeypatch.setattr("os.fsync", is_full)
+    with pytest.raises(OSError, match="No space left"):
+        engine.set_draining(False)
+    assert (list(tmp_path.iterdir()), engine.routes.draining) == ([file], True)
 
 
 @pytest.mark.parametrize(

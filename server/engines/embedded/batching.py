@@ -17,6 +17,13 @@ from ...tensors import Array, SignatureSpec, Tensors
 
 Run = Callable[[str, Tensors], Awaitable[dict[str, Array]]]
 _Key = tuple[str, tuple[tuple[str, tuple[int, ...]], ...]]
+# The server, not one of the requests, is the reason for these errors.
+_OF_THE_SERVER = (
+    Code.RESOURCE_EXHAUSTED,
+    Code.DEADLINE_EXCEEDED,
+    Code.UNAVAILABLE,
+    Code.CANCELLED,
+)
 
 
 @dataclasses.dataclass
@@ -149,10 +156,7 @@ class Batcher:
 
     async def _answer_alone(self, signature: str, parts: list[_Part], error: Exception) -> None:
         """Runs the parts one by one, so that an error in one part does not fail the others."""
-        wrong = isinstance(error, ServingError) and error.code in (
-            Code.INVALID_ARGUMENT,
-            Code.INTERNAL,
-        )
+        wrong = isinstance(error, ServingError) and error.code not in _OF_THE_SERVER
         for part in parts:
             answer: dict[str, Array] | Exception = error
             if wrong and len(parts) > 1 and not part.done.done():

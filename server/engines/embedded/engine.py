@@ -54,6 +54,7 @@ class EmbeddedEngine(Engine):
         self._policy = VersionPolicy.parse(settings.version_policy)
         self._load = load or self._load_saved_model
         self._look = asyncio.Event()
+        # Set at the end of the next look.
         self._looked = asyncio.Event()
         self._pool = WorkerPool("model", settings.threads, _MAX_WAITING)
         metrics.queue_waiting.set_function(lambda: self._pool.waiting)
@@ -100,9 +101,9 @@ class EmbeddedEngine(Engine):
 
     async def reload(self) -> None:
         """See `Engine.reload`."""
-        self._looked.clear()
+        looked = self._looked  # of a look that has not begun yet
         self._look.set()
-        await self._looked.wait()
+        await looked.wait()
 
     def component_versions(self) -> Mapping[str, str]:
         """See `Engine.component_versions`."""
@@ -132,6 +133,8 @@ class EmbeddedEngine(Engine):
 
     async def _watch(self) -> None:
         while True:
+            self._look.clear()
+            looked, self._looked = self._looked, asyncio.Event()
             try:
                 await self._refresh()
             except Exception:
@@ -139,10 +142,9 @@ class EmbeddedEngine(Engine):
                 # succeed.
                 _LOG.exception("looking at the model folder failed")
             self._started = True
-            self._looked.set()
+            looked.set()
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._look.wait(), self._settings.poll_seconds)
-            self._look.clear()
 
     async def _refresh(self) -> None:
         try:

@@ -78,7 +78,10 @@ class Catalog:
             endpoint.missed += 1
 
     async def _statuses_at(self, endpoint: Endpoint, model: str) -> list[VersionStatus] | None:
-        """Asks an endpoint for the states of a model's versions; returns None if it is too late."""
+        """Asks an endpoint for the states of a model's versions; returns None if it does not tell.
+
+        An endpoint that refuses the poll, because it has too much to do, still serves what it did.
+        """
         request = self._protos.status.GetModelStatusRequest()
         request.model_spec.name = model
         try:
@@ -87,7 +90,9 @@ class Catalog:
             )
             response = parse(self._protos.status.GetModelStatusResponse, answer)
         except ServingError as error:
-            return None if error.code is Code.DEADLINE_EXCEEDED else []
+            if error.code is Code.RESOURCE_EXHAUSTED:
+                return self._found[model].get(endpoint.name, [])
+            return [] if error.code in (Code.NOT_FOUND, Code.UNAVAILABLE) else None
         return [
             VersionStatus(
                 entry.version,

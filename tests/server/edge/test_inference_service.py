@@ -18,7 +18,7 @@ from server.engines.routed import RoutedEngine
 from server.protos.inference import message_type
 from server.settings import load_settings
 from tests.server.support.eventually import PATIENCE_S
-from tests.server.support.grpc_port import serving, stub
+from tests.server.support.grpc_port import PREDICT, predict_request, serving, stub
 from tests.server.support.light_upstream import LightUpstream
 from tests.server.support.numpy_engine import NumpyEngine
 
@@ -210,5 +210,42 @@ def test_health_follows_the_gateway():
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await check("no.such.Service")
             assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+    asyncio.run(run())
+
+
+def test_open_streams_hold_up_no_request():
+    settings = load_settings(model_dir="x", max_in_flight="8")
+    plane = DataPlane(NumpyEngine(), settings)
+
+    async def run() -> None:
+        async with serving(plane, settings) as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            reflection = channel.stream_stream(
+                "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+            )
+            request, refusals = health_pb2.HealthCheckRequest(), set()
+
+            async def opened(stream: Any) -> bool:
+                try:
+                    return await stream.read() is not grpc.aio.EOF
+                except grpc.aio.AioRpcError as error:
+                    refusals.add((error.code(), error.details()))
+                    return False
+
+            watches = [health.Watch(request) for _ in range(12)]
+            assert [await opened(each) for each in watches].count(True) == 4
+            assert not await opened(reflection())
+            ((code, details),) = refusals
+            assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert details.startswith("At most 4 streams of health and reflection may be open")
+            assert (await health.Check(request)).status == health_pb2.HealthCheckResponse.SERVING
+            asked = predict_request("m", x=np.ones(1, np.float32)).SerializeToString()
+            assert await channel.unary_unary(PREDICT)(asked)
+            for each in watches:
+                each.cancel()
+
+            while not await opened(health.Watch(request)):
+                await asyncio.sleep(0.01)
 
     asyncio.run(run())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from server.engines.embedded.batching import Batcher, batchable
-from server.errors import ServingError, invalid
+from server.errors import Code, ServingError
 from tests.server.support.numpy_engine import signature, tensor
 from tests.server.support.virtual_time import run_in_virtual_time
 
@@ -17,15 +17,16 @@ SPEC = signature("double", [tensor("x", "float", None, None)], [tensor("y", "flo
 class Model:
     """Doubles rows; refuses batches with a negative value."""
 
-    def __init__(self, seconds=0.0):
+    def __init__(self, seconds=0.0, code=Code.INVALID_ARGUMENT):
         self.batches = []
         self.seconds = seconds
+        self.code = code
 
     async def run(self, _signature, inputs):
         self.batches.append(len(inputs["x"]))
         await asyncio.sleep(self.seconds)
         if (inputs["x"] < 0).any():
-            raise invalid("negative")
+            raise ServingError(self.code, "negative")
         return {"y": inputs["x"] * 2}
 
 
@@ -63,13 +64,20 @@ def test_other_inner_shapes_make_other_batches():
     assert [a["y"].shape for a in answers] == [(1, 2), (1, 3), (1, 2)]
 
 
-def test_a_wrong_request_fails_alone():
-    model = Model()
+@pytest.mark.parametrize("code", [Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.DATA_LOSS])
+def test_a_wrong_request_fails_alone(code):
+    model = Model(code=code)
     good, bad, also = run(model, [rows(1), rows(-1), rows(2)])
     assert good["y"].tolist() == [[2, 2]]
     assert isinstance(bad, ServingError)
     assert str(bad) == "negative"
     assert also["y"].tolist() == [[4, 4]]
+
+
+def test_a_batch_that_the_server_cannot_run_is_not_run_again():
+    model = Model(code=Code.UNAVAILABLE)
+    assert [str(each) for each in run(model, [rows(-1), rows(2)])] == ["negative"] * 2
+    assert model.batches == [2]
 
 
 def test_random_cancellations_harm_no_other():

@@ -73,12 +73,14 @@ class World:
         self.path.mkdir()
         self.loaded: list[FakeModel] = []
         self.hold: threading.Event | None = None
+        self.loading = 0
         self.pool = WorkerPool("test", 2, 10)
         self.loader = WorkerPool("load", 1, 100)
         self.serve = functools.partial(LeasedVersion, pool=self.pool)
         self.model = ModelVersions("m", self.load, self.serve, self.loader)
 
     def load(self, path):
+        self.loading += 1
         self.loaded.append(FakeModel(path, self.hold))
         return self.loaded[-1]
 
@@ -265,9 +267,9 @@ async def test_ended_versions_are_forgotten_after_a_while(world):
 
 
 @contextlib.asynccontextmanager
-async def serving(world, folder=None, **options):
+async def serving(world, folder=None, poll_seconds="0.02", **options):
     """Starts an engine that serves the world's folder, and closes it at the end."""
-    settings = load_settings(model_dir=folder or world.path, poll_seconds="0.02")
+    settings = load_settings(model_dir=folder or world.path, poll_seconds=poll_seconds)
     engine = EmbeddedEngine(settings, load=world.load, **options)
     await engine.start()
     try:
@@ -300,6 +302,19 @@ async def lease_error(engine, spec):
     with pytest.raises(ServingError) as caught:
         await engine.lease(spec)
     return caught.value
+
+
+async def test_a_reload_during_a_load_finds_what_was_written_before_it(world):
+    world.hold = threading.Event()
+    world.write(1, "slow")
+    async with serving(world, poll_seconds="1000") as engine:
+        await eventually(lambda: world.loading)
+        world.write(2)
+        reload = asyncio.ensure_future(engine.reload())
+        await asyncio.sleep(0)
+        world.hold.set()
+        await reload
+        assert (await engine.status(ModelSpec("m", 2)))[0].state is VersionState.AVAILABLE
 
 
 async def test_a_model_that_comes_later_changes_nothing_for_readiness(world):

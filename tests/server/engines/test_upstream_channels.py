@@ -35,6 +35,7 @@ class ModelServer:
         names_version: Whether its answers name the version.
         calls: Versions of the calls to Predict; 0 for the newest.
         polls: Number of polls that it was asked.
+        refuses_polls: The error of every poll; None to answer.
         errors: The errors of the next calls to Predict, first one first.
         answers_calls: Calls to Predict wait while this event is not set.
         answers_polls: Polls wait while this event is not set.
@@ -46,6 +47,7 @@ class ModelServer:
         self.names_version = True
         self.calls = []
         self.polls = 0
+        self.refuses_polls = None
         self.errors = []
         self.answers_calls, self.answers_polls = asyncio.Event(), asyncio.Event()
         self.answers_calls.set()
@@ -74,9 +76,11 @@ class ModelServer:
         answer.metadata["signature_def"].Pack(signatures)
         return answer
 
-    async def GetModelStatus(self, *_):  # noqa: N802
+    async def GetModelStatus(self, _, context):  # noqa: N802
         self.polls += 1
         await self.answers_polls.wait()
+        if self.refuses_polls is not None:
+            await context.abort(self.refuses_polls, "no")
         answer = PROTOS.status.GetModelStatusResponse()
         answer.model_version_status.add(version=self.version, state=30)
         return answer
@@ -182,6 +186,44 @@ async def test_an_error_of_the_model_passes_word_for_word_without_a_poll_or_a_re
         await servable.run("serving_default", {})
     assert (caught.value.code, caught.value.message) == (Code[code], said)
     assert (service.calls, service.polls) == ([3], 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "serves"),
+    [
+        ("RESOURCE_EXHAUSTED", [True, True, True]),
+        ("INTERNAL", [True, False, False]),
+        ("NOT_FOUND", [False, False, False]),
+    ],
+)
+async def test_a_server_that_refuses_polls_serves_on_unless_the_error_says_more(
+    service, engine, code, serves
+):
+    service.refuses_polls = grpc.StatusCode[code]
+    for each in serves:
+        await engine.reload()
+        assert engine.ready() is each
+    service.refuses_polls = None
+    await engine.reload()
+    assert engine.ready()
+
+
+async def test_a_trace_header_that_grpc_cannot_carry_is_not_forwarded(service, tmp_path):
+    def front():
+        with GatewayProcess(
+            None, tmp_path / "log", "--engine", "tfserving", "--upstreams", service.address,
+            "--models", "m",
+        ) as gateway:  # fmt: skip
+            gateway.wait_ready()
+            for value in ("00-ab-cd-01", "caf\xe9", "a\tb", "x" * 9000, ""):
+                headers = {"traceparent": value, "tracestate": value}
+                reply = gateway.ask("POST", "/v1/models/m:predict", {"instances": [1.0]}, headers)
+                assert reply.status == 200, (value, reply)
+                forwarded = value if value == "00-ab-cd-01" else None
+                assert service.metadata.get("traceparent") == forwarded
+                assert service.metadata.get("tracestate") == forwarded
+
+    await asyncio.to_thread(front)
 
 
 async def test_a_model_that_answers_nothing_but_data_loss_is_not_ready_and_the_log_says_why(

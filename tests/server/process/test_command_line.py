@@ -49,6 +49,14 @@ def test_a_model_folder_that_does_not_exist(tmp_path):
     assert_refused(done, "The model folder must exist. Received: --model-dir=")
 
 
+def test_a_routes_file_in_a_folder_that_does_not_exist(tmp_path):
+    file = tmp_path / "nowhere" / "routes.json"
+    done = run_here("--model-dir", str(tmp_path), "--routes-file", str(file))
+    assert_refused(
+        done, f"must exist: create it, or name another file. Received: --routes-file={file}"
+    )
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize("flag", ["--port", "--grpc-port"])
 def test_a_port_that_another_process_shares_is_refused(tmp_path, flag, workers):
