@@ -235,17 +235,18 @@ def _to_prefix(
     for key, files in reference.read(prefix).items():
         bases = [file for file in files if file in made]
         tensors[key] = tf.constant([(pathlib.Path(new[b]).name, made[b][1]["id"]) for b in bases])
-    try:
+    place = pathlib.Path(target).absolute()
+    with tempfile.TemporaryDirectory(prefix=".rm-key-", dir=place.parent) as work:
+        ready = pathlib.Path(work)
         for base, (file, _) in made.items():
-            file.rename(new[base])
+            file.rename(ready / pathlib.Path(new[base]).name)
         tf.raw_ops.SaveV2(
-            prefix=target,
+            prefix=str(ready / place.name),
             tensor_names=list(tensors),
             shape_and_slices=[""] * len(tensors),
             tensors=list(map(tf.convert_to_tensor, tensors.values())),
         )
-        reference.read(target)
-    except BaseException:
-        for each in pathlib.Path(target).parent.glob(f"{pathlib.Path(target).name}.*"):
-            each.unlink()
-        raise
+        reference.read(str(ready / place.name))
+        # The index last: without it there is no checkpoint.
+        for each in sorted(ready.iterdir()):
+            each.rename(place.parent / each.name)

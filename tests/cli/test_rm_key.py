@@ -80,6 +80,23 @@ def test_a_checkpoint_of_tensorflow_with_deltas(table, tmp_path, capsys):
     assert not bool(table.contains([7])[0])
 
 
+def test_a_failed_copy_leaves_the_files_beside_it(table, tmp_path, monkeypatch, capsys):
+    prefix = de.checkpoint.Manager(table, tmp_path / "run").save()
+    others = {"ranker.keras", "ranker.notes.txt"}
+    for name in others:
+        (tmp_path / "clean" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "clean" / name).write_text("the user's")
+
+    def full(**_):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.raw_ops, "SaveV2", full)
+        assert main(["rm-key", prefix, str(tmp_path / "clean" / "ranker"), "--key", "7"]) == 1
+    assert "No space left" in capsys.readouterr().err
+    assert {each.name for each in (tmp_path / "clean").iterdir()} == others
+
+
 def test_a_published_version(keras_files, tmp_path, capsys):
     model, root = keras_files[0], tmp_path / "root"
     table = model.get_layer("emb").table
