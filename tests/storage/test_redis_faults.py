@@ -170,6 +170,31 @@ def test_a_save_reads_a_row_and_its_slots_at_one_moment(server, tmp_path, monkey
     assert float(table.lookup([7])[0, 0]) == -count * (count + 1) / 2
 
 
+def test_a_forked_process_has_calls_of_its_own(server, run_python):
+    said = run_python(
+        """
+        import os, sys
+        import de_core as de
+        from de_core.storage.redis.store import RedisStore
+
+        params = {"redis_connection_mode": 2, "redis_host_port": [int(sys.argv[1])]}
+        store = RedisStore("forked", de.RedisTableConfig(params=params).settings)
+        store.describe("{}")
+        store.write([b"key"], {store.VALUE: [b"0"]})
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+        old, new = (b"1", b"2") if child else (b"0", b"1")
+        done = store.swap([b"key"], {store.VALUE: [old]}, {store.VALUE: [new]})
+        if not child:
+            os._exit(0)
+        print(done, store.read([store.VALUE], [b"key"]))
+        """,
+        server.port,
+    )
+    assert said.split("\n")[-2] == "[True] [[b'2']]"
+
+
 def test_passwords_are_sent_and_wrong_ones_told(start):
     server = start("--requirepass", "secret")
     filled(creator_for([server], redis_password="secret"))

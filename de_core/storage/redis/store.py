@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import threading
 import uuid
 import zlib
@@ -143,13 +144,15 @@ class RedisStore(RowStore):
         self._note(new)
         parts = self._parts(keys)
         commands = []
+        # A forked process has the same client, thread and count.
+        caller = f"{self._client}:{os.getpid()}:{threading.get_ident()}"
         for at, (part, numbers) in enumerate(parts):
             arguments: list[Any] = [next(self._calls), len(numbers)]
             for number in numbers:
                 arguments.append(keys[number])
                 arguments.extend(old[column][number] or b"" for column in new)
                 arguments.extend(rows[number] for rows in new.values())
-            names = [self._hash(f"call:{self._client}:{threading.get_ident()}:{at}", part)]
+            names = [self._hash(f"call:{caller}:{at}", part)]
             names += [self._hash(column, part) for column in new]
             commands.append(("EVAL", _SWAP, len(names), *names, *arguments))
         answers = self._run(commands, [numbers for _, numbers in parts], "changed")
