@@ -82,7 +82,7 @@ def test_flushed_rows_are_a_loss_without_a_new_connection(redis):
     store = table.tables[0].rows.store
 
     def read_together():
-        store.read_together([store.VALUE], [b"key"])
+        store.read_together([store.VALUE, "slot"], [b"key"])
 
     for use in (lambda: table.lookup(IDS), table.size, table.export, read_together):
         with pytest.raises(tf.errors.DataLossError, match=LOST):
