@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from de_core_cli import keras_file, library, sources, terminal
+from de_core_cli import header, keras_file, library, sources, terminal
 from de_core_cli.library import CommandError
 from de_core_cli.sources import Source, find, on_disk
 
@@ -123,8 +123,8 @@ def _without(
     from de_core.snapshot.table_files import about, verify
 
     verify(files)
-    header = last.header()
-    info = header.info
+    head = last.header()
+    info = head.info
     key_dtype = tf.as_dtype(info["key_dtype"])
     live = ops.de_table(
         anonymous=True,
@@ -141,7 +141,7 @@ def _without(
         str(target),
         values_only=info["values_only"],
         store_as=stored,
-        metadata=[part for pair in header.metadata.items() for part in pair],
+        metadata=[part for pair in head.metadata.items() for part in pair],
     )
     gone = before - about(str(target), verified=True)["rows"]
     return gone, dict(json.loads(report.numpy()))
@@ -155,15 +155,26 @@ def _to_directory(
 ) -> None:
     """Copies a directory with a manifest, or a version of a model, with new snapshot files."""
     from de_core.checkpoint import manifest
+    from de_core.checkpoint.sources import latest
     from de_core.snapshot import chain_file
 
     # A folder of checkpoints or versions means the newest of them.
     if not any((source / name).exists() for name in ("MANIFEST", "saved_model.pb")):
+        newest = latest(source)
+        if newest is not None and pathlib.Path(f"{newest}.index").exists():
+            raise CommandError(
+                f"The source must be one checkpoint. Received: {str(source)!r}, a directory of "
+                f"checkpoints. Name a prefix, for example the newest: {newest!r}."
+            )
         source = pathlib.Path(found[0].path).parent
-    names = {pathlib.Path(each.path).name for each in found}
     if source.name == "assets" and (source.parent / "saved_model.pb").is_file():
         source = source.parent
-    shutil.copytree(source, ready, ignore=lambda _, inside: names.intersection(inside))
+
+    def snapshots(folder: str, inside: list[str]) -> list[str]:
+        # No snapshot file is copied: files that a killed save left may hold the keys too.
+        return [name for name in inside if _is_snapshot(pathlib.Path(folder, name))]
+
+    shutil.copytree(source, ready, ignore=snapshots)
     top = ready / pathlib.Path(found[0].path).parent.relative_to(source)
     reports = {}
     for first, (file, report) in made.items():
@@ -183,6 +194,13 @@ def _to_directory(
         chain_file.write(path, links[path.name])
     if links:
         chain_file.write_manifest(ready, links)
+
+
+def _is_snapshot(path: pathlib.Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(header.MAGIC)) == header.MAGIC
 
 
 def _to_prefix(
@@ -211,17 +229,18 @@ def _to_prefix(
     for key, files in reference.read(prefix).items():
         bases = [file for file in files if file in made]
         tensors[key] = tf.constant([(pathlib.Path(new[b]).name, made[b][1]["id"]) for b in bases])
-    try:
+    place = pathlib.Path(target).absolute()
+    with tempfile.TemporaryDirectory(prefix=".rm-key-", dir=place.parent) as work:
+        ready = pathlib.Path(work)
         for base, (file, _) in made.items():
-            file.rename(new[base])
+            file.rename(ready / pathlib.Path(new[base]).name)
         tf.raw_ops.SaveV2(
-            prefix=target,
+            prefix=str(ready / place.name),
             tensor_names=list(tensors),
             shape_and_slices=[""] * len(tensors),
             tensors=list(map(tf.convert_to_tensor, tensors.values())),
         )
-        reference.read(target)
-    except BaseException:
-        for each in pathlib.Path(target).parent.glob(f"{pathlib.Path(target).name}.*"):
-            each.unlink()
-        raise
+        reference.read(str(ready / place.name))
+        # The index last: without it there is no checkpoint.
+        for each in sorted(ready.iterdir()):
+            each.rename(place.parent / each.name)

@@ -211,12 +211,28 @@ class Manager:
 
         Raises:
             ValueError: The target and the checkpoint have tables, but none is in both.
+            tf.errors.NotFoundError: A file of the checkpoint `prefix` is missing.
+            tf.errors.DataLossError: A file is damaged. Or there are checkpoints, but none is
+                complete.
         """
         with self._lock:
             self._take_compaction(wait=True)
             prefix = self.latest_checkpoint if prefix is None else prefix
             if prefix is None:
-                return None
+                begun = self._begun(set(tf.io.gfile.listdir(self._folder)))
+                if not begun:
+                    return None
+                prefix = begun[-1]
+                try:
+                    reference.read(prefix)
+                except tf.errors.OpError as error:
+                    raise tf.errors.DataLossError(
+                        None,
+                        None,
+                        f"A checkpoint of {self._folder!r} must be complete. Received: "
+                        f"{len(begun)} checkpoints, none complete. The newest is {prefix!r}: "
+                        f"{error.message} To begin anew, use an empty directory.",
+                    ) from error
             self._chains.clear()
             self._saves_since_base = 0
             plan = Plan(reading=Reading(chain=self._chain))

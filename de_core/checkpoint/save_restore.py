@@ -137,7 +137,9 @@ def restore(
 ) -> dict[str, int]:
     """Reads tables from a checkpoint. The tables may now have another number of devices.
 
-    A failed call changes nothing, except if memory or a tier's disk becomes full.
+    A failed call changes nothing, except if memory or a tier's disk becomes full. A table in a
+    storage is emptied before its rows are written. If the call fails or is killed then, restore it
+    again.
 
     Args:
         target: A Variable, a list or dict of them, or a module, layer or model. The checkpoint must

@@ -32,6 +32,15 @@ class RowStore(abc.ABC):
             keys: Distinct keys.
         """
 
+    def read_together(self, columns: Sequence[str], keys: Sequence[bytes]) -> list[list[Row]]:
+        """Like `read`, but all rows of a key are of the same moment. Saves call it.
+
+        This default excludes only `swap` in the threads of one process. Override it for a storage
+        that several processes write to, or a save may mix a key's rows of different moments.
+        """
+        with self._lock:
+            return self.read(columns, keys)
+
     @abc.abstractmethod
     def write(self, keys: Sequence[bytes], columns: Mapping[str, Sequence[bytes]]) -> None:
         """Inserts or overwrites rows.

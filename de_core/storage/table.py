@@ -173,7 +173,7 @@ def _save(rows: StoredRows, path: tf.Tensor, **attributes: Any) -> tf.Tensor:
         ensure(table, column)
     names = [rows.store.VALUE, *(column.text for column in known)]
     for keys in rows.store.scan():
-        rows.memory.load(table, keys, known, rows.store.read(names, keys))
+        rows.memory.load(table, keys, known, rows.store.read_together(names, keys))
     return table.run(library.de_table_save, path, **attributes)
 
 

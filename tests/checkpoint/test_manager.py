@@ -179,6 +179,23 @@ def test_threads_save_one_after_another(tmp_path):
     assert int(table.size()) == 18
 
 
+def test_incomplete_checkpoints_are_not_taken_for_none(tmp_path):
+    owner, rng = module(), np.random.default_rng(0)
+    manager = de.checkpoint.Manager(owner, tmp_path)
+    assert manager.restore() is None
+    for step in range(2):
+        change(owner, rng, step)
+        manager.save()
+    [base] = tmp_path.glob("ckpt-1.data-r*")
+    base.unlink()
+    with pytest.raises(tf.errors.DataLossError, match=base.name):
+        de.checkpoint.Manager(module(), tmp_path).restore()
+    for index in tmp_path.glob("*.index"):
+        index.write_bytes(b"")
+    with pytest.raises(tf.errors.DataLossError, match="ckpt-2"):
+        de.checkpoint.Manager(module(), tmp_path).restore()
+
+
 def test_bad_arguments():
     for arguments in ({"max_to_keep": 0}, {"compact_after": 0}, {"base_every": -1}):
         [name] = arguments

@@ -54,6 +54,18 @@ def test_exports_become_deltas_to_one_another(tables, dtype, tmp_path, capsys):
     np.testing.assert_allclose(answers(root / "4"), answers(export), rtol=1e-6)
 
 
+def test_an_export_with_values_of_another_dtype_is_published_in_full(tmp_path, capsys):
+    module, root = Scores(), tmp_path / "root"
+    for number, (dtype, kind) in enumerate(
+        [(None, "full"), ("int8", "full"), ("int8", "delta"), (None, "full"), (None, "delta")], 1
+    ):
+        module.change(number)
+        export = de.export(module, tmp_path / "exports", dtype=dtype)
+        assert main(["publish", "add", export, str(root), "--full-part", "10"]) == 0
+        assert kind in capsys.readouterr().out
+        np.testing.assert_allclose(answers(root / str(number)), answers(export), rtol=1e-6)
+
+
 def test_the_command_continues_a_chain_of_a_trainer(tmp_path):
     module, root = Scores(), tmp_path / "root"
     de.publish(module, root)

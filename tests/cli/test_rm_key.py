@@ -80,6 +80,44 @@ def test_a_checkpoint_of_tensorflow_with_deltas(table, tmp_path, capsys):
     assert not bool(table.contains([7])[0])
 
 
+def test_a_directory_of_checkpoints_is_refused(table, tmp_path, capsys):
+    manager = de.checkpoint.Manager(table, tmp_path / "run")
+    manager.save()
+    newest = manager.save()
+    assert main(["rm-key", str(tmp_path / "run"), str(tmp_path / "clean"), "--key", "7"]) == 1
+    assert f"for example the newest: {newest!r}" in capsys.readouterr().err
+    assert not (tmp_path / "clean").exists()
+
+
+def test_no_file_that_an_earlier_save_left_is_copied(table, tmp_path, capsys):
+    de.checkpoint.save(table, tmp_path / "c")
+    [file] = (tmp_path / "c").glob("*.de")
+    for name in ("users-0of1-9.de", "users-0of1-9.de.tmp-0123456789abcdef"):
+        (tmp_path / "c" / name).write_bytes(file.read_bytes())
+    (tmp_path / "c" / "notes.txt").write_text("the user's")
+    removed(capsys, tmp_path / "c", tmp_path / "d", "--key", 7)
+    assert {each.name for each in (tmp_path / "d").iterdir()} == {
+        *("MANIFEST", "notes.txt", file.name)
+    }
+
+
+def test_a_failed_copy_leaves_the_files_beside_it(table, tmp_path, monkeypatch, capsys):
+    prefix = de.checkpoint.Manager(table, tmp_path / "run").save()
+    others = {"ranker.keras", "ranker.notes.txt"}
+    for name in others:
+        (tmp_path / "clean" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "clean" / name).write_text("the user's")
+
+    def full(**_):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.raw_ops, "SaveV2", full)
+        assert main(["rm-key", prefix, str(tmp_path / "clean" / "ranker"), "--key", "7"]) == 1
+    assert "No space left" in capsys.readouterr().err
+    assert {each.name for each in (tmp_path / "clean").iterdir()} == others
+
+
 def test_a_published_version(keras_files, tmp_path, capsys):
     model, root = keras_files[0], tmp_path / "root"
     table = model.get_layer("emb").table

@@ -16,6 +16,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from de_core.exports.publish import from_export
 from de_core.exports.publish.versions import published
 from de_core.snapshot import chain_file
 from tests.support import models
@@ -138,6 +139,22 @@ def test_a_chain_file_that_is_not_as_written_is_refused(versions, text):
     asset, _ = links(versions)
     asset.write_text(text)
     refused(versions, "must (be|consist of)|cannot be mapped|not a snapshot", asset.name)
+
+
+def test_a_damaged_old_version_is_pruned_as_any_other(versions, tmp_path):
+    root, module = versions.parent, Scores()
+
+    def damage(number):
+        asset, _ = links(root / number)
+        asset.write_text(asset.read_text()[:-4])
+
+    damage("1")
+    for number in ("3", "4"):
+        assert de.publish(module, root, keep_versions=2) == str(root / number)
+    damage("3")
+    export = Path(de.export(module, tmp_path / "exports"))
+    assert from_export.add(export, root, 20, 0.5, False, 2) == str(root / "5")
+    assert {each.name for each in root.glob("[0-9]*")} == {"4", "5"}
 
 
 def test_a_file_replaced_under_a_loaded_model_hurts_nobody(versions):

@@ -13,6 +13,7 @@ import redis
 import tensorflow as tf
 
 import de_core as de
+from de_core.storage.redis.connection import Connection
 from tests.storage import servers
 from tests.storage.servers import creator_for
 
@@ -125,8 +126,6 @@ def test_concurrent_steps_of_several_clients_all_count(server):
 
 
 def test_an_update_whose_answer_was_lost_is_not_done_twice(server, monkeypatch):
-    from de_core.storage.redis.connection import Connection
-
     run = Connection.run
 
     def twice(self, commands):
@@ -138,6 +137,62 @@ def test_an_update_whose_answer_was_lost_is_not_done_twice(server, monkeypatch):
     for _ in range(3):
         table.accum([1, 2], tf.zeros([2, 2]), tf.ones([2, 2]))
     np.testing.assert_array_equal(table.lookup([1, 2]), np.full([2, 2], 3.0))
+
+
+def test_a_save_reads_a_row_and_its_slots_at_one_moment(server, tmp_path, monkeypatch):
+    table = de.Variable(dim=1, name="moment", kv_creator=creator_for([server]))
+    # After n steps the momentum is -n and the value is -n (n + 1) / 2.
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(1.0, momentum=1.0))
+    run, steps = Connection.run, []
+
+    def step():
+        steps.append(True)
+        gradient = tf.IndexedSlices(tf.ones([1, 1]), tf.constant([7], tf.int64))
+        optimizer.apply([gradient], [table])
+        steps.pop()
+
+    def stepping(self, commands):
+        answers = []
+        for command in commands:
+            answers += run(self, [command])
+            if not steps:
+                step()
+        return answers
+
+    step()
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "run", stepping)
+        de.checkpoint.save(table, tmp_path)
+    de.checkpoint.restore(table, tmp_path)
+    [slot] = table.get_slot_variables(optimizer)
+    count = -float(slot.lookup([7])[0, 0])
+    assert count > 1
+    assert float(table.lookup([7])[0, 0]) == -count * (count + 1) / 2
+
+
+def test_a_forked_process_has_calls_of_its_own(server, run_python):
+    said = run_python(
+        """
+        import os, sys
+        import de_core as de
+        from de_core.storage.redis.store import RedisStore
+
+        params = {"redis_connection_mode": 2, "redis_host_port": [int(sys.argv[1])]}
+        store = RedisStore("forked", de.RedisTableConfig(params=params).settings)
+        store.describe("{}")
+        store.write([b"key"], {store.VALUE: [b"0"]})
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+        old, new = (b"1", b"2") if child else (b"0", b"1")
+        done = store.swap([b"key"], {store.VALUE: [old]}, {store.VALUE: [new]})
+        if not child:
+            os._exit(0)
+        print(done, store.read([store.VALUE], [b"key"]))
+        """,
+        server.port,
+    )
+    assert said.split("\n")[-2] == "[True] [[b'2']]"
 
 
 def test_passwords_are_sent_and_wrong_ones_told(start):

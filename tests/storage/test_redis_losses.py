@@ -79,7 +79,12 @@ def test_flushed_rows_are_a_loss_without_a_new_connection(redis):
     table = table_in(redis)
     step_of(table)()
     redis.command("flushall")
-    for use in (lambda: table.lookup(IDS), table.size, table.export):
+    store = table.tables[0].rows.store
+
+    def read_together():
+        store.read_together([store.VALUE, "slot"], [b"key"])
+
+    for use in (lambda: table.lookup(IDS), table.size, table.export, read_together):
         with pytest.raises(tf.errors.DataLossError, match=LOST):
             use()
     table.clear()

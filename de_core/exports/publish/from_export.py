@@ -97,7 +97,7 @@ def _key(info: dict[str, Any]) -> tuple[Any, ...]:
     fields = ("table", "shard", "partition")
     return (
         *(metadata.get(field) for field in fields),
-        *(info[field] for field in ("key_dtype", "reads_as", "dim", "initializer")),
+        *(info[field] for field in ("key_dtype", "reads_as", "value_dtype", "dim", "initializer")),
     )
 
 

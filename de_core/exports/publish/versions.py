@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import os
 import pathlib
 import shutil
@@ -26,30 +27,33 @@ class Published:
 
     Attributes:
         path: The version's directory.
-        chains: For each chain file, by its name, the snapshot files of the table.
     """
 
     path: pathlib.Path
-    chains: dict[str, list[Link]]
 
     @property
     def number(self) -> int:
         """The version's number."""
         return int(self.path.name)
 
+    @functools.cached_property
+    def chains(self) -> dict[str, list[Link]]:
+        """For each chain file, by its name, the snapshot files of the table.
+
+        Raises:
+            tf.errors.DataLossError: A chain file is damaged.
+        """
+        assets = sorted(self.path.glob(f"assets/*{chain_file.SUFFIX}"))
+        return {asset.name: chain_file.read(asset) for asset in assets}
+
 
 def published(path: pathlib.Path) -> Published | None:
     """Returns the version in a directory, or None if it was not published.
 
-    The version's manifest is not read: see `chain_file.check_manifest`.
-
-    Raises:
-        tf.errors.DataLossError: A chain file is damaged.
+    No file is read, so a damaged version is found too. See `chain_file.check_manifest`.
     """
-    assets = sorted(path.glob(f"assets/*{chain_file.SUFFIX}"))
-    if not assets or not (path / "saved_model.pb").is_file():
-        return None
-    return Published(path, {asset.name: chain_file.read(asset) for asset in assets})
+    assets = path.glob(f"assets/*{chain_file.SUFFIX}")
+    return Published(path) if any(assets) and (path / "saved_model.pb").is_file() else None
 
 
 def all_in(root: pathlib.Path) -> list[Published]:

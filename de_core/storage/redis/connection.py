@@ -149,7 +149,9 @@ def _answer(connection: Any) -> Any:
 
 def _has_no_rows(command: _Command, answer: Any) -> bool:
     """Returns whether a hash that was read has no rows."""
-    if command[0] == "HMGET":
+    if command[0] == "EVAL" and isinstance(answer, list):  # a script that reads several hashes
+        answer = answer[0]
+    if command[0] in ("HMGET", "EVAL"):
         return isinstance(answer, list) and not any(row is not None for row in answer)
     return (command[0] == "HLEN" and answer == 0) or (
         command[0] == "HSCAN" and isinstance(answer, list) and not answer[1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import threading
 import uuid
 import zlib
@@ -22,6 +23,17 @@ from de_core.storage.redis.connection import Connection, Marks
 from de_core.storage.row_store import Row, RowStore
 
 _SLOTS = 16384
+# Reads rows of one moment. KEYS: the columns' hashes. ARGV: the rows' keys.
+_READ = """
+local found = {}
+for column = 1, #KEYS do
+  found[column] = {}
+  for row = 1, #ARGV do
+    found[column][row] = redis.call('HGET', KEYS[column], ARGV[row])
+  end
+end
+return found
+"""
 # Compare-and-swap of rows. KEYS: a hash that stores the last call and its answer, then the columns'
 # hashes. ARGV: the call's number, the number of rows, and per row: its key, its old row in each
 # column ('' for none), its new row in each column. If an answer is lost, the client sends the same
@@ -90,6 +102,23 @@ class RedisStore(RowStore):
             found.append(rows)
         return found
 
+    def read_together(self, columns: Sequence[str], keys: Sequence[bytes]) -> list[list[Row]]:
+        """Like `read`, but all rows of a key are of the same moment."""
+        if len(columns) == 1:  # the script takes longer
+            return self.read(columns, keys)
+        found: list[list[Row]] = [[None] * len(keys) for _ in columns]
+        parts = self._parts(keys)
+        commands = []
+        for part, numbers in parts:
+            names = [self._hash(column, part) for column in columns]
+            commands.append(("EVAL", _READ, len(names), *names, *_of(keys, numbers)))
+        answers = self._run(commands, [numbers for _, numbers in parts], "read")
+        for (_, numbers), answer in zip(parts, answers, strict=True):
+            for rows, some in zip(found, answer, strict=True):
+                for number, row in zip(numbers, some, strict=True):
+                    rows[number] = row
+        return found
+
     def write(self, keys: Sequence[bytes], columns: Mapping[str, Sequence[bytes]]) -> None:
         """Inserts or overwrites rows."""
         self._note(columns)
@@ -117,13 +146,15 @@ class RedisStore(RowStore):
         self._note(new)
         parts = self._parts(keys)
         commands = []
+        # A forked process has the same client, thread and count.
+        caller = f"{self._client}:{os.getpid()}:{threading.get_ident()}"
         for at, (part, numbers) in enumerate(parts):
             arguments: list[Any] = [next(self._calls), len(numbers)]
             for number in numbers:
                 arguments.append(keys[number])
                 arguments.extend(old[column][number] or b"" for column in new)
                 arguments.extend(rows[number] for rows in new.values())
-            names = [self._hash(f"call:{self._client}:{threading.get_ident()}:{at}", part)]
+            names = [self._hash(f"call:{caller}:{at}", part)]
             names += [self._hash(column, part) for column in new]
             commands.append(("EVAL", _SWAP, len(names), *names, *arguments))
         answers = self._run(commands, [numbers for _, numbers in parts], "changed")
