@@ -106,7 +106,11 @@ def _deviation(rows: tf.Tensor, of_rows: tf.Tensor, count: tf.Tensor) -> tf.Tens
     """Returns the standard deviation of each column in each segment, like `tf.math.reduce_std`."""
     means = tf.math.unsorted_segment_mean(rows, of_rows, count)
     squares = tf.math.squared_difference(rows, tf.gather(means, of_rows))
-    return tf.sqrt(tf.math.unsorted_segment_mean(squares, of_rows, count))
+    variance = tf.math.unsorted_segment_mean(squares, of_rows, count)
+    # The gradient of sqrt(0) is infinite. Where all rows are equal, the gradient is zero instead.
+    is_zero = tf.equal(variance, 0)
+    deviation = tf.sqrt(tf.where(is_zero, tf.ones_like(variance), variance))
+    return tf.where(is_zero, tf.zeros_like(variance), deviation)
 
 
 def _mapped(
