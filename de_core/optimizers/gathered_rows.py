@@ -80,7 +80,7 @@ class GatheredRows:
     def add(self, name: str, value: TensorLike, dtype: DTypeLike | None = None) -> tf.Variable:
         """Makes a slot whose initial value is that of one or more rows, and returns its variable.
 
-        A number is appended to the name if another slot has this name.
+        A number is appended to the name if another slot, or the moving average, has this name.
 
         Raises:
             ValueError: `value` is not a constant, or its numbers differ.
@@ -92,10 +92,14 @@ class GatheredRows:
                 "A slot of rows must begin as one number everywhere, independent of the values of "
                 f"variables. {received(slot=name, initial_value=value)}"
             )
-        taken = sum(slot.name.startswith(name) for slot in self.slots)
-        unique = f"{name}_{taken}" if taken else name
+        cleaned = name.replace("/", "_")
+        taken = {slot.name for slot in (*self.slots, self.average)}
+        unique, number = cleaned, 0
+        while unique in taken:
+            number += 1
+            unique = f"{cleaned}_{number}"
         slot = RowSlot(
-            unique.replace("/", "_"),
+            unique,
             tuple(value.shape[1:]),
             float(values.flat[0]),
             value.dtype if dtype is None else tf.as_dtype(dtype),

@@ -1,0 +1,92 @@
+"""Tests the slots of optimizers that run on gathered rows."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import de_core as de
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*has no rule inside the tables")
+
+
+class TwoSlots(keras.optimizers.Optimizer):
+    """A rule with two slots of given names. Each sums the gradient at its own rate."""
+
+    def __init__(self, names, learning_rate=1.0, **settings):
+        super().__init__(learning_rate, **settings)
+        self.slot_names = tuple(names)
+
+    def build(self, variables):
+        if self.built:
+            return
+        super().build(variables)
+        self.sums = [
+            [self.add_variable_from_reference(each, name=name) for each in variables]
+            for name in self.slot_names
+        ]
+
+    def update_step(self, gradient, variable, learning_rate):
+        first, second = (each[self._get_variable_index(variable)] for each in self.sums)
+        self.assign_add(first, gradient)
+        self.assign_add(second, 10 * gradient)
+        self.assign_sub(variable, learning_rate * (first + second))
+
+    def get_config(self):
+        return {**super().get_config(), "names": list(self.slot_names)}
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize(
+    ("names", "stored"),
+    [
+        (["m_1", "m"], ["m_1", "m"]),
+        (["m", "m"], ["m", "m_1"]),
+        (["m_1", "m_1"], ["m_1", "m_1_1"]),
+        (["vhat", "v"], ["vhat", "v"]),
+        (["a/b", "a_b"], ["a_b", "a_b_1"]),
+        (["average", "m"], ["average_1", "m"]),
+    ],
+)
+@pytest.mark.parametrize("use_ema", [False, True])
+def test_every_slot_has_a_name_of_its_own(names, stored, use_ema):
+    table, dense = de.Variable(dim=2, name="t"), tf.Variable(tf.zeros([1, 2]))
+    settings = {"use_ema": use_ema, "ema_momentum": 0.5}
+    optimizer = de.DynamicEmbeddingOptimizer(TwoSlots(names, **settings))
+    peer = TwoSlots([name.replace("/", "_") for name in names], **settings)
+    for _ in range(3):
+        gradient = tf.ones([1, 2])
+        optimizer.apply([tf.IndexedSlices(gradient, tf.constant([7], tf.int64))], [table])
+        peer.apply([gradient], [dense])
+    np.testing.assert_array_equal(table.lookup([7]), dense)
+    slots = [slot.slot_name for slot in table.get_slot_variables(optimizer)]
+    assert [name for name in slots if name != "average"] == stored
+
+
+class OldTwoSlots(tf.compat.v1.train.Optimizer):
+    """The same rule for TensorFlow 1."""
+
+    def __init__(self, names):
+        super().__init__(False, "OldTwoSlots")
+        self.names = names
+
+    def _create_slots(self, var_list):
+        for var in var_list:
+            for name in self.names:
+                self._zeros_slot(var, name, self._name)
+
+    def _resource_apply_dense(self, grad, handle):
+        first, second = (self.get_slot(handle, name) for name in self.names)
+        first.assign_add(grad)
+        second.assign_add(10 * grad)
+        return handle.assign_sub(first + second)
+
+
+@pytest.mark.parametrize("names", [["vhat", "v"], ["a/b", "a_b"], ["average", "average_1"]])
+def test_slots_of_tensorflow_1_are_found_by_their_names(names):
+    table, optimizer = de.Variable(dim=1, name="t"), OldTwoSlots(names)
+    optimizer = de.DynamicEmbeddingOptimizer(optimizer)
+    gradient = tf.IndexedSlices(tf.ones([1, 1]), tf.constant([7], tf.int64))
+    for _ in range(3):
+        optimizer.apply_gradients([(gradient, *table.trainable_variables)])
+    np.testing.assert_array_equal(table.lookup([7]), [[-66.0]])
