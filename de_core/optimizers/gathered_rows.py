@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -167,7 +168,8 @@ class RowUpdates:
         )
         self.copies = copies
         self._adds = adds
-        self._mutex: tf.Tensor | None = None
+        self._mutex: tf.Tensor | None = None  # for steps in graphs
+        self._lock = threading.Lock()  # for eager steps
 
     def apply(
         self,
@@ -185,7 +187,8 @@ class RowUpdates:
                     + received(table=table.name, slot_dtype=table.spec.slot_dtype.name)
                     + " Use such an optimizer, or make the table without `slot_dtype`."
                 )
-            self.copies.rows_of(table)
+            with self._lock:
+                self.copies.rows_of(table)
         self.copies.begin()
         done = [
             self._update(
@@ -275,7 +278,8 @@ class RowUpdates:
     def _in_turn(self, compute: Callable[..., list[tf.Tensor]], *inputs: tf.Tensor) -> Any:
         """Runs `compute` under a lock, so that steps of several threads run one after another."""
         if tf.executing_eagerly():
-            return compute(*inputs)
+            with self._lock:
+                return compute(*inputs)
         if self._mutex is None:
             with tf.init_scope():
                 self._mutex = tf.raw_ops.MutexV2(shared_name=f"de_rows_{secrets.token_hex(8)}")

@@ -1,4 +1,6 @@
-"""Tests the slots of optimizers that run on gathered rows."""
+"""Tests the slots and the threads of optimizers that run on gathered rows."""
+
+import threading
 
 import keras
 import numpy as np
@@ -6,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from tests.optimizers.test_steps import own
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no rule inside the tables")
 
@@ -90,3 +93,36 @@ def test_slots_of_tensorflow_1_are_found_by_their_names(names):
     for _ in range(3):
         optimizer.apply_gradients([(gradient, *table.trainable_variables)])
     np.testing.assert_array_equal(table.lookup([7]), [[-66.0]])
+
+
+def test_eager_steps_of_several_threads_are_those_of_one():
+    make = own(keras.optimizers.Adagrad)
+    table = de.Variable(dim=2, name="t", initializer="zeros")
+    counts, steps = (1, 4, 9), 60
+    optimizer = de.DynamicEmbeddingOptimizer(make(0.1), bp_v2=True)
+    barrier, errors = threading.Barrier(len(counts)), []
+
+    def ids_of(count):
+        return tf.range(100 * count, 101 * count, dtype=tf.int64)
+
+    def work(count):
+        try:
+            barrier.wait(120)
+            for step in range(steps):
+                values = tf.fill([count, 2], 1.0 + step)
+                optimizer.apply([tf.IndexedSlices(values, ids_of(count))], [table])
+        except Exception as error:
+            errors.append(error)
+
+    optimizer.build([table])
+    threads = [threading.Thread(target=work, args=[count]) for count in counts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(240)
+    assert errors == []
+    for count in counts:
+        peer, dense = make(0.1), tf.Variable(tf.zeros([count, 2]))
+        for step in range(steps):
+            peer.apply([tf.fill([count, 2], 1.0 + step)], [dense])
+        np.testing.assert_allclose(table.lookup(ids_of(count)), dense, rtol=1e-5)
