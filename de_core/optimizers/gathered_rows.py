@@ -20,7 +20,7 @@ from de_core.base.ops import library
 from de_core.base.types import DTypeLike, Optimizer, ShapeLike, TensorLike
 from de_core.optimizers.clipping import Trained, summed
 from de_core.optimizers.rules import Plan, as_scalar
-from de_core.tables.policy import FROZEN
+from de_core.tables.policy import FROZEN, USES
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
 
@@ -211,8 +211,9 @@ class RowUpdates:
         if plan.average_momentum is not None:
             slots.append(gathered.average)
         ids, values = table.keys_of(gradient), gradient.values
+        uses = None
         if table.policy.asks_each_step:
-            has_row = table.begin_step(ids)
+            has_row, uses = table.begin_step(ids)
             ids, values = tf.boolean_mask(ids, has_row), tf.boolean_mask(values, has_row)
         if slots:
             made = table.ensure_slots(owner, {each.name: each.spec for each in slots})
@@ -273,6 +274,11 @@ class RowUpdates:
             ]
             if table.policy.rank_column:  # frozen rows are in use too
                 written.append(table.write(library.de_table_touch, [frozen]))
+        if uses is not None:
+            # `begin_step` has counted this step's use, and the writes have counted it again.
+            with tf.control_dependencies([each for each in written if each is not None]):
+                keys = table.keys_of(gradient)
+                written.append(table.assign_slot(keys, uses, tf.constant(USES)))
         return table.updated(used, None if done is None else tf.group(done, *written))
 
     def _in_turn(self, compute: Callable[..., list[tf.Tensor]], *inputs: tf.Tensor) -> Any:

@@ -1,5 +1,6 @@
 """Tests the slots and the threads of optimizers that run on gathered rows."""
 
+import contextlib
 import threading
 
 import keras
@@ -85,6 +86,13 @@ class OldTwoSlots(tf.compat.v1.train.Optimizer):
         return handle.assign_sub(first + second)
 
 
+class OldSgd(tf.compat.v1.train.GradientDescentOptimizer):
+    """An optimizer without a rule in the tables."""
+
+    def _resource_apply_dense(self, grad, handle):
+        return super()._resource_apply_dense(grad, handle)
+
+
 @pytest.mark.parametrize("names", [["vhat", "v"], ["a/b", "a_b"], ["average", "average_1"]])
 def test_slots_of_tensorflow_1_are_found_by_their_names(names):
     table, optimizer = de.Variable(dim=1, name="t"), OldTwoSlots(names)
@@ -93,6 +101,54 @@ def test_slots_of_tensorflow_1_are_found_by_their_names(names):
     for _ in range(3):
         optimizer.apply_gradients([(gradient, *table.trainable_variables)])
     np.testing.assert_array_equal(table.lookup([7]), [[-66.0]])
+
+
+def uses_after_three_steps(make, mode, policies):
+    table = de.get_variable(
+        f"t_{make.__name__}",
+        dim=1,
+        devices=["/CPU:0"] * 2,
+        restrict_policy=de.FrequencyRestrictPolicy,
+        **policies,
+    )
+    optimizer = de.DynamicEmbeddingOptimizer(make(1.0))
+
+    def step():
+        gradient = tf.IndexedSlices(tf.ones([2, 1]), tf.constant([7, 8], tf.int64))
+        return optimizer.apply_gradients([(gradient, *table.trainable_variables)])
+
+    if mode == "graph":
+        train, uses = step(), table.restrict_policy.status.lookup([7, 8])
+        with tf.compat.v1.Session() as session:
+            session.run(tf.compat.v1.global_variables_initializer())
+            for _ in range(3):
+                session.run(train)
+            return session.run(uses).ravel().tolist()
+    step()
+    run = tf.function(step) if mode == "function" else step
+    for _ in range(2):
+        run()
+    return table.restrict_policy.status.lookup([7, 8]).numpy().ravel().tolist()
+
+
+@pytest.mark.parametrize("mode", ["eager", "function", "graph"])
+@pytest.mark.parametrize(
+    ("policies", "uses"),
+    [
+        ({}, 3),
+        ({"admission": de.AdmissionCount(1)}, 3),
+        ({"admission": de.AdmissionCount(2)}, 2),
+        ({"eviction": [de.EvictionTTL(steps=9), de.EvictionLFU(max_rows=9)]}, 3),
+    ],
+)
+def test_a_step_counts_as_one_use_of_a_row_with_and_without_a_rule(mode, policies, uses):
+    if mode == "graph":
+        kinds = tf.compat.v1.train.GradientDescentOptimizer, OldSgd
+    else:
+        kinds = keras.optimizers.SGD, own(keras.optimizers.SGD)
+    for make in kinds:
+        with tf.Graph().as_default() if mode == "graph" else contextlib.nullcontext():
+            assert uses_after_three_steps(make, mode, policies) == [uses, uses]
 
 
 def test_eager_steps_of_several_threads_are_those_of_one():
