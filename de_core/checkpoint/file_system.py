@@ -134,9 +134,9 @@ class FileSystem:
 
         Args:
             dirpath: The directory.
-            proc_size: Number of processes that load. If it equals the number that saved, each
-                process reads its own files. Otherwise each reads all files and keeps the keys that
-                `default_partition_fn` assigns to it.
+            proc_size: Number of processes that load. If it equals the number of the newest save,
+                each process reads its own files. Otherwise each reads all files of that save and
+                keeps the keys that `default_partition_fn` assigns to it.
             proc_rank: This process's number, from 0.
             file_name_list: Names of the files; None for the names derived from the Variable's name.
             dirpath_env: Name of an environment variable that replaces `dirpath` if it is set.
@@ -174,9 +174,8 @@ class FileSystem:
         elif file_name_list is not None:
             files = [part for each in file_name_list for part in _parts(paths.join(folder, each))]
         else:
-            files = _own_files(table, folder, proc_size, proc_rank)
-            if not files and proc_size > 1:
-                files = _own_files(table, folder, None, None)
+            files, saved_by = _own_files(table, folder, proc_size, proc_rank)
+            if saved_by != proc_size and proc_size > 1:
                 only = lambda keys: default_partition_fn(keys, proc_size) == proc_rank  # noqa: E731
             _check_found(files, folder, f"{file_stem(table.name)}_mht_*{_SUFFIX}")
             _check_own(table, folder)
@@ -245,7 +244,9 @@ def _check_own(table: ShardedTable, folder: str) -> None:
 def _own_pattern(
     table: ShardedTable, proc_size: int | None, proc_rank: int | None, part: str = ""
 ) -> re.Pattern[str]:
-    """Returns a pattern, with groups i and n, for the names of this Variable's files.
+    """Returns a pattern for the names of this Variable's files.
+
+    Its groups are the shard i of n, and for any process also its rank and the number of processes.
 
     Args:
         table: The table.
@@ -254,7 +255,7 @@ def _own_pattern(
         part: An expression for what the names of parts have before the suffix.
     """
     if proc_size is None:
-        ending = r"(?:_rank\d+_size\d+)?"
+        ending = r"(?:_rank(?P<rank>\d+)_size(?P<size>\d+))?"
     else:
         ending = f"_rank{proc_rank}_size{proc_size}" if proc_size > 1 else ""
     stem = re.escape(file_stem(table.name))
@@ -262,43 +263,59 @@ def _own_pattern(
 
 
 def _own_files(
-    table: ShardedTable, folder: str, proc_size: int | None, proc_rank: int | None
-) -> list[str]:
-    """Returns the files of this Variable's newest save, with the parts appended to them."""
-    pattern = _own_pattern(table, proc_size, proc_rank)
-    layouts: dict[int, list[tuple[int, str, dict[str, Any]]]] = {}  # by number of shards
+    table: ShardedTable, folder: str, proc_size: int, proc_rank: int
+) -> tuple[list[str], int]:
+    """Returns the files of this Variable's newest save, and the number of processes that saved.
+
+    If that number is `proc_size`, returns only the files of process `proc_rank`. The files are
+    followed by the parts appended to them.
+    """
+    pattern = _own_pattern(table, None, None)
+    found: list[tuple[re.Match[str], str, dict[str, Any]]] = []
     for entry in tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []:
         if match := pattern.fullmatch(entry):
             path = paths.join(folder, entry)
-            file = (int(match["i"]), path, table_files.about(path))
-            layouts.setdefault(int(match["n"]), []).append(file)
-    if not layouts:
-        return []
+            found.append((match, path, table_files.about(path)))
+    if not found:
+        return [], proc_size
 
-    def created(count: int) -> int:
-        return max(int(info["created_micros"]) for _, _, info in layouts[count])
+    def only_newest(what: str, files: list[Any]) -> list[Any]:
+        newest = max(files, key=lambda file: int(file[2]["created_micros"]))
+        return [file for file in files if file[0][what] == newest[0][what]]
 
-    count = max(layouts, key=created)
-    files = sorted(layouts[count], key=lambda file: file[0])
-    missing = sorted(set(range(1, count + 1)) - {index for index, _, _ in files})
-    if missing:
-        raise tf.errors.NotFoundError(
-            None,
-            None,
-            f"The files of all {count} shards of {table.name!r} must be in the directory. "
-            f"Received: no file of number {missing} in {folder!r}.",
-        )
-    saves: dict[str, str] = {}  # Each process must have written all its shards in one save.
-    for _, path, info in files:
-        process, save = re.sub(r"_mht_\d+of", "_mht_*of", path), info["metadata"].get("save", "")
-        if saves.setdefault(process, save) != save:
+    found = only_newest("size", found)
+    saved_by = int(found[0][0]["size"] or 1)
+    own: list[str] = []
+    for rank in [proc_rank] if saved_by == proc_size else range(saved_by):
+        files = [file for file in found if int(file[0]["rank"] or 0) == rank]
+        if not files:
+            raise tf.errors.NotFoundError(
+                None,
+                None,
+                f"The files of all {saved_by} processes that saved {table.name!r} must be in the "
+                f"directory. Received: no file of process {rank} in {folder!r}.",
+            )
+        files = sorted(only_newest("n", files), key=lambda file: int(file[0]["i"]))
+        count = int(files[0][0]["n"])
+        missing = sorted(set(range(1, count + 1)) - {int(match["i"]) for match, _, _ in files})
+        if missing:
+            raise tf.errors.NotFoundError(
+                None,
+                None,
+                f"The files of all {count} shards of {table.name!r} must be in the directory. "
+                f"Received: no file of number {missing} in {folder!r}.",
+            )
+        # Each process must have written all its shards in one save.
+        if len({info["metadata"].get("save", "") for _, _, info in files}) > 1:
+            process = re.sub(r"_mht_\d+of", "_mht_*of", files[0][1])
             raise tf.errors.DataLossError(
                 None,
                 None,
                 "The files of a table's shards must have been saved together. Received: files of "
                 f"several saves as {process}.",
             )
-    return [part for _, path, _ in files for part in _parts(path)]
+        own += [part for _, path, _ in files for part in _parts(path)]
+    return own, saved_by
 
 
 def _parts(path: str) -> list[str]:

@@ -98,7 +98,11 @@ def pool(
     if combiner == "std":  # as `tf.math.reduce_std` of each segment
         means = tf.math.unsorted_segment_mean(rows, of_rows, count)
         squares = tf.math.squared_difference(rows, tf.gather(means, of_rows))
-        return tf.sqrt(tf.math.unsorted_segment_mean(squares, of_rows, count))
+        variance = tf.math.unsorted_segment_mean(squares, of_rows, count)
+        # The gradient of sqrt(0) is infinite. Where all rows are equal, it is zero instead.
+        is_zero = tf.equal(variance, 0)
+        deviation = tf.sqrt(tf.where(is_zero, tf.ones_like(variance), variance))
+        return tf.where(is_zero, tf.zeros_like(variance), deviation)
     pooled = _REDUCTIONS[combiner](rows, of_rows, count)
     empty = tf.equal(segments.row_splits[1:], segments.row_splits[:-1])
     return tf.where(empty[:, None], tf.zeros_like(pooled), pooled)

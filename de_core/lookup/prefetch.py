@@ -44,13 +44,15 @@ def prefetch_rows(
     """
     check_integer("batches", batches, 1, 1 << 20)
 
-    def read(*batch: Any) -> Any:
-        table.lookup(tf.reshape(ids_fn(*batch), [-1]))
-        return batch if len(batch) > 1 else batch[0]
-
     def transform(dataset: tf.data.Dataset) -> tf.data.Dataset:
         if table._table.spec.tier is None:
             return dataset
+
+        def read(*batch: Any) -> Any:
+            table.lookup(tf.reshape(ids_fn(*batch), [-1]))
+            # `map` unpacks plain tuples only, also those of one component.
+            return batch if type(dataset.element_spec) is tuple else batch[0]
+
         return dataset.map(read).prefetch(batches)
 
     return transform

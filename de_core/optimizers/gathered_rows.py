@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +20,7 @@ from de_core.base.ops import library
 from de_core.base.types import DTypeLike, Optimizer, ShapeLike, TensorLike
 from de_core.optimizers.clipping import Trained, summed
 from de_core.optimizers.rules import Plan, as_scalar
-from de_core.tables.policy import FROZEN
+from de_core.tables.policy import FROZEN, USES
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
 
@@ -80,7 +81,7 @@ class GatheredRows:
     def add(self, name: str, value: TensorLike, dtype: DTypeLike | None = None) -> tf.Variable:
         """Makes a slot whose initial value is that of one or more rows, and returns its variable.
 
-        A number is appended to the name if another slot has this name.
+        A number is appended to the name if another slot, or the moving average, has this name.
 
         Raises:
             ValueError: `value` is not a constant, or its numbers differ.
@@ -92,10 +93,14 @@ class GatheredRows:
                 "A slot of rows must begin as one number everywhere, independent of the values of "
                 f"variables. {received(slot=name, initial_value=value)}"
             )
-        taken = sum(slot.name.startswith(name) for slot in self.slots)
-        unique = f"{name}_{taken}" if taken else name
+        cleaned = name.replace("/", "_")
+        taken = {slot.name for slot in (*self.slots, self.average)}
+        unique, number = cleaned, 0
+        while unique in taken:
+            number += 1
+            unique = f"{cleaned}_{number}"
         slot = RowSlot(
-            unique.replace("/", "_"),
+            unique,
             tuple(value.shape[1:]),
             float(values.flat[0]),
             value.dtype if dtype is None else tf.as_dtype(dtype),
@@ -163,7 +168,8 @@ class RowUpdates:
         )
         self.copies = copies
         self._adds = adds
-        self._mutex: tf.Tensor | None = None
+        self._mutex: tf.Tensor | None = None  # for steps in graphs
+        self._lock = threading.Lock()  # for eager steps
 
     def apply(
         self,
@@ -181,7 +187,8 @@ class RowUpdates:
                     + received(table=table.name, slot_dtype=table.spec.slot_dtype.name)
                     + " Use such an optimizer, or make the table without `slot_dtype`."
                 )
-            self.copies.rows_of(table)
+            with self._lock:
+                self.copies.rows_of(table)
         self.copies.begin()
         done = [
             self._update(
@@ -204,8 +211,9 @@ class RowUpdates:
         if plan.average_momentum is not None:
             slots.append(gathered.average)
         ids, values = table.keys_of(gradient), gradient.values
+        uses = None
         if table.policy.asks_each_step:
-            has_row = table.begin_step(ids)
+            has_row, uses = table.begin_step(ids)
             ids, values = tf.boolean_mask(ids, has_row), tf.boolean_mask(values, has_row)
         if slots:
             made = table.ensure_slots(owner, {each.name: each.spec for each in slots})
@@ -266,12 +274,18 @@ class RowUpdates:
             ]
             if table.policy.rank_column:  # frozen rows are in use too
                 written.append(table.write(library.de_table_touch, [frozen]))
+        if uses is not None:
+            # `begin_step` has counted this step's use, and the writes have counted it again.
+            with tf.control_dependencies([each for each in written if each is not None]):
+                keys = table.keys_of(gradient)
+                written.append(table.assign_slot(keys, uses, tf.constant(USES)))
         return table.updated(used, None if done is None else tf.group(done, *written))
 
     def _in_turn(self, compute: Callable[..., list[tf.Tensor]], *inputs: tf.Tensor) -> Any:
         """Runs `compute` under a lock, so that steps of several threads run one after another."""
         if tf.executing_eagerly():
-            return compute(*inputs)
+            with self._lock:
+                return compute(*inputs)
         if self._mutex is None:
             with tf.init_scope():
                 self._mutex = tf.raw_ops.MutexV2(shared_name=f"de_rows_{secrets.token_hex(8)}")

@@ -108,8 +108,7 @@ def answered(table: ShardedTable, files: Sequence[str], wanted: Predicate) -> An
     """
     return [
         np.packbits(chosen("A predicate of keys", wanted, keys).numpy())
-        for path in files
-        for _, _, keys in keys_in_steps(path, table.spec)
+        for _, _, _, keys in _steps(files, table.spec)
     ]
 
 
@@ -138,7 +137,8 @@ def restore(table: ShardedTable, files: Any, reading: Reading = Reading()) -> An
         _restore_chosen(table, list(files), reading, answers)
         return None
     if only is not None:
-        return _restore_keys(table, files, reading, only)
+        parts = table.router.split(tf.reshape(only, [-1]))
+        return _restore_keys(table, files, reading, [part[0] for part in parts])
     return _restore_all(table, files, reading)
 
 
@@ -171,18 +171,19 @@ def _restore_all(table: ShardedTable, files: Any, reading: Reading) -> Any:
     return None if tf.executing_eagerly() else tf.group(*ops)
 
 
-def _restore_keys(table: ShardedTable, files: Any, reading: Reading, keys: tf.Tensor) -> Any:
-    keys = tf.reshape(keys, [-1])
-    parts = table.router.split(keys)
+def _restore_keys(
+    table: ShardedTable, files: Any, reading: Reading, keys: Sequence[tf.Tensor]
+) -> Any:
+    """Reads the rows of some keys. `keys` has the keys [n] of each shard."""
     ops = [
         shard.run(
             library.de_table_restore_keys,
             files,
-            part[0],
+            own,
             replace=not reading.merge,
             **reading.attributes(),
         )
-        for shard, part in zip(table.tables, parts, strict=True)
+        for shard, own in zip(table.tables, keys, strict=True)
     ]
     return None if tf.executing_eagerly() else tf.group(*ops)
 
@@ -190,30 +191,62 @@ def _restore_keys(table: ShardedTable, files: Any, reading: Reading, keys: tf.Te
 def _restore_chosen(
     table: ShardedTable, files: list[str], reading: Reading, answers: Answers | None
 ) -> None:
-    """Reads the rows that a predicate or a partitioner chooses, in bounded memory."""
+    """Reads the rows that a predicate or a partitioner chooses.
+
+    Memory is bounded, except that `merge` collects the chosen keys.
+    """
     verify(files)
     wanted = iter(answers or [])
     none = tf.constant([], table.spec.key_dtype)
-    # Restore no key. This checks that the files have the table's dtypes and dim, before any row is
-    # read. Unless `merge` is set, it also empties the table.
-    _restore_keys(table, files, reading, none)
+    if not reading.merge:
+        # Restore no key. This checks that the files have the table's dtypes and dim, before any row
+        # is read, and empties the table.
+        _restore_keys(table, files, reading, [none] * len(table.tables))
     router = table.router
+    merged = [[none] for _ in table.tables]
+    for path, first, sections, keys in _steps(files, table.spec):
+        mask = tf.ones_like(keys, tf.bool)
+        if answers is not None:
+            mask = tf.constant(np.unpackbits(next(wanted), count=len(keys)).view(bool))
+        shards = router.shards(keys) if router.count > 1 else None
+        for index, shard in enumerate(table.tables):
+            own = mask
+            if shards is not None:
+                own = tf.logical_and(mask, tf.equal(shards, router.first + index))
+            if reading.merge:
+                merged[index].append(tf.boolean_mask(keys, own))
+                continue
+            shard.run(
+                library.de_table_restore_part,
+                path,
+                tf.constant(first, tf.int64),
+                tf.constant(sections, tf.int64),
+                own,
+                **reading.attributes(),
+            )
+    if reading.merge:
+        # Files applied in their order would delete rows that the table keeps, by their tombstones.
+        # This op reads only each key's last state.
+        _restore_keys(table, files, reading, [tf.concat(parts, 0) for parts in merged])
+
+
+def _steps(files: Sequence[str], spec: TableSpec) -> Iterator[tuple[str, int, int, tf.Tensor]]:
+    """Yields what `keys_in_steps` does, after the path, for the files that count.
+
+    Files before a delta that replaces all rows do not count.
+    """
+    applied: list[str] = []
+    base = 0
     for path in files:
-        for first, sections, keys in keys_in_steps(path, table.spec):
-            mask = tf.ones_like(keys, tf.bool)
-            if answers is not None:
-                mask = tf.constant(np.unpackbits(next(wanted), count=len(keys)).view(bool))
-            shards = router.shards(keys) if router.count > 1 else None
-            for index, shard in enumerate(table.tables, router.first):
-                own = mask if shards is None else tf.logical_and(mask, tf.equal(shards, index))
-                shard.run(
-                    library.de_table_restore_part,
-                    path,
-                    tf.constant(first, tf.int64),
-                    tf.constant(sections, tf.int64),
-                    own,
-                    **reading.attributes(),
-                )
+        info = about(path)
+        if info["kind"] == "base":
+            base = len(applied)
+        elif info["replaces"]:
+            del applied[base:]
+        applied.append(path)
+    for path in applied:
+        for first, sections, keys in keys_in_steps(path, spec):
+            yield path, first, sections, keys
 
 
 def keys_in_steps(path: str, spec: TableSpec) -> Iterator[tuple[int, int, tf.Tensor]]:

@@ -15,6 +15,8 @@ RESERVED_OWNER = "de"
 #: Owner of the slot that is not zero in frozen rows, and the slot.
 FREEZE_OWNER = f"{RESERVED_OWNER}/freeze"
 FROZEN = f"{FREEZE_OWNER}/frozen"
+#: The metadata column that counts a row's uses.
+USES = f"{RESERVED_OWNER}/uses"
 
 
 def is_reserved(slot: str) -> bool:
@@ -82,6 +84,11 @@ class TablePolicy:
         """The column that ranks rows for eviction, or an empty string."""
         ranked = [each.column for each in self.evictions if each.column]
         return next(iter([*ranked, *self.columns]), "")
+
+    @property
+    def counts_uses(self) -> bool:
+        """True if the rows have the column `USES`."""
+        return "uses" in (*self.columns, *(each.column for each in self.evictions))
 
     @property
     def expires(self) -> bool:

@@ -283,7 +283,10 @@ def _row_count(name: str, value: Any) -> tf.Tensor:
     if tf.is_tensor(value):
         if not value.dtype.is_integer or value.shape.rank not in (None, 0):
             raise TypeError(f"`{name}` must be an integer scalar. {received(**{name: value})}")
-        return tf.cast(value, tf.int64)
+        known = tf.get_static_value(value)
+        if known is None:
+            return tf.cast(value, tf.int64)
+        value = int(known)
     check_integer(name, value, 0, 2**63 - 1)
     return tf.constant(int(value), tf.int64)
 

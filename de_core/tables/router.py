@@ -36,8 +36,8 @@ def summed_rows(keys: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
 
     Returns the distinct keys and the sums. The rows are float32 or float64 [n, dim].
     """
-    if tf.is_symbolic_tensor(keys) and keys.op.type == "Unique":  # as in a joined lookup
-        return keys, rows
+    if tf.is_symbolic_tensor(keys) and keys.op.type == "Unique" and keys.value_index == 0:
+        return keys, rows  # distinct keys, as in a joined lookup
     unique, places = tf.unique(keys)
     return unique, tf.math.unsorted_segment_sum(rows, places, tf.size(unique))
 

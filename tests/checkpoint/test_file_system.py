@@ -140,6 +140,34 @@ def test_several_processes_save_and_others_load(tmp_path):
     assert everything == {int(key): float(key % 3) for key in KEYS}
 
 
+@pytest.mark.parametrize("loading", [1, 2, 3])
+def test_the_newest_save_is_read_however_many_processes_saved(tmp_path, loading):
+    parts = [filled(2, rank, KEYS[rank::2]) for rank in range(2)]
+    expected = {int(key): float(key % 2) for key in KEYS}
+
+    def load():
+        loaded = {}
+        for rank in range(loading):
+            table = make()
+            table.load_from_file_system(str(tmp_path), proc_size=loading, proc_rank=rank)
+            assert not loaded.keys() & rows_of(table).keys()
+            loaded |= rows_of(table)
+        return loaded
+
+    for rank, table in enumerate(parts):
+        table.save_to_file_system(str(tmp_path), proc_size=2, proc_rank=rank)
+    assert load() == expected
+    filled(2, 9.0, KEYS[2:50]).save_to_file_system(str(tmp_path))
+    assert load() == dict.fromkeys(range(2, 50), 9.0)
+    for rank, table in enumerate(parts):
+        table.save_to_file_system(str(tmp_path), proc_size=2, proc_rank=rank)
+    assert load() == expected
+    for path in tmp_path.glob("*_rank1_size2.de"):
+        path.unlink()
+    with pytest.raises(tf.errors.NotFoundError, match=r"all 2 processes.*no file of process 1"):
+        load()
+
+
 def test_in_a_graph(tmp_path):
     v1 = tf.compat.v1
     for step in ("save", "load"):

@@ -75,6 +75,33 @@ def test_merging_keeps_the_rows_that_the_checkpoint_does_not_have(saved):
     assert rows_of(table) == {**saved[1], 10**6: [8.0] * 3}
 
 
+@pytest.mark.parametrize("merge", [False, True])
+@pytest.mark.parametrize("change", ["removed", "cleared"])
+def test_a_base_and_its_delta_are_one_table_by_whatever_rows_are_chosen(tmp_path, change, merge):
+    table = make()
+    table.upsert([1, 2, 3], tf.fill([3, 3], 1.0))
+    manager = de.checkpoint.Manager(table, str(tmp_path))
+    manager.save()
+    if change == "removed":
+        table.remove([1, 3])
+    else:
+        table.clear()
+        table.upsert([2, 4], tf.fill([2, 3], 2.0))
+    path = manager.save()
+    expected = rows_of(table) | ({1: [8.0] * 3} if merge else {})
+    every = [
+        (make(), None),
+        (make(), [1, 2, 3, 4]),
+        (make(), lambda keys: keys > 0),
+        (make(2), lambda keys: keys > 0),
+        (make(2, by_modulo), None),
+    ]
+    for other, only in every:
+        other.upsert([1], tf.fill([1, 3], 8.0))
+        de.checkpoint.restore(other, path, only=only, merge=merge)
+        assert rows_of(other) == expected
+
+
 def slots_of(path):
     return table_files.about(path)["slots"]
 

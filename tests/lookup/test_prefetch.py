@@ -1,5 +1,7 @@
 """Prefetching reads rows from the disk ahead, and changes no number."""
 
+import collections
+
 import keras
 import numpy as np
 import pytest
@@ -57,3 +59,19 @@ def test_a_table_in_memory_leaves_the_dataset_unchanged():
 def test_a_bad_number_of_batches_is_an_error():
     with pytest.raises(ValueError, match="Received: batches=0"):
         de.prefetch_rows(de.Variable(dim=2), lambda ids: ids, batches=0)
+
+
+Pair = collections.namedtuple("Pair", ["ids", "labels"])
+
+
+@pytest.mark.parametrize("pack", [lambda a, _: (a,), lambda a, b: {"ids": a, "b": b}, Pair])
+def test_the_elements_stay_as_they_are(tmp_path, pack):
+    table = de.Variable(dim=2, tier=de.DiskTier(str(tmp_path), memory_bytes=1 << 20))
+    dataset = tf.data.Dataset.from_tensors(pack(tf.constant([1, 2], tf.int64), [0.0, 1.0]))
+
+    def ids_of(first, *_):
+        if isinstance(first, Pair):
+            return first.ids
+        return first["ids"] if isinstance(first, dict) else first
+
+    assert dataset.apply(de.prefetch_rows(table, ids_of)).element_spec == dataset.element_spec

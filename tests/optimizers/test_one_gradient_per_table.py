@@ -53,6 +53,22 @@ def test_gradients_that_differ_are_refused():
     assert int(table.size()) == 0
 
 
+def test_positions_in_distinct_ids_are_not_taken_for_distinct_ids():
+    table = de.Variable(dim=1, name="t")
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(1.0, clipvalue=2.0))
+
+    @tf.function
+    def step(values):
+        _, positions = tf.unique(values, out_idx=tf.int64)
+        with tf.GradientTape() as tape:
+            loss = 1.5 * tf.reduce_sum(table.lookup(positions))
+        gradients = tape.gradient(loss, table.trainable_variables)
+        optimizer.apply(gradients, table.trainable_variables)
+
+    step(tf.constant([5, 5, 6], tf.int64))
+    np.testing.assert_array_equal(table.lookup([0, 1]), [[-2.0], [-1.5]])
+
+
 class TwoTables(keras.Model):
     def __init__(self):
         super().__init__()

@@ -247,6 +247,8 @@ def test_a_policy_with_columns_gets_steps_if_it_overrides_apply_update():
         (1.5, {}, TypeError, "num_reserved"),
         (True, {}, TypeError, "num_reserved"),
         (3, {"trigger": -2}, ValueError, "trigger"),
+        (tf.constant(-1), {}, ValueError, "num_reserved"),
+        (3, {"trigger": tf.constant(-2)}, ValueError, "trigger"),
         (3, {"when": 1}, TypeError, "when"),
     ],
 )

@@ -249,7 +249,9 @@ class Tf1Copies(Copies):
 
     def __init__(self, optimizer: Any) -> None:
         super().__init__(optimizer)
-        self._copy = changed_copy(optimizer, _OverRows, rows={}, places={}, state={})
+        self._copy = changed_copy(
+            optimizer, _OverRows, rows={}, places={}, state={}, slots_by_name={}
+        )
         self._name = optimizer.get_name()
 
     def rows_of(self, table: ShardedTable) -> GatheredRows:
@@ -292,17 +294,19 @@ class _OverRows(ChangedCopy):
     rows: dict[int, GatheredRows]
     places: dict[int, GatheredRows]
     state: dict[str, Any]
+    slots_by_name: dict[tuple[int, str], Any]  # the `id()` of the rows, and the slot's name
     templates: list[tf.Variable]  # referenced here, because `places` has their `id()`s as keys
 
     def get_slot(self, var: Any, name: str) -> Any:
         """Returns the slot of some rows, or None."""
-        slots = self.places[id(var)].slots
-        return next((slot.variable for slot in slots if slot.name == _cleaned(name)), None)
+        return self.slots_by_name.get((id(self.places[id(var)]), name))
 
     def _get_or_make_slot(self, var: Any, val: Any, slot_name: str, op_name: str) -> Any:
         del op_name
-        slot = self.get_slot(var, slot_name)
-        return self.places[id(var)].add(_cleaned(slot_name), val) if slot is None else slot
+        rows = self.places[id(var)]
+        if (id(rows), slot_name) not in self.slots_by_name:
+            self.slots_by_name[id(rows), slot_name] = rows.add(slot_name, val)
+        return self.slots_by_name[id(rows), slot_name]
 
     def _get_or_make_slot_with_initializer(
         self, var: Any, initializer: Any, shape: Any, dtype: Any, slot_name: str, op_name: str
@@ -331,7 +335,3 @@ class _OverRows(ChangedCopy):
 
     def _non_slot_variables(self) -> Any:
         return self.state.values()
-
-
-def _cleaned(name: str) -> str:
-    return name.replace("/", "_")
