@@ -119,6 +119,24 @@ def test_a_rewritten_checkpoint_leaves_only_the_previous_files(tmp_path, how):
     assert len(list(tmp_path.glob("c.data-r*"))) <= 2
 
 
+def test_a_failed_save_leaves_nothing(tmp_path):
+    owner = module(shards=2)
+    checkpoint = tf.train.Checkpoint(m=owner)
+    fill(owner, 1.0)
+    checkpoint.save(str(tmp_path / "c"))
+    before = sorted(tmp_path.iterdir())
+    tables = owner.table.tables
+    original = tables[1].run
+
+    def fails(op, path, *inputs, **attributes):
+        return original(op, str(path) + "/no/such/folder", *inputs, **attributes)
+
+    tables[1].run = fails
+    with pytest.raises(tf.errors.OpError):
+        checkpoint.save(str(tmp_path / "c"))
+    assert [path for path in sorted(tmp_path.iterdir()) if path not in before] == []
+
+
 def test_a_graph_of_tensorflow_1_writes_files_and_its_saver_deletes_them(tmp_path):
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:

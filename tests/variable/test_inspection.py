@@ -101,10 +101,12 @@ def test_gradients_flow_through_find_or_insert():
 
 def test_export_batches_goes_on_while_rows_come_and_go():
     table = new(shards=3)
-    table.upsert(ids("int64", 0, 30_000), tf.ones([30_000, 2]))
+    table.upsert(ids("int64", 0, 30_000), tf.repeat(tf.range(30_000.0)[:, None], 2, 1))
     seen = []
-    for step, (keys, _) in enumerate(table.export_batches()):
-        seen += keys.numpy().tolist()
+    for step, (keys, rows) in enumerate(table.export_batches()):
+        keys, rows = keys.numpy(), rows.numpy()
+        np.testing.assert_array_equal(rows[keys < 30_000, 1], keys[keys < 30_000])
+        seen += keys.tolist()
         fresh = 100_000 + 2000 * step
         table.upsert(ids("int64", fresh, fresh + 2000), tf.ones([2000, 2]))
         table.remove(ids("int64", fresh, fresh + 1000))

@@ -72,7 +72,16 @@ def test_an_error_of_a_route_of_the_user_has_the_gateway_s_form():
     assert (reply.status, "secret" in reply.error) == (500, False)
 
 
-NOWHERE = ("/x", "/v1", "/v2/health", "/v2/models", "/v2/models/m/no", "/v2/x", "/v2x")
+NOWHERE = (
+    "/x",
+    "/admin/models",
+    "/v1",
+    "/v2/health",
+    "/v2/models",
+    "/v2/models/m/no",
+    "/v2/x",
+    "/v2x",
+)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,12 @@ def test_an_empty_batch(gateway):
     assert reply.json() == {"outputs": {"score": [], "user": [], "version": []}}
 
 
-def test_lookup_of_strings(gateway):
+def test_lookup_of_both_kinds_of_keys(gateway):
+    reply = gateway.ask("POST", f"{MODEL}:lookup", {"table": "user", "ids": [7, str(-(2**63)), 5]})
+    assert reply.json() == {
+        "embeddings": [[0.5, 1.5, 2.5, 3.5], [2.5, 3.5, 4.5, 5.5], [-1.0] * 4],
+        "found": [True, True, False],
+    }
     pooled = {
         "table": "item",
         "ids": [["lamp", {"b64": "/wA="}], ["?"]],

@@ -50,6 +50,7 @@ def test_paths_are_parsed(method, path, verb, parameters):
         ("POST", "/v1/models/m%FF:predict"),
         ("POST", "/v1/models/m/tables"),
         ("PUT", "/v1/models/m:predict"),
+        ("POST", "/v1/models/m:Predict"),
     ],
 )
 def test_path_that_means_nothing_is_malformed(method, path):
