@@ -79,7 +79,7 @@ void DirtyRows::List(uint64_t word, const std::string_view* text, Generation* ge
     if (text == nullptr) {
       generation->erased.push_back(word);
     } else {
-      generation->erased_texts.emplace_back(*text);
+      generation->erased_texts.emplace_back(word, *text);
     }
     Shrink(generation);
   } catch (const std::exception&) {
@@ -198,7 +198,7 @@ uint64_t DirtyRows::bytes() const noexcept {
   for (const Generation& generation : generations_) {
     bytes += sizeof(uint64_t) * (generation.bits.capacity() + generation.words.capacity() +
                                  generation.erased.capacity());
-    for (const std::string& text : generation.erased_texts) bytes += sizeof(text) + text.size();
+    for (const auto& each : generation.erased_texts) bytes += sizeof(each) + each.second.size();
   }
   return bytes;
 }

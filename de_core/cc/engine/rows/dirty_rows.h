@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "de_core/cc/engine/base/hash.h"
 #include "de_core/cc/engine/base/prefetch.h"
 
 namespace de::engine {
@@ -27,8 +26,9 @@ struct DirtyKeys {
   bool by_bits = false;     ///< `words` is not complete: ask IsDirty of each row
   /// Keys whose rows changed. Keys may be repeated, or erased since.
   std::vector<uint64_t> words;
-  std::vector<uint64_t> erased;           ///< erased int64 keys; some may exist again
-  std::vector<std::string> erased_texts;  ///< erased string keys; some may exist again
+  std::vector<uint64_t> erased;  ///< erased int64 keys; some may exist again
+  /// erased string keys with their words; some may exist again
+  std::vector<std::pair<uint64_t, std::string>> erased_texts;
 };
 
 /// Not thread-safe. Requires the shard's lock.
@@ -77,14 +77,17 @@ class DirtyRows {
 
   /// Calls visit(word, text) for each key that was erased in the generations from `since` on.
   /// `text` is a string key's bytes, otherwise nullptr. Keys may be repeated, or exist again.
+  /// Returns false if not all of these keys are known.
   template <typename Visit>
-  void VisitErased(uint64_t since, const Visit& visit) const {
+  bool VisitErased(uint64_t since, const Visit& visit) const {
     const std::string* const no_text = nullptr;
     for (const Generation& generation : generations_) {
       if (generation.number < since) continue;
+      if (generation.everything) return false;
       for (const uint64_t word : generation.erased) visit(word, no_text);
-      for (const std::string& text : generation.erased_texts) visit(HashBytes(text), &text);
+      for (const auto& [word, text] : generation.erased_texts) visit(word, &text);
     }
+    return true;
   }
 
   /// True if the row may have changed in a generation from `since` on. Never false for a row that
@@ -109,7 +112,7 @@ class DirtyRows {
     std::vector<uint64_t> bits;   ///< by row number
     std::vector<uint64_t> words;  ///< changed keys, in the order of their first change
     std::vector<uint64_t> erased;
-    std::vector<std::string> erased_texts;
+    std::vector<std::pair<uint64_t, std::string>> erased_texts;  ///< with their words
     size_t erased_limit = kLeastLog;  ///< number of erased keys at which to deduplicate them
 
     void GiveUp() noexcept;

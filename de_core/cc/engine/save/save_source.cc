@@ -68,8 +68,7 @@ void SaveSource::PlanChanges(uint32_t number) {
   if (!by_bits) words = std::move(changed.words);
   words.insert(words.end(), changed.erased.begin(), changed.erased.end());
   for (const uint64_t word : words) list_.push_back({Mix64(word), word, nullptr});
-  for (std::string& text : changed.erased_texts) {
-    const uint64_t word = HashBytes(text);
+  for (auto& [word, text] : changed.erased_texts) {
     list_.push_back({Mix64(word), word, &erased_texts_.emplace_back(std::move(text))});
   }
   std::sort(list_.begin() + static_cast<std::ptrdiff_t>(first), list_.end(),
@@ -100,8 +99,8 @@ bool SaveSource::outdated() const noexcept {
 Status SaveSource::Lost() const {
   if (outdated()) {
     return Status::FailedPrecondition(
-        "the table must not be cleared, and no optimizer's slots may be added or dropped, during a "
-        "save; save again");
+        "the table must not be cleared or lose most of its rows, and no optimizer's slots may be "
+        "added or dropped, during a save; save again");
   }
   return Status::ResourceExhausted(
       "the rows that changed during a consistent save must fit in "
@@ -121,6 +120,7 @@ Status SaveSource::Collect(Range* range, SavedRows* rows, uint64_t* last, bool* 
     } else {
       Scan(range, rows, last, done);
     }
+    if (relaid_) return Lost();
     if (budget_ == nullptr) return Status::Ok();
     // The rows just read are valid: the save was not lost when they were read. If it is lost from
     // here on, Collect of the next piece fails.
@@ -219,14 +219,15 @@ bool SaveSource::IsThere(const Shard& shard, const Listed& listed) const {
 void SaveSource::TakeErased(const Shard& shard, uint64_t begin, uint64_t last,
                             std::vector<Listed> erased, SavedRows* rows) const {
   // A row may be erased, or move to a tier, after the plan was made and before its range is read.
-  // Without its tombstone the delta would leave the row as an earlier file has it.
-  if (shard.watch != nullptr && shard.watch->dirty != nullptr) {
-    shard.watch->dirty->VisitErased(selection_.current,
-                                    [&](uint64_t word, const std::string* text) {
-                                      const uint64_t hash = Mix64(word);
-                                      if (begin <= hash && hash <= last)
-                                        erased.push_back({hash, word, text});
-                                    });
+  // Without its tombstone the delta would leave the row as an earlier file has it. A consistent
+  // save has copies of such rows.
+  const auto add = [&](uint64_t word, const std::string* text) {
+    const uint64_t hash = Mix64(word);
+    if (begin <= hash && hash <= last) erased.push_back({hash, word, text});
+  };
+  const DirtyRows* dirty = shard.watch == nullptr ? nullptr : shard.watch->dirty.get();
+  if (budget_ == nullptr && dirty != nullptr && !dirty->VisitErased(selection_.current, add)) {
+    relaid_ = true;
   }
   const auto text_of = [](const Listed& each) {
     return each.erased_text == nullptr ? std::string_view() : std::string_view(*each.erased_text);
@@ -313,8 +314,8 @@ void SaveSource::LookUp(Range* range, SavedRows* rows, uint64_t* last, bool* don
     // An erased key may have a row again.
     const bool gathered = i > range->first && list_[i - 1].hash == listed.hash;
     if (!gathered) Gather(shard, listed.hash, listed.word, &entries);
-    const bool is_known = layout_.key_type() == KeyType::kInt64 || listed.erased_text != nullptr;
-    if (entries.size() == before && is_known) erased.push_back(listed);
+    const bool is_gone = layout_.key_type() == KeyType::kInt64 && entries.size() == before;
+    if (is_gone || listed.erased_text != nullptr) erased.push_back(listed);
   }
   if (selection_.keys != nullptr) {
     entries.erase(std::remove_if(entries.begin(), entries.end(),

@@ -253,7 +253,8 @@ TEST(DirtyRows, keys_that_come_and_go_are_erased_once) {
   const DirtyKeys keys = dirty.Since(1);
   EXPECT_EQ(keys.erased, (std::vector<uint64_t>{1, 3, 5, 7, 9}));
   EXPECT_EQ(keys.erased_texts,
-            (std::vector<std::string>{"key 0", "key 2", "key 4", "key 6", "key 8"}));
+            (std::vector<std::pair<uint64_t, std::string>>{
+                {0, "key 0"}, {2, "key 2"}, {4, "key 4"}, {6, "key 6"}, {8, "key 8"}}));
   EXPECT_LT(dirty.bytes(), 1U << 20);
 }
 

@@ -99,6 +99,28 @@ TEST(SaveSource, rows_below_a_rule_are_left_out_and_gone_from_a_delta) {
   EXPECT_EQ(delta.gone, (std::vector<int64_t>{1, 3}));
 }
 
+TEST(SaveSource, a_delta_with_unknown_erasures_fails_instead_of_leaving_rows) {
+  const auto table = Make();
+  std::vector<int64_t> keys;  // so many keys of one shard that it does not keep them all
+  for (uint64_t key = 0; keys.size() < 140'000; ++key) {
+    if (ShardOfHash(Mix64(key)) == 0) keys.push_back(static_cast<int64_t>(key));
+  }
+  Put(table.get(), keys, 1);
+  ASSERT_NE(Save(table.get(), ChainOf("c", false), 1), "");
+  Put(table.get(), keys, 2);
+  SaveSelection changes = Changes(table.get());
+  ASSERT_TRUE(table->chains().Cut(&changes.current).ok());
+  SaveSource source(table.get());
+  ASSERT_TRUE(source.Begin(changes, 0).ok());
+  ASSERT_TRUE(table->Erase(KeysOf(keys), nullptr).ok());
+  SavedRows rows;
+  const Status status = CollectAll(&source, &rows);
+  EXPECT_EQ(status.code, Code::kFailedPrecondition);
+  EXPECT_NE(status.message.find("save again"), std::string::npos) << status.message;
+  EXPECT_TRUE(source.outdated());
+  table->chains().Abandon();
+}
+
 TEST(SaveSource, slots_that_another_owner_got_meanwhile_outdate_what_began_before) {
   for (const uint64_t held_bytes : {uint64_t{0}, uint64_t{1} << 20}) {
     const auto table = Make();

@@ -13,6 +13,7 @@
 
 #include "de_core/cc/engine/optimizer/optimizer_rules.h"
 #include "de_core/cc/testing/saved_table.h"
+#include "de_core/cc/testing/tier/equal_hashes.h"
 #include "de_core/cc/testing/tier/simulated_disk.h"
 
 namespace de::engine {
@@ -287,6 +288,33 @@ TEST_P(TieredTableTest, ADeltaHoldsTheChangesOfRowsThatLeaveTheMemoryDuringIt) {
         ASSERT_TRUE(!found[i] || values[i * kDim] == 2) << "row " << i << " of " << count;
       }
     }
+  }
+}
+
+TEST(TieredTableHashTest, ADeltaHoldsTheErasureOfOneOfTwoKeysOfEqualHash) {
+  const std::string texts[] = {testing::TextOfGroup(0, 0), testing::TextOfGroup(1, 0)};
+  const std::string_view views[] = {texts[0], texts[1]};
+  const std::vector<float> rows(2 * kDim, 1.0F);
+  for (const bool has_tier : {false, true}) {
+    std::unique_ptr<Table> plain;
+    ASSERT_TRUE(Table::Create(Options(KeyType::kString), &plain).ok());
+    std::unique_ptr<TableBackend> table = std::move(plain);
+    if (has_tier) {
+      table = testing::TableOn(std::make_shared<SimulatedDisk>(), Options(KeyType::kString), 400);
+    }
+    ASSERT_TRUE(table->InsertOrAssign({nullptr, views, 2}, RowsIn(rows), nullptr).ok());
+    std::vector<std::string> files = {testing::Save(table.get(), testing::ChainOf("c", false), 1)};
+    ASSERT_TRUE(table->Erase({nullptr, views, 1}, nullptr).ok());
+    files.push_back(testing::Save(table.get(), testing::ChainOf("c", true), 2));
+    std::unique_ptr<Table> restored;
+    ASSERT_TRUE(Table::Create(Options(KeyType::kString), &restored).ok());
+    const testing::Readers readers(files);
+    RestoreReport report;
+    ASSERT_TRUE(RestoreTable(restored.get(), readers.all, {}, nullptr, &report).ok());
+    bool found[2];
+    ASSERT_TRUE(restored->Find({nullptr, views, 2}, {}, found, nullptr).ok());
+    EXPECT_FALSE(found[0]) << has_tier;
+    EXPECT_TRUE(found[1]) << has_tier;
   }
 }
 
