@@ -62,6 +62,12 @@ def run(options: argparse.Namespace) -> None:
             raise CommandError(f"The target must not exist yet. Received: {path!r}.")
     found = sources.find(options.source, checked=True)
     wanted = sources.of_table(found, options.table)
+    chains = sources.chains(found)
+    keys = {}  # by the base's number; a text that is no key is an error before any work
+    for first, *_ in chains:
+        own = texts if found[first] in wanted else []
+        dtype = found[first].header().info["key_dtype"]
+        keys[first] = [terminal.key_of(text, dtype, found[first].name) for text in own]
     parent = target.absolute().parent
     parent.mkdir(parents=True, exist_ok=True)
     totals: dict[str, tuple[int, int]] = {}  # by table, the rows that are removed and left
@@ -70,7 +76,7 @@ def run(options: argparse.Namespace) -> None:
         tempfile.TemporaryDirectory(prefix=".rm-key-", dir=parent) as work,
     ):
         made: dict[int, tuple[pathlib.Path, dict[str, Any]]] = {}  # by the base's number
-        for chain in sources.chains(found):
+        for chain in chains:
             first = chain[0]
             info = found[first].header().info
             if info["kind"] != "base":
@@ -78,12 +84,9 @@ def run(options: argparse.Namespace) -> None:
                     f"A delta alone cannot be copied. Received: {files[first]!r}. Name its "
                     "checkpoint."
                 )
-            dtype, name = info["key_dtype"], found[first].name
-            own = texts if found[first] in wanted else []
-            keys = [terminal.key_of(text, dtype, name) for text in own]
             file = pathlib.Path(work) / f"{first}.de"
             chain_files = [files[number] for number in chain]
-            gone, report = _without(chain_files, found[chain[-1]], keys, file)
+            gone, report = _without(chain_files, found[chain[-1]], keys[first], file)
             made[first] = (file, report)
             before = totals.get(found[first].table, (0, 0))
             totals[found[first].table] = (before[0] + gone, before[1] + report["rows"])

@@ -74,11 +74,6 @@ class RecordMiddleware:
         try:
             _check_head(scope, record, self._settings)
             await self._app(scope, receive, send_noted)
-        except RefusedError as error:
-            await refusal(error)(scope, receive, send_noted)
-        except ServingError as error:
-            answer = serving_error_answer(public_error(error, record))
-            await AnswerResponse(answer)(scope, receive, send_noted)
         except ClientGoneError:
             record.status = 499
         except asyncio.CancelledError:
@@ -88,7 +83,14 @@ class RecordMiddleware:
                 raise
             stops = error_answer(503, "The gateway stops: try again", (CLOSE, ("retry-after", "1")))
             await AnswerResponse(stops)(scope, receive, send_noted)
-        except Exception:
+        except Exception as error:
+            if isinstance(error, RefusedError) and not record.status:
+                await refusal(error)(scope, receive, send_noted)
+                return
+            if isinstance(error, ServingError) and not record.status:
+                answer = serving_error_answer(public_error(error, record))
+                await AnswerResponse(answer)(scope, receive, send_noted)
+                return
             # The client gets the id; the log gets everything else.
             LOG.exception("request failed", extra={"request_id": record.id})
             if not record.status:

@@ -134,9 +134,9 @@ class FileSystem:
 
         Args:
             dirpath: The directory.
-            proc_size: Number of processes that load. If it equals the number of the newest save,
-                each process reads its own files. Otherwise each reads all files of that save and
-                keeps the keys that `default_partition_fn` assigns to it.
+            proc_size: Number of processes that load. If as many saved, each process reads its own
+                files. Otherwise each reads all files of the newest save and keeps the keys that
+                `default_partition_fn` assigns to it.
             proc_rank: This process's number, from 0.
             file_name_list: Names of the files; None for the names derived from the Variable's name.
             dirpath_env: Name of an environment variable that replaces `dirpath` if it is set.
@@ -265,10 +265,10 @@ def _own_pattern(
 def _own_files(
     table: ShardedTable, folder: str, proc_size: int, proc_rank: int
 ) -> tuple[list[str], int]:
-    """Returns the files of this Variable's newest save, and the number of processes that saved.
+    """Returns the files to load, and the number of processes that saved them.
 
-    If that number is `proc_size`, returns only the files of process `proc_rank`. The files are
-    followed by the parts appended to them.
+    They are the files that this process saved, of `proc_size` processes, or else all files of the
+    Variable's newest save. The files are followed by the parts appended to them.
     """
     pattern = _own_pattern(table, None, None)
     found: list[tuple[re.Match[str], str, dict[str, Any]]] = []
@@ -283,7 +283,12 @@ def _own_files(
         newest = max(files, key=lambda file: int(file[2]["created_micros"]))
         return [file for file in files if file[0][what] == newest[0][what]]
 
-    found = only_newest("size", found)
+    own_process = [
+        file
+        for file in found
+        if (int(file[0]["size"] or 1), int(file[0]["rank"] or 0)) == (proc_size, proc_rank)
+    ]
+    found = own_process or only_newest("size", found)
     saved_by = int(found[0][0]["size"] or 1)
     own: list[str] = []
     for rank in [proc_rank] if saved_by == proc_size else range(saved_by):
