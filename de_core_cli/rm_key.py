@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import pathlib
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -180,8 +181,13 @@ def _to_directory(
     shutil.copytree(source, ready, ignore=snapshots)
     top = ready / pathlib.Path(found[0].path).parent.relative_to(source)
     reports = {}
+    # The name of an appended part has the id of its base, which is new.
+    ids = {found[n].header().info["id"][:12]: new["id"][:12] for n, (_, new) in made.items()}
     for first, (file, report) in made.items():
         name = pathlib.Path(found[first].path).name
+        name = re.sub(
+            r"(?<=\.)[0-9a-f]{12}(?=\.part-)", lambda match: ids.get(match[0], match[0]), name
+        )
         file.rename(top / name)
         reports[name] = report
     if manifest.exists(str(ready)):

@@ -129,14 +129,19 @@ class Shares:
         self.add(name, count)
 
     def add(self, name: str, count: int) -> None:
-        """Takes a part of the amount although it may not be free."""
-        self._used += count
-        self._by_name[name] = self._by_name.get(name, 0) + count
+        """Takes a part of the amount although it may not be free.
+
+        What a name has beyond its own limit takes nothing from others.
+        """
+        used = self._by_name.get(name, 0)
+        self._used += min(used + count, self._each) - min(used, self._each)
+        self._by_name[name] = used + count
 
     def give(self, name: str, count: int = 1) -> None:
         """Returns a part of the amount."""
-        self._used -= count
-        left = self._by_name.pop(name, 0) - count
+        used = self._by_name.pop(name, 0)
+        left = used - count
+        self._used -= min(used, self._each) - min(left, self._each)
         if left:
             self._by_name[name] = left
 

@@ -271,11 +271,17 @@ def _own_files(
     Variable's newest save. The files are followed by the parts appended to them.
     """
     pattern = _own_pattern(table, None, None)
+    entries = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+    matches = [match for entry in entries if (match := pattern.fullmatch(entry))]
+    own_process = [
+        match
+        for match in matches
+        if (int(match["size"] or 1), int(match["rank"] or 0)) == (proc_size, proc_rank)
+    ]
     found: list[tuple[re.Match[str], str, dict[str, Any]]] = []
-    for entry in tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []:
-        if match := pattern.fullmatch(entry):
-            path = paths.join(folder, entry)
-            found.append((match, path, table_files.about(path)))
+    for match in own_process or matches:
+        path = paths.join(folder, match[0])
+        found.append((match, path, table_files.about(path)))
     if not found:
         return [], proc_size
 
@@ -283,12 +289,8 @@ def _own_files(
         newest = max(files, key=lambda file: int(file[2]["created_micros"]))
         return [file for file in files if file[0][what] == newest[0][what]]
 
-    own_process = [
-        file
-        for file in found
-        if (int(file[0]["size"] or 1), int(file[0]["rank"] or 0)) == (proc_size, proc_rank)
-    ]
-    found = own_process or only_newest("size", found)
+    if not own_process:
+        found = only_newest("size", found)
     saved_by = int(found[0][0]["size"] or 1)
     own: list[str] = []
     for rank in [proc_rank] if saved_by == proc_size else range(saved_by):

@@ -171,6 +171,14 @@ class RowUpdates:
         self._mutex: tf.Tensor | None = None  # for steps in graphs
         self._lock = threading.Lock()  # for eager steps
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves the lock out, which cannot be copied."""
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Makes a lock of its own for the copy."""
+        vars(self).update(state, _lock=threading.Lock())
+
     def apply(
         self,
         plan: Plan,
@@ -211,9 +219,8 @@ class RowUpdates:
         if plan.average_momentum is not None:
             slots.append(gathered.average)
         ids, values = table.keys_of(gradient), gradient.values
-        uses = None
         if table.policy.asks_each_step:
-            has_row, uses = table.begin_step(ids)
+            has_row = table.begin_step(ids)
             ids, values = tf.boolean_mask(ids, has_row), tf.boolean_mask(values, has_row)
         if slots:
             made = table.ensure_slots(owner, {each.name: each.spec for each in slots})
@@ -274,11 +281,11 @@ class RowUpdates:
             ]
             if table.policy.rank_column:  # frozen rows are in use too
                 written.append(table.write(library.de_table_touch, [frozen]))
-        if uses is not None:
+        if table.policy.asks_each_step and table.policy.counts_uses:
             # `begin_step` has counted this step's use, and the writes have counted it again.
             with tf.control_dependencies([each for each in written if each is not None]):
-                keys = table.keys_of(gradient)
-                written.append(table.assign_slot(keys, uses, tf.constant(USES)))
+                uses = table.find_slot(tf.identity(used), tf.constant(USES), 1, tf.int64)
+            written.append(table.assign_slot(used, uses - 1, tf.constant(USES)))
         return table.updated(used, None if done is None else tf.group(done, *written))
 
     def _in_turn(self, compute: Callable[..., list[tf.Tensor]], *inputs: tf.Tensor) -> Any:

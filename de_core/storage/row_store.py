@@ -21,7 +21,7 @@ class RowStore(abc.ABC):
     #: The column of the values.
     VALUE = "value"
 
-    _lock = threading.Lock()
+    __swapping = threading.Lock()  # a subclass may have a `_lock` of its own
 
     @abc.abstractmethod
     def read(self, columns: Sequence[str], keys: Sequence[bytes]) -> list[list[Row]]:
@@ -38,7 +38,7 @@ class RowStore(abc.ABC):
         This default excludes only `swap` in the threads of one process. Override it for a storage
         that several processes write to, or a save may mix a key's rows of different moments.
         """
-        with self._lock:
+        with self.__swapping:
             return self.read(columns, keys)
 
     @abc.abstractmethod
@@ -94,7 +94,7 @@ class RowStore(abc.ABC):
             old: For each column, the rows that were read: one row or None per key.
             new: For the same columns, the rows to write.
         """
-        with self._lock:
+        with self.__swapping:
             now = self.read(list(old), keys)
             same = [
                 all(column[index] == rows[index] for column, rows in zip(now, old.values()))  # noqa: B905

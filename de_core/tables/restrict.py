@@ -283,10 +283,9 @@ def _row_count(name: str, value: Any) -> tf.Tensor:
     if tf.is_tensor(value):
         if not value.dtype.is_integer or value.shape.rank not in (None, 0):
             raise TypeError(f"`{name}` must be an integer scalar. {received(**{name: value})}")
-        known = tf.get_static_value(value)
-        if known is None:
+        if not isinstance(value, tf.__internal__.EagerTensor):
             return tf.cast(value, tf.int64)
-        value = int(known)
+        value = int(value)
     check_integer(name, value, 0, 2**63 - 1)
     return tf.constant(int(value), tf.int64)
 

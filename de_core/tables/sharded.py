@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.ops import library
-from de_core.tables.policy import USES, TablePolicy, is_reserved
+from de_core.tables.policy import TablePolicy, is_reserved
 from de_core.tables.router import Router, summed_rows
 from de_core.tables.served_copy import stand_ins
 from de_core.tables.spec import TableSpec, arithmetic_dtype
@@ -265,11 +265,10 @@ class ShardedTable:
         """Returns what `slots` returns, without the slots of the library itself."""
         return {name: width for name, width in self.slots().items() if not is_reserved(name)}
 
-    def begin_step(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
+    def begin_step(self, keys: tf.Tensor) -> tf.Tensor:
         """Starts an optimizer step that is computed outside the table.
 
-        Admits distinct keys [n]. Returns whether each has a row now, and the rows' uses with this
-        step, int64 [n, 1], or None if the table does not count them.
+        Admits distinct keys [n], and returns whether each has a row now.
         """
         dtype = self.spec.value_dtype
         nothing = tf.zeros([tf.size(keys), self.spec.dim], dtype)
@@ -277,12 +276,7 @@ class ShardedTable:
         batch = (keys, nothing)
         done = self.write(library.de_table_apply, batch, learning_rate, owner, rule="sgd")
         with tf.control_dependencies([] if done is None else [done]):
-            keys = tf.identity(keys)
-        if not self.policy.counts_uses:
-            return self.contains(keys), None
-        uses = self.find_slot(keys, tf.constant(USES), 1, tf.int64)
-        with tf.control_dependencies([uses]):
-            return self.contains(tf.identity(keys)), uses
+            return self.contains(tf.identity(keys))
 
     def updated(self, keys: tf.Tensor, done: tf.Operation | None) -> tf.Operation | None:
         """Calls `on_update` with the keys of an optimizer step, after the op `done`."""

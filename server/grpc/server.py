@@ -156,8 +156,17 @@ class _Health(health.aio.HealthServicer):
 
     async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802
         """Reports the status and its changes until the client goes."""
+        # The service's own `Watch` writes while it holds the lock of all health checks, so a client
+        # that reads nothing would stop them.
+        unknown = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+        last = None
         async with _counted(self._streams, context):
-            await super().Watch(request, context)
+            while True:
+                status = self._server_status.get(request.service, unknown)
+                if status != last:
+                    last = status
+                    await context.write(health_pb2.HealthCheckResponse(status=status))
+                await asyncio.sleep(_LOOK_SECONDS)
 
 
 class _Reflection(reflection.aio.ReflectionServicer):

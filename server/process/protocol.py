@@ -71,12 +71,17 @@ class BoundedProtocol(HttpToolsProtocol):
         too, so it is aborted.
         """
         super().pause_writing()
-        self._write_timer = self.loop.call_later(self.write_seconds, self.transport.abort)
+        self._start_write_timer()
 
     def resume_writing(self) -> None:
-        """Writes on."""
-        self._stop_write_timer()
+        """Writes on. A connection that closes still has to send the rest."""
+        if not self.transport.is_closing():
+            self._stop_write_timer()
         super().resume_writing()
+
+    def _start_write_timer(self) -> None:
+        if self._write_timer is None:
+            self._write_timer = self.loop.call_later(self.write_seconds, self.transport.abort)
 
     def _stop_write_timer(self) -> None:
         if self._write_timer is not None:
@@ -95,6 +100,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Reads the bytes that waited for the answer."""
         super().on_response_complete()
+        if self.transport.is_closing():  # once the client has taken the rest
+            self._start_write_timer()
         if self.waiting and not self.pipeline:
             self.loop.call_soon(self._read_waiting)
 

@@ -171,6 +171,17 @@ def test_own_files_are_read_or_else_those_of_the_newest_save(tmp_path, loading):
         load()
 
 
+def test_a_damaged_file_of_another_process_does_not_matter(tmp_path):
+    for rank in range(2):
+        filled(1, rank, KEYS[rank::2]).save_to_file_system(
+            str(tmp_path), proc_size=2, proc_rank=rank
+        )
+    next(tmp_path.glob("*_rank1_size2.de")).write_bytes(b"damaged")
+    table = make()
+    table.load_from_file_system(str(tmp_path), proc_size=2, proc_rank=0)
+    assert rows_of(table) == {int(key): 0.0 for key in KEYS[::2]}
+
+
 def test_in_a_graph(tmp_path):
     v1 = tf.compat.v1
     for step in ("save", "load"):

@@ -61,6 +61,18 @@ def test_a_directory_of_tables(table, tmp_path, capsys):
     assert bool(words.contains(["b"])[0])
 
 
+def test_a_directory_with_appended_parts(tmp_path, capsys):
+    first, more = (de.Variable(dim=1, name="t") for _ in range(2))
+    first.upsert([1, 2], [[1.0], [2.0]])
+    more.upsert([3, 4], [[3.0], [4.0]])
+    first.save_to_file_system(str(tmp_path / "t"))
+    more.save_to_file_system(str(tmp_path / "t"), append_to_file=True)
+    removed(capsys, str(tmp_path / "t"), str(tmp_path / "clean"), "--key", "1", "--key", "4")
+    left = de.Variable(dim=1, name="t")
+    left.load_from_file_system(str(tmp_path / "clean"))
+    assert sorted(left.export()[0].numpy().tolist()) == [2, 3]
+
+
 def test_a_checkpoint_of_tensorflow_with_deltas(table, tmp_path, capsys):
     step = tf.Variable(5)
     manager = de.checkpoint.Manager(

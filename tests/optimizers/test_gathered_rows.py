@@ -1,12 +1,14 @@
 """Tests the slots and the threads of optimizers that run on gathered rows."""
 
 import contextlib
+import copy
 import threading
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 import de_core as de
 from tests.optimizers.test_steps import own
@@ -149,6 +151,18 @@ def test_a_step_counts_as_one_use_of_a_row_with_and_without_a_rule(mode, policie
     for make in kinds:
         with tf.Graph().as_default() if mode == "graph" else contextlib.nullcontext():
             assert uses_after_three_steps(make, mode, policies) == [uses, uses]
+
+
+def test_a_deep_copy_of_an_old_optimizer_trains():
+    class Own(tf_keras.optimizers.legacy.SGD):
+        def _resource_apply_dense(self, grad, var, apply_state=None):
+            return super()._resource_apply_dense(grad, var, apply_state)
+
+    table = de.Variable(dim=2, name="t", initializer="zeros")
+    optimizer = copy.deepcopy(de.DynamicEmbeddingOptimizer(Own(0.5)))
+    ids = tf.constant([7], tf.int64)
+    optimizer.apply_gradients([(tf.IndexedSlices(tf.ones([1, 2]), ids), table)])
+    np.testing.assert_array_equal(table.lookup(ids), [[-0.5, -0.5]])
 
 
 def test_eager_steps_of_several_threads_are_those_of_one():

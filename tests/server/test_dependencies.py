@@ -14,6 +14,7 @@ from server.dependencies import DataPlane, Lifecycle
 from server.engines.routed import RoutedEngine, Routes
 from server.errors import ServingError, StartError
 from server.keys import KeyRing
+from server.limits import Shares
 from server.process.server import _config
 from server.settings import load_settings
 from server.wire.paths import RAW
@@ -417,6 +418,21 @@ def test_large_answers_count_as_memory_until_their_clients_take_them(clients, to
     assert (refused.status, refused.headers["retry-after"]) == (429, "1")
     assert refused.error.startswith(told)
     assert (other.status, answered.status) == (others, 200)
+
+
+def test_what_a_client_holds_beyond_its_share_takes_nothing_from_others():
+    shares = Shares(5, "bytes", 10, "bytes in all")
+    for _ in range(4):
+        shares.add("a", 5)
+    shares.take("b", 5)
+    with pytest.raises(ServingError, match="At most 10"):
+        shares.take("c", 1)
+    for _ in range(3):
+        shares.give("a", 5)
+    with pytest.raises(ServingError, match="At most 10"):
+        shares.take("c", 1)
+    shares.give("a", 5)
+    shares.take("c", 5)
 
 
 def test_forwarded_addresses_are_trusted_only_from_trusted_proxies():

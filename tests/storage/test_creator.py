@@ -3,6 +3,7 @@
 import json
 import pathlib
 import runpy
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import keras
@@ -11,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from examples.sqlite_storage import SqliteCreator
+from examples.sqlite_storage import SqliteCreator, SqliteRows
 from tests.support.models import rows_of
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -97,6 +98,24 @@ def test_rows_of_another_kind_under_a_name_are_refused(creator):
 def test_features_of_tables_in_memory_are_refused(creator, arguments, error, message):
     with pytest.raises(error, match=message):
         de.Variable(dim=2, kv_creator=creator, **arguments)
+
+
+def test_a_storage_may_have_a_lock_of_its_own(tmp_path):
+    class Locked(SqliteRows):
+        def __init__(self, path):
+            super().__init__(path)
+            self._lock = threading.Lock()
+
+        def read(self, columns, keys):
+            assert self._lock.acquire(blocking=False)
+            try:
+                return super().read(columns, keys)
+            finally:
+                self._lock.release()
+
+    store = Locked(tmp_path / "rows")
+    assert store.read_together(["value"], [b"key"]) == [[None]]
+    assert store.swap([b"key"], {"value": [None]}, {"value": [b"row"]}) == [True]
 
 
 def test_a_manager_saves_whole_tables_and_other_objects_are_refused(creator, tmp_path):

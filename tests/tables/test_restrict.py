@@ -258,6 +258,18 @@ def test_bad_arguments_of_restrict_are_named(count, options, error, message):
         users.restrict(count, **options)
 
 
+def test_a_constant_number_of_rows_can_be_fed():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        users = de.get_variable("users", dim=1, restrict_policy=de.FrequencyRestrictPolicy)
+        added = users.upsert([1, 2, 3], [[0.0]] * 3)
+        most = tf.constant(2)
+        restricted = users.restrict(most)
+        session.run(tf.compat.v1.global_variables_initializer())
+        session.run(added)
+        session.run(restricted, {most: 1})
+        assert session.run(users.size()) == 1
+
+
 def test_a_policy_without_a_restriction_says_what_to_define():
     with pytest.raises(NotImplementedError, match="must define `apply_restriction`"):
         new(restrict_policy=de.RestrictPolicy).restrict(3)

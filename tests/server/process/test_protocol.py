@@ -218,6 +218,18 @@ def test_a_client_that_takes_no_more_of_its_answer_is_left():
     assert with_connection(work, body_seconds="30") == ([200, 200], True)
 
 
+def test_a_client_that_never_takes_the_rest_of_a_closing_connection_is_left():
+    async def work(connection):
+        connection.client.close = lambda: setattr(connection.client, "closed", True)
+        await connection.send(post("Connection: close"))
+        await asyncio.sleep(29)
+        before = connection.client.closed, connection.client.aborted
+        await asyncio.sleep(2)
+        return before, connection.client.aborted
+
+    assert with_connection(work, body_seconds="30") == ((True, False), True)
+
+
 @pytest.mark.parametrize("hosts", [b"", b"Host: x\r\nHost: y\r\n", b"Host: x\r\nHost: x\r\n"])
 def test_a_request_has_one_host(hosts):
     answered = answers(b"GET /livez HTTP/1.1\r\n" + hosts + b"\r\n")
