@@ -92,7 +92,7 @@ class Catalog:
         except ServingError as error:
             if error.code is Code.RESOURCE_EXHAUSTED:
                 return self._found[model].get(endpoint.name, [])
-            return [] if error.code in (Code.NOT_FOUND, Code.UNAVAILABLE) else None
+            return None if error.code is Code.DEADLINE_EXCEEDED else []
         return [
             VersionStatus(
                 entry.version,

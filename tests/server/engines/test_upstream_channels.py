@@ -192,7 +192,7 @@ async def test_an_error_of_the_model_passes_word_for_word_without_a_poll_or_a_re
     ("code", "serves"),
     [
         ("RESOURCE_EXHAUSTED", [True, True, True]),
-        ("INTERNAL", [True, False, False]),
+        ("INTERNAL", [False, False, False]),
         ("NOT_FOUND", [False, False, False]),
     ],
 )
