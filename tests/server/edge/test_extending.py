@@ -1,11 +1,14 @@
 """A user's own routes and middleware see the requests to models, as the README says."""
 
+import asyncio
 import re
 
 import pytest
+from starlette.responses import StreamingResponse
 
 import server.app
-from tests.server.support.asgi import PREDICT, ask, make_app
+from server.errors import invalid
+from tests.server.support.asgi import PREDICT, ask, make_app, scope_of
 from tests.server.support.gateway_process import ROOT
 from tests.server.support.numpy_engine import NumpyEngine
 
@@ -70,6 +73,26 @@ def test_an_error_of_a_route_of_the_user_has_the_gateway_s_form():
     assert (reply.status, reply.error.startswith("The request is wrong: query.x: ")) == (400, True)
     reply = ask(app, "GET", "/broken")
     assert (reply.status, "secret" in reply.error) == (500, False)
+
+
+@pytest.mark.parametrize("error", [ValueError("late"), invalid("late")])
+def test_an_error_after_an_answer_has_begun_starts_no_second_answer(error, caplog):
+    app, sent = make_app(), []
+
+    async def pieces():
+        yield b"piece"
+        raise error
+
+    @app.get("/pieces")
+    async def answer() -> StreamingResponse:
+        return StreamingResponse(pieces())
+
+    async def taken(message):
+        sent.append(message["type"])
+
+    asyncio.run(app(scope_of("GET", "/pieces"), asyncio.Event().wait, taken))
+    assert sent.count("http.response.start") == 1
+    assert "request failed" in caplog.messages
 
 
 NOWHERE = (
