@@ -120,7 +120,7 @@ class RoutedEngine:
 
     def lease(self, spec: ModelSpec) -> Coroutine[Any, Any, LeasedServable]:
         """See `Engine.lease`."""
-        traffic = self._look().traffic
+        traffic = self.routes.traffic
         if spec.label is not None:
             spec = self._labelled(spec)
         elif spec.version is None and spec.name in traffic:

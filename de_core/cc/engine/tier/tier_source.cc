@@ -112,8 +112,8 @@ Status TierSource::CollectAll(Range* range, SavedRows* rows, uint64_t* last, boo
   if (batch_.layout.generation() != layout().generation()) {
     outdated_ = true;
     return Status::FailedPrecondition(
-        "the table must not be cleared or lose most of its rows, and no optimizer's slots may be "
-        "added or dropped, during a save; save again");
+        "the table must not be cleared, and no optimizer's slots may be added or dropped, during a "
+        "save; save again");
   }
   const size_t stride = layout().stride();
   *last = std::min(batch_.hash_last, range->last);
