@@ -14,6 +14,7 @@ import itertools
 import math
 import re
 from array import array as c_array
+from array import typecodes
 from collections.abc import Mapping, Sequence, Set
 from operator import itemgetter
 from typing import Any
@@ -57,21 +58,12 @@ def numeric_array(values: Sequence[Any], dtype: DType) -> Array:
     Raises:
         OverflowError: A number does not fit the element type.
     """
-    # Doubles beyond float's range become infinities, and tiny ones become zero.
-    if dtype.name == "float":
-        return np.frombuffer(c_array("f", values), dtype.numpy)  # numpy would warn
+    # Numbers beyond the range of a float type become infinities, and tiny ones become zero.
+    if dtype.numpy.char in typecodes:
+        return np.frombuffer(c_array(dtype.numpy.char, values), dtype.numpy)
     if dtype.kind is Kind.FLOAT:
         with np.errstate(over="ignore", under="ignore"):
-            return np.asarray(values, np.float64).astype(dtype.numpy, copy=False)
-    if dtype.kind is Kind.INT and dtype.name != "int64":
-        # Older numpy wraps around and newer numpy raises. A comparison works with both.
-        wide = np.asarray(values, np.int64)
-        info = np.iinfo(dtype.numpy)
-        if wide.size and (wide.min() < info.min or wide.max() > info.max):
-            raise OverflowError(f"a value is outside the range of {dtype.name}")
-        return wide.astype(dtype.numpy)
-    if dtype.kind is Kind.UINT64 and min(values, default=0) < 0:
-        raise OverflowError("a value is negative")
+            return np.asarray(values, np.float64).astype(dtype.numpy)
     return np.asarray(values, dtype.numpy)
 
 
