@@ -25,7 +25,7 @@ from .observability.logs import LOG
 from .observability.metrics import Metrics
 from .observability.worker_metrics import WorkerMetrics
 from .routers import health, page, v1, v2
-from .routers.body import AnswerResponse, error_answer
+from .routers.body import error_response
 from .routers.openapi import add_document
 from .services.snapshot import Snapshots
 from .settings import Settings, load_settings
@@ -165,7 +165,7 @@ async def _invalid(_: Request, error: Any) -> Response:
         + ("" if each["type"] == "json_invalid" else f". Received: {each['input']!r:.64}")
         for each in error.errors()
     )
-    return AnswerResponse(error_answer(400, f"The request is wrong: {told[:512]}"))
+    return error_response(400, f"The request is wrong: {told[:512]}")
 
 
 async def _http_error(request: Request, error: Any) -> Response:
@@ -180,4 +180,4 @@ async def _http_error(request: Request, error: Any) -> Response:
         headers = {"allow": ", ".join(sorted(allowed))}
     what = {404: "Not found", 405: "Method not allowed"}.get(error.status_code, str(error.detail))
     text = f"{what}: {request.method} {request.scope['path']}"
-    return AnswerResponse(error_answer(error.status_code, text, tuple(headers.items())))
+    return error_response(error.status_code, text, tuple(headers.items()))

@@ -12,7 +12,7 @@ from .limits import ClientGoneError
 from .observability.accounts import Accounts, new_id
 from .observability.logs import LOG
 from .request import RECORD, Request
-from .routers.body import CLOSE, AnswerResponse, error_answer, refusal, serving_error_answer
+from .routers.body import CLOSE, error_response, refusal
 from .routers.routing import path_of
 from .settings import Settings
 from .wire.paths import PREFIX
@@ -81,21 +81,20 @@ class RecordMiddleware:
             # tell the client to try again.
             if record.status:
                 raise
-            stops = error_answer(503, "The gateway stops: try again", (CLOSE, ("retry-after", "1")))
-            await AnswerResponse(stops)(scope, receive, send_noted)
+            retry = (CLOSE, ("retry-after", "1"))
+            response = error_response(503, "The gateway stops: try again", retry)
+            await response(scope, receive, send_noted)
         except Exception as error:
             if isinstance(error, RefusedError) and not record.status:
-                await refusal(error)(scope, receive, send_noted)
-                return
-            if isinstance(error, ServingError) and not record.status:
-                answer = serving_error_answer(public_error(error, record))
-                await AnswerResponse(answer)(scope, receive, send_noted)
-                return
-            # The client gets the id; the log gets everything else.
-            LOG.exception("request failed", extra={"request_id": record.id})
+                response = refusal(error)
+            elif isinstance(error, ServingError) and not record.status:
+                response = refusal(public_error(error, record))
+            else:
+                # The client gets the id; the log gets everything else.
+                LOG.exception("request failed", extra={"request_id": record.id})
+                response = error_response(500, f"Internal error. Request id: {record.id}")
             if not record.status:
-                failure = error_answer(500, f"Internal error. Request id: {record.id}")
-                await AnswerResponse(failure)(scope, receive, send_noted)
+                await response(scope, receive, send_noted)
         finally:
             self._accounts.end(record, time.perf_counter() - begun)
 

@@ -176,12 +176,6 @@ class AnswerResponse(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def refusal(error: RefusedError) -> AnswerResponse:
-    """Returns the response to a request that breaks a rule of HTTP."""
-    answer = error_answer(error.status, error.message, (CLOSE,) if error.close else ())
-    return AnswerResponse(answer, lingers=error.linger)
-
-
 @functools.lru_cache(maxsize=512)
 def _raw_headers(
     media_type: str, version: int | None, headers: Headers
@@ -201,18 +195,23 @@ async def _discard(receive: Receive) -> None:
         left -= len(message.get("body", b""))
 
 
-def error_answer(status: int, message: str, headers: Headers = ()) -> Answer:
-    """Returns the answer `{"error": message}`."""
+def error_response(
+    status: int, message: str, headers: Headers = (), *, lingers: bool = False
+) -> AnswerResponse:
+    """Returns the response `{"error": message}`."""
     # A message may quote a lone surrogate from the client, which UTF-8 cannot encode.
-    text = message.encode("utf-8", "replace").decode()
-    return Answer(orjson.dumps({"error": text}), headers=headers, status=status)
+    body = orjson.dumps({"error": message.encode("utf-8", "replace").decode()})
+    return AnswerResponse(Answer(body, headers=headers, status=status), lingers=lingers)
 
 
-def serving_error_answer(error: ServingError) -> Answer:
-    """Returns the answer for a public error."""
+def refusal(error: RefusedError | ServingError) -> AnswerResponse:
+    """Returns the response to a refused request; a `ServingError` must be public."""
     headers: Headers = ()
+    if isinstance(error, RefusedError):
+        headers = (CLOSE,) if error.close else ()
+        return error_response(error.status, error.message, headers, lingers=error.linger)
     if error.retry_after is not None:
         headers = (("retry-after", str(max(1, round(error.retry_after)))),)
     if error.code is Code.UNAUTHENTICATED:
         headers = (*headers, ("www-authenticate", 'Bearer realm="gateway"'))
-    return error_answer(error.code.http, error.message, headers)
+    return error_response(error.code.http, error.message, headers)

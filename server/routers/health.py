@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from .. import __version__
+from ..errors import Code, ServingError
 from .openapi import errors
 from .schemas import Object
 
@@ -33,11 +34,11 @@ async def readyz(request: Request) -> Response:
     """Tells whether every model serves."""
     state = request.app.state
     if state.lifecycle.draining:
-        return _unavailable("Draining: the gateway is about to stop")
+        raise ServingError(Code.UNAVAILABLE, "Draining: the gateway is about to stop")
     if state.plane.engine.routes.draining:
-        return _unavailable("Draining: an operator sends traffic elsewhere")
+        raise ServingError(Code.UNAVAILABLE, "Draining: an operator sends traffic elsewhere")
     if not state.plane.engine.ready():
-        return _unavailable("Not every model has a version that serves")
+        raise ServingError(Code.UNAVAILABLE, "Not every model has a version that serves")
     return JSONResponse(_OK)
 
 
@@ -45,7 +46,7 @@ async def readyz(request: Request) -> Response:
 async def startupz(request: Request) -> Response:
     """Tells whether the first loading is done."""
     if not request.app.state.plane.engine.started():
-        return _unavailable("Models are being loaded")
+        raise ServingError(Code.UNAVAILABLE, "Models are being loaded")
     return JSONResponse(_OK)
 
 
@@ -65,7 +66,3 @@ async def metrics(request: Request) -> Response:
     if state.workers is not None:
         exposition = state.workers.merged(exposition)
     return Response(exposition, media_type=CONTENT_TYPE_LATEST)
-
-
-def _unavailable(message: str) -> Response:
-    return JSONResponse({"error": message}, 503, {"retry-after": "1"})
