@@ -36,7 +36,7 @@ class Codec:
         """Creates the codec. Threads and processes start on first use."""
         self._idle: list[CodecProcess] = []
         self._busy: set[CodecProcess] = set()
-        self._waiting = 0
+        self._asked = 0
         self._open()
 
     def _open(self) -> None:
@@ -68,27 +68,27 @@ class Codec:
             current_request().spent(stage, time.perf_counter() - begun)
 
     async def _run_apart(self, function: Callable[..., T], *arguments: object) -> T:
-        if self._waiting >= _MAX_WAITING:
-            raise too_many("large requests wait to be read", self._waiting)
-        self._waiting += 1
+        if self._asked >= _PROCESSES + _MAX_WAITING:
+            raise too_many("large requests wait to be read", self._asked - _PROCESSES)
+        self._asked += 1
         try:
-            await self._turns.acquire()
+            async with self._turns:
+                process = self._idle.pop() if self._idle else CodecProcess()
+                self._busy.add(process)
+                loop = asyncio.get_running_loop()
+                try:
+                    return await loop.run_in_executor(
+                        self._threads, process.call, function, arguments
+                    )
+                except asyncio.CancelledError:
+                    process.kill()
+                    raise
+                finally:
+                    self._busy.discard(process)
+                    if process.usable:
+                        self._idle.append(process)
         finally:
-            self._waiting -= 1
-        process = self._idle.pop() if self._idle else CodecProcess()
-        self._busy.add(process)
-        loop = asyncio.get_running_loop()
-        try:
-            result = await loop.run_in_executor(self._threads, process.call, function, arguments)
-        except asyncio.CancelledError:
-            process.kill()
-            raise
-        finally:
-            self._busy.discard(process)
-            if process.usable:
-                self._idle.append(process)
-            self._turns.release()
-        return result
+            self._asked -= 1
 
     async def close(self) -> None:
         """Ends the processes and threads. They start again on the next use."""

@@ -32,9 +32,22 @@ class CodecProcess:
     """The gateway's end of one process. Only one thread may use `call` at a time."""
 
     def __init__(self) -> None:
-        """Creates the object. The process starts with the first call."""
-        self._process: subprocess.Popen[bytes] | None = None
-        self._answers: IO[bytes] | None = None
+        """Starts the process."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", f"import {__name__} as m; m.main()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # Ctrl-C in a terminal signals all processes of the session. Only the gateway should
+            # get it, because it ends this process itself.
+            start_new_session=True,
+            env={
+                **os.environ,
+                "OPENBLAS_NUM_THREADS": "1",
+                "PYTHONPATH": os.pathsep.join(
+                    [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+                ),
+            },
+        )
         self.usable = True
 
     def call(self, function: Callable[..., Any], arguments: tuple[object, ...]) -> Any:
@@ -44,12 +57,11 @@ class CodecProcess:
             ServingError: The function raised it, or INVALID_ARGUMENT if the work needs too much
                 memory.
         """
-        process = self._process or self._start()
-        assert process.stdin is not None
-        assert self._answers is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         try:
-            _send(process.stdin, (function, *arguments))
-            kind, value = pickle.load(self._answers)
+            _send(self._process.stdin, (function, *arguments))
+            kind, value = pickle.load(self._process.stdout)
         except BaseException as error:  # a pipe with a part of a message must not be used again
             self.kill()
             self.wait()
@@ -70,39 +82,11 @@ class CodecProcess:
     def kill(self) -> None:
         """Kills the process. A running call fails."""
         self.usable = False
-        if self._process is not None:
-            self._process.kill()
+        self._process.kill()
 
     def wait(self) -> None:
         """Waits for the end of a killed process. Freeing its memory takes a while."""
-        if self._process is not None:
-            self._process.communicate()
-        if self._answers is not None:
-            self._answers.close()
-
-    def _start(self) -> "subprocess.Popen[bytes]":
-        ours, theirs = os.pipe()
-        self._answers = os.fdopen(ours, "rb")
-        with os.fdopen(theirs, "wb"):
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", f"import {__name__} as m; m.main({theirs})"],
-                pass_fds=[theirs],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                # Ctrl-C in a terminal signals all processes of the session. Only the gateway should
-                # get it, because it ends this process itself.
-                start_new_session=True,
-                env={
-                    **os.environ,
-                    "OPENBLAS_NUM_THREADS": "1",
-                    "PYTHONPATH": os.pathsep.join(
-                        [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-                    ),
-                },
-            )
-        if not self.usable:
-            self._process.kill()
-        return self._process
+        self._process.communicate()
 
 
 def _too_large() -> ServingError:
@@ -139,11 +123,12 @@ def _send(pipe: IO[bytes], value: Any) -> None:
     pipe.flush()
 
 
-def main(descriptor: int) -> None:
+def main() -> None:
     """Runs the calls of a `CodecProcess` until the gateway closes its end."""
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     os.nice(_NICENESS)
-    answers = os.fdopen(descriptor, "wb")
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # so that no library prints among the answers
     with contextlib.suppress(EOFError, OSError):
         while True:
             function, *arguments = pickle.load(sys.stdin.buffer)
