@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
-from ..errors import Code, ServingError
+from ..errors import ServingError
 from ..request import RECORD
 from ..wire.paths import PARAMETERS, PREFIX, Route, parse_path, parse_v2_path
 from .openapi import described
@@ -111,15 +111,12 @@ def path_of(scope: Scope) -> bytes:
 @functools.lru_cache(maxsize=512)
 def _parse(method: str, path: bytes, query: bytes) -> Route | None:
     """Returns the meaning of a path; None if no `ModelRoute` has its form."""
+    # The route compares the method: under /v2 its answer to another method is 405.
+    if path[: len(PREFIX)].lower() != PREFIX:
+        return parse_v2_path(path)
     try:
-        if path[: len(PREFIX)].lower() == PREFIX:
-            return parse_path(method, with_query(method, path, query))
-        # The route compares the method: its answer to another method is 405.
-        is_infer = path.endswith(b"/infer") and path.count(b"/") > 3
-        return parse_v2_path("POST" if is_infer else "GET", path)
-    except ServingError as error:
-        if path[: len(PREFIX)].lower() != PREFIX and error.code is not Code.NOT_FOUND:
-            raise
+        return parse_path(method, with_query(method, path, query))
+    except ServingError:
         return None
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote_to_bytes
 
-from ..errors import Code, ServingError, invalid
+from ..errors import ServingError, invalid
 from ..request import ModelSpec
 
 PREFIX = b"/v1/"
@@ -88,20 +88,17 @@ def parse_path(method: str, path: bytes) -> Route:
     raise malformed(method, path)
 
 
-def parse_v2_path(method: str, path: bytes) -> Route:
-    """Parses an undecoded path of the Open Inference Protocol; as `parse_path`.
-
-    Raises:
-        ServingError: As `parse_path`, but NOT_FOUND for an unknown path.
+def parse_v2_path(path: bytes) -> Route | None:
+    """Parses an undecoded path of the Open Inference Protocol as `parse_path`; None if unknown.
 
     Example:
-        >>> parse_v2_path("POST", b"/v2/models/ranker/versions/3/infer").verb
+        >>> parse_v2_path(b"/v2/models/ranker/versions/3/infer").verb
         'infer'
     """
-    match = _V2.fullmatch(path)
-    if match and method == ("POST" if match["verb"] == b"infer" else "GET"):
-        return _route(method, path, (match["verb"] or b"describe").decode(), match)
-    raise ServingError(Code.NOT_FOUND, f"Not found: {method} {path.decode('latin-1')}")
+    if (match := _V2.fullmatch(path)) is None:
+        return None
+    verb = (match["verb"] or b"describe").decode()
+    return _route("POST" if verb == "infer" else "GET", path, verb, match)
 
 
 def malformed(method: str, path: bytes) -> ServingError:

@@ -58,12 +58,10 @@ def _head(data: bytes) -> None:
 
 
 def _path(data: bytes) -> None:
-    for parse in (parse_path, parse_v2_path):
-        for method in ("GET", "POST", "PUT"):
-            try:
-                parse(method, data)
-            except ServingError:
-                continue
+    for method in ("GET", "POST", "PUT"):
+        with contextlib.suppress(ServingError):
+            parse_path(method, data)
+    parse_v2_path(data)
 
 
 def _infer_bytes(data: bytes) -> None:
