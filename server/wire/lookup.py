@@ -214,33 +214,6 @@ def _wrong_id(wanted: str, value: Any, index: int) -> ServingError:
     )
 
 
-def pool(rows: Array, counted: Found, lengths: list[int], combiner: str) -> Array:
-    """Combines the rows of each bag.
-
-    Args:
-        rows: Shape (n, dim), the rows of all bags in order.
-        counted: Shape (n,); pooling skips rows that are False here.
-        lengths: The size of each bag; their sum is n.
-        combiner: `sum`, `mean` (divides by the number of counted rows) or `sqrtn` (by its root).
-
-    Returns:
-        Shape (bags, dim); zeros for a bag without counted rows. Integer rows stay integers with
-        `sum`. 16-bit floats are combined and returned as float32.
-    """
-    if rows.dtype.kind not in "iu" and rows.dtype.itemsize < 4:
-        rows = rows.astype(np.float32)
-    elif rows.dtype.kind in "iu" and combiner != "sum":
-        rows = rows.astype(np.float64)
-    pooled = _sums(np.where(counted[:, None], rows, np.zeros((), rows.dtype)), lengths)
-    if combiner != "sum":
-        counts = _sums(counted.astype(np.int64), lengths)
-        divisor = np.maximum(counts, 1).astype(rows.dtype)
-        if combiner == "sqrtn":
-            divisor = np.sqrt(divisor)
-        pooled /= divisor[:, None]
-    return pooled
-
-
 def _sums(values: Array, lengths: list[int]) -> Array:
     """Returns the sum of each bag's values."""
     sizes = np.asarray(lengths, np.int64)
@@ -257,9 +230,17 @@ def combined(
 ) -> tuple[Array, Found | None, list[int] | None]:
     """Combines the rows of each bag if the request names a combiner.
 
+    Args:
+        rows: Shape (n, dim), the rows of all bags in order.
+        found: Shape (n,), whether the table holds each id.
+        lengths: The size of each bag, whose sum is n; None for a flat list of ids.
+        combiner: `none`, `sum`, `mean` (divides by the number of rows) or `sqrtn` (by its root).
+        nullable: True if unknown ids become null. Then pooling skips them.
+
     Returns:
         The vectors of the answer; which of them were found, None if none of them becomes null; and
-        the sizes of their bags, None if they are in no bags.
+        the sizes of their bags, None if they are in no bags. A bag without rows has zeros. Integer
+        rows stay integers with `sum`. 16-bit floats are combined and returned as float32.
     """
     present: Found | None = found if nullable else None
     if combiner == "none" or lengths is None:
@@ -267,7 +248,18 @@ def combined(
     counted = found if nullable else np.ones_like(found)
     if nullable:  # a bag was found if the table holds any of its ids
         present = np.asarray(_sums(found.astype(np.int64), lengths) > 0)
-    return pool(rows, counted, lengths, combiner), present, None
+    if rows.dtype.kind not in "iu" and rows.dtype.itemsize < 4:
+        rows = rows.astype(np.float32)
+    elif rows.dtype.kind in "iu" and combiner != "sum":
+        rows = rows.astype(np.float64)
+    pooled = _sums(np.where(counted[:, None], rows, np.zeros((), rows.dtype)), lengths)
+    if combiner != "sum":
+        counts = _sums(counted.astype(np.int64), lengths)
+        divisor = np.maximum(counts, 1).astype(rows.dtype)
+        if combiner == "sqrtn":
+            divisor = np.sqrt(divisor)
+        pooled /= divisor[:, None]
+    return pooled, present, None
 
 
 def nest(values: Any, lengths: list[int] | None) -> Any:
@@ -279,42 +271,6 @@ def nest(values: Any, lengths: list[int] | None) -> Any:
         bags.append(values[start : start + length])
         start += length
     return bags
-
-
-def embeddings_json(rows: Array, present: Found | None, lengths: list[int] | None) -> Any:
-    """Converts embeddings for orjson.
-
-    Args:
-        rows: Shape (n, dim).
-        present: Shape (n,); rows that are False here become null. None if no row does.
-        lengths: Divides the rows into bags, if given.
-    """
-    if present is not None and not present.all():
-        nulled = [
-            json_ready("", row) if there else None
-            for row, there in zip(rows, present.tolist(), strict=True)
-        ]
-        return nest(nulled, lengths)
-    if lengths is None:
-        return json_ready("", rows)
-    return [json_ready("", bag) for bag in nest(rows, lengths)]
-
-
-def embeddings_b64(rows: Array, present: Found | None, lengths: list[int] | None) -> dict[str, Any]:
-    """Returns embeddings as little-endian bytes: `{"b64", "dtype", "shape"}`.
-
-    The shape is ids.shape + (dim,) if all bags have equal length, and (n, dim) otherwise. Null rows
-    hold NaN (zero for integers).
-    """
-    rows = nulled(rows, present)
-    shape: tuple[int, ...] = rows.shape
-    if lengths and len(set(lengths)) == 1:
-        shape = (len(lengths), lengths[0], rows.shape[1])
-    return {
-        "b64": base64.b64encode(np.ascontiguousarray(rows).tobytes()).decode(),
-        "dtype": rows.dtype.name,
-        "shape": list(shape),
-    }
 
 
 def nulled(rows: Array, present: Found | None) -> Array:
@@ -329,12 +285,30 @@ def nulled(rows: Array, present: Found | None) -> Array:
 def encode_lookup(
     request: LookupBody, lengths: list[int] | None, rows: Array, found: Found
 ) -> bytes:
-    """Encodes the answer to a lookup as JSON."""
+    """Encodes the answer to a lookup as JSON.
+
+    The shape of embeddings in base64 is ids.shape + (dim,) if all bags have equal length, and
+    (n, dim) otherwise.
+    """
     nullable = request.missing == "null"
     vectors, present, bags = combined(rows, found, lengths, request.combiner, nullable)
-    encode = embeddings_b64 if request.format == "b64" else embeddings_json
-    answer = {
-        "embeddings": encode(vectors, present, bags),
-        "found": nest(found.tolist(), lengths),
-    }
+    embeddings: Any
+    if request.format == "b64":
+        vectors = nulled(vectors, present)
+        shape: tuple[int, ...] = vectors.shape
+        if bags and len(set(bags)) == 1:
+            shape = (len(bags), bags[0], vectors.shape[1])
+        embeddings = {
+            "b64": base64.b64encode(np.ascontiguousarray(vectors).tobytes()).decode(),
+            "dtype": vectors.dtype.name,
+            "shape": list(shape),
+        }
+    elif present is not None and not present.all():
+        each = zip(vectors, present.tolist(), strict=True)
+        embeddings = nest([json_ready("", row) if there else None for row, there in each], bags)
+    elif bags is None:
+        embeddings = json_ready("", vectors)
+    else:
+        embeddings = [json_ready("", bag) for bag in nest(vectors, bags)]
+    answer = {"embeddings": embeddings, "found": nest(found.tolist(), lengths)}
     return orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -1,6 +1,7 @@
 """Bodies and answers of `:lookup`: integer and string ids, bags, pooling, missing ids, bytes."""
 
 import base64
+import json
 
 import numpy as np
 import pytest
@@ -10,13 +11,7 @@ from hypothesis import strategies as st
 from server.errors import ServingError
 from server.limits import Limits
 from server.tensors import dtype_of_name
-from server.wire.lookup import (
-    combined,
-    decode_ids,
-    decode_lookup,
-    embeddings_b64,
-    pool,
-)
+from server.wire.lookup import LookupBody, combined, decode_ids, decode_lookup, encode_lookup
 from tests.server.support.asgi import ask, make_app
 
 
@@ -130,14 +125,14 @@ def test_pooling_matches_numpy(chosen, combiner, absent):
 
 def test_a_missing_row_that_is_not_finite_does_not_spoil_its_bag():
     rows = np.array([[1.0], [np.nan]], np.float32)
-    assert pool(rows, np.array([True, False]), [2], "sum").tolist() == [[1.0]]
+    assert combined(rows, np.array([True, False]), [2], "sum", True)[0].tolist() == [[1.0]]
 
 
 def test_integer_rows_keep_their_type_only_where_they_can():
     rows = np.array([[1], [2]], np.int32)
     both = np.array([True, True])
-    assert pool(rows, both, [2], "sum").tolist() == [[3]]
-    assert pool(rows, both, [2], "mean").tolist() == [[1.5]]
+    assert combined(rows, both, [2], "sum", False)[0].tolist() == [[3]]
+    assert combined(rows, both, [2], "mean", False)[0].tolist() == [[1.5]]
 
 
 @pytest.mark.parametrize(("missing", "absent"), [("default", [-1, -1]), ("null", None)])
@@ -149,13 +144,17 @@ def test_embeddings_in_bags_that_are_not_pooled(app, missing, absent):
 
 def test_embeddings_as_bytes():
     rows = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
-    encoded = embeddings_b64(rows, None, None)
-    assert (encoded["dtype"], encoded["shape"]) == ("float32", [2, 2])
-    assert np.frombuffer(base64.b64decode(encoded["b64"]), "<f4").tolist() == [1, 2, 3, 4]
-    assert embeddings_b64(rows, None, [1, 1])["shape"] == [2, 1, 2]
-    assert embeddings_b64(rows, None, [2, 0])["shape"] == [2, 2]
-    missing = embeddings_b64(rows, np.array([True, False]), None)
-    values = np.frombuffer(base64.b64decode(missing["b64"]), "<f4")
+
+    def encoded(lengths, *found, missing="default"):
+        request = LookupBody(None, format="b64", missing=missing)
+        told = json.loads(encode_lookup(request, lengths, rows, np.array(found)))["embeddings"]
+        values = np.frombuffer(base64.b64decode(told["b64"]), "<f4").tolist()
+        return told["dtype"], told["shape"], values
+
+    assert encoded(None, True, False) == ("float32", [2, 2], [1, 2, 3, 4])
+    assert encoded([1, 1], True, True)[1] == [2, 1, 2]
+    assert encoded([2, 0], True, True)[1] == [2, 2]
+    values = encoded(None, True, False, missing="null")[2]
     np.testing.assert_array_equal(values, [1, 2, np.nan, np.nan])
     assert rows.tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
