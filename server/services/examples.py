@@ -54,10 +54,12 @@ async def run_classify(servable: Lease, name: str, examples: Array) -> Classific
     Like TensorFlow Serving we ignore the signature's method name: TensorFlow 2 saves every
     signature with the method name `tensorflow/serving/predict`, even one that classifies.
 
+    Its outputs are `classes` (strings), `scores` (float32), or both, of shape (examples, classes).
     `examples` are serialized Example messages as `bytes`, shape (examples,).
 
     Raises:
-        ServingError: The signature is missing or cannot classify examples; or as `Servable.run`.
+        ServingError: The signature is missing or cannot classify examples; INVALID_ARGUMENT if its
+            outputs have another form; or as `Servable.run`.
     """
     signature = _with_examples(servable, name, "classification")
     if not {"classes", "scores"} & signature.outputs.keys():
@@ -66,15 +68,61 @@ async def run_classify(servable: Lease, name: str, examples: Array) -> Classific
             '"scores". Signature was: ',
             signature,
         )
-    return classifications(await servable.run(name, _inputs(signature, examples)), len(examples))
+    outputs = await _run(servable, signature, examples)
+    classes, scores = outputs.get("classes"), outputs.get("scores")
+    if classes is None and scores is None:
+        raise invalid(
+            "Expected classification signature outputs Tensor to contain at least one of "
+            "{classes, scores}."
+        )
+    for output_name, output in (("classes", classes), ("scores", scores)):
+        if output is None:
+            continue
+        if output.ndim != 2:
+            raise invalid(
+                "Expected Tensor shape: [batch_size num_classes] but got "
+                f"{format_shape(output.shape)}"
+            )
+        if len(output) != len(examples):
+            raise invalid(
+                f"Expected {output_name} output batch size of {len(examples)}. Got: {len(output)}"
+            )
+    if classes is not None and classes.dtype != np.object_:
+        raise invalid(f"Expected classes Tensor of DT_STRING. Got: {classes.dtype.name}")
+    if scores is not None and scores.dtype != np.float32:
+        raise invalid(f"Expected scores Tensor of DT_FLOAT. Got: {scores.dtype.name}")
+    if classes is not None and scores is not None and classes.shape != scores.shape:
+        raise invalid(
+            "Tensors class and score should match in dim_size(1). "
+            f"Got {classes.shape[1]} vs. {scores.shape[1]}"
+        )
+    return classes, scores
 
 
 async def run_regress(servable: Lease, name: str, examples: Array) -> Array:
-    """Runs a signature that returns one value per example; as `run_classify`."""
+    """Runs a signature that returns one value per example; as `run_classify`.
+
+    Its output `outputs` (float32) has the shape (examples,) or (examples, 1).
+    """
     signature = _with_examples(servable, name, "regression")
     if "outputs" not in signature.outputs:
         raise _unfit("No regression outputs found in SignatureDef: ", signature)
-    return regressions(await servable.run(name, _inputs(signature, examples)), len(examples))
+    outputs = await _run(servable, signature, examples)
+    if "outputs" not in outputs:
+        raise invalid("No regression outputs found in SignatureDef.")
+    values = outputs["outputs"]
+    if values.ndim not in (1, 2) or values.shape[1:] not in ((), (1,)):
+        raise invalid(
+            "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got "
+            f"{format_shape(values.shape)}"
+        )
+    if len(values) != len(examples):
+        raise invalid(
+            f"Input batch size did not match output batch size: {len(examples)} vs. {len(values)}"
+        )
+    if values.dtype != np.float32:
+        raise invalid(f"Expected output Tensor of DT_FLOAT. Got: {values.dtype.name}")
+    return values.reshape(-1)
 
 
 def _with_examples(servable: Lease, name: str, kind: str) -> SignatureSpec:
@@ -93,11 +141,11 @@ def _with_examples(servable: Lease, name: str, kind: str) -> SignatureSpec:
     return signature
 
 
-def _inputs(signature: SignatureSpec, examples: Array) -> Tensors:
+async def _run(servable: Lease, signature: SignatureSpec, examples: Array) -> Tensors:
     dtype = signature.inputs["inputs"].dtype
     if dtype.kind is not Kind.STRING:
         raise invalid(f"Type mismatch: actual string vs. expect {dtype.name}")
-    return {"inputs": examples}
+    return await servable.run(signature.name, {"inputs": examples})
 
 
 def _unfit(message: str, signature: SignatureSpec) -> ServingError:
@@ -108,68 +156,3 @@ def _unfit(message: str, signature: SignatureSpec) -> ServingError:
     fill_signature(definition, signature)
     text = message + text_format.MessageToString(definition)
     return ServingError(Code.FAILED_PRECONDITION, text)
-
-
-def classifications(outputs: Tensors, examples: int) -> Classifications:
-    """Returns the labels and scores among the outputs of a classification signature.
-
-    `outputs` has `classes` (strings), `scores` (float32), or both, of shape (examples, classes).
-
-    Raises:
-        ServingError: INVALID_ARGUMENT if the outputs have another form.
-
-    Example:
-        >>> classifications({"scores": np.ones((1, 2), np.float32)}, 1)[1]
-        array([[1., 1.]], dtype=float32)
-    """
-    classes, scores = outputs.get("classes"), outputs.get("scores")
-    if classes is None and scores is None:
-        raise invalid(
-            "Expected classification signature outputs Tensor to contain at least one of "
-            "{classes, scores}."
-        )
-    for name, output in (("classes", classes), ("scores", scores)):
-        if output is None:
-            continue
-        if output.ndim != 2:
-            raise invalid(
-                "Expected Tensor shape: [batch_size num_classes] but got "
-                f"{format_shape(output.shape)}"
-            )
-        if len(output) != examples:
-            raise invalid(f"Expected {name} output batch size of {examples}. Got: {len(output)}")
-    if classes is not None and classes.dtype != np.object_:
-        raise invalid(f"Expected classes Tensor of DT_STRING. Got: {classes.dtype.name}")
-    if scores is not None and scores.dtype != np.float32:
-        raise invalid(f"Expected scores Tensor of DT_FLOAT. Got: {scores.dtype.name}")
-    if classes is not None and scores is not None and classes.shape != scores.shape:
-        raise invalid(
-            "Tensors class and score should match in dim_size(1). "
-            f"Got {classes.shape[1]} vs. {scores.shape[1]}"
-        )
-    return classes, scores
-
-
-def regressions(outputs: Tensors, examples: int) -> Array:
-    """Returns the values among the outputs of a regression signature, shape (examples,).
-
-    The output `outputs` (float32) has the shape (examples,) or (examples, 1).
-
-    Raises:
-        ServingError: INVALID_ARGUMENT if the outputs have another form.
-    """
-    if "outputs" not in outputs:
-        raise invalid("No regression outputs found in SignatureDef.")
-    values = outputs["outputs"]
-    if values.ndim not in (1, 2) or values.shape[1:] not in ((), (1,)):
-        raise invalid(
-            "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got "
-            f"{format_shape(values.shape)}"
-        )
-    if len(values) != examples:
-        raise invalid(
-            f"Input batch size did not match output batch size: {examples} vs. {len(values)}"
-        )
-    if values.dtype != np.float32:
-        raise invalid(f"Expected output Tensor of DT_FLOAT. Got: {values.dtype.name}")
-    return values.reshape(-1)
