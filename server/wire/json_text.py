@@ -47,9 +47,7 @@ _quote_text = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class _OutOfRangeError(ValueError):
-    def __init__(self, digits: str) -> None:
-        super().__init__(digits)
-        self.digits = digits
+    """A number is out of range. The argument is its text."""
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
@@ -97,7 +95,7 @@ def _parse(text: str, start: int) -> Any:
         place = next(
             match.start()
             for match in _STRING_OR_NUMBER.finditer(text, start)
-            if match[0].startswith(error.digits)
+            if match[0].startswith(error.args[0])
         )
         raise _parse_error(_OUT_OF_RANGE, _bytes_before(text, place)) from None
     except RecursionError:
