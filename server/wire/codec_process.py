@@ -66,17 +66,15 @@ class CodecProcess:
             self.kill()
             self.wait()
             if isinstance(error, OSError | EOFError | pickle.UnpicklingError):
-                raise _too_large() from None
+                raise invalid(
+                    "The request needs too much memory to be read: send it in parts."
+                ) from None
             raise
         if kind == "result":
             return value
         if kind == "refused":
             code, message = value
             raise ServingError(Code[code], message)
-        if kind == "memory":
-            self.kill()
-            self.wait()
-            raise _too_large()
         raise RuntimeError(f"a codec process failed: {value}")
 
     def kill(self) -> None:
@@ -87,10 +85,6 @@ class CodecProcess:
     def wait(self) -> None:
         """Waits for the end of a killed process. Freeing its memory takes a while."""
         self._process.communicate()
-
-
-def _too_large() -> ServingError:
-    return invalid("The request needs too much memory to be read: send it in parts.")
 
 
 class _Pickler(pickle.Pickler):
@@ -141,6 +135,6 @@ def _answer(function: Callable[..., Any], arguments: list[Any]) -> tuple[str, An
     except ServingError as error:
         return "refused", (error.code.value, error.message)
     except MemoryError:
-        return "memory", None
+        os._exit(1)  # the gateway refuses the request, and starts another process
     except Exception as error:
         return "failed", f"{type(error).__name__}: {error}"
