@@ -25,8 +25,6 @@ T = TypeVar("T")
 # To run a signature, a key needs one of these scopes: `lookup` if the signature looks up ids in a
 # table or describes the tables, `predict` otherwise.
 RUN_SCOPES = ("predict", "lookup")
-_TIMEOUT = b"x-request-timeout-ms"
-_GRPC_TIMEOUT = b"grpc-timeout"
 _MILLISECONDS = re.compile(rb"[0-9]{1,9}")
 _DURATION = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNIT_SECONDS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
@@ -247,7 +245,7 @@ def timeout_seconds(headers: Mapping[bytes, bytes], most: float) -> float:
         >>> timeout_seconds({b"grpc-timeout": b"2M"}, 60.0)
         60.0
     """
-    milliseconds = headers.get(_TIMEOUT)
+    milliseconds = headers.get(b"x-request-timeout-ms")
     if milliseconds is not None:
         if not _MILLISECONDS.fullmatch(milliseconds) or not int(milliseconds):
             raise invalid(
@@ -255,7 +253,7 @@ def timeout_seconds(headers: Mapping[bytes, bytes], most: float) -> float:
                 f"Received: {milliseconds.decode('latin-1')}"
             )
         return min(int(milliseconds) / 1000, most)
-    duration = headers.get(_GRPC_TIMEOUT)
+    duration = headers.get(b"grpc-timeout")
     if duration is not None:
         match = _DURATION.fullmatch(duration)
         if not match:

@@ -46,7 +46,10 @@ def read_infer(body: bytes, limits: Limits) -> tuple[str, str, InferRequest]:
     limits.check_tensors(inputs)
     for output in message.outputs:
         _check_here(output)
-    told = {name: _parameter(value) for name, value in message.parameters.items()}
+    told = {
+        name: getattr(value, value.WhichOneof("parameter_choice") or "", None)
+        for name, value in message.parameters.items()
+    }
     outputs = {output.name: True for output in message.outputs}
     request = InferRequest(inputs, outputs, parameters_of(told), message.id or None)
     return message.model_name, message.model_version, request
@@ -71,11 +74,6 @@ def _typed(tensor: Any, dtype: DType, _: int) -> Array:
     if dtype.kind is Kind.STRING:
         return bytes_array(list(values), (len(values),))
     return numeric_array(values, dtype)
-
-
-def _parameter(value: Any) -> Any:
-    choice = value.WhichOneof("parameter_choice")
-    return getattr(value, choice) if choice else None
 
 
 def _check_here(tensor: Any) -> None:

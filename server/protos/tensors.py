@@ -88,8 +88,13 @@ def to_array(proto: Any) -> Array:
             f"Received: {list(shape)}"
         )
     count = math.prod(shape)
-    if proto.tensor_content:
-        return _from_content(proto.tensor_content, dtype, shape, count)
+    if content := proto.tensor_content:
+        if dtype.kind is Kind.STRING or len(content) != count * dtype.numpy.itemsize:
+            raise invalid(
+                f"A tensor of type {dtype.enum_name} and shape {list(shape)} must not have "
+                f"{len(content)} bytes of content"
+            )
+        return np.frombuffer(content, dtype.numpy).reshape(shape)
     values = getattr(proto, field)
     if dtype.kind is Kind.OTHER:
         # Real and imaginary parts alternate.
@@ -112,15 +117,6 @@ def to_array(proto: Any) -> Array:
         last = flat[-1:] if len(flat) else np.zeros(1, dtype.numpy)
         flat = np.concatenate([flat, np.repeat(last, count - len(flat))])
     return flat.reshape(shape)
-
-
-def _from_content(content: bytes, dtype: DType, shape: tuple[int, ...], count: int) -> Array:
-    if dtype.kind is Kind.STRING or len(content) != count * dtype.numpy.itemsize:
-        raise invalid(
-            f"A tensor of type {dtype.enum_name} and shape {list(shape)} must not have "
-            f"{len(content)} bytes of content"
-        )
-    return np.frombuffer(content, dtype.numpy).reshape(shape)
 
 
 def signatures_of(definitions: Mapping[str, Any]) -> list[SignatureSpec]:

@@ -52,7 +52,15 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
     """
     with await plane.lease(spec) as servable:
         if layout.raw_request:
-            request = _queried(layout.query)
+            request = LookupBody(ids=None, table=layout.query.get("table", ""))
+            for choice, allowed in _CHOICES.items():
+                value = layout.query.get(choice, allowed[0])
+                if value not in allowed:
+                    raise invalid(
+                        f"The parameter {choice} must be one of {', '.join(allowed)}. "
+                        f"Received: {value[:128]}"
+                    )
+                setattr(request, choice, value)
             signature = _table_signature(servable.signatures, request.table, spec)
             name = signature.name
             ids = decode_raw_ids(body, signature.inputs["ids"].dtype, plane.limits)
@@ -146,7 +154,16 @@ async def _find(
     table = signature.removeprefix(LOOKUP_PREFIX)
     call.lookups[table] = (len(found), len(found) - int(np.count_nonzero(found)))
     if missing == "error" and not found.all():
-        raise _missing_ids(table, ids.flat, found)
+        missing_ids = ids.flat[~found]
+        named = ", ".join(
+            item.decode(errors="replace") if isinstance(item, bytes) else str(item)
+            for item in missing_ids[:_NAMED_IN_ERROR].tolist()
+        )
+        more = ", …" if len(missing_ids) > _NAMED_IN_ERROR else ""
+        raise ServingError(
+            Code.NOT_FOUND,
+            f"Ids not found in table {table}: {named}{more} ({len(missing_ids)} of {len(found)})",
+        )
     return rows, found
 
 
@@ -184,29 +201,3 @@ def _table_signature(
             f"`table` must name one of the tables of model {spec.name}: {', '.join(tables)}"
         )
     raise unknown_table(spec, table, tables)
-
-
-def _queried(query: Mapping[str, str]) -> LookupBody:
-    """Returns the request of a lookup whose body holds only ids."""
-    request = LookupBody(ids=None, table=query.get("table", ""))
-    for name, choices in _CHOICES.items():
-        value = query.get(name, choices[0])
-        if value not in choices:
-            raise invalid(
-                f"The parameter {name} must be one of {', '.join(choices)}. Received: {value[:128]}"
-            )
-        setattr(request, name, value)
-    return request
-
-
-def _missing_ids(table: str, ids: Array, found: Found) -> ServingError:
-    missing = ids[~found]
-    named = ", ".join(
-        item.decode(errors="replace") if isinstance(item, bytes) else str(item)
-        for item in missing[:_NAMED_IN_ERROR].tolist()
-    )
-    more = ", …" if len(missing) > _NAMED_IN_ERROR else ""
-    return ServingError(
-        Code.NOT_FOUND,
-        f"Ids not found in table {table}: {named}{more} ({len(missing)} of {len(ids)})",
-    )

@@ -10,7 +10,7 @@ from ..engines.base import Engine, Servable, VersionStatus
 from ..errors import Code, ServingError
 from ..request import ModelSpec
 from ..tensors import LOOKUP_PREFIX, STATS_SIGNATURE, TensorSpec
-from .lookup import table_names, unknown_table
+from .lookup import unknown_table
 
 
 def status_entry(status: VersionStatus) -> dict[str, Any]:
@@ -100,7 +100,16 @@ async def tables(
 async def table_stats(servable: Servable) -> list[dict[str, Any]]:
     """Returns the descriptions of a model's tables; raises as `Servable.run`."""
     if STATS_SIGNATURE not in servable.signatures:
-        return [_declared(servable, table) for table in table_names(servable.signatures)]
+        return [
+            {
+                "table": name.removeprefix(LOOKUP_PREFIX),
+                "dim": (signature.outputs["embeddings"].shape or (None,))[-1],
+                "key_dtype": signature.inputs["ids"].dtype.array_name,
+                "value_dtype": signature.outputs["embeddings"].dtype.array_name,
+            }
+            for name, signature in sorted(servable.signatures.items())
+            if signature.is_table
+        ]
     outputs = await servable.run(STATS_SIGNATURE, {})
     try:
         stats = orjson.loads(outputs["stats"].item())
@@ -111,15 +120,3 @@ async def table_stats(servable: Servable) -> list[dict[str, Any]]:
             Code.INTERNAL, f"signature {STATS_SIGNATURE} did not return a list of tables"
         )
     return stats
-
-
-def _declared(servable: Servable, table: str) -> dict[str, Any]:
-    """Returns a table's description from the signatures, for models without statistics."""
-    signature = servable.signatures[LOOKUP_PREFIX + table]
-    embeddings = signature.outputs["embeddings"]
-    return {
-        "table": table,
-        "dim": embeddings.shape[-1] if embeddings.shape else None,
-        "key_dtype": signature.inputs["ids"].dtype.array_name,
-        "value_dtype": embeddings.dtype.array_name,
-    }

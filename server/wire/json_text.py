@@ -74,10 +74,6 @@ def parse_value(body: bytes) -> Any:
     start = len(text) - len(text.lstrip(" \t\r\n"))
     if start == len(text):
         raise _parse_error("The document is empty.", len(body))
-    return _parse(text, start)
-
-
-def _parse(text: str, start: int) -> Any:
     decoder = json.JSONDecoder(parse_float=_parse_float, parse_int=_parse_int, strict=True)
     try:
         try:
@@ -100,17 +96,12 @@ def _parse(text: str, start: int) -> Any:
         raise _parse_error(_OUT_OF_RANGE, _bytes_before(text, place)) from None
     except RecursionError:
         raise invalid("JSON Parse error: The document is nested too deeply.") from None
-    _check_surrogates(text, start, end)
-    return value
-
-
-def _check_surrogates(text: str, start: int, end: int) -> None:
-    r"""Raises for half a surrogate pair: `\ud83d` alone is no character."""
-    if _SURROGATE.search(text, start, end):
+    if _SURROGATE.search(text, start, end):  # half of a pair is no character
         for match in _ESCAPE.finditer(text, start, end):
             if match[1]:
                 place = _bytes_before(text, match.start())
                 raise _parse_error("The surrogate pair in string is invalid.", place)
+    return value
 
 
 def _bytes_before(text: str, place: int) -> int:

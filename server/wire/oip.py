@@ -164,7 +164,17 @@ def decode_infer(body: bytes, header: bytes | None, limits: Limits) -> InferRequ
     length = json_length(len(body), header)
     text, rest = body[:length], memoryview(body)[length:]
     limits.check_elements(text)
-    request = _envelope(text)
+    try:
+        request = _REQUEST.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        document = parse_json(text)  # names a syntax error and its place; accepts NaN
+        try:
+            request = msgspec.convert(document, InferBody)
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise invalid(
+                "An inference request must be an object with `inputs`, each with `name`, "
+                f"`datatype`, `shape` and `data`. Received: {error}"
+            ) from None
     # Check the total first, so that no input is read of a request with too many values.
     if len(request.inputs) > 1:
         counts = [_count(tensor.name, tensor.shape, limits) for tensor in request.inputs]
@@ -300,20 +310,6 @@ def _check_supported(name: str, parameters: TensorParameters) -> None:
         raise ServingError(
             Code.UNIMPLEMENTED, f"Output {name} cannot be classified here: use `:classify`"
         )
-
-
-def _envelope(body: bytes) -> InferBody:
-    try:
-        return _REQUEST.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        document = parse_json(body)  # names a syntax error and its place; accepts NaN
-    try:
-        return msgspec.convert(document, InferBody)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise invalid(
-            "An inference request must be an object with `inputs`, each with `name`, `datatype`, "
-            f"`shape` and `data`. Received: {error}"
-        ) from None
 
 
 def parameters_of(values: Mapping[str, Any]) -> RequestParameters:
