@@ -125,7 +125,8 @@ class Shares:
             raise _exhausted(self._each, self._of_each)
         if self._in_all is not None and self._used + count > self._in_all:
             raise _exhausted(self._in_all, self._of_all)
-        self.add(name, count)
+        self._used += count
+        self._by_name[name] = used
 
     def add(self, name: str, count: int) -> None:
         """Takes a part of the amount although it may not be free.
