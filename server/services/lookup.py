@@ -167,15 +167,6 @@ async def _find(
     return rows, found
 
 
-def table_names(signatures: Mapping[str, SignatureSpec]) -> list[str]:
-    """Returns the tables a model offers for lookup."""
-    return sorted(
-        name.removeprefix(LOOKUP_PREFIX)
-        for name, signature in signatures.items()
-        if signature.is_table
-    )
-
-
 def unknown_table(spec: ModelSpec, table: str, tables: list[str]) -> ServingError:
     """Returns the error for an unknown table; its message names the model's tables."""
     if not tables:
@@ -193,7 +184,9 @@ def _table_signature(
     named = signatures.get(LOOKUP_PREFIX + table)
     if named is not None and named.is_table:
         return named
-    tables = table_names(signatures)
+    tables = sorted(
+        name.removeprefix(LOOKUP_PREFIX) for name, each in signatures.items() if each.is_table
+    )
     if not table and len(tables) == 1:
         return signatures[LOOKUP_PREFIX + tables[0]]
     if not table and tables:
