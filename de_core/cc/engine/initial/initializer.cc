@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
-#include <new>
 #include <string>
 #include <utility>
 
+#include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/base/simd_targets.h"
 #include "de_core/cc/engine/initial/random_draws.h"
 #include "de_core/cc/engine/initial/simd_draws.h"
@@ -177,14 +177,12 @@ Status Initializer::Create(InitializerOptions options, DType dtype, size_t dim,
   if (dim == 0) {
     return Status::InvalidArgument("the dim of a table must be at least 1. Received: dim=0");
   }
-  try {
+  return Guarded([&]() -> Status {
     std::unique_ptr<Initializer> made(new Initializer(std::move(options), dtype, dim));
     DE_RETURN_IF_ERROR(made->Prepare());
     *initializer = std::move(made);
     return Status::Ok();
-  } catch (const std::bad_alloc&) {
-    return Status::ResourceExhausted("no memory for the initializer of a table");
-  }
+  });
 }
 
 Status Initializer::Prepare() {
