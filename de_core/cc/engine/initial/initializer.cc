@@ -5,11 +5,10 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
-#include <new>
 #include <string>
-#include <type_traits>
 #include <utility>
 
+#include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/base/simd_targets.h"
 #include "de_core/cc/engine/initial/random_draws.h"
 #include "de_core/cc/engine/initial/simd_draws.h"
@@ -21,9 +20,11 @@ namespace {
 using Kind = InitializerOptions::Kind;
 
 // Number of elements computed at a time: few enough that their random words and values stay in the
-// L1 cache, and a multiple of kLanes, the floats of a vector of the baseline instruction set.
+// L1 cache, and a multiple of kLanes.
 constexpr size_t kBlock = kNormalBlock;
-constexpr size_t kLanes = 4;
+/// Elements of a vector of AVX2.
+template <typename Real>
+constexpr size_t kLanes = 32 / sizeof(Real);
 
 std::string Number(double value) {
   char text[32];
@@ -100,20 +101,20 @@ struct InitializerFillers {
     for (size_t i = 0; i < count; ++i) std::memcpy(rows[i], self.row_.data(), self.row_.size());
   }
 
-  template <typename T, template <typename> class Draw>
+  template <typename T, typename Draw>
   static void Draws(const Initializer& self, const uint64_t* key_words, void* const* rows,
                     size_t count) noexcept {
     using Real = typename Scalar<T>::Real;
-    const Draw<Real> draw{static_cast<Real>(self.shift_), static_cast<Real>(self.scale_),
-                          static_cast<Real>(self.low_), static_cast<Real>(self.high_)};
+    const Draw draw{static_cast<Real>(self.shift_), static_cast<Real>(self.scale_),
+                    static_cast<Real>(self.low_), static_cast<Real>(self.high_)};
     WordOf<Real> words[kBlock];
     Real values[kBlock];
     for (size_t row = 0; row < count; ++row) {
       const KeyRandom random(self.seed_, key_words[row]);
       for (size_t begin = 0; begin < self.dim_; begin += kBlock) {
         const size_t block = std::min(kBlock, self.dim_ - begin);
-        // Draw whole vectors: up to three extra elements cost less than a scalar tail.
-        const size_t padded = (block + kLanes - 1) / kLanes * kLanes;
+        // Draw whole vectors: the extra elements cost less than a scalar tail.
+        const size_t padded = (block + kLanes<Real> - 1) / kLanes<Real> * kLanes<Real>;
         random.Fill(begin, padded, words);
         draw(words, padded, values);
         T* elements = static_cast<T*>(rows[row]) + begin;
@@ -122,20 +123,11 @@ struct InitializerFillers {
     }
   }
 
-#if defined(__x86_64__)
-  template <typename T, template <typename> class Draw>
+  template <typename T, typename Draw>
   DE_AVX2_FUNCTION static void Avx2Draws(const Initializer& self, const uint64_t* key_words,
                                          void* const* rows, size_t count) noexcept {
-    if constexpr (std::is_same_v<typename Scalar<T>::Real, float>) {
-      const DrawParameters parameters{
-          static_cast<float>(self.shift_), static_cast<float>(self.scale_),
-          static_cast<float>(self.low_), static_cast<float>(self.high_)};
-      DrawRows<T, Draw>(parameters, self.seed_, self.dim_, key_words, rows, count);
-    } else {
-      Draws<T, Draw>(self, key_words, rows, count);
-    }
+    Draws<T, Draw>(self, key_words, rows, count);
   }
-#endif
 
   template <typename T>
   static void Quantiles(const Initializer& self, const uint64_t* key_words, void* const* rows,
@@ -161,14 +153,12 @@ struct InitializerFillers {
 
   using Filler = Initializer::Filler;
 
-  template <template <typename> class Draw>
+  template <template <typename> class Draw, template <typename> class Avx2Draw>
   static Filler DrawsOf(DType dtype) noexcept {
     return VisitFloating(dtype, Filler{}, [](auto tag) -> Filler {
       using T = typename decltype(tag)::type;
-#if defined(__x86_64__)
-      if (HasAvx2()) return &Avx2Draws<T, Draw>;
-#endif
-      return &Draws<T, Draw>;
+      using Real = typename Scalar<T>::Real;
+      return HasAvx2() ? &Avx2Draws<T, Avx2Draw<Real>> : &Draws<T, Draw<Real>>;
     });
   }
 
@@ -187,14 +177,12 @@ Status Initializer::Create(InitializerOptions options, DType dtype, size_t dim,
   if (dim == 0) {
     return Status::InvalidArgument("the dim of a table must be at least 1. Received: dim=0");
   }
-  try {
+  return Guarded([&]() -> Status {
     std::unique_ptr<Initializer> made(new Initializer(std::move(options), dtype, dim));
     DE_RETURN_IF_ERROR(made->Prepare());
     *initializer = std::move(made);
     return Status::Ok();
-  } catch (const std::bad_alloc&) {
-    return Status::ResourceExhausted("no memory for the initializer of a table");
-  }
+  });
 }
 
 Status Initializer::Prepare() {
@@ -266,7 +254,7 @@ Status Initializer::PrepareUniform() {
   high_ = end > low_ ? std::max(low_, Below(dtype_, end)) : low_;
   shift_ = low_ / 2 + end / 2;
   scale_ = end / 2 - low_ / 2;
-  fill_ = InitializerFillers::DrawsOf<Uniform>(dtype_);
+  fill_ = InitializerFillers::DrawsOf<Uniform, Uniform>(dtype_);
   return Status::Ok();
 }
 
@@ -282,8 +270,9 @@ Status Initializer::PrepareNormal() {
         "enough that mean + 10 stddev is a " +
         Name(dtype_) + ". Received: mean=" + Number(shift_) + ", stddev=" + Number(scale_));
   }
-  fill_ = options_.kind == Kind::kNormal ? InitializerFillers::DrawsOf<Normal>(dtype_)
-                                         : InitializerFillers::DrawsOf<Truncated>(dtype_);
+  fill_ = options_.kind == Kind::kNormal
+              ? InitializerFillers::DrawsOf<Normal, Avx2Normal>(dtype_)
+              : InitializerFillers::DrawsOf<Truncated, Avx2Truncated>(dtype_);
   return Status::Ok();
 }
 

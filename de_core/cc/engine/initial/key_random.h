@@ -26,74 +26,29 @@ struct RandomSeed {
 /// double.
 class KeyRandom {
  public:
-  KeyRandom(RandomSeed seed, uint64_t key_word) noexcept : state_(seed, key_word) {}
+  KeyRandom(const RandomSeed& seed, uint64_t key_word) noexcept
+      : row_(Mix64(key_word ^ seed.rows)),
+        distinct_(Distinct(static_cast<uint32_t>(key_word) & kBlockMask,
+                           Mix64((key_word >> kBlockBits) ^ seed.blocks))) {}
 
   /// Computes the words of elements [first, first + count).
   ///
   /// Uses 32-bit lanes, so that the loop vectorizes on plain SSE2. Each word is a 32-bit hash of a
   /// counter xored with one half of the row's state. The other half is the counter's step. The
-  /// counter starts at the number whose hash is DistinctWord(), so that is the word of element 0.
+  /// counter starts at the number whose hash is Distinct(), so that is the word of element 0.
   /// Source of the hash: C. Wellons, hash-prospector, without its last step, which improves only
   /// the lower bits.
   void Fill(size_t first, size_t count, uint32_t* words) const noexcept {
-    const Words32 word = From(static_cast<uint32_t>(first));
-    for (uint32_t i = 0; i < count; ++i) words[i] = word(i);
-  }
-
-  /// Computes the 32-bit words of one row, one at a time.
-  struct Words32 {
-    uint32_t start, step, key;
-
-    uint32_t operator()(uint32_t i) const noexcept {
-      const uint32_t x = ((start + i * step) ^ key) * kFirstFactor;
-      return (x ^ (x >> 15)) * kSecondFactor;
+    const auto step = static_cast<uint32_t>(row_) | 1U, key = static_cast<uint32_t>(row_ >> 32);
+    const uint32_t start = Start(distinct_, key) + static_cast<uint32_t>(first) * step;
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint32_t x = ((start + i * step) ^ key) * 0x21f0aaadU;
+      words[i] = (x ^ (x >> 15)) * 0x735a2d97U;
     }
-  };
-
-  /// Returns the words of the elements from `first` on: word(i) belongs to element first + i.
-  Words32 From(uint32_t first) const noexcept {
-    const auto step = static_cast<uint32_t>(state_.row) | 1U, key = state_.key();
-    return {Start(state_.DistinctWord(), key) + first * step, step, key};
   }
-
-  static constexpr uint32_t kFirstFactor = 0x21f0aaadU;
-  static constexpr uint32_t kSecondFactor = 0x735a2d97U;
-
-  /// The state for the 32-bit words of several rows.
-  template <size_t kRows>
-  struct Counters {
-    static constexpr size_t kTogether = 16;  ///< rows per group; the last group is padded
-    static_assert(kRows % kTogether == 0, "rows come in groups");
-
-    uint32_t start[kRows], step[kRows], key[kRows];
-
-    /// Computes the state of the first `count` rows, in loops of constant length without branches,
-    /// which vectorize.
-    [[gnu::always_inline]] inline void Fill(RandomSeed seed, const uint64_t* key_words,
-                                            size_t count) noexcept {
-      uint64_t words[kRows];
-      const size_t padded = (count + kTogether - 1) / kTogether * kTogether;
-      for (size_t i = 0; i < count; ++i) words[i] = key_words[i];
-      for (size_t i = count; i < padded; ++i) words[i] = 0;
-      for (size_t some = 0; some < padded; some += kTogether) {
-        uint32_t low[kTogether], high[kTogether], in_block[kTogether];
-        for (size_t i = 0; i < kTogether; ++i) {
-          const State state(seed, words[some + i]);
-          step[some + i] = static_cast<uint32_t>(state.row) | 1U;
-          key[some + i] = state.key();
-          low[i] = static_cast<uint32_t>(state.block);
-          high[i] = static_cast<uint32_t>(state.block >> 32);
-          in_block[i] = state.in_block;
-        }
-        for (size_t i = 0; i < kTogether; ++i) {
-          start[some + i] = Start(Distinct(in_block[i], low[i], high[i]), key[some + i]);
-        }
-      }
-    }
-  };
 
   void Fill(size_t first, size_t count, uint64_t* words) const noexcept {
-    uint64_t counter = state_.row + first * kGolden;
+    uint64_t counter = row_ + first * kGolden;
     for (size_t i = 0; i < count; ++i) words[i] = Mix64(counter += kGolden);
   }
 
@@ -102,24 +57,10 @@ class KeyRandom {
   static constexpr unsigned kBlockBits = 23;
   static constexpr uint32_t kBlockMask = (1U << kBlockBits) - 1;
 
-  struct State {
-    uint64_t row, block;
-    uint32_t in_block;
-
-    [[gnu::always_inline]] inline State(const RandomSeed& seed, uint64_t key_word) noexcept
-        : row(Mix64(key_word ^ seed.rows)),
-          block(Mix64((key_word >> kBlockBits) ^ seed.blocks)),
-          in_block(static_cast<uint32_t>(key_word) & kBlockMask) {}
-    uint32_t key() const noexcept { return static_cast<uint32_t>(row >> 32); }
-    uint32_t DistinctWord() const noexcept {
-      return Distinct(in_block, static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32));
-    }
-  };
-
   /// Returns the counter for which Fill computes `word`, by the inverse of its hash.
-  [[gnu::always_inline]] static inline uint32_t Start(uint32_t word, uint32_t key) noexcept {
-    const uint32_t x = word * 0x97132227U;                     // kSecondFactor^-1 modulo 2^32
-    return ((x ^ (x >> 15) ^ (x >> 30)) * 0x333c4925U) ^ key;  // kFirstFactor^-1
+  static uint32_t Start(uint32_t word, uint32_t key) noexcept {
+    const uint32_t x = word * 0x97132227U;                     // 0x735a2d97^-1 modulo 2^32
+    return ((x ^ (x >> 15) ^ (x >> 30)) * 0x333c4925U) ^ key;  // 0x21f0aaad^-1
   }
 
   /// Returns the word of element 0, distinct among the 2^23 keys of a block. A block's keys share
@@ -128,8 +69,8 @@ class KeyRandom {
   /// function permutes the lower 23 bits of the keys. The result is the word's upper 23 bits. The
   /// word's lower bits are the middle of their range. Normal deviates of such words, scaled and
   /// rounded to float, are distinct too; with blocks of 2^24 keys they would not be.
-  [[gnu::always_inline]] static inline uint32_t Distinct(uint32_t in_block, uint32_t low,
-                                                         uint32_t high) noexcept {
+  static uint32_t Distinct(uint32_t in_block, uint64_t block) noexcept {
+    const auto low = static_cast<uint32_t>(block), high = static_cast<uint32_t>(block >> 32);
     uint32_t x = in_block ^ (low & kBlockMask);
     x = (x * 0x6b43a9b5U) & kBlockMask;  // odd factors and xor-shifts: each step is bijective
     x ^= x >> 13;
@@ -142,7 +83,8 @@ class KeyRandom {
     return x << (32 - kBlockBits) | 1U << (31 - kBlockBits);
   }
 
-  State state_;
+  uint64_t row_;
+  uint32_t distinct_;  ///< the 32-bit word of element 0
 };
 
 }  // namespace de::engine

@@ -5,8 +5,8 @@
 // approximates z to an absolute error below 4e-5, which a test of 10^9 draws could not detect.
 // Neighboring polynomials agree at the powers of two, so the function is monotonic. The exponent of
 // the tail as a float is the octave's number. simd_draws.h holds the coefficients of the eight most
-// likely octaves in registers. Uses only + - * and bit operations, so every machine
-// computes the same numbers.
+// likely octaves in registers. Uses only + - * and bit operations, so every machine computes the
+// same numbers.
 #ifndef DE_CORE_ENGINE_NORMAL_OCTAVES_H_
 #define DE_CORE_ENGINE_NORMAL_OCTAVES_H_
 

@@ -10,17 +10,12 @@
 
 namespace de::engine {
 
-/// A distribution of floats: an element is shift + scale * draw. Uniform elements are clamped to
-/// [low, high].
-struct DrawParameters {
-  float shift, scale, low, high;
-};
-
 /// a * b + c: rounded once for floats, twice for doubles.
 inline float MultiplyAdd(float a, float b, float c) noexcept { return FusedMultiplyAdd(a, b, c); }
 inline double MultiplyAdd(double a, double b, double c) noexcept { return a * b + c; }
 
-// Each class below converts `count` random words to values of one distribution.
+// Each class below converts `count` random words to values of one distribution: shift + scale *
+// draw. Uniform values are clamped to [low, high].
 
 template <typename Real>
 struct Uniform {

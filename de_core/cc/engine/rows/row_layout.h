@@ -166,10 +166,6 @@ class RowLayout {
       align = 8;
     }
     stride_ = RoundUp(at, align);
-    FillInitial();
-  }
-
-  void FillInitial() {
     initial_.assign(stride_, 0);
     for (const RowSlot& slot : slots_) {
       for (size_t i = 0; i < slot.spec.width; ++i) {

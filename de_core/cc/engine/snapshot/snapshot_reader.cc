@@ -108,7 +108,29 @@ Status SnapshotReader::InSection(size_t number, const Reading& read) const noexc
 }
 
 Status SnapshotReader::ReadSection(size_t number, SectionBuffer* buffer) const noexcept {
-  return InSection(number, [&] { return Read(number, buffer); });
+  return InSection(number, [&]() -> Status {
+    const SectionRecord& section = sections_[number];
+    const BlockShape shape = ShapeOf(section, header_.layout.stride(), header_.layout.key_type());
+    const char* block = nullptr;
+    DE_RETURN_IF_ERROR(Check(number, buffer, &block));
+    DE_RETURN_IF_ERROR(ReadIndex(section, block + shape.lines, buffer));
+    DE_RETURN_IF_ERROR(ReadStrings(section, shape, block, buffer));
+    DE_RETURN_IF_ERROR(CheckUnique(section, block + shape.lines, *buffer));
+
+    const bool string_keys = header_.layout.key_type() == KeyType::kString;
+    const bool string_values = header_.layout.value_dtype() == DType::kString;
+    buffer->section = {section.hash_begin,
+                       section.hash_last,
+                       section.count,
+                       buffer->words.data(),
+                       block + shape.rows,
+                       string_keys ? buffer->keys.data() : nullptr,
+                       string_values ? buffer->values.data() : nullptr,
+                       section.tombstones,
+                       buffer->words.data() + section.count,
+                       string_keys ? buffer->keys.data() + section.count : nullptr};
+    return Status::Ok();
+  });
 }
 
 Status SnapshotReader::CheckSection(size_t number, SectionBuffer* buffer) const noexcept {
@@ -134,30 +156,6 @@ Status SnapshotReader::Check(size_t number, SectionBuffer* buffer, const char** 
   if (!IsBlockOf(*block, number, section, stride)) {
     return Malformed("its own record is not that of the directory");
   }
-  return Status::Ok();
-}
-
-Status SnapshotReader::Read(size_t number, SectionBuffer* buffer) const {
-  const SectionRecord& section = sections_[number];
-  const BlockShape shape = ShapeOf(section, header_.layout.stride(), header_.layout.key_type());
-  const char* block = nullptr;
-  DE_RETURN_IF_ERROR(Check(number, buffer, &block));
-  DE_RETURN_IF_ERROR(ReadIndex(section, block + shape.lines, buffer));
-  DE_RETURN_IF_ERROR(ReadStrings(section, shape, block, buffer));
-  DE_RETURN_IF_ERROR(CheckUnique(section, block + shape.lines, *buffer));
-
-  const bool string_keys = header_.layout.key_type() == KeyType::kString;
-  const bool string_values = header_.layout.value_dtype() == DType::kString;
-  buffer->section = {section.hash_begin,
-                     section.hash_last,
-                     section.count,
-                     buffer->words.data(),
-                     block + shape.rows,
-                     string_keys ? buffer->keys.data() : nullptr,
-                     string_values ? buffer->values.data() : nullptr,
-                     section.tombstones,
-                     buffer->words.data() + section.count,
-                     string_keys ? buffer->keys.data() + section.count : nullptr};
   return Status::Ok();
 }
 

@@ -71,7 +71,6 @@ class SnapshotReader {
   template <typename Reading>
   Status InSection(size_t number, const Reading& read) const noexcept;
   Status Check(size_t number, SectionBuffer* buffer, const char** block) const;
-  Status Read(size_t number, SectionBuffer* buffer) const;
   Status ReadIndex(const SectionRecord& section, const char* lines, SectionBuffer* buffer) const;
   Status ReadStrings(const SectionRecord& section, const BlockShape& shape, const char* block,
                      SectionBuffer* buffer) const;

@@ -84,14 +84,52 @@ Status SnapshotWriter::Append(const SnapshotSection& section) noexcept {
 
 Status SnapshotWriter::Encode(const SnapshotSection& section,
                               EncodedSection* encoded) const noexcept {
-  return Guarded([&] { return EncodeSection(section, encoded); });
+  return Guarded([&]() -> Status {
+    DE_RETURN_IF_ERROR(CheckSection(section));
+    SectionRecord& record = encoded->record;
+    record = {};
+    record.hash_begin = section.hash_begin;
+    record.hash_last = section.hash_last;
+    record.count = static_cast<uint32_t>(section.count);
+    record.tombstones = static_cast<uint32_t>(section.tombstones);
+    record.lines = LinesFor(record.count + record.tombstones,
+                            header_.layout.stride() >= 128 || header_.converted.has_value());
+    record.string_bytes = StringBytes(section);
+    encoded->error = {};
+    const BlockShape shape = ShapeOf(record, header_.layout.stride(), source_.key_type());
+    encoded->bytes.resize(shape.bytes);
+    EncodeIndex(section, record.lines, encoded->bytes.data() + shape.lines);
+    EncodeRows(section, shape, encoded);
+    return Status::Ok();
+  });
 }
 
 Status SnapshotWriter::Append(EncodedSection* encoded) noexcept {
-  return Remember(Guarded([&] {
+  return Remember(Guarded([&]() -> Status {
     DE_RETURN_IF_ERROR(status_);
     if (finished_) return Status::FailedPrecondition("the snapshot is already finished");
-    return AppendEncoded(encoded);
+    SectionRecord& record = encoded->record;
+    if (record.count + record.tombstones == 0) return Status::Ok();
+    if (!sections_.empty() && record.hash_begin <= sections_.back().hash_last) {
+      return Status::InvalidArgument(
+          "sections must come in ascending order of their hashes. Received: a section of hashes " +
+          std::to_string(record.hash_begin) + " to " + std::to_string(record.hash_last));
+    }
+    record.offset = offset_;
+    const BlockRecord block = MakeBlockRecord(sections_.size(), record, header_.layout.stride());
+    std::vector<char>& bytes = encoded->bytes;
+    std::memcpy(bytes.data(), &block, sizeof(block));
+    const size_t checked = bytes.size() - sizeof(uint32_t);
+    record.crc = Crc32c(bytes.data(), checked);
+    std::memcpy(bytes.data() + checked, &record.crc, sizeof(record.crc));
+    DE_RETURN_IF_ERROR(Emit(bytes.data(), bytes.size()));
+    footer_.contents_crc = Crc32cExtend(footer_.contents_crc, &record.crc, sizeof(record.crc));
+    footer_.row_count += record.count;
+    footer_.tombstone_count += record.tombstones;
+    footer_.string_bytes += record.string_bytes;
+    error_.Add(encoded->error);
+    sections_.push_back(record);
+    return Status::Ok();
   }));
 }
 
@@ -100,7 +138,19 @@ Status SnapshotWriter::Finish() noexcept {
     DE_RETURN_IF_ERROR(status_);
     if (finished_) return Status::FailedPrecondition("the snapshot is already finished");
     finished_ = true;
-    return EmitDirectory();
+    footer_.directory_offset = offset_;
+    footer_.section_count = sections_.size();
+    const uint64_t records = sections_.size() * sizeof(SectionRecord);
+    std::vector<char> bytes(DirectoryBytes(sections_.size()));
+    if (records > 0) std::memcpy(bytes.data(), sections_.data(), records);
+    const size_t checked = bytes.size() - sizeof(uint32_t);
+    const uint32_t crc = Crc32c(bytes.data(), checked);
+    std::memcpy(bytes.data() + checked, &crc, sizeof(crc));
+    DE_RETURN_IF_ERROR(Emit(bytes.data(), bytes.size()));
+    footer_.contents_crc = Crc32cExtend(footer_.contents_crc, &crc, sizeof(crc));
+    footer_.file_bytes = offset_ + sizeof(FooterRecord);
+    SealFooter(&footer_);
+    return Emit(&footer_, sizeof(footer_));
   }));
 }
 
@@ -194,26 +244,6 @@ uint64_t SnapshotWriter::StringBytes(const SnapshotSection& section) const {
   return bytes;
 }
 
-Status SnapshotWriter::EncodeSection(const SnapshotSection& section,
-                                     EncodedSection* encoded) const {
-  DE_RETURN_IF_ERROR(CheckSection(section));
-  SectionRecord& record = encoded->record;
-  record = {};
-  record.hash_begin = section.hash_begin;
-  record.hash_last = section.hash_last;
-  record.count = static_cast<uint32_t>(section.count);
-  record.tombstones = static_cast<uint32_t>(section.tombstones);
-  record.lines = LinesFor(record.count + record.tombstones,
-                          header_.layout.stride() >= 128 || header_.converted.has_value());
-  record.string_bytes = StringBytes(section);
-  encoded->error = {};
-  const BlockShape shape = ShapeOf(record, header_.layout.stride(), source_.key_type());
-  encoded->bytes.resize(shape.bytes);
-  EncodeIndex(section, record.lines, encoded->bytes.data() + shape.lines);
-  EncodeRows(section, shape, encoded);
-  return Status::Ok();
-}
-
 void SnapshotWriter::EncodeIndex(const SnapshotSection& section, uint32_t lines, char* out) const {
   std::vector<IndexLine> index(lines);  // build the index here, because `out` may not be aligned
   LineIndex all(index.data(), lines);
@@ -273,47 +303,6 @@ void SnapshotWriter::EncodeRows(const SnapshotSection& section, const BlockShape
   }
   const uint64_t end = shape.strings + encoded->record.string_bytes;
   std::memset(block + end, 0, shape.bytes - end);
-}
-
-Status SnapshotWriter::AppendEncoded(EncodedSection* encoded) {
-  SectionRecord& record = encoded->record;
-  if (record.count + record.tombstones == 0) return Status::Ok();
-  if (!sections_.empty() && record.hash_begin <= sections_.back().hash_last) {
-    return Status::InvalidArgument(
-        "sections must come in ascending order of their hashes. Received: a section of hashes " +
-        std::to_string(record.hash_begin) + " to " + std::to_string(record.hash_last));
-  }
-  record.offset = offset_;
-  const BlockRecord block = MakeBlockRecord(sections_.size(), record, header_.layout.stride());
-  std::vector<char>& bytes = encoded->bytes;
-  std::memcpy(bytes.data(), &block, sizeof(block));
-  const size_t checked = bytes.size() - sizeof(uint32_t);
-  record.crc = Crc32c(bytes.data(), checked);
-  std::memcpy(bytes.data() + checked, &record.crc, sizeof(record.crc));
-  DE_RETURN_IF_ERROR(Emit(bytes.data(), bytes.size()));
-  footer_.contents_crc = Crc32cExtend(footer_.contents_crc, &record.crc, sizeof(record.crc));
-  footer_.row_count += record.count;
-  footer_.tombstone_count += record.tombstones;
-  footer_.string_bytes += record.string_bytes;
-  error_.Add(encoded->error);
-  sections_.push_back(record);
-  return Status::Ok();
-}
-
-Status SnapshotWriter::EmitDirectory() {
-  footer_.directory_offset = offset_;
-  footer_.section_count = sections_.size();
-  const uint64_t records = sections_.size() * sizeof(SectionRecord);
-  std::vector<char> bytes(DirectoryBytes(sections_.size()));
-  if (records > 0) std::memcpy(bytes.data(), sections_.data(), records);
-  const size_t checked = bytes.size() - sizeof(uint32_t);
-  const uint32_t crc = Crc32c(bytes.data(), checked);
-  std::memcpy(bytes.data() + checked, &crc, sizeof(crc));
-  DE_RETURN_IF_ERROR(Emit(bytes.data(), bytes.size()));
-  footer_.contents_crc = Crc32cExtend(footer_.contents_crc, &crc, sizeof(crc));
-  footer_.file_bytes = offset_ + sizeof(FooterRecord);
-  SealFooter(&footer_);
-  return Emit(&footer_, sizeof(footer_));
 }
 
 Status SnapshotWriter::Emit(const void* data, size_t size) {

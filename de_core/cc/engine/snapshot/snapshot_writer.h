@@ -61,12 +61,9 @@ class SnapshotWriter {
 
   Status Start(std::optional<DType> store_as);
   Status CheckSection(const SnapshotSection& section) const;
-  Status EncodeSection(const SnapshotSection& section, EncodedSection* encoded) const;
-  Status AppendEncoded(EncodedSection* encoded);
   void EncodeIndex(const SnapshotSection& section, uint32_t lines, char* out) const;
   void EncodeRows(const SnapshotSection& section, const BlockShape& shape,
                   EncodedSection* encoded) const;
-  Status EmitDirectory();
   Status Emit(const void* data, size_t size);
   Status Remember(Status status);
   uint64_t StringBytes(const SnapshotSection& section) const;

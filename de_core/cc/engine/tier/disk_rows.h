@@ -165,7 +165,6 @@ class DiskRows {
   Status EndCleaning();
   /// Makes gaps of the records at `places`.
   void Forget(const Places& places) noexcept;
-  void RemoveSegment(uint32_t number);
   std::unique_ptr<SegmentFile> TakeSpare();
   void DropSpares(size_t kept);
   Status FinishWrites(Status status);

@@ -169,19 +169,15 @@ Status DiskRows::EndCleaning() {
       segment.live_bytes = live;
       segment.is_damaged = live > 0;
     }
-    if (segment.live_bytes == 0) RemoveSegment(cleaning_.segment);
+    if (segment.live_bytes == 0) {
+      spare_.reserve(spare_.size() + 1);
+      disk_bytes_.fetch_sub(segment.end(), std::memory_order_relaxed);
+      spare_bytes_.fetch_add(segment.end(), std::memory_order_relaxed);
+      spare_.push_back(std::move(segments_[cleaning_.segment]));
+    }
     cleaning_.is_active = false;
   }
   return Status::Ok();
-}
-
-void DiskRows::RemoveSegment(uint32_t number) {
-  spare_.reserve(spare_.size() + 1);
-  const uint64_t bytes = segments_[number]->end();
-  disk_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
-  spare_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  live_bytes_ -= segments_[number]->live_bytes;
-  spare_.push_back(std::move(segments_[number]));
 }
 
 }  // namespace de::engine

@@ -40,7 +40,6 @@ class TierSource final : public RowSource {
   uint64_t held_peak() const noexcept override { return 0; }
 
  private:
-  void PlanAll();
   Status CollectAll(Range* range, SavedRows* rows, uint64_t* last, bool* done);
   Status CollectChanges(Range* range, SavedRows* rows, uint64_t* last, bool* done);
   void Add(uint64_t word, const char* row, const std::string_view* text, SavedRows* rows) const;
@@ -82,20 +81,16 @@ Status TierSource::Begin(SaveSelection selection, uint64_t held_bytes, bool undi
     if (selection_.changes_only && !hot_.everything()) {
       ranges_ = hot_.ranges();
     } else {
-      PlanAll();
+      uint32_t bits = kShardBits;
+      while ((table_->size() >> bits) > kRowsPerRange && bits < 32) ++bits;
+      const uint64_t width = ~uint64_t{0} >> bits;
+      for (uint64_t i = 0; i < uint64_t{1} << bits; ++i) {
+        const uint64_t begin = i << (64 - bits);
+        ranges_.push_back({begin, begin + width, width, false, 0, 0});
+      }
     }
     return Status::Ok();
   });
-}
-
-void TierSource::PlanAll() {
-  uint32_t bits = kShardBits;
-  while ((table_->size() >> bits) > kRowsPerRange && bits < 32) ++bits;
-  const uint64_t width = ~uint64_t{0} >> bits;
-  for (uint64_t i = 0; i < uint64_t{1} << bits; ++i) {
-    const uint64_t begin = i << (64 - bits);
-    ranges_.push_back({begin, begin + width, width, false, 0, 0});
-  }
 }
 
 Status TierSource::Collect(Range* range, SavedRows* rows, uint64_t* last, bool* done) {

@@ -15,12 +15,6 @@ bool* FlagsOr(bool* found, size_t count, std::unique_ptr<bool[]>* own) {
   return own->get();
 }
 
-/// Returns the keys from number `first` on.
-Keys KeysFrom(const Keys& keys, size_t first) noexcept {
-  return {keys.ints == nullptr ? nullptr : keys.ints + first,
-          keys.strings == nullptr ? nullptr : keys.strings + first, keys.size - first};
-}
-
 }  // namespace
 
 /// Finds the cold rows of distinct keys, and copies those that the cache has. Requires lock_
@@ -55,13 +49,12 @@ Status TieredTable::LocateCold(const Keys& keys, Executor* executor, ColdBatch* 
 /// Reads the located rows from the disk. Needs no lock.
 Status TieredTable::ReadCold(Executor* executor, ColdBatch* batch) const {
   if (batch->disk.positions.empty()) return Status::Ok();
-  return cold_->Read(KeysFrom(batch->keys.keys(), batch->cached), batch->disk, batch->layout,
-                     executor, &batch->rows);
+  return cold_->Read(batch->read_keys(), batch->disk, batch->layout, executor, &batch->rows);
 }
 
 /// Lets the cache keep the rows that were read, except those that a writer replaced meanwhile.
 Status TieredTable::CacheRead(const ColdBatch& batch) const {
-  const Keys keys = KeysFrom(batch.keys.keys(), batch.cached);
+  const Keys keys = batch.read_keys();
   if (keys.size == 0) return Status::Ok();
   const std::shared_lock<ShardLock> hold(lock_);
   if (hot_->layout().generation() != batch.layout.generation()) return Status::Ok();

@@ -115,6 +115,9 @@ class TieredTable final : public TableBackend {
     size_t cached = 0;                ///< number of rows that the cache has
     std::vector<char> rows;           // (keys, stride) of `layout`
     LocatedRows disk;                 ///< rows after the first `cached`
+
+    /// The keys of the rows on the disk.
+    Keys read_keys() const noexcept { return keys.keys().Slice(cached, positions.size() - cached); }
   };
 
   TieredTable(std::unique_ptr<Table> hot, uint64_t memory_bytes, std::unique_ptr<DiskRows> cold)

@@ -85,25 +85,5 @@ TEST(KeyRandom, blocks_are_permuted_each_in_its_own_way) {
   EXPECT_GE(firsts.size(), 198U);
 }
 
-TEST(KeyRandom, counters_of_several_rows_are_those_of_each) {
-  constexpr size_t kRows = 32;
-  uint64_t keys[kRows];
-  for (size_t i = 0; i < kRows; ++i) keys[i] = i < kKeys.size() ? kKeys[i] : Mix64(i);
-  for (size_t count = 0; count <= kRows; ++count) {
-    KeyRandom::Counters<kRows> counters;
-    const std::vector<uint64_t> exact(keys,
-                                      keys + count);  // a sanitizer detects reads past the end
-    counters.Fill(RandomSeed(9), exact.data(), count);
-    for (size_t row = 0; row < count; ++row) {
-      const auto words = Words<uint32_t>(9, keys[row], 0, 20);
-      for (uint32_t i = 0; i < words.size(); ++i) {
-        const uint32_t at = counters.start[row] + i * counters.step[row];
-        const uint32_t x = (at ^ counters.key[row]) * KeyRandom::kFirstFactor;
-        ASSERT_EQ((x ^ (x >> 15)) * KeyRandom::kSecondFactor, words[i]) << row << ' ' << i;
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace de::engine
