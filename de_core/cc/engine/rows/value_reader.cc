@@ -80,28 +80,78 @@ ValueReader Reader() noexcept {
 }
 
 #if defined(__x86_64__)
-/// Reads half values as floats by the hardware's conversion, which the compiler does not use.
-[[gnu::target("avx2,f16c")]] void HardwareHalves(const char* values, float scale, size_t dim,
-                                                 char* out) noexcept {
+#define DE_EIGHTS [[gnu::target("avx2,f16c")]]
+
+// Reads half, bfloat16 and int8 values, as exported tables store them, as floats: eight at a time
+// with hardware instructions.
+
+template <typename From>
+DE_EIGHTS inline __m256 Eight(const char* values, __m256 scale) noexcept {
+  if constexpr (kScaled<From>) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(values));
+    return _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), scale);
+  } else {
+    const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(values));
+    if constexpr (std::is_same_v<From, Half>) return _mm256_cvtph_ps(halves);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+  }
+}
+
+template <typename From>
+DE_EIGHTS inline void Eights(const char* values, float scale, size_t dim, char* out) noexcept {
+  const __m256 scales = _mm256_set1_ps(scale);
   size_t i = 0;
   for (; i + 8 <= dim; i += 8) {
-    const __m256 eight = _mm256_cvtph_ps(
-        _mm_loadu_si128(reinterpret_cast<const __m128i*>(values + i * sizeof(Half))));
+    const __m256 eight = Eight<From>(values + i * sizeof(From), scales);
     std::memcpy(out + i * sizeof(float), &eight, sizeof(eight));
   }
-  ReadElements<Half, float>(values + i * sizeof(Half), scale, dim - i, out + i * sizeof(float));
+  ReadElements<From, float>(values + i * sizeof(From), scale, dim - i, out + i * sizeof(float));
 }
 
-[[gnu::target("avx2,f16c")]] void HardwareHalfRows(const char* const* rows, size_t count, size_t,
-                                                   size_t dim, char* out) noexcept {
+/// `kDim` is the width if it is a compile-time constant, otherwise 0.
+template <typename From, size_t kDim>
+DE_EIGHTS inline void RowsOfDim(const char* const* rows, size_t count, size_t scale_offset,
+                                size_t dim, char* out) noexcept {
+  const size_t width = kDim != 0 ? kDim : dim;
   for (size_t i = 0; i < count; ++i) {
-    HardwareHalves(rows[i], 1.0F, dim, out + i * dim * sizeof(float));
+    const float scale = kScaled<From> ? ElementAt<float>(rows[i] + scale_offset) : 1.0F;
+    Eights<From>(rows[i], scale, width, out + i * width * sizeof(float));
   }
 }
 
-bool HasHalves() noexcept {
+template <typename From>
+DE_EIGHTS void RowsOfEights(const char* const* rows, size_t count, size_t scale_offset, size_t dim,
+                            char* out) noexcept {
+  switch (dim) {
+    case 16:
+      return RowsOfDim<From, 16>(rows, count, scale_offset, dim, out);
+    case 32:
+      return RowsOfDim<From, 32>(rows, count, scale_offset, dim, out);
+    case 64:
+      return RowsOfDim<From, 64>(rows, count, scale_offset, dim, out);
+    case 128:
+      return RowsOfDim<From, 128>(rows, count, scale_offset, dim, out);
+    default:
+      return RowsOfDim<From, 0>(rows, count, scale_offset, dim, out);
+  }
+}
+
+bool HasEights() noexcept {
   unsigned int a = 0, b = 0, c = 0, d = 0;
   return HasAvx2() && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+ValueReader EightsOf(DType stored) noexcept {
+  switch (stored) {
+    case DType::kHalf:
+      return {&Eights<Half>, &RowsOfEights<Half>};
+    case DType::kBFloat16:
+      return {&Eights<BFloat16>, &RowsOfEights<BFloat16>};
+    case DType::kInt8:
+      return {&Eights<int8_t>, &RowsOfEights<int8_t>};
+    default:
+      return {};
+  }
 }
 #endif
 
@@ -123,8 +173,9 @@ ValueReader CopierOf(DType dtype) noexcept {
 ValueReader ReaderOf(DType stored, DType wanted) noexcept {
   if (stored == wanted) return CopierOf(stored);
 #if defined(__x86_64__)
-  if (stored == DType::kHalf && wanted == DType::kFloat32 && HasHalves()) {
-    return {&HardwareHalves, &HardwareHalfRows};
+  if (wanted == DType::kFloat32 && HasEights()) {
+    const ValueReader eights = EightsOf(stored);
+    if (eights) return eights;
   }
 #endif
   return VisitFloating<ValueReader>(wanted, {}, [&](auto to) {
