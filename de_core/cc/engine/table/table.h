@@ -158,15 +158,10 @@ class Table final : public TableBackend {
   void MakeRoom();
   void SweepExpired(uint64_t rows);
   void AfterWrite(size_t keys);
-  std::vector<RowRank> Choose(RowColumn by, const Candidates& wanted) const;
   void EvictFromPart(uint64_t too_many, uint64_t* begin);
-  template <typename RankRow>
-  std::vector<RowRank> RankPart(uint64_t* begin, const RankRow& rank_of) const;
   template <typename Lock, typename Visit>
   void VisitRanked(const std::vector<RowRank>& ranked, const Visit& visit) const;
   void CopyTo(const Shard& shard, uint64_t word, uint32_t number, RowBatchBuilder* batch) const;
-  template <typename Which>
-  uint64_t EraseRanked(const std::vector<RowRank>& ranked, const Which& which);
   template <typename Which>
   uint64_t EraseRows(const Which& which);
   template <typename Which>
