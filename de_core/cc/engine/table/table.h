@@ -37,7 +37,7 @@ namespace de::engine {
 enum class FindKind;
 class TableGate;
 struct Ignored;
-template <typename Width, bool kWatch>
+template <typename Width>
 struct PlainRows;
 struct WriteTouches;
 
@@ -173,7 +173,7 @@ class Table final : public TableBackend {
   uint64_t VisitRows(uint64_t first, const Visit& visit) const;
   template <typename OnRow>
   Status ForEachFound(const Keys& keys, bool write, const OnRow& on_row) const;
-  template <typename Plain = PlainRows<void, false>, typename OnRow, typename OnRefused = Ignored,
+  template <typename Plain = PlainRows<void>, typename OnRow, typename OnRefused = Ignored,
             typename OnRelease = Ignored>
   Status UpdateRows(const Keys& keys, Executor* executor, const WriteTouches& touch,
                     const TableGate& gate, const OnRow& on_row, const OnRefused& on_refused = {},
