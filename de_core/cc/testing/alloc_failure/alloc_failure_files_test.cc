@@ -175,7 +175,7 @@ TEST_P(AllocFailureFiles, frozen_tables) {
   };
   const auto serve = [&](World& world, Executor*) {
     std::unique_ptr<FrozenChain> chain;
-    DE_RETURN_IF_ERROR(FrozenChain::Open(mapped, {}, &chain));
+    DE_RETURN_IF_ERROR(FrozenChain::Open(mapped, &chain));
     for (const FrozenChain::File& file : mapped) {
       std::unique_ptr<MappedRange> range;
       DE_RETURN_IF_ERROR(MappedRange::Watch(file.data, file.size, &range));
@@ -191,8 +191,9 @@ TEST_P(AllocFailureFiles, frozen_tables) {
     World::Output out = Faults::Quietly([&] { return World::Output(&world, keys.size); });
     std::vector<std::string_view> texts =
         Faults::Quietly([&] { return std::vector<std::string_view>(keys.size * world.dim()); });
-    DE_RETURN_IF_ERROR(world.floats() ? chain->Find(keys, out.values().data, out.found())
-                                      : chain->FindStrings(keys, texts.data(), out.found()));
+    const FrozenOut to =
+        world.floats() ? FrozenOut{out.values().data} : FrozenOut{nullptr, texts.data()};
+    DE_RETURN_IF_ERROR(chain->Find(keys, to, out.found()));
     return chain->ReadAhead(keys);
   };
   Sweep({"open and find in frozen files", serve, kWritten, kWritten, save});

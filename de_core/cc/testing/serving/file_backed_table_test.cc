@@ -25,7 +25,7 @@ constexpr int64_t kWriters = 3;
 class File {
  public:
   explicit File(float value) : bytes_(Snapshot(value)) {
-    EXPECT_TRUE(FrozenTable::Open(bytes_.data(), bytes_.size(), {}, &table_).ok());
+    EXPECT_TRUE(FrozenTable::Open(bytes_.data(), bytes_.size(), nullptr, &table_).ok());
   }
 
   const FrozenTable& table() const { return *table_; }
@@ -64,7 +64,7 @@ float Read(const MappedTable& mapped, int64_t key) {
   bool found = false;
   const Keys keys{&key, nullptr, 1};
   if (reader.file != nullptr) {
-    EXPECT_TRUE(reader.file->table().Find(keys, &value, &found).ok());
+    EXPECT_TRUE(reader.file->table().Find(keys, {&value}, &found).ok());
   } else if (reader.table != nullptr) {
     EXPECT_TRUE(
         reader.table->Find(keys, {reinterpret_cast<char*>(&value), nullptr}, &found, nullptr).ok());

@@ -71,8 +71,8 @@ TEST(TableLimits, served_files_refuse_2_to_the_31_keys) {
     std::vector<FrozenChain::File> files = {{base.data(), base.size()}};
     if (with_delta) files.push_back({delta.data(), delta.size()});
     std::unique_ptr<FrozenChain> chain;
-    ASSERT_TRUE(FrozenChain::Open(files, {}, &chain).ok());
-    EXPECT_TOO_MANY(chain->Find(kTooMany, &value, &found));
+    ASSERT_TRUE(FrozenChain::Open(files, &chain).ok());
+    EXPECT_TOO_MANY(chain->Find(kTooMany, {&value}, &found));
   }
 }
 
