@@ -22,9 +22,7 @@ std::unique_ptr<Table> MakeHalf(size_t dim, DType slot_dtype = DType::kBFloat16)
   TableOptions options;
   options.dim = dim;
   options.slot_dtype = slot_dtype;
-  std::unique_ptr<Table> table;
-  EXPECT_TRUE(Table::Create(options, &table).ok());
-  return table;
+  return testing::Make("", options);
 }
 
 void Step(Table* table, const std::vector<int64_t>& keys, float gradient,

@@ -32,10 +32,7 @@ constexpr Keys kTooMany{&kKey, nullptr, size_t{1} << 31};
   } while (false)
 
 TEST(TableLimits, every_verb_refuses_2_to_the_31_keys) {
-  TableOptions options;
-  options.policy.columns[static_cast<size_t>(RowColumn::kScore)] = true;
-  std::unique_ptr<Table> table;
-  ASSERT_TRUE(Table::Create(options, &table).ok());
+  const auto table = Make("score=1");
   ASSERT_TRUE(table->EnsureSlots("owner", {{"slot", DType::kFloat32, 1, 0}}).ok());
   float value = 0;
   char* const data = reinterpret_cast<char*>(&value);

@@ -12,12 +12,7 @@
 namespace de::engine {
 namespace {
 
-std::unique_ptr<Table> Make(const std::string& policy, TableOptions options = {}) {
-  EXPECT_TRUE(ParseRowPolicy(policy, &options.policy).ok());
-  std::unique_ptr<Table> table;
-  EXPECT_TRUE(Table::Create(std::move(options), &table).ok());
-  return table;
-}
+using testing::Make;
 
 Status Upsert(Table* table, const std::vector<int64_t>& keys) {
   const std::vector<float> values(keys.size() * table->options().dim, 1.0F);
