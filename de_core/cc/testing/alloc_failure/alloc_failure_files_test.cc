@@ -9,20 +9,8 @@
 #include "de_core/cc/testing/alloc_failure/alloc_failure_world.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-using testing::AlignedBytes;
-using testing::Allowed;
-using testing::Faults;
-using testing::k0;
-using testing::k1;
-using testing::kAbsent;
-using testing::kKinds;
-using testing::SweepVerb;
-using testing::Verb;
-using testing::World;
-using testing::WorldKind;
 
 class AllocFailureFiles : public ::testing::TestWithParam<WorldKind> {
  protected:
@@ -149,7 +137,7 @@ TEST(RestoreMemory, rows_that_go_are_not_laid_out_anew) {
   ASSERT_TRUE(Save(world, OptionsOf(false), nullptr, &files).ok());
   const std::unique_ptr<Table> full = world.Another();
   ASSERT_TRUE(full->InsertOrAssign(world.batch(), world.written(), nullptr).ok());
-  Faults::Arm(testing::Fault::kOnce, -1);
+  Faults::Arm(Fault::kOnce, -1);
   ASSERT_TRUE(Restore(full.get(), files, {}, nullptr).ok());
   Faults::Disarm();
   const TableStats stats = full->Stats();
@@ -200,4 +188,4 @@ TEST_P(AllocFailureFiles, frozen_tables) {
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

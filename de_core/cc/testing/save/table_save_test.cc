@@ -14,19 +14,8 @@
 #include "de_core/cc/testing/sanitized.h"
 #include "de_core/cc/testing/saved_table.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-using testing::ChainOf;
-using testing::Contents;
-using testing::FullSink;
-using testing::Make;
-using testing::MakeStrings;
-using testing::Numbers;
-using testing::Put;
-using testing::Readers;
-using testing::Restored;
-using testing::Save;
 
 /// Parameterized by dim: some widths have specialized code.
 class TableSaveOf : public ::testing::TestWithParam<size_t> {};
@@ -312,4 +301,4 @@ TEST(DirtyRows, turnover_beyond_the_rows_makes_the_next_delta_begin_from_nothing
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

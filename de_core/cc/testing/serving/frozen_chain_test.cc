@@ -14,14 +14,8 @@
 #include "de_core/cc/testing/batches.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-using testing::AlignedBytes;
-using testing::SampleDeltaHeader;
-using testing::SampleHeader;
-using testing::SampleKey;
-using testing::SampleTable;
 
 /// Returns the header of a base whose unknown keys read as zeros.
 SnapshotHeader HeaderOfZeros() {
@@ -327,4 +321,4 @@ TEST(FrozenChain, a_lookup_waits_for_no_page_that_was_read_ahead) {
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

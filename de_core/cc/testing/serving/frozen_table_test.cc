@@ -11,13 +11,8 @@
 #include "de_core/cc/testing/snapshot_fixture.h"
 #include "de_core/cc/testing/tier/equal_hashes.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-using testing::AlignedBytes;
-using testing::SampleHeader;
-using testing::SampleKey;
-using testing::SampleTable;
 
 constexpr size_t kFloats = 3;
 
@@ -185,8 +180,7 @@ TEST(FrozenTable, reads_stored_values_of_every_width_as_the_writer_rounded_them)
 
 TEST(FrozenTable, tells_string_keys_of_one_hash_apart) {
   std::vector<SampleKey> keys;
-  for (uint64_t first = 1; first <= 12; ++first)
-    keys.push_back({0, testing::TextOfGroup(first, 7)});
+  for (uint64_t first = 1; first <= 12; ++first) keys.push_back({0, TextOfGroup(first, 7)});
   ASSERT_EQ(HashBytes(keys[0].text), HashBytes(keys[11].text));
   const SampleKey absent = keys.back();
   keys.pop_back();
@@ -385,4 +379,4 @@ TEST(DamagedFrozenTable, a_row_number_outside_its_section_is_an_error_not_a_row)
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

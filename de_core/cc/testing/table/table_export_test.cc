@@ -6,13 +6,8 @@
 
 #include "de_core/cc/testing/saved_table.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-using testing::Make;
-using testing::MakeStrings;
-using testing::Numbers;
-using testing::Put;
 
 /// Counts visits of each key, starting at `first`.
 std::map<int64_t, int> Visits(const Table& table, uint64_t first) {
@@ -154,4 +149,4 @@ TEST(TableExport, strings_are_copies_of_the_batch) {
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing
