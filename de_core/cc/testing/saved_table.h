@@ -20,12 +20,18 @@
 
 namespace de::engine::testing {
 
+/// A table with a policy in the format of ParseRowPolicy.
+inline std::unique_ptr<Table> Make(const std::string& policy, TableOptions options = {}) {
+  EXPECT_TRUE(ParseRowPolicy(policy, &options.policy).ok());
+  std::unique_ptr<Table> table;
+  EXPECT_TRUE(Table::Create(std::move(options), &table).ok());
+  return table;
+}
+
 inline std::unique_ptr<Table> Make(size_t dim = 2) {
   TableOptions options;
   options.dim = dim;
-  std::unique_ptr<Table> table;
-  EXPECT_TRUE(Table::Create(options, &table).ok());
-  return table;
+  return Make("", options);
 }
 
 /// A table of string keys and string values.
@@ -34,9 +40,7 @@ inline std::unique_ptr<Table> MakeStrings(size_t dim) {
   options.key_type = KeyType::kString;
   options.value_dtype = DType::kString;
   options.dim = dim;
-  std::unique_ptr<Table> table;
-  EXPECT_TRUE(Table::Create(options, &table).ok());
-  return table;
+  return Make("", options);
 }
 
 inline void Put(Table* table, const std::vector<int64_t>& keys, float value,

@@ -51,7 +51,8 @@ bool Lists(const std::string& controllers, const std::string& name) {
   return ("," + controllers + ",").find("," + name + ",") != std::string::npos;
 }
 
-double LimitOf(const std::string& controller, const std::string& root, ReadLimit read) {
+double LimitOf(const std::string& controller, const std::string& root, ReadLimit read) noexcept
+    try {
   double least = kNone;
   std::ifstream groups(root + "/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {  // number:controllers:path
@@ -68,23 +69,14 @@ double LimitOf(const std::string& controller, const std::string& root, ReadLimit
     }
   }
   return least;
-}
-
-double LimitOrNone(const std::string& controller, const std::string& root,
-                   ReadLimit read) noexcept {
-  try {
-    return LimitOf(controller, root, read);
-  } catch (...) {  // out of memory
-    return kNone;
-  }
+} catch (...) {  // out of memory
+  return kNone;
 }
 
 }  // namespace
 
-double CpuQuota(const std::string& root) noexcept { return LimitOrNone("cpu", root, CoresIn); }
+double CpuQuota(const std::string& root) noexcept { return LimitOf("cpu", root, CoresIn); }
 
-double MemoryLimit(const std::string& root) noexcept {
-  return LimitOrNone("memory", root, BytesIn);
-}
+double MemoryLimit(const std::string& root) noexcept { return LimitOf("memory", root, BytesIn); }
 
 }  // namespace de::engine

@@ -1,7 +1,6 @@
 #include "de_core/cc/engine/base/crc32c.h"
 
 #include <array>
-#include <atomic>
 #include <cstring>
 
 #if defined(__x86_64__)
@@ -137,46 +136,21 @@ uint32_t Armv8(uint32_t state, const unsigned char* at, size_t size) noexcept {
 }
 #endif
 
-using Extend = uint32_t (*)(uint32_t, const unsigned char*, size_t) noexcept;
-
-Extend Choose(Crc32cKind kind) noexcept {
-#if defined(__x86_64__)
-  if (kind == Crc32cKind::kSse42 && __builtin_cpu_supports("sse4.2")) return Sse42;
-#endif
-#if defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
-  if (kind == Crc32cKind::kArmv8) return Armv8;
-#endif
-  return kind == Crc32cKind::kPortable ? Portable : nullptr;
-}
-
-Extend Fastest() noexcept {
-  for (const Crc32cKind kind : {Crc32cKind::kSse42, Crc32cKind::kArmv8}) {
-    if (const Extend extend = Choose(kind)) return extend;
-  }
-  return Portable;
-}
-
-uint32_t Run(Extend extend, uint32_t crc, const void* data, size_t size) noexcept {
-  return ~extend(~crc, static_cast<const unsigned char*>(data), size);
-}
-
 }  // namespace
 
-bool Crc32cSupported(Crc32cKind kind) noexcept { return Choose(kind) != nullptr; }
-
 uint32_t Crc32cExtend(uint32_t crc, const void* data, size_t size) noexcept {
-  static std::atomic<Extend> chosen{nullptr};
-  Extend extend = chosen.load(std::memory_order_relaxed);
-  if (extend == nullptr) {
-    extend = Fastest();
-    chosen.store(extend, std::memory_order_relaxed);
-  }
-  return Run(extend, crc, data, size);
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("sse4.2") == 0) return Crc32cExtendPortable(crc, data, size);
+  return ~Sse42(~crc, static_cast<const unsigned char*>(data), size);
+#elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
+  return ~Armv8(~crc, static_cast<const unsigned char*>(data), size);
+#else
+  return Crc32cExtendPortable(crc, data, size);
+#endif
 }
 
-uint32_t Crc32cExtendWith(Crc32cKind kind, uint32_t crc, const void* data, size_t size) noexcept {
-  const Extend extend = Choose(kind);
-  return Run(extend != nullptr ? extend : Portable, crc, data, size);
+uint32_t Crc32cExtendPortable(uint32_t crc, const void* data, size_t size) noexcept {
+  return ~Portable(~crc, static_cast<const unsigned char*>(data), size);
 }
 
 }  // namespace de::engine

@@ -34,15 +34,8 @@ inline uint64_t UnMix64(uint64_t x) noexcept {
 
 /// High 64 bits of the 128-bit product.
 inline uint64_t MulHigh64(uint64_t a, uint64_t b) noexcept {
-#if defined(__SIZEOF_INT128__)
   __extension__ using Wide = unsigned __int128;
   return static_cast<uint64_t>((static_cast<Wide>(a) * b) >> 64);
-#else
-  const uint64_t a_lo = a & 0xffffffffULL, a_hi = a >> 32;
-  const uint64_t b_lo = b & 0xffffffffULL, b_hi = b >> 32;
-  const uint64_t cross = ((a_lo * b_lo) >> 32) + (a_hi * b_lo & 0xffffffffULL) + a_lo * b_hi;
-  return a_hi * b_hi + ((a_hi * b_lo) >> 32) + (cross >> 32);
-#endif
 }
 
 /// Maps a 64-bit hash to [0, n) by its high bits, without a division.
@@ -55,21 +48,16 @@ inline uint32_t ReduceLow32(uint64_t hash, uint32_t n) noexcept {
 }
 
 /// Returns the 64-bit hash of a byte string. The index stores it as the word of a string key; keys
-/// with equal hashes are distinguished by their bytes. Reads the bytes as little-endian words on
-/// every machine. With another `seed`, returns a hash that no index stores as a word.
+/// with equal hashes are distinguished by their bytes. With another `seed`, returns a hash that no
+/// index stores as a word.
 inline uint64_t HashBytes(std::string_view bytes, uint64_t seed = 0x9e3779b97f4a7c15ULL) noexcept {
   uint64_t hash = seed ^ (bytes.size() * 0xff51afd7ed558ccdULL);
   const char* data = bytes.data();
   size_t left = bytes.size();
   const auto word = [](const char* from, size_t count) noexcept {
+    static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "hashes and files are little-endian");
     uint64_t value = 0;
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     std::memcpy(&value, from, count);
-#else
-    for (size_t i = 0; i < count; ++i) {
-      value |= static_cast<uint64_t>(static_cast<unsigned char>(from[i])) << (8 * i);
-    }
-#endif
     return value;
   };
   while (left >= 8) {

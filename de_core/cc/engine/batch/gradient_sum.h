@@ -16,20 +16,16 @@ namespace de::engine {
 
 class GradientSum {
  public:
-  /// Finds the distinct keys of `group`, the batch's keys of one shard, and sums their gradients in
-  /// the batch's order. `grads` (keys.size, dim) have type T. The result points into `grads` for
-  /// keys that occur once.
+  /// Sums the gradients of equal keys of `group`, the batch's keys of one shard, in the batch's
+  /// order. `known` has the distinct keys of `group` and must outlive the result; if it is nullptr,
+  /// finds them. `grads` (keys.size, dim) have type T. The result points into `grads` for keys that
+  /// occur once.
   template <typename T>
-  void Build(const Keys& keys, const ShardKeys& group, const T* grads, size_t dim) {
-    own_keys_.Find(keys, group);
-    Build(own_keys_, group, grads, dim);
-  }
-
-  /// Like above, but takes the distinct keys of `group`, which must outlive the result.
-  template <typename T>
-  void Build(const UniqueKeys& known, const ShardKeys& group, const T* grads, size_t dim) {
-    keys_ = &known;
-    const ShardKeys unique = known.keys();
+  void Build(const Keys& keys, const ShardKeys& group, const UniqueKeys* known, const T* grads,
+             size_t dim) {
+    if (known == nullptr) own_keys_.Find(keys, group);
+    keys_ = known == nullptr ? &own_keys_ : known;
+    const ShardKeys unique = keys_->keys();
     gradients_.resize(unique.count);
     for (size_t j = 0; j < unique.count; ++j) {
       gradients_[j] = grads + static_cast<size_t>(unique.positions[j]) * dim;

@@ -1,4 +1,4 @@
-// Selects the keys of a batch that belong to some adjacent shards, a few hundred at a time.
+// Selects the keys of a batch that belong to some adjacent shards, some hundred at a time.
 #ifndef DE_CORE_ENGINE_PICKED_KEYS_H_
 #define DE_CORE_ENGINE_PICKED_KEYS_H_
 
@@ -16,16 +16,20 @@ namespace de::engine {
 
 /// A writer releases its lock after this many keys, so that readers can run.
 inline constexpr size_t kKeysPerLock = 512;
+/// Greatest number of keys that are selected at once.
+inline constexpr size_t kMostPicked = 2048;
 
 /// Reads the batch once, in order. Several threads can share a batch without sorting it: each takes
 /// some shards and reads all keys, at about a nanosecond per key. No thread waits for another.
 class PickedKeys {
  public:
-  /// Selects keys in [begin, end) that belong to shards [first, last].
-  PickedKeys(const Keys& keys, size_t begin, size_t end, uint32_t first, uint32_t last) noexcept
-      : keys_(keys), at_(begin), end_(end), first_(first), last_(last) {}
+  /// Selects keys in [begin, end) that belong to shards [first, last], `most` (at most kMostPicked)
+  /// at a time.
+  PickedKeys(const Keys& keys, size_t begin, size_t end, uint32_t first, uint32_t last,
+             size_t most = kKeysPerLock) noexcept
+      : keys_(keys), at_(begin), end_(end), most_(most), first_(first), last_(last) {}
 
-  /// Selects the next kKeysPerLock keys, or the remaining ones. Returns false if there are none.
+  /// Selects the next keys, or the remaining ones. Returns false if there are none.
   bool Next() noexcept {
     count_ = 0;
     if (keys_.ints != nullptr) {
@@ -48,8 +52,8 @@ class PickedKeys {
   /// Calls use(shard, keys) for each shard with selected keys.
   template <typename Use>
   void ForEachShard(const Use& use) const {
-    uint64_t words[kKeysPerLock];
-    uint32_t positions[kKeysPerLock];
+    uint64_t words[kMostPicked];
+    uint32_t positions[kMostPicked];
     size_t begins[kShards + 1] = {}, next[kShards];
     for (size_t i = 0; i < count_; ++i) ++begins[ShardOfHash(hashes_[i]) + 1];
     for (uint32_t shard = 0; shard < kShards; ++shard) {
@@ -74,8 +78,8 @@ class PickedKeys {
     // that is not selected is overwritten by the next.
     const uint64_t first = FirstHashOf(first_), span = LastHashOf(last_) - first;
     size_t at = at_, count = 0;
-    while (at < end_ && count < kKeysPerLock) {
-      for (const size_t stop = std::min(end_, at + (kKeysPerLock - count)); at < stop; ++at) {
+    while (at < end_ && count < most_) {
+      for (const size_t stop = std::min(end_, at + (most_ - count)); at < stop; ++at) {
         const uint64_t hash = Mix64(word_at(at));
         hashes_[count] = hash;
         positions_[count] = static_cast<uint32_t>(at);
@@ -88,11 +92,11 @@ class PickedKeys {
 
   const Keys keys_;
   size_t at_;
-  const size_t end_;
+  const size_t end_, most_;
   const uint32_t first_, last_;
   size_t count_ = 0;
-  uint64_t hashes_[kKeysPerLock];
-  uint32_t positions_[kKeysPerLock];
+  uint64_t hashes_[kMostPicked];
+  uint32_t positions_[kMostPicked];
 };
 
 }  // namespace de::engine

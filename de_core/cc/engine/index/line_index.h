@@ -35,15 +35,6 @@ struct alignas(64) IndexLine {
 static_assert(sizeof(IndexLine) == 64, "a line is a cache line");
 static_assert(kEntriesPerLine == 5, "MatchWord compares four words at once and one");
 
-/// MatchWord without vector instructions, for processors without SSE2.
-inline uint32_t MatchWordScalar(const IndexLine& line, uint64_t word) noexcept {
-  uint32_t mask = 0;
-  for (uint32_t i = 0; i < kEntriesPerLine; ++i) {
-    mask |= static_cast<uint32_t>(line.words[i] == word) << i;
-  }
-  return mask & line.used;
-}
-
 /// Sets bit i if entry i of `line` is occupied and holds `word`.
 inline uint32_t MatchWord(const IndexLine& line, uint64_t word) noexcept {
 #if defined(__SSE2__)
@@ -66,7 +57,11 @@ inline uint32_t MatchWord(const IndexLine& line, uint64_t word) noexcept {
   const uint32_t four = vaddvq_u32(vandq_u32(vcombine_u32(first, second), vld1q_u32(kBits)));
   return (four | static_cast<uint32_t>(line.words[4] == word) << 4) & line.used;
 #else
-  return MatchWordScalar(line, word);
+  uint32_t mask = 0;
+  for (uint32_t i = 0; i < kEntriesPerLine; ++i) {
+    mask |= static_cast<uint32_t>(line.words[i] == word) << i;
+  }
+  return mask & line.used;
 #endif
 }
 

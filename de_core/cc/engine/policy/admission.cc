@@ -209,11 +209,9 @@ void AdmissionFilter::TakeBloom(std::string_view counters) {
   if (!known) older_.push_back(std::move(taken));
 }
 
-Status AdmissionFilter::Merge(std::string_view part, uint32_t shard_index, uint32_t shard_count,
-                              bool* merged) {
+Status AdmissionFilter::Merge(std::string_view part, uint32_t shard_index, uint32_t shard_count) {
   constexpr size_t kEntry = sizeof(uint64_t) + sizeof(uint32_t);
   PartHeader header{};
-  *merged = false;
   const auto damaged = [&] {
     return Status::DataLoss(
         "the counts of keys without a row are damaged: " + std::to_string(part.size()) +
@@ -232,13 +230,11 @@ Status AdmissionFilter::Merge(std::string_view part, uint32_t shard_index, uint3
       filters.push_back(rest.substr(0, header.size));
     }
     for (size_t i = 0; same_kind && i < filters.size(); ++i) TakeBloom(filters[i]);
-    *merged = same_kind;
     return Status::Ok();
   }
   part.remove_prefix(sizeof(header));
   if (part.size() / kEntry != header.size || part.size() % kEntry != 0) return damaged();
   if (!same_kind) return Status::Ok();
-  *merged = true;
   for (size_t i = 0; i < header.size; ++i) {
     uint64_t word;
     uint32_t count;

@@ -49,9 +49,9 @@ class AdmissionFilter {
   /// Merges counts that Save wrote. If both filters count a key, keeps the higher count, not the
   /// sum, because only one filter has the true count. Merges exact counts only for the keys that
   /// ShardOfKey assigns to `shard_index` of `shard_count`. Keeps a Bloom filter of another size
-  /// beside this filter and checks both; then their errors add up. Ignores a filter of another kind
-  /// and sets `merged` to false.
-  Status Merge(std::string_view part, uint32_t shard_index, uint32_t shard_count, bool* merged);
+  /// beside this filter and checks both; then their errors add up. Ignores a filter of another
+  /// kind.
+  Status Merge(std::string_view part, uint32_t shard_index, uint32_t shard_count);
 
  private:
   bool CountExactly(uint64_t word, uint64_t hash);

@@ -194,9 +194,20 @@ Status CheckOptions(const std::vector<ChainSpan>& chains, const RestoreOptions& 
   return Status::Ok();
 }
 
-Status Apply(const std::vector<const SnapshotReader*>& files, const std::vector<ChainSpan>& chains,
-             const std::vector<SectionLoader>& loaders, const RestoreOptions& options,
-             Executor* executor, RestoreReport* report) {
+/// Adds the missing slots, loads the policies' state, and inserts the rows.
+Status Fill(TableBackend* table, const std::vector<const SnapshotReader*>& files,
+            const std::vector<ChainSpan>& chains, const std::vector<SectionLoader>& loaders,
+            const std::vector<OwnedSlots>& missing, uint64_t rows, const RestoreOptions& options,
+            Executor* executor, RestoreReport* report) {
+  for (const auto& [owner, specs] : missing) DE_RETURN_IF_ERROR(table->EnsureSlots(owner, specs));
+  for (const ChainSpan& chain : chains) {
+    if (!options.slots) break;
+    DE_RETURN_IF_ERROR(table->LoadState(files[chain.end - 1]->header().metadata,
+                                        options.shard_index, options.shard_count));
+  }
+  rows /= options.shard_count;
+  if (options.keys != nullptr) rows = std::min<uint64_t>(rows, options.keys->size);
+  if (table->size() < rows) DE_RETURN_IF_ERROR(table->Reserve(rows));
   Filter filter;
   filter.shard_index = options.shard_index;
   filter.shard_count = options.shard_count;
@@ -226,23 +237,6 @@ Status Apply(const std::vector<const SnapshotReader*>& files, const std::vector<
   }
   report->read = read;
   return Status::Ok();
-}
-
-/// Adds the missing slots, loads the policies' state, and inserts the rows.
-Status Fill(TableBackend* table, const std::vector<const SnapshotReader*>& files,
-            const std::vector<ChainSpan>& chains, const std::vector<SectionLoader>& loaders,
-            const std::vector<OwnedSlots>& missing, uint64_t rows, const RestoreOptions& options,
-            Executor* executor, RestoreReport* report) {
-  for (const auto& [owner, specs] : missing) DE_RETURN_IF_ERROR(table->EnsureSlots(owner, specs));
-  for (const ChainSpan& chain : chains) {
-    if (!options.slots) break;
-    DE_RETURN_IF_ERROR(table->LoadState(files[chain.end - 1]->header().metadata,
-                                        options.shard_index, options.shard_count));
-  }
-  rows /= options.shard_count;
-  if (options.keys != nullptr) rows = std::min<uint64_t>(rows, options.keys->size);
-  if (table->size() < rows) DE_RETURN_IF_ERROR(table->Reserve(rows));
-  return Apply(files, chains, loaders, options, executor, report);
 }
 
 }  // namespace

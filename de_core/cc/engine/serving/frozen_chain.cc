@@ -25,7 +25,7 @@ uint64_t FilterBits(uint64_t spread) noexcept {
 
 }  // namespace
 
-Status FrozenChain::Open(const std::vector<File>& files, const FrozenOptions& options,
+Status FrozenChain::Open(const std::vector<File>& files,
                          std::unique_ptr<FrozenChain>* chain) noexcept {
   return Guarded([&]() -> Status {
     std::vector<std::unique_ptr<SnapshotReader>> readers;
@@ -45,11 +45,10 @@ Status FrozenChain::Open(const std::vector<File>& files, const FrozenOptions& op
           std::to_string(spans.size()));
     }
     std::unique_ptr<FrozenChain> opened(new FrozenChain);
-    FrozenOptions layer = options;
-    layer.unknown = &all.back()->header();
     for (size_t i = spans[0].from; i < files.size(); ++i) {
       std::unique_ptr<FrozenTable> table;
-      DE_RETURN_IF_ERROR(FrozenTable::Open(files[i].data, files[i].size, layer, &table));
+      DE_RETURN_IF_ERROR(
+          FrozenTable::Open(files[i].data, files[i].size, &all.back()->header(), &table));
       if (opened->base_ == nullptr) {
         opened->base_ = std::move(table);
       } else {
@@ -86,68 +85,36 @@ bool FrozenChain::MayOverride(uint64_t hash) const noexcept {
   return (filter_[spread >> filter_shift_] & bits) == bits;
 }
 
-/// Looks up keys in chunks. base(part, begin, found) looks up `part`, the keys from `begin` on, in
-/// the base. layer(delta, part, begin, positions, count, found) overrides the answers at these
-/// positions, as FrozenTable::Override does. `wanted`: the caller wants values, so an unknown key
-/// is an error under OovPolicy::kError.
-template <typename Base, typename Layer>
-Status FrozenChain::Run(const Keys& keys, bool* found, bool wanted, const Base& base,
-                        const Layer& layer) const {
-  DE_RETURN_IF_ERROR(CheckBatch(keys.size));
-  bool own_found[kChunk];
-  uint32_t hits[kChunk];
-  const bool strict = wanted && oov().kind == OovPolicy::Kind::kError;
-  for (size_t begin = 0; begin < keys.size; begin += kChunk) {
-    const Keys part = keys.Slice(begin, std::min(kChunk, keys.size - begin));
-    bool* const part_found = found == nullptr ? own_found : found + begin;
-    size_t count = 0;
-    for (size_t i = 0; i < part.size; ++i) {
-      hits[count] = static_cast<uint32_t>(i);
-      count += MayOverride(Mix64(WordOf(part, i))) ? 1 : 0;
+Status FrozenChain::Find(const Keys& keys, FrozenOut out, bool* found) const noexcept {
+  if (filter_.empty()) return base_->Find(keys, out, found);
+  return Guarded([&]() -> Status {
+    DE_RETURN_IF_ERROR(CheckBatch(keys.size));
+    bool own_found[kChunk];
+    uint32_t hits[kChunk];
+    const bool wanted = out.data != nullptr || out.strings != nullptr;
+    const bool strict = wanted && oov().kind == OovPolicy::Kind::kError;
+    for (size_t begin = 0; begin < keys.size; begin += kChunk) {
+      const Keys part = keys.Slice(begin, std::min(kChunk, keys.size - begin));
+      bool* const part_found = found == nullptr ? own_found : found + begin;
+      FrozenOut part_out;
+      if (out.data != nullptr) {
+        part_out.data = static_cast<char*>(out.data) + begin * value_bytes();
+      }
+      if (out.strings != nullptr) part_out.strings = out.strings + begin * dim();
+      size_t count = 0;
+      for (size_t i = 0; i < part.size; ++i) {
+        hits[count] = static_cast<uint32_t>(i);
+        count += MayOverride(Mix64(WordOf(part, i))) ? 1 : 0;
+      }
+      DE_RETURN_IF_ERROR(base_->Find(part, part_out, part_found, /*strict=*/false));
+      for (size_t i = deltas_.size(); i > 0 && count > 0; --i) {  // the newest answer wins
+        DE_RETURN_IF_ERROR(deltas_[i - 1]->Override(part, hits, &count, part_out, part_found));
+      }
+      for (size_t i = 0; strict && i < part.size; ++i) {
+        if (!part_found[i]) return base_->Missing(part, i);
+      }
     }
-    DE_RETURN_IF_ERROR(base(part, begin, part_found));
-    for (size_t i = deltas_.size(); i > 0 && count > 0; --i) {  // the newest answer wins
-      DE_RETURN_IF_ERROR(layer(*deltas_[i - 1], part, begin, hits, &count, part_found));
-    }
-    for (size_t i = 0; strict && i < part.size; ++i) {
-      if (!part_found[i]) return base_->Missing(part, i);
-    }
-  }
-  return Status::Ok();
-}
-
-Status FrozenChain::Find(const Keys& keys, void* values, bool* found) const noexcept {
-  if (filter_.empty()) return base_->Find(keys, values, found);
-  const auto at = [&](size_t i) -> void* {
-    return values == nullptr ? nullptr : static_cast<char*>(values) + i * value_bytes();
-  };
-  return Guarded([&] {
-    return Run(
-        keys, found, values != nullptr,
-        [&](const Keys& part, size_t begin, bool* part_found) {
-          return base_->Find(part, at(begin), part_found, /*strict=*/false);
-        },
-        [&](const FrozenTable& delta, const Keys& part, size_t begin, uint32_t* positions,
-            size_t* count, bool* part_found) {
-          return delta.Override(part, positions, count, at(begin), part_found);
-        });
-  });
-}
-
-Status FrozenChain::FindStrings(const Keys& keys, std::string_view* values,
-                                bool* found) const noexcept {
-  if (filter_.empty()) return base_->FindStrings(keys, values, found);
-  const auto at = [&](size_t i) { return values == nullptr ? nullptr : values + i * dim(); };
-  return Guarded([&] {
-    return Run(
-        keys, found, values != nullptr,
-        [&](const Keys& part, size_t begin, bool* part_found) {
-          return base_->FindStrings(part, at(begin), part_found, /*strict=*/false);
-        },
-        [&](const FrozenTable& delta, const Keys& part, size_t begin, uint32_t* positions,
-            size_t* count, bool* part_found) {
-          return delta.OverrideStrings(part, positions, count, at(begin), part_found);
-        });
+    return Status::Ok();
   });
 }
 
@@ -180,15 +147,12 @@ Status FrozenChain::CountRows(uint64_t* rows) const {
                    buffer.words.size());
       found.assign(keys.size, 0);
       bool* const flags = reinterpret_cast<bool*>(found.data());
-      DE_RETURN_IF_ERROR(base_->value_dtype() == DType::kString
-                             ? base_->FindStrings(keys, nullptr, flags, false)
-                             : base_->Find(keys, nullptr, flags, false));
+      DE_RETURN_IF_ERROR(base_->Find(keys, {}, flags, /*strict=*/false));
       positions.resize(keys.size);
       std::iota(positions.begin(), positions.end(), 0U);
       size_t left = keys.size;
       for (size_t below = layer; below > 0; --below) {
-        DE_RETURN_IF_ERROR(
-            deltas_[below - 1]->Override(keys, positions.data(), &left, nullptr, flags));
+        DE_RETURN_IF_ERROR(deltas_[below - 1]->Override(keys, positions.data(), &left, {}, flags));
       }
       for (size_t key = 0; key < keys.size; ++key) {
         const bool there = key < buffer.section.count;

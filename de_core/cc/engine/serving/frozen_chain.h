@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "de_core/cc/engine/base/status.h"
@@ -26,15 +25,13 @@ class FrozenChain {
     size_t size;
   };
 
-  /// Opens a base and its deltas, in their order, with the options of FrozenTable::Open; at least
-  /// one file. FailedPrecondition if a file does not follow the file before it. The policy for
-  /// unknown keys is the last file's. Memory: two to four bytes per key of the deltas.
-  static Status Open(const std::vector<File>& files, const FrozenOptions& options,
-                     std::unique_ptr<FrozenChain>* chain) noexcept;
+  /// Opens a base and its deltas, in their order; at least one file. FailedPrecondition if a file
+  /// does not follow the file before it. The policy for unknown keys is the last file's. Memory:
+  /// two to four bytes per key of the deltas.
+  static Status Open(const std::vector<File>& files, std::unique_ptr<FrozenChain>* chain) noexcept;
 
-  /// The arguments and errors are the same as in FrozenTable::Find and FindStrings.
-  Status Find(const Keys& keys, void* values, bool* found) const noexcept;
-  Status FindStrings(const Keys& keys, std::string_view* values, bool* found) const noexcept;
+  /// The arguments and errors are the same as in FrozenTable::Find.
+  Status Find(const Keys& keys, FrozenOut out, bool* found) const noexcept;
 
   /// Requests the pages of the mapped files that a lookup of the keys reads, all together, so that
   /// Find does not wait for the disk once for each row. Takes about 2 us per key even if all pages
@@ -67,9 +64,6 @@ class FrozenChain {
   void BuildFilter();
   Status CountRows(uint64_t* rows) const;
   bool MayOverride(uint64_t hash) const noexcept;
-  template <typename Base, typename Layer>
-  Status Run(const Keys& keys, bool* found, bool wanted, const Base& base,
-             const Layer& layer) const;
 
   std::unique_ptr<FrozenTable> base_;
   std::vector<std::unique_ptr<FrozenTable>> deltas_;  ///< oldest first

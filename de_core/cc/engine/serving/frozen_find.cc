@@ -281,98 +281,65 @@ Status FrozenTable::ReadRows(const Keys& keys, char* values, bool* found, bool s
                             });
 }
 
-Status FrozenTable::Find(const Keys& keys, void* values, bool* found, bool strict) const noexcept {
+Status FrozenTable::Find(const Keys& keys, FrozenOut out, bool* found, bool strict) const noexcept {
   return Guarded([&] {
-    const bool strings = value_dtype() == DType::kString;
-    DE_RETURN_IF_ERROR(CheckKeys(keys, values == nullptr && strings));
-    char* const out = static_cast<char*>(values);
-    if (out == nullptr) {  // the caller does not want the rows
+    DE_RETURN_IF_ERROR(CheckArguments(keys, out));
+    char* const data = static_cast<char*>(out.data);
+    if (data == nullptr) {  // the caller wants strings or no values
+      const bool wanted = out.strings != nullptr;
       return RunKeys<0>(
-          keys, false,
+          keys, strict && wanted,
           [&](size_t i, const Answer& answer) DE_ALWAYS_INLINE {
             if (found != nullptr) found[i] = answer.row != nullptr;
-            return true;
+            return !wanted || ReadStrings(answer, out.strings + i * dim());
           },
           nullptr);
     }
     // Narrow rows get code that knows their number of cache lines.
     switch ((prefetch_bytes_ + 63) / 64) {
       case 1:
-        return ReadRows<64>(keys, out, found, strict);
+        return ReadRows<64>(keys, data, found, strict);
       case 2:
-        return ReadRows<128>(keys, out, found, strict);
+        return ReadRows<128>(keys, data, found, strict);
       case 3:
-        return ReadRows<192>(keys, out, found, strict);
+        return ReadRows<192>(keys, data, found, strict);
       case 4:
-        return ReadRows<256>(keys, out, found, strict);
+        return ReadRows<256>(keys, data, found, strict);
       default:
-        return ReadRows<0>(keys, out, found, strict);
+        return ReadRows<0>(keys, data, found, strict);
     }
   });
 }
 
-Status FrozenTable::FindStrings(const Keys& keys, std::string_view* values, bool* found,
-                                bool strict) const noexcept {
-  return Guarded([&] {
-    DE_RETURN_IF_ERROR(CheckKeys(keys, true));
-    const bool wanted = values != nullptr;
-    return RunKeys<0>(
-        keys, strict && wanted,
-        [&](size_t i, const Answer& answer) {
-          if (found != nullptr) found[i] = answer.row != nullptr;
-          return !wanted || ReadStrings(answer, values + i * dim());
-        },
-        nullptr);
-  });
-}
-
-/// Calls write(i, answer) for every key that has a row or a tombstone in this file. Otherwise like
-/// Override. write returns false if the file is corrupt.
-template <typename Write>
-Status FrozenTable::OverrideKeys(const Keys& keys, uint32_t* positions, size_t* count, bool* found,
-                                 const Write& write) const {
-  Failure failure;
-  size_t left = 0;
-  const auto position_of = [&](size_t j) DE_ALWAYS_INLINE { return size_t{positions[j]}; };
-  const auto deliver = [&](size_t i, const Answer& answer) DE_ALWAYS_INLINE {
-    if (answer.row == nullptr && !answer.gone) {
-      positions[left++] = static_cast<uint32_t>(i);  // overwrites only positions already read
-      return true;
-    }
-    found[i] = !answer.gone;
-    return write(i, answer);
-  };
-  if (keys.strings != nullptr) {
-    Search<true>(keys, *count, position_of, &failure, deliver);
-  } else {
-    Search<false>(keys, *count, position_of, &failure, deliver);
-  }
-  *count = left;
-  return failure.any() ? Report(failure, keys) : Status::Ok();
-}
-
-Status FrozenTable::Override(const Keys& keys, uint32_t* positions, size_t* count, void* values,
+Status FrozenTable::Override(const Keys& keys, uint32_t* positions, size_t* count, FrozenOut out,
                              bool* found) const noexcept {
   return Guarded([&] {
-    char* const out = static_cast<char*>(values);
-    return OverrideKeys(keys, positions, count, found, [&](size_t i, const Answer& answer) {
-      if (out == nullptr) return true;
+    Failure failure;
+    size_t left = 0;
+    const auto position_of = [&](size_t j) DE_ALWAYS_INLINE { return size_t{positions[j]}; };
+    const auto deliver = [&](size_t i, const Answer& answer) DE_ALWAYS_INLINE {
+      if (answer.row == nullptr && !answer.gone) {
+        positions[left++] = static_cast<uint32_t>(i);  // overwrites only positions already read
+        return true;
+      }
+      found[i] = !answer.gone;
+      if (out.strings != nullptr) return ReadStrings(answer, out.strings + i * dim());
+      if (out.data == nullptr) return true;
+      char* const value = static_cast<char*>(out.data) + i * value_bytes_;
       if (answer.row != nullptr) {
-        ReadValue(answer.row, out + i * value_bytes_);
+        ReadValue(answer.row, value);
       } else {
-        FillMissing(answer.word, out + i * value_bytes_);
+        FillMissing(answer.word, value);
       }
       return true;
-    });
-  });
-}
-
-Status FrozenTable::OverrideStrings(const Keys& keys, uint32_t* positions, size_t* count,
-                                    std::string_view* values, bool* found) const noexcept {
-  return Guarded([&] {
-    return OverrideKeys(keys, positions, count, found, [&](size_t i, const Answer& answer) {
-      return values == nullptr || ReadStrings(answer, values + i * dim());
-    });
+    };
+    if (keys.strings != nullptr) {
+      Search<true>(keys, *count, position_of, &failure, deliver);
+    } else {
+      Search<false>(keys, *count, position_of, &failure, deliver);
+    }
+    *count = left;
+    return failure.any() ? Report(failure, keys) : Status::Ok();
   });
 }
 

@@ -29,22 +29,22 @@ bool ParseNumber(const std::string& text, double* number) {
 
 }  // namespace
 
-Status FrozenTable::Open(const char* data, size_t size, const FrozenOptions& options,
+Status FrozenTable::Open(const char* data, size_t size, const SnapshotHeader* unknown,
                          std::unique_ptr<FrozenTable>* table) noexcept {
   return Guarded([&] {
     DE_RETURN_IF_ERROR(SimdLevelStatus());
     std::unique_ptr<FrozenTable> opened(new FrozenTable);
-    DE_RETURN_IF_ERROR(opened->Start(data, size, options));
+    DE_RETURN_IF_ERROR(opened->Start(data, size, unknown));
     *table = std::move(opened);
     return Status::Ok();
   });
 }
 
-Status FrozenTable::Start(const char* data, size_t size, const FrozenOptions& options) {
+Status FrozenTable::Start(const char* data, size_t size, const SnapshotHeader* unknown) {
   if (reinterpret_cast<uintptr_t>(data) % alignof(IndexLine) != 0) {
     return Status::InvalidArgument("a snapshot must lie at a multiple of 64 bytes in memory");
   }
-  DE_RETURN_IF_ERROR(SnapshotReader::Open(data, size, options.verify, &reader_));
+  DE_RETURN_IF_ERROR(SnapshotReader::Open(data, size, SnapshotVerify::kHeader, &reader_));
   const RowLayout& layout = header().layout;
   stride_ = layout.stride();
   value_bytes_ = layout.dim() * SizeOf(value_dtype());
@@ -59,10 +59,9 @@ Status FrozenTable::Start(const char* data, size_t size, const FrozenOptions& op
   blank_.resize((stride_ + sizeof(uint64_t) - 1) / sizeof(uint64_t));
   BuildPlaces(data);
   BuildCells();
-  const SnapshotHeader& unknown = options.unknown == nullptr ? header() : *options.unknown;
-  DE_RETURN_IF_ERROR(OovPolicy::Load(unknown.metadata, &oov_));
-  if (options.oov.has_value()) oov_ = *options.oov;
-  return PrepareOov(unknown.initializer);
+  if (unknown == nullptr) unknown = &header();
+  DE_RETURN_IF_ERROR(OovPolicy::Load(unknown->metadata, &oov_));
+  return PrepareOov(unknown->initializer);
 }
 
 void FrozenTable::BuildPlaces(const char* data) {
@@ -155,14 +154,14 @@ FrozenStats FrozenTable::stats() const noexcept {
   return stats;
 }
 
-Status FrozenTable::CheckKeys(const Keys& keys, bool string_values) const {
+Status FrozenTable::CheckArguments(const Keys& keys, const FrozenOut& out) const {
   DE_RETURN_IF_ERROR(CheckBatch(keys.size));
   const bool fits = key_type() == KeyType::kInt64 ? keys.ints != nullptr : keys.strings != nullptr;
   if (!fits && keys.size > 0) {
     return Status::InvalidArgument(std::string("keys must be of the table's type, ") +
                                    std::string(NameOf(key_type())));
   }
-  if ((value_dtype() == DType::kString) != string_values) {
+  if (value_dtype() == DType::kString ? out.data != nullptr : out.strings != nullptr) {
     return Status::InvalidArgument("values must be of the table's dtype, " +
                                    std::string(NameOf(value_dtype())));
   }
@@ -194,15 +193,9 @@ const FrozenTable::Place& FrozenTable::PlaceOf(uint64_t hash) const noexcept {
   const Place* first = &places_[first_places_[cell]];
   // included: the first section of the next cell may begin in this cell
   const Place* last = &places_[first_places_[cell + 1]];
-  while (first < last) {
-    const Place* middle = first + (last - first) / 2;
-    if (middle->hash_last < hash) {
-      first = middle + 1;
-    } else {
-      last = middle;
-    }
-  }
-  return *first;
+  return *std::lower_bound(first, last, hash, [](const Place& place, uint64_t wanted) {
+    return place.hash_last < wanted;
+  });
 }
 
 bool FrozenTable::StringAt(const Place& place, const char* at,

@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,12 +39,11 @@ class PageBatch {
   std::vector<uintptr_t> pages_;
 };
 
-struct FrozenOptions {
-  SnapshotVerify verify = SnapshotVerify::kHeader;  ///< what Open checks before it succeeds
-  std::optional<OovPolicy> oov;  ///< if set, replaces the file's policy for unknown keys
-  /// if set, the policy and the initializer of this header, instead of the file's, decide the
-  /// values of unknown keys
-  const SnapshotHeader* unknown = nullptr;
+/// Output values of a lookup: `strings` for string values, `data` for all others, or neither if the
+/// caller does not want values. The strings are views into the mapping and into the table.
+struct FrozenOut {
+  void* data = nullptr;                 // (keys, value_bytes), aligned to the value dtype
+  std::string_view* strings = nullptr;  // (keys, dim)
 };
 
 struct FrozenStats {
@@ -65,37 +63,27 @@ enum class FrozenPart { kLines, kRows, kTexts };
 class FrozenTable {
  public:
   /// Opens the snapshot in data[0, size). The data must outlive the table and start at a multiple
-  /// of 64, as a mapping does. Errors: as SnapshotReader::Open, and InvalidArgument for a policy
-  /// that does not fit the table.
-  static Status Open(const char* data, size_t size, const FrozenOptions& options,
+  /// of 64, as a mapping does. If `unknown` is not nullptr, the policy and the initializer of this
+  /// header, instead of the file's, decide the values of unknown keys. Errors: as
+  /// SnapshotReader::Open, and InvalidArgument for a policy that does not fit the table.
+  static Status Open(const char* data, size_t size, const SnapshotHeader* unknown,
                      std::unique_ptr<FrozenTable>* table) noexcept;
 
-  /// Sets row i of `values` to the value of keys[i], or to the policy's value for an unknown key.
-  /// Allocates nothing. Errors: InvalidArgument for keys of the wrong type or a table of strings,
-  /// NotFound for an unknown key under OovPolicy::kError, DataLoss if the index is corrupt.
-  Status Find(const Keys& keys,
-              void* values,  // (n, value_bytes), aligned to the value dtype; or nullptr
-              bool* found,   // (n), or nullptr
+  /// Sets row i of `out` to the value of keys[i], or to the policy's value for an unknown key.
+  /// Allocates nothing. Errors: InvalidArgument for keys or values of the wrong type, NotFound for
+  /// an unknown key under OovPolicy::kError, DataLoss if the index is corrupt.
+  Status Find(const Keys& keys, FrozenOut out,
+              bool* found,  // (n), or nullptr
               // true: under OovPolicy::kError an unknown key is an error; false: it reads as zeros
               bool strict = true) const noexcept;
 
-  /// Like Find, for a table of string values. The values are views into the mapping and into this
-  /// object.
-  Status FindStrings(const Keys& keys,
-                     std::string_view* values,  // (n, dim), or nullptr
-                     bool* found,               // (n), or nullptr
-                     bool strict = true) const noexcept;
-
   /// Overrides the answers of earlier files by this file, a delta. Looks up keys[positions[j]] for
   /// j in [0, *count). If this file has a row for the key, writes the value to row positions[j] of
-  /// `values` and sets found[positions[j]]. If it has a tombstone, writes the value of an unknown
-  /// key and clears found[positions[j]]. If it has neither, changes nothing and keeps the position
-  /// in `positions`. The kept positions stay in order; *count receives their number. `values` may
-  /// be nullptr.
-  Status Override(const Keys& keys, uint32_t* positions, size_t* count, void* values,
+  /// `out` and sets found[positions[j]]. If it has a tombstone, writes the value of an unknown key
+  /// and clears found[positions[j]]. If it has neither, changes nothing and keeps the position in
+  /// `positions`. The kept positions stay in order; *count receives their number.
+  Status Override(const Keys& keys, uint32_t* positions, size_t* count, FrozenOut out,
                   bool* found) const noexcept;
-  Status OverrideStrings(const Keys& keys, uint32_t* positions, size_t* count,
-                         std::string_view* values, bool* found) const noexcept;
 
   /// Adds the pages of a part that lookups of the keys at `positions` read. Reads the earlier
   /// parts. The keys must have the table's type. Throws std::bad_alloc.
@@ -170,14 +158,14 @@ class FrozenTable {
   };
 
   FrozenTable() = default;
-  Status Start(const char* data, size_t size, const FrozenOptions& options);
+  Status Start(const char* data, size_t size, const SnapshotHeader* unknown);
   void BuildPlaces(const char* data);
   void BuildCells();
   Status PrepareOov(const InitializerOptions& initializer);
   void ReadValue(const char* row, char* value) const noexcept;
   void FillMissing(uint64_t word, char* value) const noexcept;
   bool ReadStrings(const Answer& answer, std::string_view* values) const noexcept;
-  Status CheckKeys(const Keys& keys, bool string_values) const;
+  Status CheckArguments(const Keys& keys, const FrozenOut& out) const;
   Status Report(const Failure& failure, const Keys& keys) const;
 
   const Place& PlaceOf(uint64_t hash) const noexcept;
@@ -197,9 +185,6 @@ class FrozenTable {
   Status FindRows(const Keys& keys, char* values, bool* found, bool strict, const Read& read) const;
   template <size_t kTouched>
   Status ReadRows(const Keys& keys, char* values, bool* found, bool strict) const;
-  template <typename Write>
-  Status OverrideKeys(const Keys& keys, uint32_t* positions, size_t* count, bool* found,
-                      const Write& write) const;
 
   std::unique_ptr<SnapshotReader> reader_;
   /// the sections, and an empty place for hashes after the last section

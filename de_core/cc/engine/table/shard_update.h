@@ -33,12 +33,10 @@ struct Ignored {
 };
 
 /// Data for a fast loop that replaces whole row values. `from` is (keys, width.bytes()) in the
-/// order of the batch. With kWatch, some of the shards have observers.
-template <typename Width, bool kWatch = false>
+/// order of the batch.
+template <typename Width>
 struct PlainRows {
   static constexpr bool kUsed = true;
-  static constexpr bool kWatched = kWatch;
-  using Watched = PlainRows<Width, /*kWatch=*/true>;
   const char* from;
   Width width;  ///< at most kMostPlainBytes
 };
@@ -47,17 +45,19 @@ struct PlainRows {
 template <>
 struct PlainRows<void> {
   static constexpr bool kUsed = false;
-  static constexpr bool kWatched = false;
 };
 
 /// Wider rows do not need the fast loop: writing their bytes takes most of the time.
 inline constexpr size_t kMostPlainBytes = 1024;
 
-/// UpdateLocked, with the existence of observers as a compile-time constant: Plain::kWatched.
+/// Updates keys [begin, end) of a batch, at most kKeysPerLock. Requires the writer locks of their
+/// shards. Otherwise like UpdateShard. With Plain::kUsed, `gate` must be nullptr and keys must be
+/// integers; then the rows of keys in their home line are replaced by rows of `plain`, without
+/// calling on_row.
 template <typename Plain, typename Batch, typename Gate, typename OnRow, typename OnRefused>
-void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
-                const WriteTouches& touch, const Gate* gate, const OnRow& on_row,
-                const OnRefused& on_refused, const Plain& plain) {
+void UpdateLocked(const Batch& of, const Keys& keys, size_t begin, size_t end,
+                  const WriteTouches& touch, const Gate* gate, const OnRow& on_row,
+                  const OnRefused& on_refused, const Plain& plain) {
   // Copy the batch: the compiler cannot know that writes to rows leave `of` unchanged, so it would
   // reload its members for each key.
   const Batch batch = of;
@@ -67,13 +67,11 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
     return IndexKey{word, hash, strings ? keys.strings + batch.position(j) : nullptr};
   };
   const auto shard_of = [&](uint64_t hash) -> Shard& { return *batch.shards[ShardOfHash(hash)]; };
-  bool watched = Plain::kWatched;
+  bool watched = false;
   ChangeObserver* shard_watches[kShards];
-  if constexpr (!kPlain || Plain::kWatched) {
-    for (uint32_t i = batch.first(); i <= batch.last(); ++i) {
-      shard_watches[i] = batch.shards[i]->watch.get();
-      watched = watched || shard_watches[i] != nullptr;
-    }
+  for (uint32_t i = batch.first(); i <= batch.last(); ++i) {
+    shard_watches[i] = batch.shards[i]->watch.get();
+    watched = watched || shard_watches[i] != nullptr;
   }
   // `row` is nullptr if the key has no row yet.
   const auto write = [&](Shard& shard, const IndexKey& key, size_t j, uint32_t number, char* row) {
@@ -157,7 +155,7 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
     };
     const auto write_row = [&](size_t j, size_t at) DE_ALWAYS_INLINE {
       if constexpr (kPlain) {
-        if constexpr (Plain::kWatched) {
+        if (watched) {
           ChangeObserver* const watch = watches[ShardOfHash(hashes[at])];
           if (watch != nullptr && rows[at] != nowhere) {
             watch->BeforeWrite(words[at], hashes[at], numbers[at], rows[at], /*inserted=*/false);
@@ -223,27 +221,6 @@ void UpdateHeld(const Batch& of, const Keys& keys, size_t begin, size_t end,
   };
   write_away(away_keys, away_count);
   if (strings) write_away(other_keys, others);
-}
-
-/// Updates keys [begin, end) of a batch, at most kKeysPerLock. Requires the writer locks of their
-/// shards. Otherwise like UpdateShard. With Plain::kUsed, `gate` must be nullptr and
-/// keys must be integers; then the rows of keys in their home line are replaced by rows of `plain`,
-/// without calling on_row.
-template <typename Plain, typename Batch, typename Gate, typename OnRow, typename OnRefused>
-void UpdateLocked(const Batch& batch, const Keys& keys, size_t begin, size_t end,
-                  const WriteTouches& touch, const Gate* gate, const OnRow& on_row,
-                  const OnRefused& on_refused, const Plain& plain) {
-  if constexpr (Plain::kUsed) {
-    // Use a separate loop for shards with observers, so that the main loop need not check for an
-    // observer at each key.
-    const auto* const shards = batch.shards;
-    if (std::any_of(shards + batch.first(), shards + batch.last() + 1,
-                    [](const auto& shard) { return shard->watch != nullptr; })) {
-      return UpdateHeld(batch, keys, begin, end, touch, gate, on_row, on_refused,
-                        typename Plain::Watched{plain.from, plain.width});
-    }
-  }
-  UpdateHeld(batch, keys, begin, end, touch, gate, on_row, on_refused, plain);
 }
 
 /// Calls on_row(shard, key, row, j, inserted) for key j of a shard, for every j. Inserts absent

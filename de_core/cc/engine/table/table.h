@@ -37,7 +37,7 @@ namespace de::engine {
 enum class FindKind;
 class TableGate;
 struct Ignored;
-template <typename Width, bool kWatch>
+template <typename Width>
 struct PlainRows;
 struct WriteTouches;
 
@@ -158,15 +158,10 @@ class Table final : public TableBackend {
   void MakeRoom();
   void SweepExpired(uint64_t rows);
   void AfterWrite(size_t keys);
-  std::vector<RowRank> Choose(RowColumn by, const Candidates& wanted) const;
   void EvictFromPart(uint64_t too_many, uint64_t* begin);
-  template <typename RankRow>
-  std::vector<RowRank> RankPart(uint64_t* begin, const RankRow& rank_of) const;
   template <typename Lock, typename Visit>
   void VisitRanked(const std::vector<RowRank>& ranked, const Visit& visit) const;
   void CopyTo(const Shard& shard, uint64_t word, uint32_t number, RowBatchBuilder* batch) const;
-  template <typename Which>
-  uint64_t EraseRanked(const std::vector<RowRank>& ranked, const Which& which);
   template <typename Which>
   uint64_t EraseRows(const Which& which);
   template <typename Which>
@@ -178,7 +173,7 @@ class Table final : public TableBackend {
   uint64_t VisitRows(uint64_t first, const Visit& visit) const;
   template <typename OnRow>
   Status ForEachFound(const Keys& keys, bool write, const OnRow& on_row) const;
-  template <typename Plain = PlainRows<void, false>, typename OnRow, typename OnRefused = Ignored,
+  template <typename Plain = PlainRows<void>, typename OnRow, typename OnRefused = Ignored,
             typename OnRelease = Ignored>
   Status UpdateRows(const Keys& keys, Executor* executor, const WriteTouches& touch,
                     const TableGate& gate, const OnRow& on_row, const OnRefused& on_refused = {},

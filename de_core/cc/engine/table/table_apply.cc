@@ -155,17 +155,10 @@ Status Table::Step(const OptimizerRule& rule, const std::string& owner,
     const auto step = [&](const ShardKeys& group, const UniqueKeys* unique, const auto& write) {
       const Scratch::SumLease lease(scratch.get());
       GradientSum& sum = *lease;
-      const auto build = [&](const auto* typed) {
-        if (unique == nullptr) {
-          sum.Build(keys, group, typed, options_.dim);
-        } else {
-          sum.Build(*unique, group, typed, options_.dim);
-        }
-      };
       if (doubles) {
-        build(static_cast<const double*>(grads));
+        sum.Build(keys, group, unique, static_cast<const double*>(grads), options_.dim);
       } else {
-        build(static_cast<const float*>(grads));
+        sum.Build(keys, group, unique, static_cast<const float*>(grads), options_.dim);
       }
       char* rows[kRowsPerKernel];
       uint64_t words[kRowsPerKernel];

@@ -119,17 +119,6 @@ Status Table::EraseIf(const std::function<bool(uint64_t, const char*)>& predicat
   });
 }
 
-std::vector<RowRank> Table::Choose(RowColumn by, const Candidates& wanted) const {
-  Selection selection(wanted.count, wanted.highest);
-  for (uint64_t hash = 0; wanted.count > 0; ++hash) {
-    hash = VisitRows(hash, [&](uint64_t word, const char* row) {
-      selection.Offer({RankOf(policy_.ReadShared(row, by)), TieOf(word)});
-    });
-    if (hash == ~uint64_t{0}) break;
-  }
-  return selection.Take();
-}
-
 // Calls visit(shard, rows) for parts of the ranked rows, each (word, row number), ascending by hash
 // between the parts. Locks the shard meanwhile: Lock is a lock of writers or of readers.
 template <typename Lock, typename Visit>
@@ -171,15 +160,6 @@ void Table::VisitRanked(const std::vector<RowRank>& ranked, const Visit& visit) 
   }
 }
 
-// Erases each ranked row if `which` is true for it. Returns the number of erased rows.
-template <typename Which>
-uint64_t Table::EraseRanked(const std::vector<RowRank>& ranked, const Which& which) {
-  uint64_t erased = 0;
-  VisitRanked<std::lock_guard<ShardLock>>(
-      ranked, [&](Shard& shard, const auto& rows) { erased += EraseListed(shard, rows, which); });
-  return erased;
-}
-
 Status Table::CheckColumn(RowColumn column) const {
   if (column != RowColumn::kNone && policy_.offset(column) != 0) return Status::Ok();
   return Status::FailedPrecondition(
@@ -193,7 +173,14 @@ Status Table::RankCandidates(RowColumn by, const Candidates& wanted,
   return Guarded([&]() -> Status {
     const std::shared_lock<ShardLock> hold(layout_lock_);
     DE_RETURN_IF_ERROR(CheckColumn(by));
-    *rows = Choose(by, wanted);
+    Selection selection(wanted.count, wanted.highest);
+    for (uint64_t hash = 0; wanted.count > 0; ++hash) {
+      hash = VisitRows(hash, [&](uint64_t word, const char* row) {
+        selection.Offer({RankOf(policy_.ReadShared(row, by)), TieOf(word)});
+      });
+      if (hash == ~uint64_t{0}) break;
+    }
+    *rows = selection.Take();
     return Status::Ok();
   });
 }
@@ -247,25 +234,10 @@ uint64_t Table::RowsTooMany() const noexcept {
   return std::min(too_many, rows);
 }
 
-// Ranks the rows of the next part of the table by `rank_of(word, row)`. The parts follow one
-// another in the order of the hashes, so that each has the same turn. Takes the same time however
-// many rows the table has. Sets *begin to the hash where the next part begins.
-template <typename RankRow>
-std::vector<RowRank> Table::RankPart(uint64_t* begin, const RankRow& rank_of) const {
-  std::vector<RowRank> ranks;
-  ranks.reserve(2 * kRowsPerPart);
-  const uint64_t start = *begin;
-  for (bool wrapped = false; ranks.size() < kRowsPerPart && !(wrapped && *begin >= start);) {
-    *begin = VisitRows(*begin, [&](uint64_t word,
-                                   const char* row) { ranks.push_back(rank_of(word, row)); }) +
-             1;
-    wrapped = wrapped || *begin == 0;
-  }
-  return ranks;
-}
-
 // Evicts rows of the lowest ranks from the next part of the table: of `too_many` rows as large a
-// part as this part is of the table. Expired rows rank lowest.
+// part as this part is of the table. Expired rows rank lowest. The parts follow one another in the
+// order of the hashes, so that each has the same turn. Takes the same time however many rows the
+// table has. Sets *begin to the hash where the next part begins.
 void Table::EvictFromPart(uint64_t too_many, uint64_t* begin) {
   const RowColumn by = policy_.options().evict_by;
   const Stamp now = policy_.Now();
@@ -273,16 +245,25 @@ void Table::EvictFromPart(uint64_t too_many, uint64_t* begin) {
     const bool expired = policy_.Expired(row, now);
     return RowRank{expired ? 0 : RankOf(policy_.ReadShared(row, by)), TieOf(word)};
   };
-  std::vector<RowRank> ranks = RankPart(begin, rank_of);
+  std::vector<RowRank> ranks;
+  ranks.reserve(2 * kRowsPerPart);
+  const auto add = [&](uint64_t word, const char* row) { ranks.push_back(rank_of(word, row)); };
+  const uint64_t start = *begin;
+  for (bool wrapped = false; ranks.size() < kRowsPerPart && !(wrapped && *begin >= start);) {
+    *begin = VisitRows(*begin, add) + 1;
+    wrapped = wrapped || *begin == 0;
+  }
   uint64_t rows = 0;
   for (const auto& shard : shards_) rows += shard->size();
   const auto part =
       static_cast<double>(ranks.size()) / static_cast<double>(std::max<uint64_t>(rows, 1));
   const auto victims = static_cast<size_t>(std::ceil(static_cast<double>(too_many) * part));
   const RowRank kept = KeepLowest(victims, &ranks);
-  // Ranks a row again before it is erased: a row that was used since may stay.
-  policy_.CountEvicted(EraseRanked(
-      ranks, [&](uint64_t word, const char* row) { return rank_of(word, row) < kept; }));
+  VisitRanked<std::lock_guard<ShardLock>>(ranks, [&](Shard& shard, const auto& listed) {
+    // Rank a row again before it is erased: a row that was used since may stay.
+    policy_.CountEvicted(EraseListed(
+        shard, listed, [&](uint64_t word, const char* row) { return rank_of(word, row) < kept; }));
+  });
 }
 
 Status Table::CopyCool(RowColumn by, size_t most, double part, ClockHand* at,

@@ -19,25 +19,6 @@ constexpr size_t kKeysPerThread = 4096;
 // late.
 constexpr size_t kTasksPerThread = 4;
 
-/// Keys of a batch from position `begin` on, in the order of their shards.
-struct KeysByShard {
-  static constexpr bool kInOrder = false;  ///< see AllShardsKeys
-
-  const std::unique_ptr<Shard>* shards;  // (kShards) the table's shards
-  Keys keys;
-  size_t begin;
-  const uint16_t* order;
-  uint32_t shard;
-
-  uint32_t first() const noexcept { return shard; }
-  uint32_t last() const noexcept { return shard; }
-  uint64_t word(size_t j) const noexcept { return WordOf(keys, position(j)); }
-  uint64_t int_word(size_t j) const noexcept {
-    return static_cast<uint64_t>(keys.ints[position(j)]);
-  }
-  size_t position(size_t j) const noexcept { return begin + order[j]; }
-};
-
 }  // namespace
 
 Status Table::Prepare(const Keys& keys) const {
@@ -96,24 +77,13 @@ void Table::FindRange(const Width& width, const Keys& keys, size_t begin, size_t
     }
     // A writer holds the lock of some shard. Process the keys shard by shard, to wait only for that
     // shard.
-    uint16_t order[kKeysPerChunk];
-    uint16_t begins[kShards + 1] = {};
-    uint8_t shard_of[kKeysPerChunk];
-    for (size_t j = 0; j < count; ++j) {
-      shard_of[j] = static_cast<uint8_t>(ShardOfHash(Mix64(WordOf(keys, at + j))));
-      ++begins[shard_of[j] + 1];
-    }
-    uint16_t next[kShards];
-    for (uint32_t shard = 0; shard < kShards; ++shard) {
-      next[shard] = begins[shard];
-      begins[shard + 1] = static_cast<uint16_t>(begins[shard + 1] + begins[shard]);
-    }
-    for (size_t j = 0; j < count; ++j) order[next[shard_of[j]]++] = static_cast<uint16_t>(j);
-    for (uint32_t shard = 0; shard < kShards; ++shard) {
-      const KeysByShard batch{shards_.data(), keys, at, order, shard};
+    PickedKeys picked(keys, at, at + count, 0, kShards - 1, kKeysPerChunk);
+    picked.Next();
+    picked.ForEachShard([&](uint32_t shard, const ShardKeys& group) {
+      const OneShardsKeys batch{shards_.data(), shard, group};
       const std::shared_lock<ShardLock> guard(shards_[shard]->lock);
-      hits += FindLocked<kKind>(width, batch, keys, begins[shard], begins[shard + 1], out, found);
-    }
+      hits += FindLocked<kKind>(width, batch, keys, 0, group.count, out, found);
+    });
   }
   hits_.fetch_add(hits, std::memory_order_relaxed);
   misses_.fetch_add(end - begin - hits, std::memory_order_relaxed);

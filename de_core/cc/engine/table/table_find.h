@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "de_core/cc/engine/base/prefetch.h"
+#include "de_core/cc/engine/batch/picked_keys.h"
 #include "de_core/cc/engine/index/pipeline.h"
 #include "de_core/cc/engine/index/simd_lines.h"
 #include "de_core/cc/engine/rows/row_width.h"
@@ -13,7 +14,7 @@
 namespace de::engine {
 
 /// Keys that are read while a lock is held. Bounds how long a writer waits.
-inline constexpr size_t kKeysPerChunk = 2048;
+inline constexpr size_t kKeysPerChunk = kMostPicked;
 
 /// A lookup whose output has at least this many bytes writes it past the caches, which would not
 /// hold it. Stores that wait for memory took a fifth of such a lookup.

@@ -52,10 +52,9 @@ Status Table::LoadState(const std::map<std::string, std::string>& metadata, uint
       parts.remove_prefix(sizeof(size));
       if (parts.size() < size)
         return Status::DataLoss("the counts of keys without a row are truncated");
-      bool merged = false;
       const std::lock_guard<ShardLock> guard(shards_[shard]->lock);
       DE_RETURN_IF_ERROR(
-          policy_.filter(shard).Merge(parts.substr(0, size), shard_index, shard_count, &merged));
+          policy_.filter(shard).Merge(parts.substr(0, size), shard_index, shard_count));
       parts.remove_prefix(size);
     }
     return Status::Ok();

@@ -15,41 +15,29 @@ namespace {
 /// Computes row += to - from, or row += to if `from` is nullptr, for `dim` elements.
 using AddValues = void (*)(char* row, const char* to, const char* from, size_t dim) noexcept;
 
-template <typename T, typename Sum>
-void AddElements(char* row, const char* to, const char* from, size_t dim, const Sum& sum) noexcept {
+template <typename T>
+void AddElements(char* row, const char* to, const char* from, size_t dim) noexcept {
   for (size_t i = 0; i < dim; ++i) {
     T value, term, less{};
     std::memcpy(&value, row + i * sizeof(T), sizeof(T));
     std::memcpy(&term, to + i * sizeof(T), sizeof(T));
     if (from != nullptr) std::memcpy(&less, from + i * sizeof(T), sizeof(T));
-    value = sum(value, term, less);
+    if constexpr (std::is_integral_v<T>) {
+      using U = std::make_unsigned_t<T>;  // overflow wraps as in TensorFlow
+      value = static_cast<T>(static_cast<U>(value) + static_cast<U>(term) - static_cast<U>(less));
+    } else {
+      using S = Scalar<T>;
+      value = S::Store(S::Load(value) + (S::Load(term) - S::Load(less)));
+    }
     std::memcpy(row + i * sizeof(T), &value, sizeof(T));
   }
 }
 
-template <typename T>
-void AddIntegers(char* row, const char* to, const char* from, size_t dim) noexcept {
-  // Unsigned, so that overflow wraps as in TensorFlow.
-  using U = std::make_unsigned_t<T>;
-  AddElements<U>(row, to, from, dim,
-                 [](U value, U term, U less) { return static_cast<U>(value + term - less); });
-}
-
 /// Returns the function that adds values of `dtype`, or nullptr for types that cannot be added.
 AddValues AdditionOf(DType dtype) {
-  const AddValues integers = VisitInteger<AddValues>(dtype, nullptr, [](auto tag) -> AddValues {
-    return &AddIntegers<typename decltype(tag)::type>;
-  });
-  if (integers != nullptr) return integers;
-  return VisitFloating<AddValues>(dtype, nullptr, [](auto tag) -> AddValues {
-    using T = typename decltype(tag)::type;
-    return [](char* row, const char* to, const char* from, size_t dim) noexcept {
-      AddElements<T>(row, to, from, dim, [](T value, T term, T less) {
-        using S = Scalar<T>;
-        return S::Store(S::Load(value) + (S::Load(term) - S::Load(less)));
-      });
-    };
-  });
+  const auto of = [](auto tag) -> AddValues { return &AddElements<typename decltype(tag)::type>; };
+  return IsFloating(dtype) ? VisitFloating<AddValues>(dtype, nullptr, of)
+                           : VisitInteger<AddValues>(dtype, nullptr, of);
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ absl::Status FrozenFile::OpenTable(const std::vector<ServedFile>& served) {
                        engine::HexOf(*id), ". Received: id=", engine::HexOf(reader->header().id)));
     }
   }
-  return InFile(absl::StrJoin(paths_, ", "), engine::FrozenChain::Open(files, {}, &table_));
+  return InFile(absl::StrJoin(paths_, ", "), engine::FrozenChain::Open(files, &table_));
 }
 
 absl::Status FrozenFile::Verify(engine::Executor* executor) {
@@ -284,23 +284,20 @@ engine::Status FrozenFile::FindRange(const engine::Keys& keys, size_t begin, siz
   const size_t dim = table_->dim();
   const engine::Keys part = keys.Slice(begin, end - begin);
   bool* part_found = found == nullptr ? nullptr : found + begin;
-  if (out.strings == nullptr && table_->value_dtype() == engine::DType::kString) {
-    return table_->FindStrings(part, nullptr, part_found);
-  }
   if (out.strings == nullptr) {
     const size_t stride = out.StrideOf(row_bytes);
     char* const data = out.data == nullptr ? nullptr : out.data + begin * stride;
-    if (stride == row_bytes || data == nullptr) return table_->Find(part, data, part_found);
+    if (stride == row_bytes || data == nullptr) return table_->Find(part, {data}, part_found);
     // A file's rows are read packed.
     std::vector<char> rows(part.size * row_bytes);
-    DE_RETURN_IF_ERROR(table_->Find(part, rows.data(), part_found));
+    DE_RETURN_IF_ERROR(table_->Find(part, {rows.data()}, part_found));
     for (size_t i = 0; i < part.size; ++i) {
       engine::CopyBytes(data + i * stride, rows.data() + i * row_bytes, row_bytes);
     }
     return engine::Status::Ok();
   }
   std::vector<std::string_view> views(part.size * dim);
-  DE_RETURN_IF_ERROR(table_->FindStrings(part, views.data(), part_found));
+  DE_RETURN_IF_ERROR(table_->Find(part, {nullptr, views.data()}, part_found));
   for (size_t i = 0; i < views.size(); ++i) out.strings->Set(begin * dim + i, views[i]);
   return engine::Status::Ok();
 }

@@ -9,20 +9,8 @@
 #include "de_core/cc/testing/alloc_failure/alloc_failure_world.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-using testing::AlignedBytes;
-using testing::Allowed;
-using testing::Faults;
-using testing::k0;
-using testing::k1;
-using testing::kAbsent;
-using testing::kKinds;
-using testing::SweepVerb;
-using testing::Verb;
-using testing::World;
-using testing::WorldKind;
 
 class AllocFailureFiles : public ::testing::TestWithParam<WorldKind> {
  protected:
@@ -149,7 +137,7 @@ TEST(RestoreMemory, rows_that_go_are_not_laid_out_anew) {
   ASSERT_TRUE(Save(world, OptionsOf(false), nullptr, &files).ok());
   const std::unique_ptr<Table> full = world.Another();
   ASSERT_TRUE(full->InsertOrAssign(world.batch(), world.written(), nullptr).ok());
-  Faults::Arm(testing::Fault::kOnce, -1);
+  Faults::Arm(Fault::kOnce, -1);
   ASSERT_TRUE(Restore(full.get(), files, {}, nullptr).ok());
   Faults::Disarm();
   const TableStats stats = full->Stats();
@@ -175,7 +163,7 @@ TEST_P(AllocFailureFiles, frozen_tables) {
   };
   const auto serve = [&](World& world, Executor*) {
     std::unique_ptr<FrozenChain> chain;
-    DE_RETURN_IF_ERROR(FrozenChain::Open(mapped, {}, &chain));
+    DE_RETURN_IF_ERROR(FrozenChain::Open(mapped, &chain));
     for (const FrozenChain::File& file : mapped) {
       std::unique_ptr<MappedRange> range;
       DE_RETURN_IF_ERROR(MappedRange::Watch(file.data, file.size, &range));
@@ -191,12 +179,13 @@ TEST_P(AllocFailureFiles, frozen_tables) {
     World::Output out = Faults::Quietly([&] { return World::Output(&world, keys.size); });
     std::vector<std::string_view> texts =
         Faults::Quietly([&] { return std::vector<std::string_view>(keys.size * world.dim()); });
-    DE_RETURN_IF_ERROR(world.floats() ? chain->Find(keys, out.values().data, out.found())
-                                      : chain->FindStrings(keys, texts.data(), out.found()));
+    const FrozenOut to =
+        world.floats() ? FrozenOut{out.values().data} : FrozenOut{nullptr, texts.data()};
+    DE_RETURN_IF_ERROR(chain->Find(keys, to, out.found()));
     return chain->ReadAhead(keys);
   };
   Sweep({"open and find in frozen files", serve, kWritten, kWritten, save});
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

@@ -7,21 +7,8 @@
 #include "de_core/cc/engine/table/table_find.h"
 #include "de_core/cc/testing/alloc_failure/alloc_failure_world.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-using testing::Allowed;
-using testing::Faults;
-using testing::k0;
-using testing::k1;
-using testing::k2;
-using testing::k3;
-using testing::kAbsent;
-using testing::kKinds;
-using testing::SweepVerb;
-using testing::Verb;
-using testing::World;
-using testing::WorldKind;
 
 constexpr WorldKind kWithPolicy{
     "with a policy", KeyType::kInt64, DType::kFloat32, 8,
@@ -237,4 +224,4 @@ TEST_P(AllocFailure, pooled_gradients) {
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

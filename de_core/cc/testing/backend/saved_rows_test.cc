@@ -5,13 +5,8 @@
 
 #include "de_core/cc/testing/saved_table.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-using testing::ChainOf;
-using testing::CollectAll;
-using testing::MakeStrings;
-using testing::Save;
 
 TEST(SavedRows, none_make_an_empty_section) {
   SavedRows rows;
@@ -83,4 +78,4 @@ TEST(SavedRows, strings_of_rows_and_of_keys_that_are_gone_are_told_apart) {
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

@@ -53,21 +53,10 @@ TEST(Executor, with_threads_each_task_runs_once_before_the_return) {
   }
 }
 
-TEST(GuardedTasks, EachRunsOnceWithAndWithoutThreads) {
-  Threads threads(3);
-  for (Executor* executor : {static_cast<Executor*>(nullptr), static_cast<Executor*>(&threads)}) {
-    std::vector<int> runs(100);
-    EXPECT_TRUE(RunGuarded(executor, runs.size(), [&](size_t at) {
-                  ++runs[at];
-                  return Status::Ok();
-                }).ok());
-    EXPECT_EQ(runs, std::vector<int>(100, 1));
-  }
-}
-
 TEST(GuardedTasks, OneFailureComesBackAndAllOthersRun) {
   Threads threads(3);
   for (Executor* executor : {static_cast<Executor*>(nullptr), static_cast<Executor*>(&threads)}) {
+    EXPECT_TRUE(RunGuarded(executor, 100, [](size_t) { return Status::Ok(); }).ok());
     std::vector<int> runs(100);
     const Status status = RunGuarded(executor, runs.size(), [&](size_t at) -> Status {
       ++runs[at];

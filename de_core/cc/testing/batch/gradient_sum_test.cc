@@ -32,7 +32,7 @@ template <typename T>
 void ExpectSums(GradientSum* sum, const Batch& batch, size_t dim) {
   std::vector<T> grads(batch.numbers.size() * dim);
   for (size_t i = 0; i < grads.size(); ++i) grads[i] = static_cast<T>(0.1 * static_cast<double>(i));
-  sum->Build(batch.keys(), batch.group(), grads.data(), dim);
+  sum->Build(batch.keys(), batch.group(), nullptr, grads.data(), dim);
   std::map<int64_t, std::vector<T>> oracle;
   std::vector<int64_t> order;
   for (size_t i = 0; i < batch.numbers.size(); ++i) {
@@ -70,7 +70,7 @@ TEST(GradientSum, AKeyThatOccursOnceIsNotCopied) {
   const Batch batch({4, 5, 4});
   const std::vector<float> grads{1, 2, 4};
   GradientSum sum;
-  sum.Build(batch.keys(), batch.group(), grads.data(), 1);
+  sum.Build(batch.keys(), batch.group(), nullptr, grads.data(), 1);
   EXPECT_EQ(sum.gradient(1), &grads[1]);
   EXPECT_EQ(*static_cast<const float*>(sum.gradient(0)), 5);
   EXPECT_EQ(grads[0], 1) << "the caller's gradients must not change";

@@ -31,6 +31,22 @@ void Touch(const void* data, size_t size) {
   }
 }
 
+/// Memory for the values of a lookup in a FrozenTable or FrozenChain.
+struct FoundValues {
+  template <typename Table>
+  FoundValues(const Table& table, size_t keys)
+      : texts(table.value_dtype() == DType::kString ? keys * table.dim() : 0),
+        words(texts.empty() ? keys * table.value_bytes() / 8 + 1 : 0) {}
+  FrozenOut out() {
+    return texts.empty() ? FrozenOut{words.data()} : FrozenOut{nullptr, texts.data()};
+  }
+  void TouchTexts() const {
+    for (const std::string_view text : texts) Touch(text.data(), text.size());
+  }
+  std::vector<std::string_view> texts;
+  std::vector<uint64_t> words;
+};
+
 void LookUp(const FrozenTable& table, const std::vector<int64_t>& ints,
             const std::vector<std::string_view>& strings) {
   const bool string_keys = table.key_type() == KeyType::kString;
@@ -41,19 +57,10 @@ void LookUp(const FrozenTable& table, const std::vector<int64_t>& ints,
   std::vector<uint32_t> positions(keys.size);
   std::iota(positions.begin(), positions.end(), 0U);
   size_t count = keys.size;
-  if (table.value_dtype() == DType::kString) {
-    std::vector<std::string_view> values(keys.size * table.dim());
-    if (table.OverrideStrings(keys, positions.data(), &count, values.data(), flags).ok()) {
-      for (const std::string_view value : values) Touch(value.data(), value.size());
-    }
-    if (!table.FindStrings(keys, values.data(), flags).ok()) return;
-    for (const std::string_view value : values) Touch(value.data(), value.size());
-  } else {
-    std::vector<uint64_t> values(keys.size * table.value_bytes() / 8 + 1);
-    (void)table.Override(keys, positions.data(), &count, values.data(), flags);
-    (void)table.Find(keys, values.data(), flags);
-    (void)table.Find(keys, nullptr, flags);
-  }
+  FoundValues values(table, keys.size);
+  if (table.Override(keys, positions.data(), &count, values.out(), flags).ok()) values.TouchTexts();
+  if (table.Find(keys, values.out(), flags).ok()) values.TouchTexts();
+  (void)table.Find(keys, {}, flags);
 }
 
 /// A valid base and a valid delta to it.
@@ -89,8 +96,8 @@ void TryChains(const AlignedBytes& file, const std::vector<int64_t>& ints,
       const AlignedBytes& first = on_base ? pair.base : file;
       const AlignedBytes& second = on_base ? file : pair.delta;
       std::unique_ptr<FrozenChain> chain;
-      const Status status = FrozenChain::Open(
-          {{first.data(), first.size()}, {second.data(), second.size()}}, {}, &chain);
+      const Status status =
+          FrozenChain::Open({{first.data(), first.size()}, {second.data(), second.size()}}, &chain);
       if (!status.ok() && status.message.empty()) std::abort();
       if (!status.ok()) continue;
       const bool string_keys = chain->header().layout.key_type() == KeyType::kString;
@@ -100,14 +107,8 @@ void TryChains(const AlignedBytes& file, const std::vector<int64_t>& ints,
       bool* const flags = reinterpret_cast<bool*>(found.data());
       uint64_t rows = 0;
       (void)chain->Size(&rows);
-      if (chain->value_dtype() == DType::kString) {
-        std::vector<std::string_view> values(keys.size * chain->dim());
-        if (!chain->FindStrings(keys, values.data(), flags).ok()) continue;
-        for (const std::string_view value : values) Touch(value.data(), value.size());
-      } else {
-        std::vector<uint64_t> values(keys.size * chain->value_bytes() / 8 + 1);
-        (void)chain->Find(keys, values.data(), flags);
-      }
+      FoundValues values(*chain, keys.size);
+      if (chain->Find(keys, values.out(), flags).ok()) values.TouchTexts();
     }
   }
 }
@@ -115,8 +116,7 @@ void TryChains(const AlignedBytes& file, const std::vector<int64_t>& ints,
 void TryAll(std::string_view bytes) {
   const AlignedBytes exact(bytes);
   std::unique_ptr<FrozenTable> table;
-  FrozenOptions options;
-  Status status = FrozenTable::Open(exact.data(), exact.size(), options, &table);
+  Status status = FrozenTable::Open(exact.data(), exact.size(), nullptr, &table);
   if (!status.ok() && status.message.empty()) std::abort();
   if (!status.ok()) return;
 

@@ -46,7 +46,7 @@ TEST(LineIndex, FindsAWordInEachPlaceOfALine) {
   EXPECT_FALSE(index.Find(78, 5, AnyRow).found());
 }
 
-TEST(LineIndex, AllWaysToMatchAWordAgree) {
+TEST(LineIndex, AWordMatchesInBothHalves) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 20000; ++round) {
     // Many words are equal in one half, so a comparison must check both halves.
@@ -61,7 +61,6 @@ TEST(LineIndex, AllWaysToMatchAWordAgree) {
       if (line.words[i] == wanted && (line.used >> i & 1) != 0) expected |= 1U << i;
     }
     ASSERT_EQ(MatchWord(line, wanted), expected);
-    ASSERT_EQ(MatchWordScalar(line, wanted), expected);
   }
 }
 

@@ -10,10 +10,8 @@
 #include "de_core/cc/testing/full_sink.h"
 #include "de_core/cc/testing/saved_table.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-using testing::FullSink;
 
 constexpr size_t kTasks = 3;
 constexpr size_t kDim = 64, kRows = 20000;
@@ -57,8 +55,8 @@ class Late final : public Executor {
 class SavePipelineTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (const int64_t key : testing::Numbers(0, kRows)) {
-      testing::Put(table_.get(), {key}, static_cast<float>(key));
+    for (const int64_t key : Numbers(0, kRows)) {
+      Put(table_.get(), {key}, static_cast<float>(key));
     }
     expected_ = Saved(nullptr, {});
     ASSERT_GT(expected_.size(), kRows * kDim * sizeof(float));
@@ -101,14 +99,14 @@ class SavePipelineTest : public ::testing::Test {
     ASSERT_TRUE(base->Done().ok());
     std::vector<int64_t> keys(kRows / 3);
     for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(3 * i);
-    testing::Put(table_.get(), keys, 7);
+    Put(table_.get(), keys, 7);
     options_.delta = true;
     expected_ = Saved(nullptr, {});
     ASSERT_LT(expected_.size(), disk.bytes.size() / 2);
     ASSERT_GT(expected_.size(), keys.size() * kDim * sizeof(float));
   }
 
-  const std::unique_ptr<Table> table_ = testing::Make(kDim);
+  const std::unique_ptr<Table> table_ = Make(kDim);
   SaveOptions options_;
   std::string expected_;
 };
@@ -136,4 +134,4 @@ TEST_F(SavePipelineTest, tasks_that_begin_late) {
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

@@ -7,14 +7,8 @@
 #include "de_core/cc/engine/save/save_source.h"
 #include "de_core/cc/testing/saved_table.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-using testing::ChainOf;
-using testing::Make;
-using testing::Numbers;
-using testing::Put;
-using testing::Save;
 
 /// Returns the number of keys whose hashes are in the range.
 size_t RowsIn(const SaveSource::Range& range, const std::vector<int64_t>& keys) {
@@ -144,4 +138,4 @@ TEST(SavePlan, a_rule_for_a_slot_that_is_not_there_is_named) {
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

@@ -8,14 +8,9 @@
 
 #include "de_core/cc/testing/saved_table.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
 
-using testing::ChainOf;
-using testing::CollectAll;
-using testing::Make;
-using testing::Put;
-using testing::Save;
 using Rows = std::map<int64_t, float>;
 
 std::vector<int64_t> Gone(const SnapshotSection& section) {
@@ -61,11 +56,11 @@ SaveSelection Changes(Table* table) {
 
 TEST(SaveSource, a_moment_that_takes_more_than_its_memory_is_lost) {
   const auto table = Make();
-  Put(table.get(), testing::Numbers(0, 5000), 1);
+  Put(table.get(), Numbers(0, 5000), 1);
   SaveSource source(table.get());
   ASSERT_TRUE(source.Begin({}, 1).ok());
   EXPECT_FALSE(source.urgent());
-  Put(table.get(), testing::Numbers(0, 5000), 2);
+  Put(table.get(), Numbers(0, 5000), 2);
   EXPECT_TRUE(source.urgent());
   SavedRows rows;
   const Status status = CollectAll(&source, &rows);
@@ -139,4 +134,4 @@ TEST(SaveSource, slots_that_another_owner_got_meanwhile_outdate_what_began_befor
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

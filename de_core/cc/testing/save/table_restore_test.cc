@@ -6,17 +6,9 @@
 
 #include "de_core/cc/testing/saved_table.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
 
-using testing::ChainOf;
-using testing::Contents;
-using testing::Make;
-using testing::Numbers;
-using testing::Put;
-using testing::Readers;
-using testing::Restored;
-using testing::Save;
 using Rows = std::map<int64_t, std::vector<float>>;
 
 /// Returns a base with the keys 0 to 999, and a delta that overwrites or adds
@@ -161,4 +153,4 @@ TEST_F(RefusedRestore, finds_a_damaged_byte_of_the_last_file_before_any_row_is_r
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <random>
 #include <thread>
 
@@ -15,19 +14,8 @@
 #include "de_core/cc/testing/sanitized.h"
 #include "de_core/cc/testing/saved_table.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-using testing::ChainOf;
-using testing::Contents;
-using testing::FullSink;
-using testing::Make;
-using testing::MakeStrings;
-using testing::Numbers;
-using testing::Put;
-using testing::Readers;
-using testing::Restored;
-using testing::Save;
 
 /// Parameterized by dim: some widths have specialized code.
 class TableSaveOf : public ::testing::TestWithParam<size_t> {};
@@ -236,27 +224,22 @@ TEST(TableSave, what_would_outdate_an_undisturbed_save_waits_for_it) {
 
 TEST(TableSave, rows_larger_than_a_section_still_make_a_file) {
   const auto table = Make(4096);
-  std::vector<int64_t> keys(600);
-  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
-  Put(table.get(), keys, 3);
+  Put(table.get(), Numbers(0, 600), 3);
   EXPECT_TRUE(Restored({Save(table.get(), {}, 1)}, 4096) == Contents(*table));
 }
 
 TEST(TableSave, a_delta_is_written_while_more_of_it_is_collected) {
   const auto table = Make(64);
-  std::vector<int64_t> keys(160000);
-  std::iota(keys.begin(), keys.end(), 0);
-  Put(table.get(), keys, 1);
+  Put(table.get(), Numbers(0, 160000), 1);
   ASSERT_NE(Save(table.get(), ChainOf("chain", false), 1), "");
-  keys.resize(40000);  // 10 MB in 16 shards
-  Put(table.get(), keys, 2);
+  Put(table.get(), Numbers(0, 40000), 2);  // 10 MB in 16 shards
   const std::string delta = Save(table.get(), ChainOf("chain", true), 2);
   const Readers readers({delta});
   uint64_t largest = 0;
   for (const SectionRecord& section : readers.all[0]->sections()) {
     largest = std::max<uint64_t>(largest, section.count);
   }
-  EXPECT_EQ(readers.all[0]->rows(), keys.size());
+  EXPECT_EQ(readers.all[0]->rows(), 40000U);
   EXPECT_LE(largest, 512U);  // 128 KiB, of 640 KB a shard
 }
 
@@ -287,11 +270,7 @@ TEST(TableSave, string_keys_of_one_word_keep_their_own_changes) {
 
 TEST(DirtyRows, keys_in_rows_that_were_freed_during_a_failed_save_are_in_the_next_delta) {
   const auto table = Make();
-  std::vector<int64_t> keys(2000), others(2000);
-  for (size_t i = 0; i < keys.size(); ++i) {
-    keys[i] = static_cast<int64_t>(i);
-    others[i] = static_cast<int64_t>(i + keys.size());
-  }
+  const std::vector<int64_t> keys = Numbers(0, 2000);
   Put(table.get(), keys, 1);
   std::vector<std::string> files = {Save(table.get(), ChainOf("c", false), 1)};
   Put(table.get(), keys, 2);
@@ -300,7 +279,7 @@ TEST(DirtyRows, keys_in_rows_that_were_freed_during_a_failed_save_are_in_the_nex
     ASSERT_TRUE(TableSave::Begin(table.get(), ChainOf("c", true), &fails).ok());
     ASSERT_TRUE(table->Erase(KeysOf(keys), nullptr).ok());
   }
-  Put(table.get(), others, 3);
+  Put(table.get(), Numbers(2000, 2000), 3);
   files.push_back(Save(table.get(), ChainOf("c", true), 2));
   EXPECT_EQ(Restored(files), Contents(*table));
 }
@@ -310,8 +289,7 @@ TEST(DirtyRows, turnover_beyond_the_rows_makes_the_next_delta_begin_from_nothing
   Put(table.get(), {-1}, 1);
   std::vector<std::string> files = {Save(table.get(), ChainOf("c", false), 1)};
   for (int64_t begin = 0; begin < 3000000; begin += 100000) {
-    std::vector<int64_t> keys(100000);
-    for (size_t i = 0; i < keys.size(); ++i) keys[i] = begin + static_cast<int64_t>(i);
+    const std::vector<int64_t> keys = Numbers(begin, 100000);
     Put(table.get(), keys, 1);
     ASSERT_TRUE(table->Erase(KeysOf(keys), nullptr).ok());
   }
@@ -323,4 +301,4 @@ TEST(DirtyRows, turnover_beyond_the_rows_makes_the_next_delta_begin_from_nothing
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

@@ -10,11 +10,8 @@
 #include "de_core/cc/testing/saved_table.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-using testing::AlignedBytes;
-using testing::Put;
 
 constexpr int kRounds = 100;
 constexpr size_t kRows = 300;
@@ -25,7 +22,7 @@ constexpr int64_t kWriters = 3;
 class File {
  public:
   explicit File(float value) : bytes_(Snapshot(value)) {
-    EXPECT_TRUE(FrozenTable::Open(bytes_.data(), bytes_.size(), {}, &table_).ok());
+    EXPECT_TRUE(FrozenTable::Open(bytes_.data(), bytes_.size(), nullptr, &table_).ok());
   }
 
   const FrozenTable& table() const { return *table_; }
@@ -39,9 +36,9 @@ class File {
 
  private:
   static std::string Snapshot(float value) {
-    const auto table = testing::Make(1);
-    Put(table.get(), testing::Numbers(0, kRows), value);
-    return testing::Save(table.get(), {}, 1);
+    const auto table = Make(1);
+    Put(table.get(), Numbers(0, kRows), value);
+    return Save(table.get(), {}, 1);
   }
 
   AlignedBytes bytes_;
@@ -64,7 +61,7 @@ float Read(const MappedTable& mapped, int64_t key) {
   bool found = false;
   const Keys keys{&key, nullptr, 1};
   if (reader.file != nullptr) {
-    EXPECT_TRUE(reader.file->table().Find(keys, &value, &found).ok());
+    EXPECT_TRUE(reader.file->table().Find(keys, {&value}, &found).ok());
   } else if (reader.table != nullptr) {
     EXPECT_TRUE(
         reader.table->Find(keys, {reinterpret_cast<char*>(&value), nullptr}, &found, nullptr).ok());
@@ -78,7 +75,7 @@ float Read(const MappedTable& mapped, int64_t key) {
 TEST(FileBackedTable, no_lookup_is_wrong_and_no_write_lost_while_a_file_becomes_a_table) {
   const auto file = std::make_shared<const File>(1.0F);
   for (int round = 0; round < kRounds; ++round) {
-    MappedTable mapped(testing::Make(1));
+    MappedTable mapped(Make(1));
     std::atomic<int> loads{0};
     mapped.Begin(file, LoadOf(file, &loads));
     std::atomic<bool> written[kWriters] = {};
@@ -117,7 +114,7 @@ TEST(FileBackedTable, another_file_may_take_over_and_all_be_closed_at_any_time) 
   const auto first = std::make_shared<const File>(1.0F);
   const auto second = std::make_shared<const File>(2.0F);
   for (int round = 0; round < kRounds; ++round) {
-    MappedTable mapped(testing::Make(1));
+    MappedTable mapped(Make(1));
     std::atomic<int> loads{0};
     mapped.Begin(first, LoadOf(first, &loads));
     std::atomic<bool> replaced{false}, closed{false};
@@ -151,7 +148,7 @@ TEST(FileBackedTable, another_file_may_take_over_and_all_be_closed_at_any_time) 
 
 TEST(FileBackedTable, a_load_that_fails_leaves_the_file_and_is_tried_again) {
   const auto file = std::make_shared<const File>(1.0F);
-  MappedTable mapped(testing::Make(1));
+  MappedTable mapped(Make(1));
   std::atomic<int> loads{0};
   mapped.Begin(file, [&](Table* table) {
     return loads++ == 0 ? Status::DataLoss("damaged") : file->Restore(table);
@@ -170,7 +167,7 @@ TEST(FileBackedTable, the_file_is_let_go_once_its_rows_are_in_the_table) {
   auto file = std::make_shared<const File>(1.0F);
   const std::weak_ptr<const File> alive = file;
   std::atomic<int> loads{0};
-  MappedTable mapped(testing::Make(1));
+  MappedTable mapped(Make(1));
   mapped.Begin(file, LoadOf(file, &loads));
   file.reset();
   EXPECT_FALSE(alive.expired());
@@ -184,4 +181,4 @@ TEST(FileBackedTable, the_file_is_let_go_once_its_rows_are_in_the_table) {
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

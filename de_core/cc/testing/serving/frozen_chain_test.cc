@@ -14,14 +14,8 @@
 #include "de_core/cc/testing/batches.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-using testing::AlignedBytes;
-using testing::SampleDeltaHeader;
-using testing::SampleHeader;
-using testing::SampleKey;
-using testing::SampleTable;
 
 /// Returns the header of a base whose unknown keys read as zeros.
 SnapshotHeader HeaderOfZeros() {
@@ -39,7 +33,7 @@ class Files {
       files_.push_back({kept_.back()->data(), kept_.back()->size()});
     }
   }
-  Status Open() { return FrozenChain::Open(files_, {}, &chain_); }
+  Status Open() { return FrozenChain::Open(files_, &chain_); }
   const FrozenChain& chain() const { return *chain_; }
 
  private:
@@ -59,9 +53,9 @@ TEST(FrozenChain, an_unknown_key_is_an_error_only_if_no_file_has_it) {
   int64_t value = 0;
   for (size_t i = 0; i < more.size(); ++i) {
     const int64_t key = more.keys()[i].number;
-    const Status status = files.chain().Find({&key, nullptr, 1}, &value, nullptr);
+    const Status status = files.chain().Find({&key, nullptr, 1}, {&value}, nullptr);
     EXPECT_EQ(status.code, SampleTable::IsGone(i) ? Code::kNotFound : Code::kOk);
-    EXPECT_TRUE(files.chain().Find({&key, nullptr, 1}, nullptr, nullptr).ok());
+    EXPECT_TRUE(files.chain().Find({&key, nullptr, 1}, {}, nullptr).ok());
   }
 }
 
@@ -75,10 +69,10 @@ TEST(FrozenChain, no_file_and_a_damaged_one_are_named_and_leave_the_open_chain) 
 
   const AlignedBytes whole(base), torn(delta.substr(0, delta.size() - 1));
   std::unique_ptr<FrozenChain> chain;
-  ASSERT_TRUE(FrozenChain::Open({{whole.data(), whole.size()}}, {}, &chain).ok());
+  ASSERT_TRUE(FrozenChain::Open({{whole.data(), whole.size()}}, &chain).ok());
   const FrozenChain* const before = chain.get();
   const Status status =
-      FrozenChain::Open({{whole.data(), whole.size()}, {torn.data(), torn.size()}}, {}, &chain);
+      FrozenChain::Open({{whole.data(), whole.size()}, {torn.data(), torn.size()}}, &chain);
   EXPECT_EQ(status.code, Code::kDataLoss);
   EXPECT_NE(status.message.find("Received: "), std::string::npos) << status.message;
   EXPECT_EQ(chain.get(), before);
@@ -136,12 +130,12 @@ class Layers : public ::testing::TestWithParam<std::pair<KeyType, DType>> {
   Status Read(const FrozenChain& chain, bool* found, std::vector<std::string>* values) const {
     if (layout_.value_dtype() == DType::kString) {
       std::vector<std::string_view> views(kKeys);
-      const Status status = chain.FindStrings(AllKeys(), views.data(), found);
+      const Status status = chain.Find(AllKeys(), {nullptr, views.data()}, found);
       values->assign(views.begin(), views.end());
       return status;
     }
     std::vector<int64_t> numbers(kKeys, 77);
-    const Status status = chain.Find(AllKeys(), numbers.data(), found);
+    const Status status = chain.Find(AllKeys(), {numbers.data()}, found);
     for (const int64_t& number : numbers) {
       values->emplace_back(reinterpret_cast<const char*>(&number), sizeof(number));
     }
@@ -172,10 +166,7 @@ TEST_P(Layers, a_batch_reads_of_each_key_what_the_newest_file_says) {
   ASSERT_TRUE(Read(files.chain(), found, &values).ok());
   ASSERT_TRUE(Read(files.chain(), nullptr, &without_found).ok());
   EXPECT_EQ(values, without_found);
-  ASSERT_TRUE((layout_.value_dtype() == DType::kString
-                   ? files.chain().FindStrings(AllKeys(), nullptr, contained)
-                   : files.chain().Find(AllKeys(), nullptr, contained))
-                  .ok());
+  ASSERT_TRUE(files.chain().Find(AllKeys(), {}, contained).ok());
   for (size_t i = 0; i < kKeys; ++i) {
     const auto row = rows_.find(pool_.keys()[i].text);
     ASSERT_EQ(found[i], row != rows_.end()) << i;
@@ -190,7 +181,7 @@ TEST_P(Layers, a_batch_reads_of_each_key_what_the_newest_file_says) {
   for (const std::string& bytes : files_) {
     const AlignedBytes file(bytes);
     std::unique_ptr<FrozenTable> table;
-    ASSERT_TRUE(FrozenTable::Open(file.data(), file.size(), {}, &table).ok());
+    ASSERT_TRUE(FrozenTable::Open(file.data(), file.size(), nullptr, &table).ok());
     heap += table->stats().heap_bytes;
   }
   EXPECT_GE(files.chain().stats().heap_bytes, heap + 2 * in_deltas_);
@@ -299,10 +290,9 @@ TEST(FrozenChain, a_lookup_waits_for_no_page_that_was_read_ahead) {
     MappedFile file(bytes);
     const FrozenChain::File both = file.file();
     std::unique_ptr<FrozenChain> chain;
-    ASSERT_TRUE(
-        FrozenChain::Open({{both.data, base_size}, {both.data + offset, bytes.size() - offset}}, {},
-                          &chain)
-            .ok());
+    ASSERT_TRUE(FrozenChain::Open(
+                    {{both.data, base_size}, {both.data + offset, bytes.size() - offset}}, &chain)
+                    .ok());
     std::vector<int64_t> ints;
     std::vector<std::string_view> texts;
     for (size_t i = 0; i < base.size(); i += base.size() / 200) {
@@ -314,8 +304,8 @@ TEST(FrozenChain, a_lookup_waits_for_no_page_that_was_read_ahead) {
       const int64_t before = PageFaults();
       std::vector<float> rows(keys.size * 200);
       std::vector<std::string_view> values(keys.size);
-      const Status status = strings ? chain->FindStrings(keys, values.data(), nullptr)
-                                    : chain->Find(keys, rows.data(), nullptr);
+      const FrozenOut out = strings ? FrozenOut{nullptr, values.data()} : FrozenOut{rows.data()};
+      const Status status = chain->Find(keys, out, nullptr);
       EXPECT_TRUE(status.ok()) << status.message;
       size_t sum = 0;  // reads the strings
       for (const std::string_view value : values) sum += std::string(value).size();
@@ -331,4 +321,4 @@ TEST(FrozenChain, a_lookup_waits_for_no_page_that_was_read_ahead) {
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

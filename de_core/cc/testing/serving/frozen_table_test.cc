@@ -11,13 +11,8 @@
 #include "de_core/cc/testing/snapshot_fixture.h"
 #include "de_core/cc/testing/tier/equal_hashes.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-using testing::AlignedBytes;
-using testing::SampleHeader;
-using testing::SampleKey;
-using testing::SampleTable;
 
 constexpr size_t kFloats = 3;
 
@@ -27,8 +22,8 @@ RowLayout Layout(KeyType key_type, DType dtype = DType::kFloat32, size_t dim = k
 
 /// A table that is opened on bytes in memory; owns these bytes.
 struct Opened {
-  explicit Opened(const std::string& bytes, FrozenOptions options = {}) : memory(bytes) {
-    status = FrozenTable::Open(memory.data(), memory.size(), options, &table);
+  explicit Opened(const std::string& bytes) : memory(bytes) {
+    status = FrozenTable::Open(memory.data(), memory.size(), nullptr, &table);
   }
   AlignedBytes memory;
   std::unique_ptr<FrozenTable> table;
@@ -79,8 +74,8 @@ void ExpectFindsLikeAMap(const SampleTable& table, const FrozenTable& frozen, si
     const size_t count = std::min(batch_size, all.size - begin);
     std::vector<uint64_t> values(count * bytes / 8 + 1);
     std::vector<char> found(count, 2);
-    const Status status =
-        frozen.Find(all.Slice(begin, count), values.data(), reinterpret_cast<bool*>(found.data()));
+    const Status status = frozen.Find(all.Slice(begin, count), {values.data()},
+                                      reinterpret_cast<bool*>(found.data()));
     ASSERT_TRUE(status.ok()) << status.message;
     for (size_t i = 0; i < count; ++i) {
       const uint64_t word = table.WordOf(batch.keys[begin + i]);
@@ -113,7 +108,7 @@ class FrozenLookups : public ::testing::TestWithParam<Case> {};
 TEST_P(FrozenLookups, equal_a_map_for_known_and_unknown_keys) {
   const Case& c = GetParam();
   const SampleTable table(Layout(c.key_type, c.dtype, c.dim), c.rows);
-  const Opened opened(table.Bytes(SampleHeader(), c.bits), {SnapshotVerify::kFull, {}});
+  const Opened opened(table.Bytes(SampleHeader(), c.bits));
   ASSERT_TRUE(opened.status.ok()) << opened.status.message;
   EXPECT_EQ(opened.table->size(), c.rows);
   EXPECT_EQ(opened.table->dim(), c.dim);
@@ -167,7 +162,7 @@ TEST(FrozenTable, reads_stored_values_of_every_width_as_the_writer_rounded_them)
         std::string values(size * dim * sizeof(float) + 8, '#');
         std::vector<char> found(size, 2);
         ASSERT_TRUE(opened.table
-                        ->Find(batch.For(KeyType::kInt64).Slice(0, size), values.data(),
+                        ->Find(batch.For(KeyType::kInt64).Slice(0, size), {values.data()},
                                reinterpret_cast<bool*>(found.data()))
                         .ok());
         EXPECT_EQ(values.substr(values.size() - 8), "########");
@@ -185,24 +180,23 @@ TEST(FrozenTable, reads_stored_values_of_every_width_as_the_writer_rounded_them)
 
 TEST(FrozenTable, tells_string_keys_of_one_hash_apart) {
   std::vector<SampleKey> keys;
-  for (uint64_t first = 1; first <= 12; ++first)
-    keys.push_back({0, testing::TextOfGroup(first, 7)});
+  for (uint64_t first = 1; first <= 12; ++first) keys.push_back({0, TextOfGroup(first, 7)});
   ASSERT_EQ(HashBytes(keys[0].text), HashBytes(keys[11].text));
   const SampleKey absent = keys.back();
   keys.pop_back();
   SampleTable table(Layout(KeyType::kString), keys.size());
   table.SetKeys(keys);
-  const Opened opened(table.Bytes(SampleHeader(), 0), {SnapshotVerify::kFull, {}});
+  const Opened opened(table.Bytes(SampleHeader(), 0));
   ASSERT_TRUE(opened.status.ok()) << opened.status.message;
   keys = table.keys();
   keys.push_back(absent);
   const Batch batch(keys);
   std::vector<float> values(keys.size() * kFloats);
   std::vector<char> found(keys.size());
-  ASSERT_TRUE(
-      opened.table
-          ->Find(batch.For(KeyType::kString), values.data(), reinterpret_cast<bool*>(found.data()))
-          .ok());
+  ASSERT_TRUE(opened.table
+                  ->Find(batch.For(KeyType::kString), {values.data()},
+                         reinterpret_cast<bool*>(found.data()))
+                  .ok());
   for (size_t i = 0; i < table.size(); ++i) {
     EXPECT_TRUE(found[i]);
     EXPECT_EQ(std::memcmp(&values[i * kFloats], table.row(i).data(), kFloats * 4), 0);
@@ -224,17 +218,16 @@ TEST(FrozenTable, string_values_are_views_and_unknown_keys_read_empty_or_the_con
   const SampleTable table(Layout(KeyType::kInt64, DType::kString, 2), 1000);
   SnapshotHeader header = SampleHeader();
   header.initializer = {};
-  const std::string bytes = table.Bytes(header, 3);
   for (const bool constant : {false, true}) {
-    FrozenOptions options;
-    if (constant) options.oov = OovPolicy{OovPolicy::Kind::kConstant, "unknown"};
-    const Opened opened(bytes, options);
+    if (constant) OovPolicy{OovPolicy::Kind::kConstant, "unknown"}.Store(&header.metadata);
+    const Opened opened(table.Bytes(header, 3));
     ASSERT_TRUE(opened.status.ok()) << opened.status.message;
     std::vector<SampleKey> keys = table.keys();
     keys.push_back({12345, ""});
     const Batch batch(keys);
     std::vector<std::string_view> values(keys.size() * 2);
-    ASSERT_TRUE(opened.table->FindStrings(batch.For(KeyType::kInt64), values.data(), nullptr).ok());
+    ASSERT_TRUE(
+        opened.table->Find(batch.For(KeyType::kInt64), {nullptr, values.data()}, nullptr).ok());
     for (size_t i = 0; i < table.size(); ++i) {
       for (size_t j = 0; j < 2; ++j) ASSERT_EQ(values[i * 2 + j], table.value(i, j));
     }
@@ -256,7 +249,7 @@ class UnknownKeys : public ::testing::Test {
     if (!status->ok()) return row;
     EXPECT_EQ(opened.table->oov().kind, policy.kind);
     const int64_t key = 4711;
-    *status = opened.table->Find({&key, nullptr, 1}, row.data(), nullptr);
+    *status = opened.table->Find({&key, nullptr, 1}, {row.data()}, nullptr);
     return row;
   }
 };
@@ -303,7 +296,7 @@ TEST_F(UnknownKeys, the_first_of_a_batch_is_named) {
         keys[at] = {-1000000 - static_cast<int64_t>(at), "missing " + std::to_string(at) + "!"};
       }
       const Batch batch(keys);
-      const Status status = opened.table->Find(batch.For(type), rows.data(), nullptr);
+      const Status status = opened.table->Find(batch.For(type), {rows.data()}, nullptr);
       EXPECT_EQ(status.code, Code::kNotFound);
       const std::string name = type == KeyType::kString ? "\"" + keys[first].text + "\""
                                                         : std::to_string(keys[first].number);
@@ -333,15 +326,15 @@ TEST(FrozenTable, refuses_keys_values_and_memory_that_do_not_fit) {
   const int64_t number = 1;
   std::vector<float> row(kFloats);
   std::string_view string_row[kFloats];
-  EXPECT_EQ(opened.table->Find({nullptr, &text, 1}, row.data(), nullptr).code,
+  EXPECT_EQ(opened.table->Find({nullptr, &text, 1}, {row.data()}, nullptr).code,
             Code::kInvalidArgument);
-  EXPECT_EQ(opened.table->FindStrings({&number, nullptr, 1}, string_row, nullptr).code,
+  EXPECT_EQ(opened.table->Find({&number, nullptr, 1}, {nullptr, string_row}, nullptr).code,
             Code::kInvalidArgument);
-  EXPECT_TRUE(opened.table->Find({}, nullptr, nullptr).ok());
+  EXPECT_TRUE(opened.table->Find({}, {}, nullptr).ok());
 
   const AlignedBytes shifted(std::string(8, '\0') + bytes);
   std::unique_ptr<FrozenTable> table;
-  EXPECT_EQ(FrozenTable::Open(shifted.data() + 8, bytes.size(), {}, &table).code,
+  EXPECT_EQ(FrozenTable::Open(shifted.data() + 8, bytes.size(), nullptr, &table).code,
             Code::kInvalidArgument);
 }
 
@@ -380,10 +373,10 @@ TEST(DamagedFrozenTable, a_row_number_outside_its_section_is_an_error_not_a_row)
   ASSERT_TRUE(opened.status.ok());
   std::vector<float> row(kFloats);
   const Status status =
-      opened.table->Find({&table.keys()[0].number, nullptr, 1}, row.data(), nullptr);
+      opened.table->Find({&table.keys()[0].number, nullptr, 1}, {row.data()}, nullptr);
   EXPECT_EQ(status.code, Code::kDataLoss);
   EXPECT_NE(status.message.find("section 0 at offset"), std::string::npos) << status.message;
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

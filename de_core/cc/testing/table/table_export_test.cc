@@ -6,13 +6,8 @@
 
 #include "de_core/cc/testing/saved_table.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-using testing::Make;
-using testing::MakeStrings;
-using testing::Numbers;
-using testing::Put;
 
 /// Counts visits of each key, starting at `first`.
 std::map<int64_t, int> Visits(const Table& table, uint64_t first) {
@@ -89,10 +84,7 @@ TEST(TableExport, other_threads_write_meanwhile) {
 }
 
 TEST(TableExport, a_search_for_cool_rows_visits_each_row_once_however_unequal_the_shards) {
-  TableOptions options;
-  options.policy.columns[static_cast<size_t>(RowColumn::kTime)] = true;
-  std::unique_ptr<Table> table;
-  ASSERT_TRUE(Table::Create(options, &table).ok());
+  const auto table = Make("time=1");
   std::vector<int64_t> keys;
   for (int64_t key = 0; keys.size() < 40000; ++key) {
     if (key % 64 == 0 || ShardOfHash(Mix64(static_cast<uint64_t>(key))) == 3) keys.push_back(key);
@@ -157,4 +149,4 @@ TEST(TableExport, strings_are_copies_of_the_batch) {
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

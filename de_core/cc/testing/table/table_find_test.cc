@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "de_core/cc/engine/base/hash.h"
-#include "de_core/cc/testing/batches.h"
 #include "de_core/cc/testing/forced_level.h"
+#include "de_core/cc/testing/saved_table.h"
 
 namespace de::engine {
 namespace {
 
 class TableFind
-    : public testing::TestWithParam<std::tuple<size_t, InitializerOptions::Kind, SimdLevel>> {
+    : public ::testing::TestWithParam<std::tuple<size_t, InitializerOptions::Kind, SimdLevel>> {
  protected:
   static constexpr int64_t kRows = 20000;
 
@@ -51,8 +51,7 @@ TEST_P(TableFind, EveryKeyReadsItsOwnRowOrItsInitialOne) {
   TableOptions options;
   options.dim = dim();
   options.initializer = initializer();
-  std::unique_ptr<Table> table;
-  ASSERT_TRUE(Table::Create(options, &table).ok());
+  const auto table = testing::Make("", options);
   std::unique_ptr<const Initializer> initial;
   ASSERT_TRUE(Initializer::Create(initializer(), DType::kFloat32, dim(), &initial).ok());
 
@@ -105,19 +104,18 @@ TEST_P(TableFind, EveryKeyReadsItsOwnRowOrItsInitialOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Widths, TableFind,
-                         testing::Combine(testing::Values(1, 8, 16, 20, 32, 64, 65),
-                                          testing::Values(InitializerOptions::Kind::kZeros,
-                                                          InitializerOptions::Kind::kUniform,
-                                                          InitializerOptions::Kind::kNormal),
-                                          testing::Values(SimdLevel::kScalar, SimdLevel::kAvx2,
-                                                          SimdLevel::kAvx512)));
+                         ::testing::Combine(::testing::Values(1, 8, 16, 20, 32, 64, 65),
+                                            ::testing::Values(InitializerOptions::Kind::kZeros,
+                                                              InitializerOptions::Kind::kUniform,
+                                                              InitializerOptions::Kind::kNormal),
+                                            ::testing::Values(SimdLevel::kScalar, SimdLevel::kAvx2,
+                                                              SimdLevel::kAvx512)));
 
 TEST(TableFindInEmptyTable, ReadsTheWidestInitialRowsAndNoOtherMemory) {  // AddressSanitizer checks
   TableOptions options;
   options.dim = kMaxDim;
   options.value_dtype = DType::kFloat64;
-  std::unique_ptr<Table> table;
-  ASSERT_TRUE(Table::Create(options, &table).ok());
+  const auto table = testing::Make("", options);
   const std::vector<int64_t> keys{1, 2, 3};
   std::vector<double> rows(keys.size() * kMaxDim, -7);
   const ValuesOut out{reinterpret_cast<char*>(rows.data()), nullptr};

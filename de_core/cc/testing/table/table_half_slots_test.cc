@@ -9,12 +9,8 @@
 #include "de_core/cc/engine/optimizer/optimizer_rules.h"
 #include "de_core/cc/testing/saved_table.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-using testing::Numbers;
-using testing::Readers;
-using testing::Save;
 
 constexpr size_t kDim = 3;
 
@@ -22,9 +18,7 @@ std::unique_ptr<Table> MakeHalf(size_t dim, DType slot_dtype = DType::kBFloat16)
   TableOptions options;
   options.dim = dim;
   options.slot_dtype = slot_dtype;
-  std::unique_ptr<Table> table;
-  EXPECT_TRUE(Table::Create(options, &table).ok());
-  return table;
+  return Make("", options);
 }
 
 void Step(Table* table, const std::vector<int64_t>& keys, float gradient,
@@ -113,4 +107,4 @@ TEST(TableHalfSlots, NeedRowsThatAreComputedInFloat) {
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

@@ -25,8 +25,7 @@ struct Trained {
     options.initializer.kind = InitializerOptions::Kind::kUniform;
     options.initializer.a = -1;
     options.initializer.b = 1;
-    EXPECT_TRUE(ParseRowPolicy(policy, &options.policy).ok());
-    EXPECT_TRUE(Table::Create(options, &table).ok());
+    table = testing::Make(policy, options);
   }
 
   using Verb = Status (Table::*)(const Keys&, const ValuesOut&, bool*, Executor*) const;
@@ -51,8 +50,7 @@ struct Trained {
   /// Returns the bytes of all rows and slots, and what keys without a row read. Bytes, because
   /// moving averages begin as NaN, and NaN does not equal NaN.
   std::string Everything() {
-    std::vector<int64_t> keys(kKeys);
-    for (int64_t i = 0; i < kKeys; ++i) keys[static_cast<size_t>(i)] = i;
+    const std::vector<int64_t> keys = testing::Numbers(0, kKeys);
     LookUp(&Table::Find, keys, nullptr);
     std::string all(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(float));
     all.append(found.data(), found.size());

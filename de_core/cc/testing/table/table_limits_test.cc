@@ -9,14 +9,8 @@
 #include "de_core/cc/testing/saved_table.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-using testing::AlignedBytes;
-using testing::Make;
-using testing::Numbers;
-using testing::Put;
-using testing::Save;
 
 // A batch that claims 2^31 keys, but only one is in memory: a verb that read the keys would
 // crash.
@@ -32,10 +26,7 @@ constexpr Keys kTooMany{&kKey, nullptr, size_t{1} << 31};
   } while (false)
 
 TEST(TableLimits, every_verb_refuses_2_to_the_31_keys) {
-  TableOptions options;
-  options.policy.columns[static_cast<size_t>(RowColumn::kScore)] = true;
-  std::unique_ptr<Table> table;
-  ASSERT_TRUE(Table::Create(options, &table).ok());
+  const auto table = Make("score=1");
   ASSERT_TRUE(table->EnsureSlots("owner", {{"slot", DType::kFloat32, 1, 0}}).ok());
   float value = 0;
   char* const data = reinterpret_cast<char*>(&value);
@@ -62,17 +53,17 @@ TEST(TableLimits, a_pooled_gradient_refuses_2_to_the_31_keys) {
 TEST(TableLimits, served_files_refuse_2_to_the_31_keys) {
   const auto table = Make(1);
   Put(table.get(), Numbers(0, 100), 1);
-  const AlignedBytes base(Save(table.get(), testing::ChainOf("c", false), 1));
+  const AlignedBytes base(Save(table.get(), ChainOf("c", false), 1));
   Put(table.get(), Numbers(0, 10), 2);
-  const AlignedBytes delta(Save(table.get(), testing::ChainOf("c", true), 2));
+  const AlignedBytes delta(Save(table.get(), ChainOf("c", true), 2));
   float value = 0;
   bool found = false;
   for (const bool with_delta : {false, true}) {
     std::vector<FrozenChain::File> files = {{base.data(), base.size()}};
     if (with_delta) files.push_back({delta.data(), delta.size()});
     std::unique_ptr<FrozenChain> chain;
-    ASSERT_TRUE(FrozenChain::Open(files, {}, &chain).ok());
-    EXPECT_TOO_MANY(chain->Find(kTooMany, &value, &found));
+    ASSERT_TRUE(FrozenChain::Open(files, &chain).ok());
+    EXPECT_TOO_MANY(chain->Find(kTooMany, {&value}, &found));
   }
 }
 
@@ -88,8 +79,8 @@ TEST(TableLimits, room_for_more_rows_than_a_table_numbers_is_refused) {
     std::unique_ptr<Table> never;
     EXPECT_EQ(Table::Create(options, &never).code, Code::kInvalidArgument);
   }
-  EXPECT_EQ(testing::Contents(*table).size(), 100U);
+  EXPECT_EQ(Contents(*table).size(), 100U);
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

@@ -9,15 +9,8 @@
 #include "de_core/cc/engine/save/table_restore.h"
 #include "de_core/cc/testing/saved_table.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-std::unique_ptr<Table> Make(const std::string& policy, TableOptions options = {}) {
-  EXPECT_TRUE(ParseRowPolicy(policy, &options.policy).ok());
-  std::unique_ptr<Table> table;
-  EXPECT_TRUE(Table::Create(std::move(options), &table).ok());
-  return table;
-}
 
 Status Upsert(Table* table, const std::vector<int64_t>& keys) {
   const std::vector<float> values(keys.size() * table->options().dim, 1.0F);
@@ -26,7 +19,7 @@ Status Upsert(Table* table, const std::vector<int64_t>& keys) {
 
 TEST(TablePolicy, ABatchFarLargerThanTheBoundNeverTakesMuchMore) {
   const auto table = Make("evict_by=1;max_rows=1000");
-  ASSERT_TRUE(Upsert(table.get(), testing::Numbers(0, 100000)).ok());
+  ASSERT_TRUE(Upsert(table.get(), Numbers(0, 100000)).ok());
   EXPECT_LE(table->size(), 1000U);
   EXPECT_GE(table->size(), 900U);
   // The table needs memory for max_rows rows and one part of the batch per shard, not for the whole
@@ -44,7 +37,7 @@ TEST(TablePolicy, ABoundOfBytesHoldsWhileRowsWiden) {
     if (first == 30000) {
       ASSERT_TRUE(table->EnsureSlots("opt", {{"m", DType::kFloat32, 4, 0}}).ok());
     }
-    ASSERT_TRUE(Upsert(table.get(), testing::Numbers(first, 300)).ok());
+    ASSERT_TRUE(Upsert(table.get(), Numbers(first, 300)).ok());
     const TableStats stats = table->Stats();
     most = std::max(most, stats.rows * table->layout().stride() + stats.index_bytes);
   }
@@ -60,8 +53,8 @@ TEST(TablePolicy, ExpiredRowsGoAsOthersAreWritten) {
     const std::vector<float> grads(keys.size());
     return table->Apply(*sgd, "sgd", {1.0}, KeysOf(keys), grads.data(), nullptr);
   };
-  ASSERT_TRUE(train(testing::Numbers(0, 20000)).ok());
-  for (int64_t step = 0; step < 24; ++step) ASSERT_TRUE(train(testing::Numbers(-2000, 2000)).ok());
+  ASSERT_TRUE(train(Numbers(0, 20000)).ok());
+  for (int64_t step = 0; step < 24; ++step) ASSERT_TRUE(train(Numbers(-2000, 2000)).ok());
   EXPECT_EQ(table->size(), 2000U);
   EXPECT_EQ(table->Stats().evicted, 20000U);
 }
@@ -98,7 +91,7 @@ class LookedUp : public ::testing::TestWithParam<std::tuple<const char*, KeyType
   }
 
   Keys Of(int64_t begin, int64_t end) {
-    numbers_ = testing::Numbers(begin, static_cast<size_t>(end - begin));
+    numbers_ = Numbers(begin, static_cast<size_t>(end - begin));
     texts_.clear();
     for (const int64_t number : numbers_) texts_.push_back("key " + std::to_string(number));
     views_.assign(texts_.begin(), texts_.end());
@@ -128,9 +121,6 @@ class LookedUp : public ::testing::TestWithParam<std::tuple<const char*, KeyType
 };
 
 TEST_P(LookedUp, RowsAreInTheNextDeltaAndInNoPublishedOne) {
-  using testing::ChainOf;
-  using testing::Readers;
-  using testing::Save;
   const auto table = MakeTable();
   ASSERT_TRUE(Write(table.get(), Of(0, kRows)).ok());
   const bool uses = table->layout().FindSlot(kMetadataOwner, "uses") != nullptr;
@@ -236,4 +226,4 @@ TEST(TablePolicyStress, AllVerbsAtOnceStayWithinTheBound) {
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing

@@ -5,8 +5,7 @@
 #include <string_view>
 #include <thread>
 
-#include "de_core/cc/engine/table/table.h"
-#include "de_core/cc/testing/batches.h"
+#include "de_core/cc/testing/saved_table.h"
 
 namespace de::engine {
 namespace {
@@ -17,10 +16,7 @@ std::unique_ptr<Table> Make(KeyType key_type = KeyType::kInt64, const std::strin
   TableOptions options;
   options.key_type = key_type;
   options.dim = kDim;
-  EXPECT_TRUE(ParseRowPolicy(policy, &options.policy).ok());
-  std::unique_ptr<Table> table;
-  EXPECT_TRUE(Table::Create(std::move(options), &table).ok());
-  return table;
+  return testing::Make(policy, std::move(options));
 }
 
 /// Keys 0 … count - 1, as numbers or as texts.
@@ -169,14 +165,8 @@ TEST(TableSlots, AnExpiredRowReadsAsInitial) {
 }
 
 TEST(TableSlots, TheMemoryOfNarrowerRowsGoesBack) {
-  TableOptions options;
-  options.dim = 64;
-  std::unique_ptr<Table> table;
-  ASSERT_TRUE(Table::Create(options, &table).ok());
-  std::vector<int64_t> keys(40000);
-  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
-  const std::vector<float> rows(keys.size() * options.dim, 1.0F);
-  ASSERT_TRUE(table->InsertOrAssign(KeysOf(keys), RowsIn(rows), nullptr).ok());
+  const auto table = testing::Make(64);
+  testing::Put(table.get(), testing::Numbers(0, 40000), 1);
   const uint64_t row_bytes = table->Stats().row_bytes;
   ASSERT_GT(row_bytes, 10000000U);
   ASSERT_TRUE(table->EnsureSlots("adam", {{"m", DType::kFloat32, 64, 0}}).ok());

@@ -6,10 +6,7 @@
 #include <random>
 #include <thread>
 
-#include "de_core/cc/engine/save/table_save.h"
-#include "de_core/cc/engine/table/table.h"
-#include "de_core/cc/testing/batches.h"
-#include "de_core/cc/testing/test_executor.h"
+#include "de_core/cc/testing/saved_table.h"
 
 namespace de::engine {
 namespace {
@@ -20,10 +17,7 @@ constexpr size_t kLargeBatch = 10000;  // written by several threads
 constexpr int64_t kKeySpace = 20000;
 
 TEST(TableStress, NoVerbSeesATornRowWhileAllRunAtOnce) {
-  TableOptions options;
-  options.dim = kDim;
-  std::unique_ptr<Table> table;
-  ASSERT_TRUE(Table::Create(options, &table).ok());
+  const auto table = testing::Make(kDim);
   ASSERT_TRUE(table->EnsureSlots("opt", {{"m", DType::kFloat32, kDim, 0}}).ok());
   // Each thread goes on until all have done their rounds.
   constexpr int kRounds = 300;
@@ -110,12 +104,8 @@ TEST(TableStress, SavesAndExportsCopyRowsWhoseLookupsCount) {
   constexpr size_t kSaves = 12;
   TableOptions options;
   options.dim = kDim;
-  ASSERT_TRUE(
-      ParseRowPolicy("uses=1;step=1;ttl_micros=3600000000;count_reads=1", &options.policy).ok());
-  std::unique_ptr<Table> table;
-  ASSERT_TRUE(Table::Create(options, &table).ok());
-  std::vector<int64_t> keys(kLargeBatch);
-  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
+  const auto table = testing::Make("uses=1;step=1;ttl_micros=3600000000;count_reads=1", options);
+  const std::vector<int64_t> keys = testing::Numbers(0, kLargeBatch);
   const Keys all = KeysOf(keys);
   const std::vector<float> rows(keys.size() * kDim, 1.0F);
   const Values values = RowsIn(rows);

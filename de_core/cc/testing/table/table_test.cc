@@ -11,12 +11,8 @@
 #include "de_core/cc/engine/base/hash.h"
 #include "de_core/cc/testing/saved_table.h"
 
-namespace de::engine {
+namespace de::engine::testing {
 namespace {
-
-using testing::Make;
-using testing::Numbers;
-using testing::Put;
 
 std::vector<char> FoundIn(const Table& table, const std::vector<int64_t>& keys) {
   std::vector<char> found(keys.size(), 2);
@@ -35,7 +31,7 @@ TEST(Table, EveryIntegerIsAKey) {
   EXPECT_EQ(FoundIn(*table, keys), std::vector<char>(6, 0));
   for (size_t i = 0; i < keys.size(); ++i) Put(table.get(), {keys[i]}, static_cast<float>(i));
   EXPECT_EQ(FoundIn(*table, keys), std::vector<char>(6, 1));
-  const auto rows = testing::Contents(*table);
+  const auto rows = Contents(*table);
   for (size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(rows.at(keys[i])[0], static_cast<float>(i));
 }
 
@@ -91,7 +87,7 @@ TEST(Table, BadArgumentsAreNamedAndChangeNothing) {
   }
   const int64_t key = 1;
   const float one = 1;
-  const auto strings = testing::MakeStrings(1);
+  const auto strings = MakeStrings(1);
   EXPECT_EQ(strings
                 ->InsertOrAssign({&key, nullptr, 1}, {reinterpret_cast<const char*>(&one), nullptr},
                                  nullptr)
@@ -106,4 +102,4 @@ TEST(Table, BadArgumentsAreNamedAndChangeNothing) {
 }
 
 }  // namespace
-}  // namespace de::engine
+}  // namespace de::engine::testing
