@@ -117,10 +117,7 @@ class World:
         given = [table], [batch], [nothing], [hyper]
         slot = "owner/momentum"
         return {
-            "apply": partial(ops.de_table_apply, table, batch, nothing, hyper, "owner", **rule),
-            "apply to tables": partial(
-                ops.de_tables_apply, *given, "owner", settings_of=[0], **rule
-            ),
+            "apply": partial(ops.de_tables_apply, *given, "owner", settings_of=[0], **rule),
             "find_slot": partial(
                 ops.de_table_find_slot, table, batch, slot, Tvalues=tf.float32, dim=2
             ),

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.base.ops import library
+from de_core.tables.table import apply
 from tests.support.applies import applies_if
 
 TOO_MANY = 2**31
@@ -30,7 +31,7 @@ VERBS = {
     "contains": library.de_table_contains,
     "insert_or_assign": lambda t, keys: library.de_table_insert_or_assign(t, keys, ROW),
     "accum": lambda t, keys: library.de_table_accum(t, keys, ROW, ROW),
-    "apply": lambda t, keys: library.de_table_apply(
+    "apply": lambda t, keys: apply(
         t, keys, ROW, tf.constant([0.1], tf.float64), "owner", rule="sgd"
     ),
     "erase": library.de_table_erase,
