@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from de_core.base.ops import library
 from de_core.base.types import Id, Ids, Rows
-from de_core.lookup.pooling import Combiner
+from de_core.lookup.pooling import Combiner, pooled_sums
 from de_core.lookup.segments import kind_of
 from de_core.tables import keys_and_values
 from de_core.tables.spec import arithmetic_dtype
@@ -145,32 +145,97 @@ def _lookup_gradient(op: Any, *gradients: tf.Tensor) -> list[Any]:
     `gradients` has the gradient of each output.
     """
     handles, ids, structure, weights, anchors = _inputs_of(op)
-    attributes = {name: op.get_attr(name) for name in _ATTRIBUTES}
-    given = [tf.convert_to_tensor(each) for each in gradients]
+    given = (ids, structure, weights, [tf.convert_to_tensor(each) for each in gradients])
     before = len(handles) + len(ids) + len(structure)
     weight_gradients: list[tf.Tensor | None] = [None] * len(weights)
     if any(is_wanted(op, before + number) for number in range(len(weights))):
         weight_gradients = library.de_lookup_features_weight_gradient(
-            handles, ids, structure, weights, given, **attributes
+            handles, *given, anchors, **_attributes_of(op)
         )
-    anchor_gradients = []
-    if anchors:
-        trained = op.get_attr("anchored")
-        attributes["Tvalues"] = [arithmetic_dtype(each) for each in attributes["Tvalues"]]
-        keys, values = library.de_lookup_features_gradient(
-            ids,
-            structure,
-            weights,
-            given,
-            trained=trained,
-            Tkeys=op.get_attr("Tkeys"),
-            Ttrained=[attributes["Tvalues"][number] for number in trained],
-            **attributes,
+    tables = [op.get_attr("anchored"), op.get_attr("Tkeys")]
+    return [None] * before + [*weight_gradients, *_anchor_gradients(op, anchors, *tables, *given)]
+
+
+def _anchor_gradients(
+    op: Any, anchors: list[Any], trained: list[int], key_dtypes: list[tf.DType], *given: Any
+) -> list[Any]:
+    """Returns the gradient of each anchor: one slice per distinct id of its table.
+
+    `trained` has the number of each anchor's table, `key_dtypes` the dtype of its keys. `given` are
+    ids, structure, weights and the rows' gradients.
+    """
+    if not anchors:
+        return []
+    attributes = _attributes_of(op)
+    attributes["Tvalues"] = [arithmetic_dtype(each) for each in attributes["Tvalues"]]
+    keys, values = library.de_lookup_features_gradient(
+        *given,
+        trained=trained,
+        Tkeys=key_dtypes,
+        Ttrained=[attributes["Tvalues"][number] for number in trained],
+        **attributes,
+    )
+    return [anchor_slices(*each) for each in zip(anchors, keys, values, strict=True)]
+
+
+@tf.RegisterGradient("DeLookupFeaturesWeightGradient")
+def _weight_gradient_gradient(op: Any, *dot_gradients: tf.Tensor) -> list[Any]:
+    """Returns the second-order gradients of `pooled_sums` through its weights.
+
+    The op computes for each key the dot product of its row and its segment's gradient. So the
+    gradient with respect to the segments' gradients is a pooled lookup whose weights are the
+    gradient of the dots, [n].
+    """
+    _check_is_sum(op)
+    handle, keys, splits, _, gradient, *anchors = op.inputs
+    weights = [tf.convert_to_tensor(each) for each in dot_gradients]
+    segment_gradient = None
+    if is_wanted(op, 4):
+        [value_dtype], [dim] = op.get_attr("Tvalues"), op.get_attr("dims")
+        segment_gradient = pooled_sums(
+            handle, keys, splits, weights, anchors, value_dtype=value_dtype, dim=dim
         )
-        anchor_gradients = [
-            anchor_slices(*each) for each in zip(anchors, keys, values, strict=True)
-        ]
-    return [None] * before + [*weight_gradients, *anchor_gradients]
+    tables = [[0] * len(anchors), [keys.dtype] * len(anchors)]
+    given = [[keys], [splits], weights, [gradient]]
+    anchor_gradients = _anchor_gradients(op, anchors, *tables, *given)
+    return [None, None, None, None, segment_gradient, *anchor_gradients]
+
+
+@tf.RegisterGradient("DeLookupFeaturesGradient")
+def _row_gradient_gradient(op: Any, *gradients: tf.Tensor) -> list[Any]:
+    """Returns the second-order gradients of `pooled_sums` through its rows.
+
+    The op's outputs are distinct keys [u] and their slices [u, dim].
+    """
+    _check_is_sum(op)
+    keys, splits, *weights, gradient = op.inputs
+    distinct, slice_gradient = op.outputs[0], gradients[1]
+    _, places = tf.unique(tf.concat([distinct, tf.cast(keys, distinct.dtype)], 0))
+    rows = tf.gather(slice_gradient, places[tf.size(distinct) :])
+    segments = tf.ragged.row_splits_to_segment_ids(splits)
+    weight_gradients = [tf.reduce_sum(rows * tf.gather(gradient, segments), 1) for _ in weights]
+    for each in weights:
+        rows *= each[:, None]
+    segment_gradient = tf.math.unsorted_segment_sum(rows, segments, tf.size(splits) - 1)
+    return [None, None, *weight_gradients, segment_gradient]
+
+
+def _check_is_sum(op: Any) -> None:
+    """Raises LookupError unless an op over features is part of the gradient of `pooled_sums`."""
+    kinds, combiners = (
+        [tf.compat.as_str(each) for each in op.get_attr(name)] for name in ("kinds", "combiners")
+    )
+    rest = [op.get_attr(name) for name in ("lengths", "padded")]
+    if (kinds, combiners, *rest) != (["ragged"], ["sum"], [-1], [False]):
+        raise LookupError(
+            "A second-order gradient needs a lookup of its own for each feature. Received: one for "
+            f"ids of kinds {kinds} with combiners {combiners}. Use `de.embedding_lookup` or "
+            "`de.embedding_lookup_sparse`."
+        )
+
+
+def _attributes_of(op: Any) -> dict[str, Any]:
+    return {name: op.get_attr(name) for name in _ATTRIBUTES}
 
 
 def _inputs_of(op: Any) -> list[list[tf.Tensor]]:

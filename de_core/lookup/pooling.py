@@ -68,8 +68,46 @@ def pooled_rows(
     if max_norm is not None or not pools or not variable._table.is_on_one_device:
         rows = variable._lookup_scaled(ids, max_norm, real)
         return tf.cast(pooled(rows, row_splits, weights, combiner), value_dtype)
-    sums = tf.ensure_shape(_sums(variable, ids, row_splits, weights, real), [None, variable.dim])
+    sums = tf.ensure_shape(_sums(variable, ids, row_splits, weights), [None, variable.dim])
     return tf.cast(_normalized(sums, row_splits, weights, combiner), value_dtype)
+
+
+def pooled_sums(
+    handle: tf.Tensor,
+    keys: tf.Tensor,
+    row_splits: tf.Tensor,
+    weights: list[tf.Tensor],
+    anchors: list[tf.Tensor],
+    *,
+    value_dtype: tf.DType,
+    dim: int,
+) -> tf.Tensor:
+    """Returns the sum of each segment's rows, [segments, dim], by one op.
+
+    `weights` has at most one tensor, the factor of each row, [n]. `anchors` has the table's anchor
+    if gradients are needed.
+    """
+    [sums] = library.de_lookup_features(
+        [handle],
+        [keys],
+        [row_splits],
+        weights,
+        anchors,
+        anchored=[0] * len(anchors),
+        Tkeys=[keys.dtype] * len(anchors),
+        Trows=[arithmetic_dtype(value_dtype)],
+        table_of=[0],
+        dims=[dim],
+        Tvalues=[value_dtype],
+        kinds=["ragged"],
+        combiners=["sum"],
+        lengths=[-1],
+        weighted=[bool(weights)],
+        padded=[False],
+        padding=[""],
+        joined=False,
+    )
+    return sums
 
 
 def pooled(
@@ -109,36 +147,26 @@ def _sums(
     ids: tf.Tensor,
     row_splits: tf.Tensor,
     weights: tf.Tensor | None,
-    real: tf.DType,
 ) -> tf.Tensor:
     table = variable._table
     anchors = variable._anchors()
     variable._collect_penalty(ids)
 
     def of_table(
-        shard: Table, part: tf.Tensor, splits: tf.Tensor, factors: tf.Tensor | None
+        shard: Table, part: tf.Tensor, splits: tf.Tensor, factors: list[tf.Tensor]
     ) -> tf.Tensor:
-        return shard.run(
-            library.de_table_pool,
-            part,
-            splits,
-            tf.zeros([0], real) if factors is None else factors,
-            anchors,
-            weighted=factors is not None,
-            Tvalues=table.spec.value_dtype,
-            dim=table.spec.dim,
-        )
+        types = {"value_dtype": table.spec.value_dtype, "dim": table.spec.dim}
+        return shard.run(pooled_sums, part, splits, factors, anchors, **types)
 
+    factors = [] if weights is None else [weights]
     if len(table.tables) == 1:
-        return of_table(table.tables[0], ids, row_splits, weights)
+        return of_table(table.tables[0], ids, row_splits, factors)
     segments = tf.size(row_splits, tf.int64) - 1
-    batch = [ids, segment_ids(row_splits), *([] if weights is None else [weights])]
+    parts = table.router.split(ids, segment_ids(row_splits), *factors)
     sums = []
-    for shard, (part, segments_of, *factors) in zip(
-        table.tables, table.router.split(*batch), strict=True
-    ):
-        splits = library.de_row_splits(segments_of, segments)
-        sums.append(of_table(shard, part, splits, factors[0] if factors else None))
+    for shard, (part, segments_of, *own) in zip(table.tables, parts, strict=True):
+        _, splits = library.de_segment_order(segments_of, segments, sorted=True)
+        sums.append(of_table(shard, part, splits, own))
     return tf.add_n(sums)
 
 

@@ -127,7 +127,7 @@ def flat_values(ids: Ids) -> tf.Tensor:
 def _row_splits(segments: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """Returns the row splits, int64 [count + 1], of ascending segment numbers [n]."""
     if not served_copy.stand_ins.get():
-        return library.de_row_splits(segments, count)
+        return library.de_segment_order(segments, count, sorted=True).row_splits
     ascend = tf.reduce_all(segments[1:] >= segments[:-1])
     fit = tf.reduce_all((segments >= 0) & (segments < count))
     message = "the rows of sparse ids must ascend from 0 to the first dimension. Received: rows="

@@ -23,7 +23,7 @@ from de_core.storage.row_bytes import (
 from de_core.storage.row_store import Row, RowStore
 from de_core.tables.initial_rows import InitialRow
 from de_core.tables.spec import TableSpec
-from de_core.tables.table import Table
+from de_core.tables.table import Table, apply
 
 #: Counters of a table in memory that a storage does not have.
 _NOT_COUNTED = (
@@ -119,7 +119,7 @@ class StoredRows:
         """Runs one optimizer step; see `ShardedTable.apply`."""
 
         def step(table: Table, batch: list[tf.Tensor]) -> None:
-            table.run(library.de_table_apply, *batch, hyper, owner, rule=rule, average=average)
+            table.run(apply, *batch, hyper, owner, rule=rule, average=average)
 
         with self.memory.emptied() as table:
             # A step without keys adds the rule's slots and changes nothing else.

@@ -15,7 +15,7 @@ from de_core.tables.policy import TablePolicy, is_reserved
 from de_core.tables.router import Router, summed_rows
 from de_core.tables.served_copy import stand_ins
 from de_core.tables.spec import TableSpec, arithmetic_dtype
-from de_core.tables.table import Table, is_remote
+from de_core.tables.table import Table, apply, is_remote
 
 # All tables of this process, numbered in order of creation.
 _all: weakref.WeakValueDictionary[int, ShardedTable] = weakref.WeakValueDictionary()
@@ -195,7 +195,7 @@ class ShardedTable:
         if self.is_remote:
             batch = summed_rows(*batch)
         attributes = {"rule": rule, "average": average}
-        done = self.write(library.de_table_apply, batch, hyper, owner, **attributes)
+        done = self.write(apply, batch, hyper, owner, **attributes)
         return done if self.on_update is None else self.updated(keys, done)
 
     def keys_of(self, gradient: tf.IndexedSlices) -> tf.Tensor:
@@ -274,7 +274,7 @@ class ShardedTable:
         nothing = tf.zeros([tf.size(keys), self.spec.dim], dtype)
         learning_rate, owner = tf.zeros([1], tf.float64), tf.constant("none")
         batch = (keys, nothing)
-        done = self.write(library.de_table_apply, batch, learning_rate, owner, rule="sgd")
+        done = self.write(apply, batch, learning_rate, owner, rule="sgd")
         with tf.control_dependencies([] if done is None else [done]):
             return self.contains(tf.identity(keys))
 

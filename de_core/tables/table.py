@@ -20,6 +20,22 @@ def is_remote(device: str) -> bool:
     return "/job:" in device
 
 
+def apply(
+    handle: tf.Tensor,
+    keys: tf.Tensor,
+    gradients: tf.Tensor,
+    hyper: tf.Tensor,
+    owner: TensorLike,
+    *,
+    rule: str,
+    average: bool = False,
+) -> tf.Operation | None:
+    """Runs one optimizer step on one table, as an op for `Table.run`."""
+    return library.de_tables_apply(
+        [handle], [keys], [gradients], [hyper], owner, settings_of=[0], rule=rule, average=average
+    )
+
+
 class Table(tf.saved_model.experimental.TrackableResource):
     """One shard of a table: a hash map from keys to rows, in the memory of the op library.
 

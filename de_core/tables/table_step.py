@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from de_core.base.ops import library
 from de_core.tables.sharded import ShardedTable
+from de_core.tables.table import apply
 
 
 class TableStep(NamedTuple):
@@ -49,7 +49,7 @@ class TableStep(NamedTuple):
         `settings` are a tensor on the shard's device. Returns the operation, or None in eager mode.
         """
         return self.table.tables[shard].run(
-            library.de_table_apply,
+            apply,
             keys,
             values,
             settings,

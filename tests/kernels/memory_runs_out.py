@@ -82,6 +82,9 @@ class World:
             "reserve": lambda: ops.de_table_reserve(table, tf.constant(10**5, tf.int64)),
             "shrink_to_fit": partial(ops.de_table_shrink_to_fit, table),
             "shard_of": partial(ops.de_shard_of, batch, num_shards=3),
+            "segment_order": lambda: ops.de_segment_order(
+                tf.range(SIZE, dtype=tf.int64), tf.constant(SIZE, tf.int64)
+            ),
             **self.handles(),
             **self.files(),
         }
@@ -90,25 +93,8 @@ class World:
             verbs["strings_to_words"] = partial(ops.de_strings_to_words, batch)
             verbs["words_to_strings"] = partial(ops.de_words_to_strings, *words)
         if self.value_dtype == tf.float32:
-            verbs |= self.row_gradients() | self.pools() | self.features() | self.steps()
+            verbs |= self.row_gradients() | self.features() | self.steps()
         return verbs
-
-    def pools(self) -> dict[str, Verb]:
-        """Returns the verbs that pool rows, and their gradient."""
-        ops, attributes = library, {"Tvalues": tf.float32, "weighted": False}
-        batch, splits = self.batch, tf.range(0, SIZE + 1, 3, tf.int64)
-        pool = partial(ops.de_table_pool, dim=2, **attributes)
-        rows = tf.ones([SIZE // 3, 2])
-        return {
-            "pool": partial(pool, self.table, batch, splits, [0.0], []),
-            "pool, served": partial(pool, self.frozen, batch, splits, [0.0], []),
-            "pool_gradient": partial(
-                ops.de_pool_gradient, batch, splits, [0.0], rows, **attributes
-            ),
-            "segment_order": lambda: ops.de_segment_order(
-                tf.range(SIZE, dtype=tf.int64), tf.constant(SIZE, tf.int64)
-            ),
-        }
 
     def steps(self) -> dict[str, Verb]:
         """Returns the verbs of optimizers."""
@@ -117,10 +103,7 @@ class World:
         given = [table], [batch], [nothing], [hyper]
         slot = "owner/momentum"
         return {
-            "apply": partial(ops.de_table_apply, table, batch, nothing, hyper, "owner", **rule),
-            "apply to tables": partial(
-                ops.de_tables_apply, *given, "owner", settings_of=[0], **rule
-            ),
+            "apply": partial(ops.de_tables_apply, *given, "owner", settings_of=[0], **rule),
             "find_slot": partial(
                 ops.de_table_find_slot, table, batch, slot, Tvalues=tf.float32, dim=2
             ),
@@ -153,7 +136,7 @@ class World:
             "features, served": partial(look_up, [self.frozen] * 2, *given, [], **found),
             "features_gradient": partial(gradient, *given, rows, **trained, **attributes),
             "features_weight_gradient": partial(
-                of_weights, [self.table] * 2, *given, rows, **attributes
+                of_weights, [self.table] * 2, *given, rows, [], **attributes
             ),
         }
 

@@ -14,7 +14,9 @@ RNG = np.random.default_rng(3)
 
 
 def apply(table, keys, gradients, hyper, rule, owner="o"):
-    library.de_table_apply(table, keys, gradients, hyper, owner, rule=rule)
+    library.de_tables_apply(
+        [table], [keys], [gradients], [hyper], owner, settings_of=[0], rule=rule
+    )
 
 
 def test_rows_written_by_hand_start_with_fresh_slots(make_table):

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from de_core.base.ops import library
+from de_core.tables.table import apply
 from tests.kernels.snapshot_reference_reader import Snapshot
 
 
@@ -50,9 +51,7 @@ class Chain:
         erase(self.table, names[:5])
         self._save(2)
         step = tf.constant([0.1, 0.9, 0.0], tf.float64)
-        library.de_table_apply(
-            self.table, names[50:60], tf.ones([10, 2]), step, "o", rule="momentum"
-        )
+        apply(self.table, names[50:60], tf.ones([10, 2]), step, "o", rule="momentum")
         self._save(3)
 
     def _save(self, number):

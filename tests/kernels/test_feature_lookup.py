@@ -123,6 +123,18 @@ def test_joined_features_must_have_as_many_examples(table):
         library.de_lookup_features([table.resource_handle], ids, [], [], [], **attributes)
 
 
+def test_a_second_order_gradient_needs_a_lookup_of_one_feature(table):
+    weights = tf.ones([1, 2])
+    with tf.GradientTape() as outer:
+        outer.watch(weights)
+        with tf.GradientTape() as inner:
+            inner.watch(weights)
+            [rows] = look_up(table, int64([[1, 2]]), weights=[weights], combiners=["mean"])
+        gradient = inner.gradient(rows, weights)
+    with pytest.raises(LookupError, match="needs a lookup of its own"):
+        outer.gradient(gradient, weights)
+
+
 def ops_of_a_step(count, tables=2):
     """Returns how many ops a step runs besides its inputs, with `count` features."""
     configs = [de.TableConfig(f"ops_{count}_{number}", 4) for number in range(tables)]

@@ -8,6 +8,8 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.base.ops import library
+from de_core.lookup.pooling import pooled_sums
+from de_core.tables.table import apply
 from tests.support.applies import applies_if
 
 TOO_MANY = 2**31
@@ -30,7 +32,7 @@ VERBS = {
     "contains": library.de_table_contains,
     "insert_or_assign": lambda t, keys: library.de_table_insert_or_assign(t, keys, ROW),
     "accum": lambda t, keys: library.de_table_accum(t, keys, ROW, ROW),
-    "apply": lambda t, keys: library.de_table_apply(
+    "apply": lambda t, keys: apply(
         t, keys, ROW, tf.constant([0.1], tf.float64), "owner", rule="sgd"
     ),
     "erase": library.de_table_erase,
@@ -39,13 +41,8 @@ VERBS = {
         t, keys, "owner/slot", Tvalues=tf.float32, dim=2
     ),
     "assign_slot": lambda t, keys: library.de_table_assign_slot(t, keys, ROW, "owner/slot"),
-    "pool": lambda t, keys: library.de_table_pool(
-        t, keys, tf.constant([0, TOO_MANY], tf.int64), [0.0], [],
-        Tvalues=tf.float32, dim=2, weighted=False,
-    ),
-    "pool_gradient": lambda _, keys: library.de_pool_gradient(
-        keys, tf.constant([0, TOO_MANY], tf.int64), [0.0], ROW,
-        Tvalues=tf.float32, weighted=False,
+    "pool": lambda t, keys: pooled_sums(
+        t, keys, tf.constant([0, TOO_MANY], tf.int64), [], [], value_dtype=tf.float32, dim=2
     ),
     "shard_of": lambda _, keys: library.de_shard_of(keys, num_shards=2),
 }  # fmt: skip
@@ -67,21 +64,21 @@ def test_a_batch_of_2_to_the_31_keys_is_refused_before_it_is_read(make_table, to
         VERBS[verb](table, too_many_keys)
 
 
-@pytest.mark.parametrize("op", [library.de_row_splits, library.de_segment_order])
-def test_segments_without_memory_or_a_shape_are_an_error(op):
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_segments_without_memory_or_a_shape_are_an_error(is_sorted):
     ids = tf.constant([0], tf.int64)
     for segments in (-1, 2**59, 2**62, 2**63 - 1):
         with pytest.raises(tf.errors.InvalidArgumentError, match=f"must be from 0.*={segments}"):
-            op(ids, tf.constant(segments, tf.int64))
+            library.de_segment_order(ids, segments, sorted=is_sorted)
     with pytest.raises(tf.errors.ResourceExhaustedError):
-        op(ids, tf.constant(2**40, tf.int64))
+        library.de_segment_order(ids, 2**40, sorted=is_sorted)
 
 
-@pytest.mark.parametrize("op", [library.de_row_splits, library.de_segment_order])
-def test_ids_beyond_the_segments_are_an_error(op):
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_ids_beyond_the_segments_are_an_error(is_sorted):
     for ids in ([2], [0, 1, 2], [1, 3]):
         with pytest.raises(tf.errors.InvalidArgumentError, match=f"Received: .*{ids[-1]}"):
-            op(tf.constant(ids, tf.int64), tf.constant(2, tf.int64))
+            library.de_segment_order(ids, 2, sorted=is_sorted)
 
 
 @pytest.mark.parametrize("consistent_bytes", [0, -1])

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from de_core.base.ops import library
+from de_core.tables.table import apply
 from tests.kernels.snapshot_reference_reader import Snapshot
 from tests.kernels.test_deltas import put, restore, save
 
@@ -59,9 +60,7 @@ def test_lookups_that_count_keep_a_row_alive_in_a_restored_delta(make_table, tmp
     put(table, [1, 2], 1)
     save(table, tmp_path / "base", chain="c")
     for _ in range(4):
-        library.de_table_apply(
-            table, trained, tf.ones([1, 2]), tf.constant([0.1], tf.float64), "o", rule="sgd"
-        )
+        apply(table, trained, tf.ones([1, 2]), tf.constant([0.1], tf.float64), "o", rule="sgd")
         library.de_table_find(table, read, dim=2, Tvalues=tf.float32)
     report = save(table, tmp_path / "delta", chain="c", delta=True)
     assert (report["rows"], report["tombstones"]) == (2, 1)

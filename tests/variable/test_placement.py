@@ -71,7 +71,7 @@ def test_the_ops_of_a_lookup_and_a_step_ask_for_no_gpu():
     nodes = [*nodes_of(step.get_concrete_function(IDS).graph.as_graph_def())]
     assert any("GPU:0" in node.device for node in nodes)
     of_tables = [node for node in nodes if node.op in OPS and "Table" in node.op]
-    assert {node.op for node in of_tables} >= {"DeTableFind", "DeTableApply"}
+    assert {node.op for node in of_tables} >= {"DeTableFind", "DeTablesApply"}
     assert [node.name for node in of_tables if "GPU" in node.device] == []
     assert float(step(IDS)) == 16.0  # the other ops of tables run on the CPU all the same
 

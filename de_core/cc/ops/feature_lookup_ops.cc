@@ -179,13 +179,25 @@ values: the gradient of each key's row, summed over all its occurrences, [m, dim
 
 REGISTER_OP("DeLookupFeaturesWeightGradient")
     .Input("handles: tables * resource") DE_FEATURE_INPUTS.Input("gradients: Tgradients")
+    .Input("anchors: Tanchors")
     .Output("weight_gradients: Tweights")
     .Attr("tables: int >= 0") DE_FEATURE_ATTRS.Attr("Tgradients: list({float, double}) >= 0")
-    .SetShapeFn(Guarded(tensorflow::shape_inference::UnknownShape))
+    .Attr("Tanchors: list(" DE_ANCHOR_TYPES ") >= 0")
+    .SetShapeFn(Guarded([](InferenceContext* c) {
+      int tables = 0, structures = 0;
+      std::vector<tensorflow::DataType> ids;
+      TF_RETURN_IF_ERROR(c->GetAttr("tables", &tables));
+      TF_RETURN_IF_ERROR(c->GetAttr("Tids", &ids));
+      TF_RETURN_IF_ERROR(c->GetAttr("structures", &structures));
+      const int weights = tables + static_cast<int>(ids.size()) + structures;
+      for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->input(weights + i));
+      return absl::OkStatus();
+    }))
     .Doc(R"doc(
 The gradient of DeLookupFeatures with respect to the weights.
 
 gradients: of each output of DeLookupFeatures.
+anchors: as for DeLookupFeatures, for gradients of this gradient.
 weight_gradients: of each input `weights`, in its shape; 0 for an id that does not count.
 )doc");
 

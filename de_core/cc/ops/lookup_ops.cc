@@ -5,11 +5,8 @@
 namespace de::ops {
 
 REGISTER_OP("DeTableFind")
-    .Input("handle: resource")
-    .Input("keys: Tkeys")
-    .Output("values: Tvalues")
+    .DE_TABLE_AND_KEYS.Output("values: Tvalues")
     .Output("found: bool")
-    .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: " DE_VALUE_TYPES)
     .Attr("dim: int >= 1")
     .SetShapeFn(Guarded(RowsAndFound))
@@ -22,12 +19,9 @@ found: keys.shape; whether the key has a row.
 )doc");
 
 REGISTER_OP("DeTableFindWithDefaults")
-    .Input("handle: resource")
-    .Input("keys: Tkeys")
-    .Input("defaults: Tvalues")
+    .DE_TABLE_AND_KEYS.Input("defaults: Tvalues")
     .Output("values: Tvalues")
     .Output("found: bool")
-    .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: " DE_VALUE_TYPES)
     .SetShapeFn(Guarded([](InferenceContext* c) {
       c->set_output(1, c->input(1));
@@ -44,10 +38,7 @@ found: keys.shape; whether the key has a row.
 )doc");
 
 REGISTER_OP("DeTableContains")
-    .Input("handle: resource")
-    .Input("keys: Tkeys")
-    .Output("found: bool")
-    .Attr("Tkeys: {int64, int32, string}")
+    .DE_TABLE_AND_KEYS.Output("found: bool")
     .SetShapeFn(Guarded([](InferenceContext* c) {
       c->set_output(0, c->input(1));
       return HandleOnly(c);

@@ -15,10 +15,7 @@ absl::Status PairsOfNumbers(InferenceContext* c) {
 }  // namespace
 
 REGISTER_OP("DeTableTouch")
-    .Input("handle: resource")
-    .Input("keys: Tkeys")
-    .Attr("Tkeys: {int64, int32, string}")
-    .SetShapeFn(Guarded(HandleOnly))
+    .DE_TABLE_AND_KEYS.SetShapeFn(Guarded(HandleOnly))
     .Doc("Marks the rows of `keys` as used now. Ignores keys without a row.");
 
 REGISTER_OP("DeTableRankCandidates")

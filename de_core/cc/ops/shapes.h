@@ -21,6 +21,10 @@
 /// Value types of all tables.
 #define DE_VALUE_TYPES "{" DE_NUMBERS ", bool, string}"
 
+/// The first inputs of the ops that read or write the rows of some keys.
+#define DE_TABLE_AND_KEYS \
+  Input("handle: resource").Input("keys: Tkeys").Attr("Tkeys: {int64, int32, string}")
+
 namespace de::ops {
 
 using tensorflow::shape_inference::InferenceContext;

@@ -25,12 +25,9 @@ widths: [k]; numbers per row.
 )doc");
 
 REGISTER_OP("DeTableFindSlot")
-    .Input("handle: resource")
-    .Input("keys: Tkeys")
-    .Input("slot: string")
+    .DE_TABLE_AND_KEYS.Input("slot: string")
     .Output("values: Tvalues")
     .Output("found: bool")
-    .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: {float, double, int64}")
     .Attr("dim: int >= 1")
     .SetIsStateful()
@@ -46,11 +43,8 @@ dim: the width of the slot.
 )doc");
 
 REGISTER_OP("DeTableAssignSlot")
-    .Input("handle: resource")
-    .Input("keys: Tkeys")
-    .Input("values: Tvalues")
+    .DE_TABLE_AND_KEYS.Input("values: Tvalues")
     .Input("slot: string")
-    .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: {float, double, int64}")
     .SetShapeFn(Guarded([](InferenceContext* c) { return ValuesFollowKeys(c, 1, 2); }))
     .Doc(R"doc(

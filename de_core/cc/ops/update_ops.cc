@@ -7,8 +7,6 @@
 namespace de::ops {
 namespace {
 
-absl::Status WritesRows(InferenceContext* c) { return ValuesFollowKeys(c, 1, 2); }
-
 absl::Status WritesRowsOfTables(InferenceContext* c) {
   int tables = 0;
   std::vector<tensorflow::DataType> keys, grads;
@@ -28,12 +26,9 @@ absl::Status WritesRowsOfTables(InferenceContext* c) {
 }  // namespace
 
 REGISTER_OP("DeTableInsertOrAssign")
-    .Input("handle: resource")
-    .Input("keys: Tkeys")
-    .Input("values: Tvalues")
-    .Attr("Tkeys: {int64, int32, string}")
+    .DE_TABLE_AND_KEYS.Input("values: Tvalues")
     .Attr("Tvalues: " DE_VALUE_TYPES)
-    .SetShapeFn(Guarded(WritesRows))
+    .SetShapeFn(Guarded([](InferenceContext* c) { return ValuesFollowKeys(c, 1, 2); }))
     .Doc(R"doc(
 Writes one row per key. If a key occurs several times, its last row wins.
 
@@ -42,11 +37,8 @@ values: keys.shape + [dim].
 )doc");
 
 REGISTER_OP("DeTableAccum")
-    .Input("handle: resource")
-    .Input("keys: Tkeys")
-    .Input("old_values: Tvalues")
+    .DE_TABLE_AND_KEYS.Input("old_values: Tvalues")
     .Input("new_values: Tvalues")
-    .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: " DE_NUMBER_TYPES)
     .SetShapeFn(Guarded([](InferenceContext* c) {
       TF_RETURN_IF_ERROR(ValuesFollowKeys(c, 1, 3));
@@ -62,11 +54,8 @@ new_values: keys.shape + [dim].
 )doc");
 
 REGISTER_OP("DeTableFindOrInsert")
-    .Input("handle: resource")
-    .Input("keys: Tkeys")
-    .Output("values: Tvalues")
+    .DE_TABLE_AND_KEYS.Output("values: Tvalues")
     .Output("found: bool")
-    .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: " DE_VALUE_TYPES)
     .Attr("dim: int >= 1")
     .SetIsStateful()
@@ -74,40 +63,13 @@ REGISTER_OP("DeTableFindOrInsert")
     .Doc("Reads the rows of `keys`, and stores the initial row of each key without a row.");
 
 REGISTER_OP("DeTableErase")
-    .Input("handle: resource")
-    .Input("keys: Tkeys")
-    .Attr("Tkeys: {int64, int32, string}")
-    .SetShapeFn(Guarded(HandleOnly))
+    .DE_TABLE_AND_KEYS.SetShapeFn(Guarded(HandleOnly))
     .Doc("Removes the rows of `keys` with their slots. Keys without a row are no error.");
 
 REGISTER_OP("DeTableClear")
     .Input("handle: resource")
     .SetShapeFn(Guarded(HandleOnly))
     .Doc("Removes all rows.");
-
-REGISTER_OP("DeTableApply")
-    .Input("handle: resource")
-    .Input("keys: Tkeys")
-    .Input("grads: Tgrads")
-    .Input("hyper: double")
-    .Input("owner: string")
-    .Attr("Tkeys: {int64, int32, string}")
-    .Attr("Tgrads: " DE_FLOAT_TYPES)
-    .Attr("rule: string")
-    .Attr("average: bool = false")
-    .SetShapeFn(Guarded(WritesRows))
-    .Doc(R"doc(
-Runs one step of a sparse optimizer inside the table. Sums the gradients of equal keys, then updates
-each key's row and slots in one probe. A key without a row starts from its initial row.
-
-keys: any shape.
-grads: keys.shape + [dim].
-hyper: [k]; the rule's hyperparameters in the order of optimizer_rules.h.
-owner: scalar; the optimizer instance that owns the slots, a name without '/'.
-rule: the update rule, such as 'adam'.
-average: whether to keep each row's moving average in the slot 'average' too. Its momentum is then
-  the last of `hyper`.
-)doc");
 
 REGISTER_OP("DeTablesApply")
     .Input("handles: tables * resource")
@@ -124,16 +86,19 @@ REGISTER_OP("DeTablesApply")
     .Attr("average: bool = false")
     .SetShapeFn(Guarded(WritesRowsOfTables))
     .Doc(R"doc(
-Runs DeTableApply for many tables at the same time, on all threads.
+Runs one step of a sparse optimizer inside many tables at the same time, on all threads. Sums the
+gradients of equal keys, then updates each key's row and slots in one probe. A key without a row
+starts from its initial row.
 
 handles: the tables, each once.
 keys: of each table, any shape.
 grads: of each table, keys.shape + [dim].
-hypers: each [k]; hyperparameters of the rule.
-owner: see DeTableApply.
+hypers: each [k]; the rule's hyperparameters in the order of optimizer_rules.h.
+owner: scalar; the optimizer instance that owns the slots, a name without '/'.
 settings_of: for each table the number of its `hypers`.
-rule: see DeTableApply.
-average: see DeTableApply.
+rule: the update rule, such as 'adam'.
+average: whether to keep each row's moving average in the slot 'average' too. Its momentum is then
+  the last of `hypers`.
 )doc");
 
 REGISTER_OP("DeStepSettings")

@@ -87,12 +87,6 @@ Status Segments::Check(size_t size) const {
   return Status::Ok();
 }
 
-size_t Segments::Of(size_t position) const noexcept {
-  const int64_t* after =
-      std::upper_bound(splits, splits + count + 1, static_cast<int64_t>(position));
-  return static_cast<size_t>(after - splits) - 1;
-}
-
 AddRows RowAddition(DType dtype) noexcept {
   return VisitFloating<AddRows>(
       dtype, nullptr, [](auto tag) -> AddRows { return &AddRowsOf<typename decltype(tag)::type>; });

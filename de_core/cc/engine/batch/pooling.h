@@ -28,8 +28,6 @@ struct Segments {
 
   /// Returns an error unless the segments divide `size` elements.
   Status Check(size_t size) const;
-  /// Returns the segment of element `position`.
-  size_t Of(size_t position) const noexcept;
 };
 
 // Below, a "real number" is a float, or a double for float64 rows (RealOf).

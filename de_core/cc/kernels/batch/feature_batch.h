@@ -113,36 +113,6 @@ void Divide(const Real* row, Real norm, size_t dim, Real* out) noexcept {
   for (size_t c = 0; c < dim; ++c) out[c] = norm == 0 ? Real{0} : row[c] / norm;
 }
 
-/// Reads keys `begin` to `end` - 1 of a batch, a few at a time. Calls use(rows, key, count,
-/// segment) for `count` rows, the first of key number `key`, all in one segment. `splits` (nullptr:
-/// each key is a segment) are the segments of the batch; `segment` is at most that of key `begin`.
-template <typename Use>
-absl::Status ReadSegments(const TableResource& table, const engine::Keys& keys, size_t begin,
-                          size_t end, const int64_t* splits, size_t segment, size_t row_bytes,
-                          const Use& use) {
-  if (begin >= end) return absl::OkStatus();
-  const auto end_of = [&](size_t number) {
-    return splits == nullptr ? number + 1 : static_cast<size_t>(splits[number + 1]);
-  };
-  const size_t at_once = engine::KeysAtOnce(row_bytes);
-  // Not a vector: it would set all elements to zero first.
-  const std::unique_ptr<double[]> rows(
-      new double[(std::min(at_once, end - begin) * row_bytes + 7) / sizeof(double)]);
-  char* const data = reinterpret_cast<char*>(rows.get());
-  for (size_t at = begin; at < end;) {
-    const size_t count = std::min(at_once, end - at);
-    TF_RETURN_IF_ERROR(table.Read(keys.Slice(at, count), {data, nullptr}, nullptr));
-    for (size_t i = 0; i < count;) {
-      while (end_of(segment) <= at + i) ++segment;
-      const size_t last = std::min(count, end_of(segment) - at);
-      use(data + i * row_bytes, at + i, last - i, segment);
-      i = last;
-    }
-    at += count;
-  }
-  return absl::OkStatus();
-}
-
 /// Writes the distinct keys of a pooled gradient. `keys` are all keys.
 void WriteDistinctKeys(const engine::PooledGradient& pooled, const engine::Keys& keys,
                        tensorflow::Tensor* out);

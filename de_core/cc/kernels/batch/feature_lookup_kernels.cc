@@ -1,6 +1,8 @@
 // Kernels that read the rows of many features from many tables at once.
+#include <algorithm>
 #include <cstring>
 #include <functional>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
@@ -37,7 +39,8 @@ class FeatureRowsOp : public GuardedOp {
   virtual absl::Status Run(OpKernelContext* context, const std::vector<TablePointer>& tables,
                            const std::vector<FeatureIds>& ids, PoolExecutor* executor) = 0;
 
-  /// Calls `use` for all rows of a part, as ReadSegments does.
+  /// Reads the rows of a part, a few at a time. Calls use(rows, key, count, segment) for `count`
+  /// rows, the first of key number `key`, all in one segment.
   template <typename Use>
   absl::Status ForEachRun(const TableResource& table, const FeatureIds& ids,
                           const FeaturePart& part, size_t row_bytes, const Use& use) const {
@@ -45,8 +48,24 @@ class FeatureRowsOp : public GuardedOp {
     const auto begin_of = [&](size_t segment) {
       return splits == nullptr ? segment : static_cast<size_t>(splits[segment]);
     };
-    return ReadSegments(table, ids.keys(), begin_of(part.begin), begin_of(part.end), splits,
-                        part.begin, row_bytes, use);
+    const size_t end = begin_of(part.end), at_once = engine::KeysAtOnce(row_bytes);
+    size_t at = begin_of(part.begin), segment = part.begin;
+    // Not a vector: it would set all elements to zero first.
+    const std::unique_ptr<double[]> rows(
+        new double[(std::min(at_once, end - at) * row_bytes + 7) / sizeof(double)]);
+    char* const data = reinterpret_cast<char*>(rows.get());
+    while (at < end) {
+      const size_t count = std::min(at_once, end - at);
+      TF_RETURN_IF_ERROR(table.Read(ids.keys().Slice(at, count), {data, nullptr}, nullptr));
+      for (size_t i = 0; i < count;) {
+        while (begin_of(segment + 1) <= at + i) ++segment;
+        const size_t last = std::min(count, begin_of(segment + 1) - at);
+        use(data + i * row_bytes, at + i, last - i, segment);
+        i = last;
+      }
+      at += count;
+    }
+    return absl::OkStatus();
   }
 
   size_t RowBytes(size_t table) const {

@@ -35,6 +35,7 @@ absl::Status RunAll(const std::vector<std::function<absl::Status()>>& tasks,
 
 absl::Status RunPerTable(const std::vector<size_t>& counts, PoolExecutor* executor,
                          const std::function<absl::Status(size_t, engine::Executor*)>& run) {
+  if (counts.size() == 1) return run(0, executor);
   const size_t total = std::accumulate(counts.begin(), counts.end(), size_t{0});
   const size_t threads = total < kIdsWorthThreads ? 1 : executor->threads();
   std::vector<size_t> order(counts.size());

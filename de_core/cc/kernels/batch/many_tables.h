@@ -24,9 +24,9 @@ inline constexpr size_t kIdsWorthThreads = 4096;
 absl::Status RunAll(const std::vector<std::function<absl::Status()>>& tasks,
                     engine::Executor* executor);
 
-/// Calls run(table number, its executor) for tables with `counts` keys. A table with most of the
-/// keys gets all threads. Other tables get one thread each, the largest first, and run at the same
-/// time. Returns the Status of a failed call, or OK.
+/// Calls run(table number, its executor) for tables with `counts` keys. A single table, and a table
+/// with most of the keys, gets all threads. Other tables get one thread each, the largest first,
+/// and run at the same time. Returns the Status of a failed call, or OK.
 absl::Status RunPerTable(const std::vector<size_t>& counts, PoolExecutor* executor,
                          const std::function<absl::Status(size_t, engine::Executor*)>& run);
 

@@ -300,15 +300,6 @@ class ReserveOp final : public LiveTableOp {
   }
 };
 
-class ShrinkToFitOp final : public LiveTableOp {
- public:
-  using LiveTableOp::LiveTableOp;
-  absl::Status RunLive(OpKernelContext*, const TableResource&,
-                       engine::TableBackend* live) override {
-    return ToAbsl(live->ShrinkToFit());
-  }
-};
-
 class ShardOfOp final : public GuardedOp {
  public:
   explicit ShardOfOp(OpKernelConstruction* context) : GuardedOp(context) {
@@ -350,7 +341,6 @@ DE_REGISTER_KERNEL("DeTableLease", LeaseOp);
 DE_REGISTER_KERNEL("DeTableSize", SizeOp);
 DE_REGISTER_KERNEL("DeTableStats", StatsOp);
 DE_REGISTER_KERNEL("DeTableReserve", ReserveOp);
-DE_REGISTER_KERNEL("DeTableShrinkToFit", ShrinkToFitOp);
 DE_REGISTER_KERNEL("DeShardOf", ShardOfOp);
 
 }  // namespace

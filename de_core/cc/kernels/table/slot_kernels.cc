@@ -176,7 +176,7 @@ class AssignSlotOp final : public LiveTableOp {
     }
     const KeyBatch batch(keys);
     std::string stored;
-    TF_RETURN_IF_ERROR(WriteSlots(values, slot.dtype, &stored));
+    TF_RETURN_IF_ERROR(ConvertValues(values, slot.dtype, &stored));
     return ToAbsl(live->AssignSlot(slot.owner, slot.name, slot.bytes, batch.keys(), stored.data()));
   }
 };

@@ -1,4 +1,4 @@
-// Converts optimizer slots between their dtype in a table and the dtype of tensors.
+// Converts optimizer slots and gradients between the dtypes of tables and tensors.
 #ifndef DE_CORE_KERNELS_SLOT_VALUES_H_
 #define DE_CORE_KERNELS_SLOT_VALUES_H_
 
@@ -27,9 +27,9 @@ inline absl::Status ReadSlots(engine::DType dtype, const std::string& stored,
   return absl::OkStatus();
 }
 
-/// Converts `values` to slots of `dtype`, rounded to nearest even.
-inline absl::Status WriteSlots(const tensorflow::Tensor& values, engine::DType dtype,
-                               std::string* stored) {
+/// Converts `values` to `dtype`, rounded to nearest even.
+inline absl::Status ConvertValues(const tensorflow::Tensor& values, engine::DType dtype,
+                                  std::string* stored) {
   engine::DType given;
   TF_RETURN_IF_ERROR(ToEngine(values.dtype(), &given));
   const auto elements = static_cast<size_t>(values.NumElements());

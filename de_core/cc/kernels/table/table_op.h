@@ -41,12 +41,25 @@ class LiveTableOp : public TableOp {
                                engine::TableBackend* live) = 0;
 };
 
-/// Returns an error unless input `index` is a scalar.
-inline absl::Status CheckScalar(tensorflow::OpKernelContext* context, int index, const char* name) {
-  const tensorflow::TensorShape& shape = context->input(index).shape();
-  if (tensorflow::TensorShapeUtils::IsScalar(shape)) return absl::OkStatus();
+/// Returns an error unless the tensor, the input `name`, is a scalar.
+inline absl::Status CheckScalar(const tensorflow::Tensor& tensor, const char* name) {
+  if (tensorflow::TensorShapeUtils::IsScalar(tensor.shape())) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(name, " must be a scalar. Received: shape=", shape.DebugString()));
+      absl::StrCat(name, " must be a scalar. Received: shape=", tensor.shape().DebugString()));
+}
+inline absl::Status CheckScalar(tensorflow::OpKernelContext* context, int index, const char* name) {
+  return CheckScalar(context->input(index), name);
+}
+
+/// Returns an error unless the shape of `rows` is keys.shape + [dim].
+inline absl::Status CheckRows(const tensorflow::Tensor& keys, const tensorflow::Tensor& rows,
+                              int64_t dim, const char* name) {
+  tensorflow::TensorShape wanted;
+  TF_RETURN_IF_ERROR(RowsShape(keys, dim, &wanted));
+  if (rows.shape() == wanted) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " must have the shape keys.shape + [dim] = ", wanted.DebugString(),
+                   ". Received: ", name, ".shape=", rows.shape().DebugString()));
 }
 
 /// Writes one value to output `index`.

@@ -1,12 +1,10 @@
 // Kernels that write and remove rows.
-#include "de_core/cc/kernels/table/apply_step.h"
 #include "de_core/cc/kernels/table/table_op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace de::kernels {
 namespace {
 
-using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
@@ -67,39 +65,22 @@ class EraseOp final : public LiveKeysOp {
   }
 };
 
-class ClearOp final : public LiveTableOp {
+/// DeTableClear and DeTableShrinkToFit.
+template <engine::Status (engine::TableBackend::*verb)()>
+class VerbOp final : public LiveTableOp {
  public:
   using LiveTableOp::LiveTableOp;
   absl::Status RunLive(OpKernelContext*, const TableResource&,
                        engine::TableBackend* live) override {
-    return ToAbsl(live->Clear());
+    return ToAbsl((live->*verb)());
   }
-};
-
-class ApplyOp final : public LiveKeysOp {
- public:
-  explicit ApplyOp(OpKernelConstruction* context) : LiveKeysOp(context) {
-    OP_REQUIRES_OK(context, step_.Init(context));
-  }
-
- protected:
-  absl::Status RunKeys(OpKernelContext* context, const TableResource& table,
-                       engine::TableBackend* live, const engine::Keys& keys,
-                       engine::Executor* executor) override {
-    TF_RETURN_IF_ERROR(CheckScalar(context, 4, "owner"));
-    return step_.Run(table, live, {context->input(1), keys, context->input(2), context->input(3)},
-                     context->input(4), executor);
-  }
-
- private:
-  ApplyStep step_;
 };
 
 DE_REGISTER_KERNEL("DeTableInsertOrAssign", InsertOrAssignOp);
 DE_REGISTER_KERNEL("DeTableAccum", AccumOp);
 DE_REGISTER_KERNEL("DeTableErase", EraseOp);
-DE_REGISTER_KERNEL("DeTableClear", ClearOp);
-DE_REGISTER_KERNEL("DeTableApply", ApplyOp);
+DE_REGISTER_KERNEL("DeTableClear", VerbOp<&engine::TableBackend::Clear>);
+DE_REGISTER_KERNEL("DeTableShrinkToFit", VerbOp<&engine::TableBackend::ShrinkToFit>);
 
 }  // namespace
 }  // namespace de::kernels
