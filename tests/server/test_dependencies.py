@@ -15,7 +15,7 @@ from server.engines.routed import RoutedEngine, Routes
 from server.errors import ServingError, StartError
 from server.keys import KeyRing
 from server.limits import Shares
-from server.process.server import _config
+from server.process.server import uvicorn_config
 from server.settings import load_settings
 from server.wire.paths import RAW
 from tests.server.support.asgi import LOOKUP, PREDICT, ask, make_app, send
@@ -443,7 +443,7 @@ def test_forwarded_addresses_are_trusted_only_from_trusted_proxies():
 
     async def run(trusted, peer):
         settings = load_settings(model_dir="x", trusted_proxies=trusted)
-        config = _config(app, settings, "off")
+        config = uvicorn_config(app, settings, "off")
         config.load()
         headers = [(b"x-forwarded-for", b"6.6.6.6, 9.9.9.9"), (b"x-forwarded-proto", b"https")]
         scope = {"type": "http", "scheme": "http", "client": (peer, 1), "headers": headers}

@@ -12,7 +12,7 @@ import pytest
 
 from server.app import create_app
 from server.observability.metrics import Metrics
-from server.observability.worker_metrics import WorkerMetrics, write_metrics
+from server.observability.worker_metrics import WorkerMetrics
 from server.process.gateway import Gateway
 from server.process.workers import Worker, WorkerSupervisor
 from server.settings import load_settings
@@ -120,7 +120,7 @@ def test_the_heartbeat_needs_the_event_loop_and_nothing_else(tmp_path, metrics):
     worker.heartbeat.touch()
 
     async def scenario():
-        task = asyncio.create_task(write_metrics(metrics(), WorkerMetrics(worker.heartbeat)))
+        task = asyncio.create_task(WorkerMetrics(worker.heartbeat).write(metrics()))
         await asyncio.sleep(0)
         os.utime(worker.heartbeat, (1, 1))
         await asyncio.sleep(2)
@@ -148,7 +148,7 @@ def test_a_failed_write_of_metrics_is_logged_and_tried_again(tmp_path, caplog):
     worker = Worker(0, folder, 0, 0, os.getpid())
 
     async def write():
-        task = asyncio.create_task(write_metrics(Metrics(), WorkerMetrics(worker.heartbeat)))
+        task = asyncio.create_task(WorkerMetrics(worker.heartbeat).write(Metrics()))
         await asyncio.sleep(3)
         folder.unlink()
         await asyncio.sleep(3)
