@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None, command: str = COMMAND) -> int:
         # Modules imported so far are never freed: exclude them from later garbage collections.
         gc.collect()
         gc.freeze()
-        return gateway.run()
+        return gateway.run_until_stopped()
     except StartError as error:
         print(error, file=sys.stderr)
         return 2

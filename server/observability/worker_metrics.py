@@ -28,17 +28,25 @@ class WorkerMetrics:
         """
         self._file = file
 
-    def write(self, exposition: bytes) -> None:
-        """Writes this worker's metrics to its file; raises OSError, for example on a full disk."""
-        self._file.parent.mkdir(exist_ok=True)
-        part = self._file.with_suffix(".part")
-        part.write_bytes(exposition)
-        part.replace(self._file)
-
-    def beat(self) -> None:
-        """Tells the supervisor by the file's time that the worker runs, also on a full disk."""
-        with contextlib.suppress(OSError):
-            os.utime(self._file)
+    async def write(self, metrics: Metrics) -> None:
+        """Writes this worker's metrics every second for the other workers, without end."""
+        failing = False
+        while True:
+            # The file's time tells the supervisor that the worker runs, also on a full disk.
+            with contextlib.suppress(OSError):
+                os.utime(self._file)
+            try:
+                exposition = metrics.exposition()
+                self._file.parent.mkdir(exist_ok=True)
+                part = self._file.with_suffix(".part")
+                part.write_bytes(exposition)
+                part.replace(self._file)
+                failing = False
+            except Exception as error:  # the supervisor would kill a worker that ends this loop
+                if not failing:
+                    LOG.error("other workers do not see this worker's metrics: %s", error)
+                failing = True
+            await asyncio.sleep(_WRITE_SECONDS)
 
     def merged(self, exposition: bytes) -> bytes:
         """Returns this worker's current metrics and the last written metrics of the others."""
@@ -47,21 +55,6 @@ class WorkerMetrics:
             if file != self._file:
                 parts.append((int(file.stem), file.read_bytes()))
         return merge(parts)
-
-
-async def write_metrics(metrics: Metrics, workers: WorkerMetrics) -> None:
-    """Writes this worker's metrics every second for the other workers, without end."""
-    failing = False
-    while True:
-        workers.beat()
-        try:
-            workers.write(metrics.exposition())
-            failing = False
-        except Exception as error:  # the supervisor would kill a worker that ends this loop
-            if not failing:
-                LOG.error("other workers do not see this worker's metrics: %s", error)
-            failing = True
-        await asyncio.sleep(_WRITE_SECONDS)
 
 
 def merge(expositions: Iterable[tuple[int, bytes]]) -> bytes:

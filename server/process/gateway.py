@@ -1,5 +1,6 @@
-"""Builds a gateway from its settings: engine, ports, and their helpers."""
+"""The serving process: its parts, its start, signals and shutdown."""
 
+import asyncio
 import contextlib
 import ctypes
 import logging
@@ -7,7 +8,10 @@ import os
 import signal
 import socket
 import sys
+from types import FrameType
+from typing import TYPE_CHECKING
 
+import uvicorn
 from starlette.types import ASGIApp
 
 from ..app import create_app
@@ -15,23 +19,33 @@ from ..dependencies import Lifecycle
 from ..engines.chosen import make_engine
 from ..engines.embedded.saved_model import load_tensorflow
 from ..observability.metrics import Metrics
-from ..observability.worker_metrics import WorkerMetrics, write_metrics
+from ..observability.worker_metrics import WorkerMetrics
 from ..protos.modules import load_protos
 from ..settings import Settings
 from ..wire.codec import Codec
-from .server import GatewayServer, listening_socket, url_of, with_admin
+from .server import listening_socket, url_of, uvicorn_config, with_admin
 from .start_checks import check_start
 from .workers import Worker
+
+if TYPE_CHECKING:
+    from ..grpc.server import GrpcServer
 
 # The numbers of glibc's <malloc.h>.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
-class Gateway:
-    """One serving process: the only one, or one of several workers."""
+class Gateway(uvicorn.Server):
+    """One serving process: the only one, or one of several workers.
+
+    SIGTERM makes `/readyz` fail at once, and closes the listening sockets `drain_seconds` later.
+    SIGINT (Ctrl-C) closes them at once. After either of them, the process waits for running
+    requests, but after a second signal it does not. SIGHUP makes it read the keys again.
+    """
+
+    _grpc: "GrpcServer | None" = None
 
     def __init__(self, settings: Settings, worker: Worker | None = None) -> None:
-        """Takes the ports and imports the modules; `run` serves.
+        """Takes the ports, imports the modules, and builds the application.
 
         `worker` is the worker's task; None for the only process.
 
@@ -39,7 +53,6 @@ class Gateway:
             StartError: See `check_start`. A required package is missing.
         """
         self._settings = settings
-        self._worker = worker
         self._keys = check_start(settings, is_worker=worker is not None)
         share = worker is not None
         port = worker.port if worker else settings.port
@@ -55,68 +68,98 @@ class Gateway:
             load_tensorflow()
         if settings.grpc_port is not None or settings.engine == "tfserving":
             load_protos()
-        self._metrics, self._codec = Metrics(), Codec()
+        self._metrics, codec = Metrics(), Codec()
         # All workers share a file of routes.
         shared = (worker.models, worker.folder / "routes.json") if worker else ()
-        self._engine = make_engine(settings, self._metrics, self._codec.run, *shared)
-
-    def run(self) -> int:
-        """Serves until a signal stops it; returns the exit status."""
-        _keep_freed_memory()
-        settings, worker = self._settings, self._worker
-        lifecycle = Lifecycle()
-        workers = WorkerMetrics(worker.heartbeat) if worker else None
+        engine = make_engine(settings, self._metrics, codec.run, *shared)
+        self._lifecycle = Lifecycle()
+        self._workers = WorkerMetrics(worker.heartbeat) if worker else None
         gateway = create_app(
             settings,
-            self._engine,
-            lifecycle,
+            engine,
+            self._lifecycle,
             metrics=self._metrics,
             keys=self._keys,
-            codec=self._codec,
-            workers=workers,
+            codec=codec,
+            workers=self._workers,
             load_first=worker is not None and worker.replaces,
         )
         app: ASGIApp = gateway
-        listeners = [self._listener]
         if self._admin_listener is not None:
             from ..admin import create_admin_app  # its routes and models take 12 MiB
 
-            admin = create_admin_app(settings, self._engine, self._keys, lifecycle)
+            admin = create_admin_app(settings, engine, self._keys, self._lifecycle)
             app = with_admin(app, admin, self._admin_listener)
-            listeners.append(self._admin_listener)
-        grpc_server = None
         if settings.grpc_port is not None:
             from ..grpc.server import GrpcServer  # loads grpc
 
-            grpc_server = GrpcServer(
+            self._grpc = GrpcServer(
                 gateway.state.plane,
                 settings,
                 worker.grpc_port if worker else settings.grpc_port,
                 share_port=worker is not None,
                 accounts=gateway.state.accounts,
-                lifecycle=lifecycle,
+                lifecycle=self._lifecycle,
             )
+        super().__init__(uvicorn_config(app, settings, "on"))
 
-        async def started() -> None:
-            scheme = "https" if settings.tls_cert else "http"
-            print(f"Gateway listens on {url_of(self._listener, scheme)}", flush=True)
-            if self._admin_listener is not None:
-                print(f"Admin API listens on {url_of(self._admin_listener, scheme)}", flush=True)
-            if grpc_server is not None:
-                print(f"gRPC listens on {settings.host}:{grpc_server.port}", flush=True)
-            if workers is not None:
-                await write_metrics(self._metrics, workers)
-
-        reload = self._keys.reload if self._keys is not None else lambda: None
-        server = GatewayServer(app, settings, lifecycle, grpc_server, started, reload)
-        server.run(listeners)
+    def run_until_stopped(self) -> int:
+        """Serves until a signal stops it; returns the exit status."""
+        _keep_freed_memory()
+        listeners = [self._listener, self._admin_listener]
+        self.run([each for each in listeners if each is not None])
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end of the loop removed the handler
-        if lifecycle.abandoned or server.force_exit:
+        if self._lifecycle.abandoned or self.force_exit:
             # End the process at once: a normal exit would wait for threads that still run a model.
             logging.shutdown()
             sys.stdout.flush()
             os._exit(0)
         return 0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts the application and begins to listen."""
+        self._loop = asyncio.get_running_loop()
+        reload = self._keys.reload if self._keys is not None else lambda: None
+        self._loop.add_signal_handler(signal.SIGHUP, reload)
+        await super().startup(sockets)
+        if not self.should_exit:
+            if self._grpc is not None:
+                await self._grpc.start()
+            self._task = self._loop.create_task(self._report())
+
+    async def _report(self) -> None:
+        """Prints the addresses, and then tells other workers this worker's metrics."""
+        settings = self._settings
+        scheme = "https" if settings.tls_cert else "http"
+        print(f"Gateway listens on {url_of(self._listener, scheme)}", flush=True)
+        if self._admin_listener is not None:
+            print(f"Admin API listens on {url_of(self._admin_listener, scheme)}", flush=True)
+        if self._grpc is not None:
+            print(f"gRPC listens on {settings.host}:{self._grpc.port}", flush=True)
+        if self._workers is not None:
+            await self._workers.write(self._metrics)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends running requests, then the application."""
+        if self._grpc is not None:
+            await self._grpc.stop(self._settings.shutdown_seconds)
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """Handles SIGTERM and SIGINT. uvicorn's handler would raise the signal again at the end."""
+        if self._lifecycle.draining:
+            self.force_exit = True
+            self.should_exit = True
+            return
+        self._lifecycle.draining = True
+        seconds = self._settings.drain_seconds
+        if sig == signal.SIGTERM and seconds and hasattr(self, "_loop"):
+            self._loop.call_soon_threadsafe(self._loop.call_later, seconds, self._stop)
+        else:
+            self._stop()
+
+    def _stop(self) -> None:
+        self.should_exit = True
 
 
 def _keep_freed_memory() -> None:

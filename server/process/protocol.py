@@ -10,6 +10,7 @@ import asyncio
 import logging
 import resource
 import time
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -43,8 +44,6 @@ class BoundedProtocol(HttpToolsProtocol):
     _warned = -_WARN_SECONDS
 
     waiting = b""
-    _timer: asyncio.TimerHandle | None = None
-    _write_timer: asyncio.TimerHandle | None = None
     _bytes = 0
     # True after a head that asks for an upgrade. The parser drops the body of such a request.
     _is_deaf = False
@@ -53,13 +52,14 @@ class BoundedProtocol(HttpToolsProtocol):
         """Begins a connection."""
         super().connection_made(transport)
         self.flow = _Flow(self, transport)
-        self._start_timer()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._start_timer("head", self.seconds, transport.close)
         self._warn_of_files(transport.get_extra_info("socket"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends a connection."""
-        self._stop_timer()
-        self._stop_write_timer()
+        self._stop_timer("head")
+        self._stop_timer("answer")
         super().connection_lost(exc)
         # After an error, uvicorn would keep the connection in memory until its timer ends.
         self._unset_keepalive_if_required()
@@ -71,22 +71,13 @@ class BoundedProtocol(HttpToolsProtocol):
         too, so it is aborted.
         """
         super().pause_writing()
-        self._start_write_timer()
+        self._start_timer("answer", self.write_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         """Writes on. A connection that closes still has to send the rest."""
         if not self.transport.is_closing():
-            self._stop_write_timer()
+            self._stop_timer("answer")
         super().resume_writing()
-
-    def _start_write_timer(self) -> None:
-        if self._write_timer is None:
-            self._write_timer = self.loop.call_later(self.write_seconds, self.transport.abort)
-
-    def _stop_write_timer(self) -> None:
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
 
     def data_received(self, data: bytes) -> None:
         """Reads bytes, unless earlier bytes wait."""
@@ -101,7 +92,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Reads the bytes that waited for the answer."""
         super().on_response_complete()
         if self.transport.is_closing():  # once the client has taken the rest
-            self._start_write_timer()
+            self._start_timer("answer", self.write_seconds, self.transport.abort)
         if self.waiting and not self.pipeline:
             self.loop.call_soon(self._read_waiting)
 
@@ -128,7 +119,7 @@ class BoundedProtocol(HttpToolsProtocol):
         head_is_complete = cycle is not None and cycle.scope is self.scope
         # While requests wait, nothing is read, so the client cannot be late.
         if not self.pipeline and (not head_is_complete or cycle.response_complete):
-            self._start_timer()
+            self._start_timer("head", self.seconds, self.transport.close)
         if self._bytes > self.max_bytes and not self.transport.is_closing():
             if cycle is None or cycle.response_complete:
                 body = orjson.dumps({"error": f"Request head exceeds {self.max_bytes} bytes"})
@@ -147,7 +138,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Ends a head."""
         super().on_headers_complete()
         self._bytes = 0
-        self._stop_timer()
+        self._stop_timer("head")
 
     def _unsupported_upgrade_warning(self) -> None:
         # uvicorn calls this after such a head. The bytes after the head belong to no request.
@@ -159,14 +150,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._bytes = 0
         super().on_body(body)
 
-    def _start_timer(self) -> None:
-        if self._timer is None:
-            self._timer = self.loop.call_later(self.seconds, self.transport.close)
+    def _start_timer(self, name: str, seconds: float, late: Callable[[], None]) -> None:
+        if name not in self._timers:
+            self._timers[name] = self.loop.call_later(seconds, late)
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _stop_timer(self, name: str) -> None:
+        if timer := self._timers.pop(name, None):
+            timer.cancel()
 
     def _warn_of_files(self, connection: Any) -> None:
         """Logs a warning if the process has almost as many open files as it may have."""

@@ -1,23 +1,15 @@
-"""The server process: sockets, signals, and shutdown."""
+"""What uvicorn gets: sockets, applications by port, and its configuration."""
 
-import asyncio
-import signal
 import socket
 import ssl
-from collections.abc import Callable, Coroutine
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..dependencies import Lifecycle
 from ..errors import StartError
 from ..settings import Settings
 from .protocol import BoundedProtocol
-
-if TYPE_CHECKING:
-    from ..grpc.server import GrpcServer
 
 # A connection is closed if the client acknowledges no data for this many milliseconds.
 _TCP_USER_TIMEOUT_MS = 60_000
@@ -84,7 +76,8 @@ def with_admin(app: ASGIApp, admin: ASGIApp, listener: socket.socket) -> ASGIApp
     return answer
 
 
-def _config(app: ASGIApp, settings: Settings, lifespan: Any) -> uvicorn.Config:
+def uvicorn_config(app: ASGIApp, settings: Settings, lifespan: Any) -> uvicorn.Config:
+    """Returns uvicorn's settings; `lifespan` is `on`, or `off` to start no application."""
     limits = {
         "seconds": settings.head_seconds,
         "write_seconds": settings.body_seconds,
@@ -108,66 +101,3 @@ def _config(app: ASGIApp, settings: Settings, lifespan: Any) -> uvicorn.Config:
         ssl_ca_certs=str(settings.tls_client_ca) if settings.tls_client_ca else None,
         ssl_cert_reqs=ssl.CERT_REQUIRED if settings.tls_client_ca else ssl.CERT_NONE,
     )
-
-
-class GatewayServer(uvicorn.Server):
-    """A uvicorn server with an orderly shutdown and exit status 0.
-
-    SIGTERM makes `/readyz` fail at once, and closes the listening sockets `drain_seconds` later.
-    SIGINT (Ctrl-C) closes them at once. After either of them, the server waits for running
-    requests, but after a second signal it does not. SIGHUP makes it read the keys again.
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        grpc_server: "GrpcServer | None",
-        started: Callable[[], Coroutine[Any, Any, None]],
-        reload: Callable[[], None],
-    ) -> None:
-        """Creates the server; `run` serves.
-
-        `grpc_server` starts once the application has started, and stops before it ends. `started`
-        runs from when both servers listen until the process ends. `reload` is called in the event
-        loop after a SIGHUP.
-        """
-        super().__init__(_config(app, settings, "on"))
-        self._settings = settings
-        self._lifecycle = lifecycle
-        self._grpc = grpc_server
-        self._started = started
-        self._reload = reload
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Starts the application and begins to listen."""
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_signal_handler(signal.SIGHUP, self._reload)
-        await super().startup(sockets)
-        if not self.should_exit:
-            if self._grpc is not None:
-                await self._grpc.start()
-            self._task = self._loop.create_task(self._started())
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Ends running requests, then the application."""
-        if self._grpc is not None:
-            await self._grpc.stop(self._settings.shutdown_seconds)
-        await super().shutdown(sockets)
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        """Handles SIGTERM and SIGINT. uvicorn's handler would raise the signal again at the end."""
-        if self._lifecycle.draining:
-            self.force_exit = True
-            self.should_exit = True
-            return
-        self._lifecycle.draining = True
-        seconds = self._settings.drain_seconds
-        if sig == signal.SIGTERM and seconds and hasattr(self, "_loop"):
-            self._loop.call_soon_threadsafe(self._loop.call_later, seconds, self._stop)
-        else:
-            self._stop()
-
-    def _stop(self) -> None:
-        self.should_exit = True

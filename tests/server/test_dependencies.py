@@ -15,7 +15,7 @@ from server.engines.routed import RoutedEngine, Routes
 from server.errors import ServingError, StartError
 from server.keys import KeyRing
 from server.limits import Shares
-from server.process.server import _config
+from server.process.server import uvicorn_config
 from server.settings import load_settings
 from server.wire.paths import RAW
 from tests.server.support.asgi import LOOKUP, PREDICT, ask, make_app, send
@@ -358,15 +358,18 @@ def test_bodies_that_trickle_hold_no_places():
     assert [reply.status for reply in run_in_virtual_time(run())] == [200, 200]
 
 
-@pytest.mark.parametrize(
+# Clients that together hold eight bodies of the largest size, or of whom one holds four.
+holders = pytest.mark.parametrize(
     ("clients", "told", "others"),
     [
-        (range(8), "At most 800 bytes of requests may be in memory.", 429),
-        ([1] * 4, "At most 400 bytes of requests of one client may be in memory.", 200),
+        (range(8), "At most {all} bytes of requests may be in memory.", 429),
+        ([1] * 4, "At most {half} bytes of requests of one client may be in memory.", 200),
     ],
 )
+
+
+@holders
 def test_the_bodies_in_memory_have_a_bound_and_each_client_half_of_it(clients, told, others):
-    # Eight bodies of the largest size.
     app = make_app(max_decompressed_bytes="100")
     part = gzip.compress(b" " * 100)[:-8]
 
@@ -379,19 +382,12 @@ def test_the_bodies_in_memory_have_a_bound_and_each_client_half_of_it(clients, t
 
     refused, other, answered = run_in_virtual_time(run())
     assert (refused.status, refused.headers["retry-after"]) == (429, "1")
-    assert refused.error.startswith(told)
+    assert refused.error.startswith(told.format(all=800, half=400))
     assert (other.status, answered.status) == (others, 200)
 
 
-@pytest.mark.parametrize(
-    ("clients", "told", "others"),
-    [
-        (range(8), "At most 2400000 bytes of requests may be in memory.", 429),
-        ([1] * 4, "At most 1200000 bytes of requests of one client may be in memory.", 200),
-    ],
-)
+@holders
 def test_large_answers_count_as_memory_until_their_clients_take_them(clients, told, others):
-    # Eight bodies of the largest size.
     app = make_app(max_decompressed_bytes="300000", max_in_flight="1")
     count = 33_500
     ids, headers = bytes(8 * count), {"content-type": RAW, "accept": RAW}
@@ -416,7 +412,7 @@ def test_large_answers_count_as_memory_until_their_clients_take_them(clients, to
     replies, refused, other, answered = asyncio.run(run())
     assert {(reply.status, len(reply.body)) for reply in replies} == {(200, 9 * count)}
     assert (refused.status, refused.headers["retry-after"]) == (429, "1")
-    assert refused.error.startswith(told)
+    assert refused.error.startswith(told.format(all=2_400_000, half=1_200_000))
     assert (other.status, answered.status) == (others, 200)
 
 
@@ -443,7 +439,7 @@ def test_forwarded_addresses_are_trusted_only_from_trusted_proxies():
 
     async def run(trusted, peer):
         settings = load_settings(model_dir="x", trusted_proxies=trusted)
-        config = _config(app, settings, "off")
+        config = uvicorn_config(app, settings, "off")
         config.load()
         headers = [(b"x-forwarded-for", b"6.6.6.6, 9.9.9.9"), (b"x-forwarded-proto", b"https")]
         scope = {"type": "http", "scheme": "http", "client": (peer, 1), "headers": headers}

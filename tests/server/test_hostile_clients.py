@@ -147,16 +147,16 @@ def count_of(stub, what: str) -> float:
     return stub.ask("POST", PREDICT, body).json()["predictions"][0]
 
 
-def check_nothing_is_left(stub, files: int, tasks: float) -> None:
+@pytest.mark.parametrize("count", [0, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_disconnects_at_random_leave_nothing(stub, count):
+    files, tasks = open_files(stub.process.pid), count_of(stub, "tasks")
+    disconnects(stub, 1500)
+    before = count_of(stub, "blocks")
+    disconnects(stub, count)
     wait_until(lambda: open_files(stub.process.pid) <= files)
     stub.wait_in_flight(0)
     wait_until(lambda: count_of(stub, "tasks") == tasks)
-
-
-def test_disconnects_at_random_leave_nothing(stub):
-    files, tasks = open_files(stub.process.pid), count_of(stub, "tasks")
-    disconnects(stub, 1500)
-    check_nothing_is_left(stub, files, tasks)
+    assert count_of(stub, "blocks") < before + LEAKED_BLOCKS
 
 
 def test_a_connection_that_is_reset_after_its_answer_leaves_nothing(stub):
@@ -169,14 +169,3 @@ def test_a_connection_that_is_reset_after_its_answer_leaves_nothing(stub):
                 answer += connection.recv(65536)
             reset(connection)
     wait_until(lambda: count_of(stub, "connections") == count)
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_disconnects_leave_nothing(stub):
-    files, tasks = open_files(stub.process.pid), count_of(stub, "tasks")
-    disconnects(stub, 2_000)
-    check_nothing_is_left(stub, files, tasks)
-    before = count_of(stub, "blocks")
-    disconnects(stub, 100_000)
-    check_nothing_is_left(stub, files, tasks)
-    assert count_of(stub, "blocks") < before + LEAKED_BLOCKS

@@ -7,6 +7,7 @@ another thread. The event loop waits for TensorFlow only in runs that are known 
 import asyncio
 import contextlib
 import functools
+import importlib.metadata
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from .batching import Batcher
 from .leased_version import LeasedVersion
 from .model_folder import VersionPolicy, folder_of
 from .model_versions import ModelVersions
-from .saved_model import SavedModel, component_versions
+from .saved_model import SavedModel
 from .warm_up import warm_up
 from .worker_pool import WorkerPool
 
@@ -107,7 +108,11 @@ class EmbeddedEngine(Engine):
 
     def component_versions(self) -> Mapping[str, str]:
         """See `Engine.component_versions`."""
-        return component_versions()
+        versions = {}
+        for name in ("tensorflow", "tensorflow-cpu", "de-core"):
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                versions[name] = importlib.metadata.version(name)
+        return versions
 
     async def status(self, spec: ModelSpec) -> Sequence[VersionStatus]:
         """See `Engine.status`."""

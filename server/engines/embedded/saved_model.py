@@ -13,7 +13,6 @@ import ctypes
 import functools
 import gc
 import importlib
-import importlib.metadata
 import importlib.util
 import logging
 import math
@@ -104,17 +103,6 @@ def op_library_problem(of_tfra: bool = False) -> str:
     except Exception as error:  # Plain models do not need the library, whatever is wrong with it.
         return f"the op library de_core does not load: {_one_line(error)}"
     return ""
-
-
-def component_versions() -> dict[str, str]:
-    """Returns the installed versions of TensorFlow and the op library."""
-    versions = {}
-    for name in ("tensorflow", "tensorflow-cpu", "de-core"):
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
 
 
 class SavedModel:

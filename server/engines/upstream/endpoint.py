@@ -17,6 +17,23 @@ _METHODS = (
     f"/{PREDICTION_SERVICE}/GetModelMetadata",
     f"/{MODEL_SERVICE}/GetModelStatus",
 )
+# gRPC retries a request that a server could not take, at most twice, and never a poll. After some
+# failures in a row it retries nothing. So a server that fails does not get several times the load.
+_SERVICE_CONFIG = {
+    "methodConfig": [
+        {
+            "name": [{"service": PREDICTION_SERVICE}],
+            "retryPolicy": {
+                "maxAttempts": 3,
+                "initialBackoff": "0.01s",
+                "maxBackoff": "0.1s",
+                "backoffMultiplier": 2,
+                "retryableStatusCodes": ["UNAVAILABLE"],
+            },
+        }
+    ],
+    "retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1},
+}
 
 
 def parse_upstreams(text: str) -> dict[str, str]:
@@ -114,8 +131,33 @@ class Endpoint:
         return self.answers and not self.drained
 
     def open(self, settings: Settings, token: str = "") -> None:
-        """Opens the channel, which belongs to this event loop; `token` as for `Authorization`."""
-        channel = self._channel = _open_channel(self._target, settings)
+        """Opens the channel, which belongs to this event loop; `token` as for `Authorization`.
+
+        It connects with its first call.
+        """
+        import grpc
+
+        arguments = (
+            ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
+            ("grpc.max_receive_message_length", settings.max_decompressed_bytes),
+            ("grpc.max_send_message_length", settings.max_decompressed_bytes),
+            ("grpc.keepalive_time_ms", 30_000),
+            # Without this option, two channels to one target share a connection.
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.min_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 1000),
+        )
+        ca, key, chain = (
+            path and path.read_bytes()
+            for path in (settings.upstream_ca, settings.upstream_key, settings.upstream_cert)
+        )
+        if ca is None:
+            channel = grpc.aio.insecure_channel(self._target, options=arguments)
+        else:
+            credentials = grpc.ssl_channel_credentials(ca, key, chain)
+            channel = grpc.aio.secure_channel(self._target, credentials, options=arguments)
+        self._channel = channel
         self._methods = {path.rpartition("/")[2]: channel.unary_unary(path) for path in _METHODS}
         if token:
             self._metadata = (("authorization", f"Bearer {token}"),)
@@ -149,64 +191,14 @@ class Endpoint:
             )
             return answer
         except grpc.aio.AioRpcError as error:
-            failed = _serving_error(error)
+            code, message = Code[error.code().name], error.details()
+            if code is Code.UNAVAILABLE:
+                message = "The model server cannot be reached"
+            elif code is Code.DEADLINE_EXCEEDED:
+                message = "Deadline exceeded"
+            elif code is Code.CANCELLED:
+                code, message = Code.UNAVAILABLE, "The model server went away"
             connected = self._channel.get_state() is grpc.ChannelConnectivity.READY
-            if failed.code is Code.UNAVAILABLE and not connected:
+            if code is Code.UNAVAILABLE and not connected:
                 self.missed = _POLLS
-            raise failed from None
-
-
-def _serving_error(error: Any) -> ServingError:
-    code = Code[error.code().name]
-    if code is Code.UNAVAILABLE:
-        return ServingError(code, "The model server cannot be reached")
-    if code is Code.DEADLINE_EXCEEDED:
-        return ServingError(code, "Deadline exceeded")
-    if code is Code.CANCELLED:
-        return ServingError(Code.UNAVAILABLE, "The model server went away")
-    return ServingError(code, error.details() or code.value)
-
-
-def _open_channel(target: str, settings: Settings) -> Any:
-    """Opens a grpc.aio channel, which belongs to this event loop. It connects with its first call.
-
-    gRPC retries a request that a server could not take, at most twice, and never a poll. After some
-    failures in a row it retries nothing. So a server that fails does not get several times the
-    load.
-    """
-    import grpc
-
-    service_config = {
-        "methodConfig": [
-            {
-                "name": [{"service": PREDICTION_SERVICE}],
-                "retryPolicy": {
-                    "maxAttempts": 3,
-                    "initialBackoff": "0.01s",
-                    "maxBackoff": "0.1s",
-                    "backoffMultiplier": 2,
-                    "retryableStatusCodes": ["UNAVAILABLE"],
-                },
-            }
-        ],
-        "retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1},
-    }
-    arguments = (
-        ("grpc.service_config", json.dumps(service_config)),
-        ("grpc.max_receive_message_length", settings.max_decompressed_bytes),
-        ("grpc.max_send_message_length", settings.max_decompressed_bytes),
-        ("grpc.keepalive_time_ms", 30_000),
-        # Without this option, two channels to one target share a connection.
-        ("grpc.use_local_subchannel_pool", 1),
-        ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", 100),
-        ("grpc.max_reconnect_backoff_ms", 1000),
-    )
-    ca, key, chain = (
-        path and path.read_bytes()
-        for path in (settings.upstream_ca, settings.upstream_key, settings.upstream_cert)
-    )
-    if ca is None:
-        return grpc.aio.insecure_channel(target, options=arguments)
-    credentials = grpc.ssl_channel_credentials(ca, key, chain)
-    return grpc.aio.secure_channel(target, credentials, options=arguments)
+            raise ServingError(code, message or code.value) from None

@@ -18,8 +18,8 @@ from server.protos.tensors import fill_proto, fill_signature
 from server.settings import load_settings
 from server.wire.codec import Codec
 from tests.server.support.eventually import PATIENCE_S, eventually
-from tests.server.support.gateway_process import GatewayProcess
 from tests.server.support.grpc_port import PROTOS, methods_of
+from tests.server.support.light_upstream import front
 from tests.server.support.numpy_engine import FUNCTIONS
 from tests.server.support.tls_files import tls_files
 
@@ -100,12 +100,11 @@ async def serving(tls=None):
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(each, handlers),))
     if tls is None:
-        port = server.add_insecure_port("127.0.0.1:0")
+        service.port = server.add_insecure_port("127.0.0.1:0")
     else:
         certificate, key = (path.read_bytes() for path in tls)
         credentials = grpc.ssl_server_credentials([(key, certificate)], certificate, True)
-        port = server.add_secure_port("127.0.0.1:0", credentials)
-    service.address = f"127.0.0.1:{port}"
+        service.port = server.add_secure_port("127.0.0.1:0", credentials)
     await server.start()
     try:
         yield service
@@ -115,13 +114,13 @@ async def serving(tls=None):
 
 
 def settings_of(service, **more):
-    to = {"engine": "tfserving", "upstreams": f"u={service.address}", "models": "m"}
+    to = {"engine": "tfserving", "upstreams": f"u=127.0.0.1:{service.port}", "models": "m"}
     return load_settings(**to, poll_seconds="1000", **more)
 
 
 @contextlib.asynccontextmanager
 async def connected(service, token="", **files):
-    endpoint = Endpoint("u", service.address)
+    endpoint = Endpoint("u", f"127.0.0.1:{service.port}")
     endpoint.open(settings_of(service, **files), token)
     try:
         yield endpoint
@@ -209,11 +208,8 @@ async def test_a_server_that_refuses_polls_serves_on_unless_the_error_says_more(
 
 
 async def test_a_trace_header_that_grpc_cannot_carry_is_not_forwarded(service, tmp_path):
-    def front():
-        with GatewayProcess(
-            None, tmp_path / "log", "--engine", "tfserving", "--upstreams", service.address,
-            "--models", "m",
-        ) as gateway:  # fmt: skip
+    def ask():
+        with front(tmp_path, service) as gateway:
             gateway.wait_ready()
             for value in ("00-ab-cd-01", "caf\xe9", "a\tb", "x" * 9000, ""):
                 headers = {"traceparent": value, "tracestate": value}
@@ -223,7 +219,7 @@ async def test_a_trace_header_that_grpc_cannot_carry_is_not_forwarded(service, t
                 assert service.metadata.get("traceparent") == forwarded
                 assert service.metadata.get("tracestate") == forwarded
 
-    await asyncio.to_thread(front)
+    await asyncio.to_thread(ask)
 
 
 async def test_a_model_that_answers_nothing_but_data_loss_is_not_ready_and_the_log_says_why(
@@ -231,11 +227,8 @@ async def test_a_model_that_answers_nothing_but_data_loss_is_not_ready_and_the_l
 ):
     said = "the table user is damaged: bad checksum in slab 3"
 
-    def front():
-        with GatewayProcess(
-            None, tmp_path / "log", "--engine", "tfserving", "--upstreams", service.address,
-            "--models", "m", "--poll-seconds", "0.1",
-        ) as gateway:  # fmt: skip
+    def ask():
+        with front(tmp_path, service) as gateway:
             gateway.wait_ready()
             for errors, status in (([(grpc.StatusCode.DATA_LOSS, said)], 500), ([], 200)):
                 service.errors = errors
@@ -245,7 +238,7 @@ async def test_a_model_that_answers_nothing_but_data_loss_is_not_ready_and_the_l
                 gateway.wait_for("/readyz", lambda reply, wanted=ready: reply.status == wanted)
             return gateway.log()
 
-    assert said in await asyncio.to_thread(front)
+    assert said in await asyncio.to_thread(ask)
 
 
 async def test_an_answer_counts_though_a_poll_passed_meanwhile(service, engine):

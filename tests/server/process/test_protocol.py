@@ -9,7 +9,7 @@ import pytest
 from uvicorn.server import ServerState
 
 from server.process import protocol as protocols
-from server.process.server import _config, with_admin
+from server.process.server import uvicorn_config, with_admin
 from server.settings import load_settings
 from tests.server.support.asgi import make_app
 from tests.server.support.virtual_time import run_in_virtual_time
@@ -55,7 +55,7 @@ class Connection:
     """A connection in memory to a gateway with numpy functions."""
 
     def __init__(self, app, **options):
-        config = _config(app, load_settings(model_dir="unused", **options), "off")
+        config = uvicorn_config(app, load_settings(model_dir="unused", **options), "off")
         config.load()
         state = ServerState()
         state.default_headers = [(b"date", b"today")]

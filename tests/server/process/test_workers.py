@@ -12,7 +12,7 @@ import pytest
 
 from server.app import create_app
 from server.observability.metrics import Metrics
-from server.observability.worker_metrics import WorkerMetrics, write_metrics
+from server.observability.worker_metrics import WorkerMetrics
 from server.process.gateway import Gateway
 from server.process.workers import Worker, WorkerSupervisor
 from server.settings import load_settings
@@ -39,6 +39,11 @@ def answered(metrics: bytes, worker: int | None = None) -> float:
     )
 
 
+def all_are_ready(gateway: GatewayProcess) -> bool:
+    """Asks often enough to reach each worker: the system chooses the worker of each request."""
+    return all(gateway.ask("GET", "/readyz").status == 200 for _ in range(20))
+
+
 def process_starts(metrics: bytes) -> set[bytes]:
     """Returns when each worker started, as the metrics of all workers say."""
     name = b"process_start_time_seconds"
@@ -53,8 +58,7 @@ def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
     flags = ("--workers", "2", "--admin-port", str(admin_port), "--keys-file", str(keys))
     with fronted(tmp_path, 3, flags=flags) as (gateway, _):
         assert gateway.port_of("Admin API") == admin_port
-        for _ in range(20):
-            gateway.wait_for("/readyz", lambda reply: reply.status == 200)
+        wait_until(lambda: all_are_ready(gateway))
         for _ in range(40):
             assert gateway.ask("POST", PREDICT, BODY, headers).status == 200
 
@@ -120,7 +124,7 @@ def test_the_heartbeat_needs_the_event_loop_and_nothing_else(tmp_path, metrics):
     worker.heartbeat.touch()
 
     async def scenario():
-        task = asyncio.create_task(write_metrics(metrics(), WorkerMetrics(worker.heartbeat)))
+        task = asyncio.create_task(WorkerMetrics(worker.heartbeat).write(metrics()))
         await asyncio.sleep(0)
         os.utime(worker.heartbeat, (1, 1))
         await asyncio.sleep(2)
@@ -148,7 +152,7 @@ def test_a_failed_write_of_metrics_is_logged_and_tried_again(tmp_path, caplog):
     worker = Worker(0, folder, 0, 0, os.getpid())
 
     async def write():
-        task = asyncio.create_task(write_metrics(Metrics(), WorkerMetrics(worker.heartbeat)))
+        task = asyncio.create_task(WorkerMetrics(worker.heartbeat).write(Metrics()))
         await asyncio.sleep(3)
         folder.unlink()
         await asyncio.sleep(3)
@@ -169,8 +173,7 @@ def test_while_a_killed_worker_is_replaced_the_other_one_answers(saved_models, t
     shutil.copytree(saved_models / "1", folder / "1")
     with GatewayProcess(folder, tmp_path / "log", *flags) as gateway:
         gateway.wait_for("/metrics", lambda reply: reply.body.count(b"gateway_in_flight{") == 2)
-        for _ in range(20):  # the system chooses the worker of each request
-            gateway.wait_ready()
+        wait_until(lambda: all_are_ready(gateway))
         before = children_of(gateway.process.pid)
         metrics = gateway.ask("GET", "/metrics").body
         os.kill(before[1], signal.SIGKILL)

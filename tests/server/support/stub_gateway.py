@@ -68,7 +68,7 @@ def main() -> None:
     # With these settings the gateway does not load TensorFlow.
     chosen.TfServingEngine = lambda *_: make_engine()
     stub = {"engine": "tfserving", "models": "m", "upstreams": "127.0.0.1:1"}
-    sys.exit(Gateway(load_settings(**stub, **flags)).run())
+    sys.exit(Gateway(load_settings(**stub, **flags)).run_until_stopped())
 
 
 if __name__ == "__main__":
