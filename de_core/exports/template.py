@@ -42,7 +42,7 @@ class Template:
         with deferred_writes():
             self.functions = serving_functions(model, signatures, inputs)
         tables = tables_behind(
-            handle for function in self.functions.values() for handle in function.captured_inputs
+            [each for function in self.functions.values() for each in function.captured_inputs]
         )
         if not tables:
             raise ValueError(

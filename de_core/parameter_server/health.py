@@ -21,18 +21,17 @@ _OF_A_TABLE: tuple[tuple[str, str, Callable[[dict[str, Any]], int]], ...] = (
 
 
 class Health:
-    """The state of a process in its cluster."""
+    """The state of a process in its cluster.
+
+    Attributes:
+        state: "starting", "ready" or "stopping".
+    """
 
     def __init__(self, job: str, task: int) -> None:
         self._tables: Callable[[], list[dict[str, Any]]] = list
         self._labels = f'job="{job}",task="{task}"'
-        self._state = "starting"
+        self.state = "starting"
         self._begin = time.time()
-
-    @property
-    def state(self) -> str:
-        """Returns "starting", "ready" or "stopping"."""
-        return self._state
 
     def ready(self, tables: Callable[[], list[dict[str, Any]]] = list) -> None:
         """Records that the process accepts requests.
@@ -40,18 +39,18 @@ class Health:
         `tables` returns the process's tables: dicts of `table`, its name, and `stats`.
         """
         self._tables = tables
-        self._state = "ready"
+        self.state = "ready"
 
     def drain(self) -> None:
         """Records that the process is about to end."""
-        self._state = "stopping"
+        self.state = "stopping"
 
     def metrics(self) -> str:
         """Returns metrics in Prometheus' text format."""
         used = resource.getrusage(resource.RUSAGE_SELF)
         pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
         values = (
-            ("de_server_ready", "gauge", int(self._state == "ready")),
+            ("de_server_ready", "gauge", int(self.state == "ready")),
             ("de_server_uptime_seconds", "gauge", round(time.time() - self._begin, 3)),
             ("de_server_resident_bytes", "gauge", pages * resource.getpagesize()),
             ("de_server_cpu_seconds_total", "counter", used.ru_utime + used.ru_stime),

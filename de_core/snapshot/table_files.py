@@ -231,11 +231,11 @@ def _restore_chosen(
 
 
 def _steps(files: Sequence[str], spec: TableSpec) -> Iterator[tuple[str, int, int, tf.Tensor]]:
-    """Yields what `keys_in_steps` does, after the path, for the files that count.
+    """Reads all keys of files in steps, without files before a delta that replaces all rows.
 
-    Files before a delta that replaces all rows do not count.
+    Yields the path, the first section, the number of sections and their keys.
     """
-    applied: list[str] = []
+    applied: list[tuple[str, dict[str, Any]]] = []
     base = 0
     for path in files:
         info = about(path)
@@ -243,29 +243,22 @@ def _steps(files: Sequence[str], spec: TableSpec) -> Iterator[tuple[str, int, in
             base = len(applied)
         elif info["replaces"]:
             del applied[base:]
-        applied.append(path)
-    for path in applied:
-        for first, sections, keys in keys_in_steps(path, spec):
-            yield path, first, sections, keys
-
-
-def keys_in_steps(path: str, spec: TableSpec) -> Iterator[tuple[int, int, tf.Tensor]]:
-    """Reads all keys of a file in steps. Yields the first section, the number of sections, keys."""
-    info = about(path)
-    sections = info["sections"]
-    rows = max(info["rows"] + info["tombstones"], 1)
-    step = max(1, int(_STEP_BYTES * sections / (rows * (info["row_bytes"] + 16))))
-    for first in range(0, sections, step):
-        count = min(step, sections - first)
-        keys, _, _, _ = library.de_snapshot_read(
-            path,
-            tf.constant(first, tf.int64),
-            tf.constant(count, tf.int64),
-            key_dtype=spec.key_dtype,
-            value_dtype=tf.as_dtype(info["reads_as"]),  # may differ from the table's dtype
-            with_values=False,
-        )
-        yield first, count, keys
+        applied.append((path, info))
+    for path, info in applied:
+        sections = info["sections"]
+        rows = max(info["rows"] + info["tombstones"], 1)
+        step = max(1, int(_STEP_BYTES * sections / (rows * (info["row_bytes"] + 16))))
+        for first in range(0, sections, step):
+            count = min(step, sections - first)
+            keys, _, _, _ = library.de_snapshot_read(
+                path,
+                tf.constant(first, tf.int64),
+                tf.constant(count, tf.int64),
+                key_dtype=spec.key_dtype,
+                value_dtype=tf.as_dtype(info["reads_as"]),  # may differ from the table's dtype
+                with_values=False,
+            )
+            yield path, first, count, keys
 
 
 def follows(shard: Table, chain: str, identity: str) -> bool:

@@ -186,7 +186,15 @@ def _restore(rows: StoredRows, op: Any, *inputs: Any, **attributes: Any) -> None
     """
     table = rows.memory.new_table()
     if "replace" in attributes:
-        _note_layout(rows, inputs[0], attributes)
+        # Read the slots' initial values and the initial row of unknown keys.
+        blank = rows.memory.new_table()
+        none = tf.zeros([0], rows.spec.key_dtype)
+        options = {name: attributes[name] for name in ("slots", "convert")}
+        blank.run(library.de_table_restore_keys, inputs[0], none, replace=True, **options)
+        # Skip the columns of the library's own policies, because a storage has no policies.
+        rows.remember(each for each in columns_of(blank, "") if not is_reserved(each.slot))
+        if attributes["replace"]:
+            rows.memory.adopt(blank)
     elif json.loads(library.de_snapshot_info(inputs[0], verify=False).numpy())["tombstones"]:
         raise NotImplementedError(
             "A function that selects rows of a delta must select them for a table in main memory. "
@@ -210,20 +218,3 @@ def _restore(rows: StoredRows, op: Any, *inputs: Any, **attributes: Any) -> None
         for column in columns:
             data[column.text] = encoded_rows(find_slot(table, keys, column))
         rows.store.write(encoded_keys(keys), data)
-
-
-def _note_layout(rows: StoredRows, files: tf.Tensor, attributes: dict[str, Any]) -> None:
-    """Reads the slots' initial values and the initial row of unknown keys from files."""
-    blank = rows.memory.new_table()
-    blank.run(
-        library.de_table_restore_keys,
-        files,
-        tf.zeros([0], rows.spec.key_dtype),
-        replace=True,
-        slots=attributes["slots"],
-        convert=attributes["convert"],
-    )
-    # Skip the columns of the library's own policies, because a storage has no policies.
-    rows.remember(each for each in columns_of(blank, "") if not is_reserved(each.slot))
-    if attributes["replace"]:
-        rows.memory.adopt(blank)

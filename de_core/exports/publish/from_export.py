@@ -9,6 +9,7 @@ import os
 import pathlib
 import secrets
 import shutil
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ import tensorflow as tf
 from de_core.base.ops import library
 from de_core.exports import version
 from de_core.exports.publish import versions
-from de_core.exports.publish.versions import Published
 from de_core.exports.version import Version
 from de_core.snapshot import chain_file
 from de_core.snapshot.chain_file import Link
@@ -66,9 +66,9 @@ def add(
     with versions.alone_in(root):
         last = None if full else next(reversed(versions.all_in(root)), None)
         if last is not None and (
-            last.number != version.numbers_in(root)[-1]
-            or not _follows(tables, last)
-            or versions.full_is_due(last.path, last.chains.values(), full_every, full_part)
+            int(last.name) != version.numbers_in(root)[-1]
+            or not _follows(tables, last, before := versions.chains_of(last))
+            or versions.full_is_due(last, before.values(), full_every, full_part)
         ):
             last = None
         target = version.next_in(root, None)
@@ -86,7 +86,7 @@ def add(
                     made = table.info
                 reports.setdefault(name, []).append(made)
                 chains[_asset_name(table.file.name)] = links
-            previous = None if last is None else last.number
+            previous = None if last is None else int(last.name)
             report = versions.write_chains(folder, chains, reports, previous)
         versions.prune(root, keep_versions)
     return Version(str(target), report)
@@ -101,18 +101,18 @@ def _key(info: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _follows(tables: list[_Table], last: Published) -> bool:
-    """Finds the published files that deltas would follow. False if a table has none.
+def _follows(tables: list[_Table], last: pathlib.Path, before: Mapping[str, list[Link]]) -> bool:
+    """Finds in a version's chains the files that deltas would follow. False if a table has none.
 
     Raises:
         tf.errors.DataLossError: The version's chain files and its manifest differ.
     """
-    chain_file.check_manifest(last.path, last.chains)
+    chain_file.check_manifest(last, before)
     chains: dict[str, list[pathlib.Path]] = {}
-    for links in last.chains.values():
-        paths = [last.path / "assets" / each.name for each in links]
+    for links in before.values():
+        paths = [last / "assets" / each.name for each in links]
         chains[repr(_key(about(str(paths[-1]))))] = paths
-    if len(chains) != len(tables) or len(last.chains) != len(tables):
+    if len(chains) != len(tables) or len(before) != len(tables):
         return False
     for table in tables:
         table.before = chains.get(repr(_key(table.info)), [])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import fcntl
-import functools
 import os
 import pathlib
 import shutil
@@ -21,45 +19,26 @@ WORK_PREFIX = ".publish-"
 _LOCK = ".publish.lock"
 
 
-@dataclasses.dataclass(frozen=True)
-class Published:
-    """A published version.
-
-    Attributes:
-        path: The version's directory.
-    """
-
-    path: pathlib.Path
-
-    @property
-    def number(self) -> int:
-        """The version's number."""
-        return int(self.path.name)
-
-    @functools.cached_property
-    def chains(self) -> dict[str, list[Link]]:
-        """For each chain file, by its name, the snapshot files of the table.
-
-        Raises:
-            tf.errors.DataLossError: A chain file is damaged.
-        """
-        assets = sorted(self.path.glob(f"assets/*{chain_file.SUFFIX}"))
-        return {asset.name: chain_file.read(asset) for asset in assets}
-
-
-def published(path: pathlib.Path) -> Published | None:
-    """Returns the version in a directory, or None if it was not published.
+def all_in(root: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the directories of the published versions in a directory, the oldest first.
 
     No file is read, so a damaged version is found too. See `chain_file.check_manifest`.
     """
-    assets = path.glob(f"assets/*{chain_file.SUFFIX}")
-    return Published(path) if any(assets) and (path / "saved_model.pb").is_file() else None
+    return [
+        path
+        for path in (root / str(number) for number in version.numbers_in(root))
+        if any(path.glob(f"assets/*{chain_file.SUFFIX}")) and (path / "saved_model.pb").is_file()
+    ]
 
 
-def all_in(root: pathlib.Path) -> list[Published]:
-    """Returns the published versions in a directory, the oldest first."""
-    found = (published(root / str(number)) for number in version.numbers_in(root))
-    return [each for each in found if each is not None]
+def chains_of(path: pathlib.Path) -> dict[str, list[Link]]:
+    """Returns a version's chains: for each chain file, by its name, the table's snapshot files.
+
+    Raises:
+        tf.errors.DataLossError: A chain file is damaged.
+    """
+    assets = sorted(path.glob(f"assets/*{chain_file.SUFFIX}"))
+    return {asset.name: chain_file.read(asset) for asset in assets}
 
 
 def full_is_due(
@@ -131,8 +110,8 @@ def prune(root: pathlib.Path, count: int | None) -> None:
     if count is None or len(version.numbers_in(root)) <= count:
         return
     for each in all_in(root)[:-count]:
-        gone = root / f"{WORK_PREFIX}{each.number}-deleted"
-        each.path.rename(gone)  # atomic, so no server sees a partial version
+        gone = root / f"{WORK_PREFIX}{each.name}-deleted"
+        each.rename(gone)  # atomic, so no server sees a partial version
         shutil.rmtree(gone, ignore_errors=True)
 
 

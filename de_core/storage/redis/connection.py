@@ -18,8 +18,7 @@ from redis.sentinel import Sentinel
 
 from de_core.storage.redis.config import CLUSTER, SENTINEL, Settings
 
-#: Exceptions that a command may fail with.
-Failure = redis.RedisError | RedisClusterException | OSError
+# Exceptions that a command may fail with.
 _FAILURES = (redis.RedisError, RedisClusterException, OSError)
 _Command = tuple[Any, ...]
 _UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, RedisClusterException, OSError)
