@@ -6,7 +6,7 @@ to float32.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
@@ -55,64 +55,32 @@ def _pool_gradient(op: Any, gradient: tf.Tensor) -> list[Any]:
             table, keys, splits, gradient, anchors, Tvalues=value_dtype
         )
     anchor_gradients = [
-        _pooled_slices(anchor, keys, splits, weights, gradient, weighted) for anchor in anchors
+        anchor_slices(
+            anchor,
+            *library.de_pool_gradient(
+                keys, splits, weights, gradient, weighted=weighted, Tvalues=gradient.dtype
+            ),
+        )
+        for anchor in anchors
     ]
     return [None, None, None, weight_gradient, *anchor_gradients]
 
 
-@tf.RegisterGradient("DeTablePoolDots")
-def _pool_dots_gradient(op: Any, dot_gradient: tf.Tensor) -> list[Any]:
-    """Returns the gradients of `DeTablePoolDots`, for second-order gradients.
-
-    The op computes the gradient of a pooled lookup with respect to its weights: for each key, the
-    dot product of its row and its segment's gradient. So the gradient with respect to the segments'
-    gradients is a pooled lookup with `dot_gradient` as weights.
-
-    Args:
-        op: The forward op. Its inputs are the table, keys [n], row_splits [s + 1], the gradients of
-            the segments [s, dim], and at most one anchor. Its output is the dots [n].
-        dot_gradient: Gradient of the dots, [n].
-    """
-    table, keys, splits, gradient, *anchors = op.inputs
-    value_dtype = op.get_attr("Tvalues")
-    segment_gradient = None
-    if is_wanted(op, 3):
-        segment_gradient = library.de_table_pool(
-            table,
-            keys,
-            splits,
-            dot_gradient,
-            anchors,
-            weighted=True,
-            Tvalues=value_dtype,
-            dim=gradient.shape[-1],
-        )
-    anchor_gradients = [
-        _pooled_slices(anchor, keys, splits, dot_gradient, gradient, True) for anchor in anchors
-    ]
-    return [None, None, None, segment_gradient, *anchor_gradients]
+def _refuse_to_differentiate_twice(op: Any, *_: Any) -> NoReturn:
+    raise NotImplementedError(
+        "A pooled lookup must not be differentiated twice. Received: the gradient of the op "
+        f"{op.type}. Look the ids up by de.embedding_lookup, and pool their rows by TensorFlow's "
+        "ops."
+    )
 
 
-@tf.RegisterGradient("DePoolGradient")
-def _pool_gradient_gradient(op: Any, _: Any, slice_gradient: tf.Tensor) -> list[Any]:
-    """Returns the gradients of `DePoolGradient`, for second-order gradients.
-
-    Args:
-        op: The forward op. Its inputs are keys [n], row_splits [s + 1], weights and the gradient of
-            the pooled rows, [s, dim]. Its outputs are distinct keys [u] and slices [u, dim].
-        slice_gradient: Gradient of the slices, [u, dim].
-    """
-    keys, splits, weights, gradient = op.inputs
-    distinct = op.outputs[0]
-    _, places = tf.unique(tf.concat([distinct, keys], 0))
-    rows = tf.gather(slice_gradient, places[tf.size(distinct) :])
-    segments = tf.ragged.row_splits_to_segment_ids(splits)
-    weight_gradient = None
-    if op.get_attr("weighted"):
-        weight_gradient = tf.reduce_sum(rows * tf.gather(gradient, segments), 1)
-        rows *= weights[:, None]
-    segment_gradient = tf.math.unsorted_segment_sum(rows, segments, tf.size(splits) - 1)
-    return [None, None, weight_gradient, segment_gradient]
+for _name in (
+    "DePoolGradient",
+    "DeTablePoolDots",
+    "DeLookupFeaturesGradient",
+    "DeLookupFeaturesWeightGradient",
+):
+    tf.RegisterGradient(_name)(_refuse_to_differentiate_twice)
 
 
 @tf.RegisterGradient("DeLoopAnchor")
@@ -148,21 +116,6 @@ def anchor_slices(anchor: tf.Tensor, keys: tf.Tensor, values: tf.Tensor) -> Any:
     if anchor.dtype == tf.variant:
         return library.de_row_gradients(keys, values)
     return _slices(keys, values, values.shape[-1])
-
-
-def _pooled_slices(
-    anchor: tf.Tensor,
-    keys: tf.Tensor,
-    splits: tf.Tensor,
-    weights: tf.Tensor,
-    gradient: tf.Tensor,
-    weighted: bool,
-) -> Any:
-    """Returns the gradient of pooled rows with respect to an anchor or its token."""
-    unique, values = library.de_pool_gradient(
-        keys, splits, weights, gradient, weighted=weighted, Tvalues=gradient.dtype
-    )
-    return anchor_slices(anchor, unique, values)
 
 
 class TableGradient(tf.IndexedSlices):
