@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 import tensorflow as tf
@@ -240,14 +241,10 @@ def _attributes_of(op: Any) -> dict[str, Any]:
 
 def _inputs_of(op: Any) -> list[list[tf.Tensor]]:
     """Returns the handles, ids, structure, weights and anchors of the op."""
-    inputs = list(op.inputs)
+    inputs = iter(op.inputs)
     sizes = [len(op.get_attr("dims")), len(op.get_attr("kinds")), op.get_attr("structures")]
     sizes.append(sum(op.get_attr("weighted")))
-    parts = []
-    for size in sizes:
-        parts.append(inputs[:size])
-        inputs = inputs[size:]
-    return [*parts, inputs]
+    return [*(list(itertools.islice(inputs, size)) for size in sizes), list(inputs)]
 
 
 def _flat(ids: Ids) -> tf.Tensor:

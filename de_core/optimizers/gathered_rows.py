@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.ops import library
-from de_core.base.types import DTypeLike, Optimizer, ShapeLike, TensorLike
+from de_core.base.types import Optimizer, ShapeLike, TensorLike
 from de_core.optimizers.clipping import Trained, summed
 from de_core.optimizers.rules import Plan, as_scalar
 from de_core.tables.policy import FROZEN, USES
@@ -38,15 +38,6 @@ class RowSlot:
     def full_name(self, owner: tf.Tensor) -> tf.Tensor:
         """Returns the slot's full name in the table, "owner/name", a scalar string tensor."""
         return tf.strings.join([owner, "/", self.name])
-
-    @property
-    def spec(self) -> tuple[int, float]:
-        """The slot's width, and its initial value."""
-        return self.width, self.initial
-
-    def rows(self) -> tf.Tensor:
-        """Returns the slots, [n, width]."""
-        return tf.reshape(self.variable.read_value(), [-1, self.width])
 
 
 class GatheredRows:
@@ -78,7 +69,7 @@ class GatheredRows:
         """Returns whether a slot made for the template has one entry per row."""
         return len(shape) > 0 and shape[0] == self.dim + 1
 
-    def add(self, name: str, value: TensorLike, dtype: DTypeLike | None = None) -> tf.Variable:
+    def add(self, name: str, value: TensorLike) -> tf.Variable:
         """Makes a slot whose initial value is that of one or more rows, and returns its variable.
 
         A number is appended to the name if another slot, or the moving average, has this name.
@@ -99,12 +90,7 @@ class GatheredRows:
         while unique in taken:
             number += 1
             unique = f"{cleaned}_{number}"
-        slot = RowSlot(
-            unique,
-            tuple(value.shape[1:]),
-            float(values.flat[0]),
-            value.dtype if dtype is None else tf.as_dtype(dtype),
-        )
+        slot = RowSlot(unique, tuple(value.shape[1:]), float(values.flat[0]), value.dtype)
         self.slots.append(slot)
         return slot.variable
 
@@ -184,7 +170,7 @@ class RowUpdates:
         plan: Plan,
         trained: Trained,
         owner: tf.Tensor,
-        is_decayed: Callable[[ShardedTable], bool] = lambda _: True,
+        is_decayed: Callable[[ShardedTable], bool],
     ) -> list[tf.Operation | None]:
         """Updates tables and returns the operations, if there are any."""
         for _, table in trained:
@@ -223,7 +209,8 @@ class RowUpdates:
             has_row = table.begin_step(ids)
             ids, values = tf.boolean_mask(ids, has_row), tf.boolean_mask(values, has_row)
         if slots:
-            made = table.ensure_slots(owner, {each.name: each.spec for each in slots})
+            specs = {each.name: (each.width, each.initial) for each in slots}
+            made = table.ensure_slots(owner, specs)
             with tf.control_dependencies([] if made is None else [made]):
                 ids = tf.identity(ids)
         old = table.find(ids)[0]
@@ -245,7 +232,8 @@ class RowUpdates:
                 # A new row's average starts at the row before this step.
                 kept = momentum * tf.where(tf.math.is_nan(average), before, average)
                 average.assign(kept + (1 - momentum) * tf.cast(after, dtype))
-            return [after, *(slot.rows() for slot in slots)]
+            new = [tf.reshape(each.variable.read_value(), [-1, each.width]) for each in slots]
+            return [after, *new]
 
         def computed(before: tf.Tensor, values: tf.Tensor, *states: tf.Tensor) -> list[tf.Tensor]:
             # A mean over no rows would be NaN, and stay in state that all rows share.

@@ -32,6 +32,8 @@ class TrainsTables:
     """A mixin with the update rule of a wrapped optimizer, and the tables that it trains."""
 
     inner_optimizer: Any
+    bp_v2: bool
+    reject_nonfinite: bool
     #: Returns how a step updates the tables. Called once per step.
     _plan: Callable[[], Plan]
     _rule: Rule | None
@@ -40,17 +42,25 @@ class TrainsTables:
     _tables: list[ShardedTable]
 
     def _start(
-        self, optimizer: Any, rule: Rule | None, copies: Callable[[Any], Copies], adds: bool
+        self,
+        optimizer: Any,
+        rule: Rule | None,
+        copies: Callable[[Any], Copies],
+        bp_v2: bool,
+        reject_nonfinite: bool,
     ) -> None:
         """Sets up the steps.
 
         Without a rule, `copies` makes copies of the optimizer that work on gathered rows.
         """
+        self.inner_optimizer = optimizer
+        self.bp_v2 = bool(bp_v2)
+        self.reject_nonfinite = bool(reject_nonfinite)
         self._rule = rule
         self._copies = self._generic = None
         if rule is None:
             self._copies = copies(optimizer)
-            self._generic = RowUpdates(optimizer, self._copies, adds)
+            self._generic = RowUpdates(optimizer, self._copies, self.bp_v2)
         self._tables = []
 
     @property
@@ -104,8 +114,6 @@ class Wrapping(TrainsTables):
 
     #: Keras's module `saving`.
     _saving: Any
-    bp_v2: bool
-    reject_nonfinite: bool
     _made_eagerly: bool
     #: Adds a variable that all rows share to the state that is saved with the optimizer.
     _keep: Callable[[Any], None]
@@ -223,12 +231,14 @@ class Wrapping(TrainsTables):
     def learning_rate(self, learning_rate: Any) -> None:
         self.inner_optimizer.learning_rate = learning_rate
 
-    def _overwrite_is_due(self) -> tf.Tensor | None:
-        """Returns whether this step overwrites the rows by their averages; None if no step does."""
+    def _overwrite(self, done: list[Any]) -> None:
+        """Overwrites the rows by their averages after the operations `done`, if this step must."""
         inner = vars(self)["inner_optimizer"]
         if not (getattr(inner, "use_ema", False) and inner.ema_overwrite_frequency):
-            return None
-        return tf.equal((inner.iterations + 1) % inner.ema_overwrite_frequency, 0)
+            return
+        is_due = tf.equal((inner.iterations + 1) % inner.ema_overwrite_frequency, 0)
+        with tf.control_dependencies(done):
+            tf.cond(is_due, self._take_averages, lambda: None)
 
     def _take_averages(self) -> None:
         """Overwrites the rows by their averages."""

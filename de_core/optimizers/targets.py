@@ -90,7 +90,7 @@ class Targets(NamedTuple):
         """Pairs of a gradient and its ordinary variable. Omits variables without a gradient."""
         return [(gradient, variable) for gradient, variable in self.dense if gradient is not None]
 
-    def require_finite(self, rejected: tf.Variable | None = None) -> list[tf.Operation]:
+    def require_finite(self, rejected: tf.Variable) -> list[tf.Operation]:
         """Refuses a step whose gradients hold a NaN or an infinity.
 
         The variable `rejected` counts the refused steps.
@@ -109,11 +109,9 @@ class Targets(NamedTuple):
             "Gradients must be finite under `reject_nonfinite=True`; nothing was changed. "
             "Received: a NaN or an infinity in a gradient."
         )
-        counted = []
-        if rejected is not None:
-            counted = [rejected.assign_add(tf.cast(tf.logical_not(finite), rejected.dtype))]
-        with tf.control_dependencies(counted):
-            check = tf.debugging.Assert(finite, [message, *counted])
+        counted = rejected.assign_add(tf.cast(tf.logical_not(finite), rejected.dtype))
+        with tf.control_dependencies([counted]):
+            check = tf.debugging.Assert(finite, [message, counted])
         return [] if check is None else [check]
 
     def scaled(self, factor: Scalar) -> Targets:

@@ -116,7 +116,7 @@ class StoredRows:
         rule: str,
         average: bool,
     ) -> None:
-        """Runs one optimizer step; see `ShardedTable.apply`."""
+        """Runs one optimizer step; see `TableStep`."""
 
         def step(table: Table, batch: list[tf.Tensor]) -> None:
             table.run(apply, *batch, hyper, owner, rule=rule, average=average)

@@ -113,11 +113,8 @@ class Router:
 
         Returns for each shard the positions of its keys in the batch, int32 [m], and its keys [m].
         """
-        if self.count == 1:
-            return [tf.range(tf.size(keys))], [keys]
-        shards = self.shards(keys)
-        places = tf.dynamic_partition(tf.range(tf.size(keys)), shards, self.count)
-        return places, tf.dynamic_partition(keys, shards, self.count)
+        parts, places = zip(*self.split(keys, tf.range(tf.size(keys))), strict=True)
+        return list(places), list(parts)
 
     def gather(
         self, keys: tf.Tensor, read: Callable[[int, tf.Tensor], tuple[tf.Tensor, ...]]

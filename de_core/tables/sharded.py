@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from de_core.base.ops import library
 from de_core.tables.policy import TablePolicy, is_reserved
-from de_core.tables.router import Router, summed_rows
+from de_core.tables.router import Router
 from de_core.tables.served_copy import stand_ins
 from de_core.tables.spec import TableSpec, arithmetic_dtype
 from de_core.tables.table import Table, apply, is_remote
@@ -170,33 +170,6 @@ class ShardedTable:
             table.run(op, *part, *inputs, **attributes)
             for table, part in zip(self.tables, parts, strict=True)
         )
-
-    def apply(
-        self,
-        gradient: tf.IndexedSlices,
-        hyper: tf.Tensor,
-        *,
-        rule: str,
-        owner: tf.Tensor,
-        average: bool = False,
-    ) -> tf.Operation | None:
-        """Runs one optimizer step inside the shards. Gradients of equal keys are summed first.
-
-        Args:
-            gradient: Values [n, dim]; indices [n] are the keys.
-            hyper: double [k], the rule's hyperparameters.
-            rule: A rule such as "adam".
-            owner: Scalar string; the optimizer that owns the slots.
-            average: Whether to keep a moving average of each row. Its momentum is then the last of
-                `hyper`.
-        """
-        keys = self.keys_of(gradient)
-        batch = (keys, gradient.values)
-        if self.is_remote:
-            batch = summed_rows(*batch)
-        attributes = {"rule": rule, "average": average}
-        done = self.write(apply, batch, hyper, owner, **attributes)
-        return done if self.on_update is None else self.updated(keys, done)
 
     def keys_of(self, gradient: tf.IndexedSlices) -> tf.Tensor:
         """Returns the keys [n] of a gradient's slices."""

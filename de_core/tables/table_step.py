@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from de_core.tables.router import summed_rows
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table import apply
 
@@ -37,9 +38,13 @@ class TableStep(NamedTuple):
 
     def run(self) -> tf.Operation | None:
         """Does the step by itself. Returns the operation, or None in eager mode."""
-        return self.table.apply(
-            self.gradient, self.settings, rule=self.rule, owner=self.owner, average=self.average
-        )
+        keys, table = self.keys, self.table
+        batch = (keys, self.gradient.values)
+        if table.is_remote:
+            batch = summed_rows(*batch)
+        attributes = {"rule": self.rule, "average": self.average}
+        done = table.write(apply, batch, self.settings, self.owner, **attributes)
+        return table.updated(keys, done)
 
     def run_in_shard(
         self, shard: int, keys: tf.Tensor, values: tf.Tensor, settings: tf.Tensor

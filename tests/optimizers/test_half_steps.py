@@ -6,8 +6,6 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.optimizers.test_steps import own
-from tests.support import exact_rules
 
 MANY = tf.fill([1024], tf.constant(7, tf.int64))
 HALVES = ("float16", "bfloat16")
@@ -37,26 +35,6 @@ def test_the_norm_of_large_gradients_is_finite(dtype, setting):
     step(table, de.DynamicEmbeddingOptimizer(optimizer), MANY[:1], factor=300.0)
     # Each of 64 equal numbers is 1/8 of the norm.
     np.testing.assert_allclose(row_of(table), np.zeros(64), atol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", HALVES)
-def test_weight_decay_rounds_a_row_once(dtype):
-    table = table_of(dtype)
-    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.125, weight_decay=0.015625))
-    wanted = np.float64(1)
-    for _ in range(100):
-        step(table, optimizer, MANY[:1], factor=0.0078125)
-        wanted = exact_rules.rounded(wanted * (1 - 2.0**-9) - 2.0**-10, dtype)
-    assert row_of(table) == wanted
-
-
-@pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.filterwarnings("ignore:.*has no rule inside the tables")
-def test_gathered_rows_sum_duplicates_in_float32(dtype):
-    table = table_of(dtype, row=0.0)
-    optimizer = de.DynamicEmbeddingOptimizer(own(keras.optimizers.SGD)(2.0**-12))
-    step(table, optimizer, tf.tile(MANY, [4]))
-    assert row_of(table) == -1
 
 
 @pytest.mark.parametrize("dtype", HALVES)

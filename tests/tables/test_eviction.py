@@ -8,13 +8,14 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from de_core.tables.table_step import TableStep
 from tests.support.shims import shims
 
 
 def train(variable, keys, gradient=1.0):
     keys = tf.constant(keys, variable.key_dtype)
     slices = tf.IndexedSlices(tf.fill([len(keys), variable.dim], gradient), keys)
-    variable._table.apply(slices, [1.0], rule="sgd", owner="sgd")
+    TableStep(slices, variable._table, [1.0], "sgd", "sgd", average=False).run()
 
 
 def let_pass(seconds):
@@ -136,11 +137,10 @@ def test_rows_expire_after_seconds(in_shims):
 
 def test_an_expired_row_starts_again_with_fresh_slots():
     users = de.Variable(dim=1, eviction=de.EvictionTTL(steps=1))
-    adagrad = {"rule": "adagrad", "owner": "a"}
 
     def step(key):
         slices = tf.IndexedSlices(tf.ones([1, 1]), tf.constant([key], tf.int64))
-        users._table.apply(slices, [1.0, 0.0, 0.0], **adagrad)
+        TableStep(slices, users._table, [1.0, 0.0, 0.0], "a", "adagrad", average=False).run()
 
     step(1)
     first = users.lookup([1]).numpy()

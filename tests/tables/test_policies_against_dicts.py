@@ -7,6 +7,7 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 
 import de_core as de
+from de_core.tables.table_step import TableStep
 from tests.support.policy_model import TableModel, keep_best
 
 KEYS = st.lists(st.integers(-2, 60), min_size=1, max_size=12)
@@ -61,7 +62,7 @@ class Pair:
 
     def train(self, keys):
         gradient = tf.IndexedSlices(tf.fill([len(keys), 1], 0.25), tf.constant(keys, tf.int64))
-        self.variable._table.apply(gradient, [1.0], rule="sgd", owner="sgd")
+        TableStep(gradient, self.variable._table, [1.0], "sgd", "sgd", average=False).run()
         self.each("train", keys, 0.25)
 
     def remove(self, keys):

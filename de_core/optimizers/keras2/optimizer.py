@@ -45,10 +45,7 @@ class TablesAndOthers(Wrapping):
         super().__init__(name=name or given)  # type: ignore[call-arg]
         # tf_keras tracks an attribute for checkpoints only if its value changes: delete it first.
         object.__delattr__(self, "inner_optimizer")
-        self.inner_optimizer = optimizer
-        self.bp_v2 = bool(bp_v2)
-        self.reject_nonfinite = bool(reject_nonfinite)
-        self._start(optimizer, rule, Keras2Copies, self.bp_v2)
+        self._start(optimizer, rule, Keras2Copies, bp_v2, reject_nonfinite)
         self._of_no_row: list[tf.Variable] = []
         self._make_state()
 
@@ -106,11 +103,9 @@ class TablesAndOthers(Wrapping):
         with tf.control_dependencies(checks):
             others = [gradient for gradient, _ in dense]
             trained, scale = clipping.clip_tables(self.inner_optimizer, targets.trained, others)
-            overwrite = self._overwrite_is_due() if trained else None
             done = self._apply_to_tables(trained)
-            if overwrite is not None:
-                with tf.control_dependencies(done):
-                    tf.cond(overwrite, self._take_averages, lambda: None)
+            if trained:
+                self._overwrite(done)
         # If a table refuses its gradient, the step stops before it changes other variables.
         with tf.control_dependencies(done):
             if not dense:

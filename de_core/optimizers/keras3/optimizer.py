@@ -51,12 +51,9 @@ class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
     ) -> None:
         super().__init__(learning_rate=0.0, name=name)
         self.is_loss_scaled = False
-        self.inner_optimizer = optimizer
-        self.bp_v2 = bool(bp_v2)
-        self.reject_nonfinite = bool(reject_nonfinite)
         known = (keras.optimizers, rowwise)
         rule = rules.rule_of(optimizer, rules.KERAS, known, ["update_step"])
-        self._start(optimizer, rule, KerasCopies, self.bp_v2)
+        self._start(optimizer, rule, KerasCopies, bp_v2, reject_nonfinite)
         self._made_eagerly = is_eager_outside()
         self._accumulation: Accumulation | None = None
         number = secrets.randbits(60)
@@ -139,9 +136,8 @@ class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
                 update_once(trained, self._apply_to_tables)
                 self._apply_to_others(inner, dense)
                 return
-            # Clip and update the tables: now, or once enough gradients are accumulated.
-            overwrite = self._overwrite_is_due() if inner.use_ema else None
 
+            # Clip and update the tables: now, or once enough gradients are accumulated.
             def update(trained: Trained, others: Sequence[Any]) -> tuple[list[Any], Any]:
                 trained, scale = clipping.clip_tables(inner, trained, others)
                 return self._apply_to_tables(trained), scale
@@ -154,9 +150,8 @@ class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
                 done, scale = update(trained, [gradient for gradient, _ in dense])
                 if scale is not None:
                     dense = [(clipping.scaled(each, scale), v) for each, v in targets.others]
-            if overwrite is not None:
-                with tf.control_dependencies(done):
-                    tf.cond(overwrite, self._take_averages, lambda: None)
+            if inner.use_ema:
+                self._overwrite(done)
             # Update ordinary variables, and count. If a table refuses its gradient, the step stops
             # before it changes them.
             with tf.control_dependencies(done):

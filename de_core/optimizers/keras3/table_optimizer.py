@@ -143,10 +143,8 @@ class TableOptimizer(KerasOptimizer):
 
     def end(self, done: list[tf.Operation]) -> None:
         """Ends a step after the operations `done`: updates averages and the count of steps."""
-        overwrite = self._overwrite_is_due()
+        self._overwrite(done)
         with tf.control_dependencies(done):
-            if overwrite is not None:
-                tf.cond(overwrite, self._take_averages, lambda: None)
             self._apply_to_others(vars(self)["inner_optimizer"], [])
 
     def step_alone(self, gradient: tf.IndexedSlices) -> None:

@@ -53,13 +53,10 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
         name: str | None = None,
     ) -> None:
         super().__init__(use_locking=False, name=name or optimizer.get_name())
-        self.inner_optimizer = optimizer
-        self.bp_v2 = bool(bp_v2)
-        self.reject_nonfinite = bool(reject_nonfinite)
         train = tf.compat.v1.train
         base, other = train.Optimizer, "_apply_dense"
         rule = rules.rule_of(optimizer, rules.TF1, [train], _FORMULA, base, other)
-        self._start(optimizer, rule, Tf1Copies, self.bp_v2)
+        self._start(optimizer, rule, Tf1Copies, bp_v2, reject_nonfinite)
         self._count: tf.Variable | None = None
         self._rejected: tf.Variable | None = None
         scope = self.get_name().replace("/", "_")

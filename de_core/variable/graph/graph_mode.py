@@ -54,9 +54,37 @@ class GraphState:
         collections: Sequence[str] | None,
         checkpoint: bool,
     ) -> tf.Variable:
-        """Adds a Variable's table to the graph: reserves its name, creates its anchor."""
+        """Adds a Variable's table to the graph: reserves its name, creates its anchor.
+
+        Initializing the anchor empties the table, unless its rows are in a storage.
+        """
         self._names.add(name)
-        anchor = make_anchor(table, trainable, collections)
+        keys = [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES] if collections is None else [*collections]
+        keys.append(DYNAMIC_EMBEDDING_VARIABLES)
+        if trainable:
+            keys.append(TRAINABLE_DYNAMIC_EMBEDDING_VARIABLES)
+        with tf.init_scope(), tf.name_scope(""):
+            # Create these ops here and not in `initial_value`, where TensorFlow would place them on
+            # the anchor's device.
+            with tf.name_scope(f"{table.name}/"):
+                start = table.start()
+                table.make_reads()
+
+            def initial_value() -> tf.Tensor:
+                with tf.control_dependencies([start]):
+                    return tf.zeros([0, table.spec.dim], table.spec.value_dtype)
+
+            anchor = tf.compat.v1.Variable(
+                initial_value,
+                trainable=trainable,
+                collections=keys,
+                name=f"{table.name}/anchor",
+                use_resource=True,
+                constraint=wrap_the_optimizer_in_de_dynamic_embedding_optimizer,
+            )
+            if table.is_remote:
+                table.presence = remote_presence.of_tables(table.name, table.spec.devices)
+        anchor._de_table = table
         if checkpoint:  # the graph's Savers save the rows, and refuse the anchor without them
             if self._saver is None:
                 self._saver = GraphSaver()
@@ -79,39 +107,3 @@ def current() -> GraphState | None:
         states.append(GraphState())
     state: GraphState = states[0]
     return state
-
-
-def make_anchor(
-    table: ShardedTable, trainable: bool, collections: Sequence[str] | None
-) -> tf.Variable:
-    """Creates a table's anchor in a TensorFlow 1 graph.
-
-    Initializing it empties the table, unless its rows are in a storage.
-    """
-    keys = [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES] if collections is None else [*collections]
-    keys.append(DYNAMIC_EMBEDDING_VARIABLES)
-    if trainable:
-        keys.append(TRAINABLE_DYNAMIC_EMBEDDING_VARIABLES)
-    with tf.init_scope(), tf.name_scope(""):
-        # Create these ops here and not in `initial_value`, where TensorFlow would place them on the
-        # anchor's device.
-        with tf.name_scope(f"{table.name}/"):
-            start = table.start()
-            table.make_reads()
-
-        def initial_value() -> tf.Tensor:
-            with tf.control_dependencies([start]):
-                return tf.zeros([0, table.spec.dim], table.spec.value_dtype)
-
-        variable = tf.compat.v1.Variable(
-            initial_value,
-            trainable=trainable,
-            collections=keys,
-            name=f"{table.name}/anchor",
-            use_resource=True,
-            constraint=wrap_the_optimizer_in_de_dynamic_embedding_optimizer,
-        )
-        if table.is_remote:
-            table.presence = remote_presence.of_tables(table.name, table.spec.devices)
-    variable._de_table = table
-    return variable
