@@ -21,6 +21,7 @@ def test_commands_of_readme_and_agents_exist(root: Path, readme: str):
     assert {name for name in named if not re.search(rf"^{name}:", makefile, re.MULTILINE)} == set()
 
 
-def test_linked_files_exist(root: Path, readme: str):
+def test_linked_files_and_listed_folders_exist(root: Path, readme: str):
     links = re.findall(r"\]\(([^)#:]+)\)", readme)
-    assert [name for name in links if not (root / name).exists()] == []
+    folders = re.findall(r"^\| `([^`]+)`", readme, re.MULTILINE)
+    assert [name for name in links + folders if not (root / name).exists()] == []
