@@ -40,7 +40,8 @@ def run(options: argparse.Namespace) -> int:
             if len(files) != 1:
                 raise CommandError(
                     f"diff compares single files. Received: {path!r} with "
-                    f"{[name for name, _ in files]}. Name one of the files, or pass --table."
+                    f"{[name for name, _ in files]}. Name one of the files, or pass --table if "
+                    "they are of several tables."
                 )
         return _compared(left[0][1], right[0][1], options)
 

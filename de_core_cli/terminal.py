@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -74,13 +75,19 @@ def _cell(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Returns a key or an element as a JSON value. Bytes that are not UTF-8 become their repr."""
+    """Returns a key or an element as a JSON value.
+
+    Bytes that are not UTF-8 become their repr. NaN and infinities, which JSON lacks, become text.
+    """
     if isinstance(value, bytes):
         try:
             return value.decode()
         except UnicodeDecodeError:
             return repr(value)
-    return value.item() if value.dtype.kind in "biu" else float(value)
+    if value.dtype.kind in "biu":
+        return value.item()
+    number = float(value)
+    return number if math.isfinite(number) else str(number)
 
 
 def short(value: Any) -> str:

@@ -116,7 +116,7 @@ class PlainTable(tf.Module):
                 numbers = tf.identity(numbers)
         rows = tf.cast(tf.gather(self.stored, numbers), self._spec.value_dtype)
         if self._unknown is not None:
-            unknown = tf.constant(self._unknown, self._spec.value_dtype)
+            unknown = tf.constant(self._unknown[0], self._spec.value_dtype)
             rows = tf.where(found[..., tf.newaxis], rows, unknown)
         return rows, found
 

@@ -87,6 +87,11 @@ def _leaves(
         yield path, values
         return
     parts, given = _parts(features), _parts(values)
+    if isinstance(features, Mapping) and not all(isinstance(name, str) for name in features):
+        raise TypeError(
+            "The keys of a collection's features must be strings: a saved model has no others. "
+            f"Received: {list(features)}."
+        )
     if values is None and may_lack:
         given = {}
     elif isinstance(values, Mapping) != isinstance(features, Mapping):

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-_NO_ATTRIBUTE = re.compile(r"[^A-Za-z0-9_]")
+# Characters that an attribute lacks.
+_SPECIAL = re.compile(r"[^A-Za-z0-9_]")
 
 
 @keras.saving.register_keras_serializable(package="de_core")
@@ -101,9 +102,12 @@ class EmbeddingCollection(keras.layers.Layer):
         # Named by the tables, so that a feature more does not change which rows a file has.
         self._attributes: tuple[str, ...] = ()
         for table in declared.tables:
-            attribute = "table_" + _NO_ATTRIBUTE.sub("_", table.name)
-            while attribute in self._attributes:
-                attribute += "_"
+            attribute = "table_" + _SPECIAL.sub(lambda each: f"_{ord(each[0]):x}_", table.name)
+            if attribute in self._attributes:
+                raise ValueError(
+                    "The weights of a collection's tables must have distinct names in files. "
+                    f"Received: {attribute!r} twice. Rename the table {table.name!r}."
+                )
             setattr(self, attribute, table.new_table(self.trainable))
             self._attributes += (attribute,)
         self.built = True

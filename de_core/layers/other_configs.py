@@ -24,6 +24,14 @@ _SETTINGS = {
         "initial_accumulator_value",
     ),
 }
+#: Settings of tf.tpu's optimizers that those of Keras lack, or compute in another way.
+_LIMITS = (
+    "clip_gradient_min",
+    "clip_gradient_max",
+    "clip_weight_min",
+    "clip_weight_max",
+    "weight_decay_factor",
+)
 _DIMS = ("embedding_dim", "dim")  # the names of keras-rs and of tf.tpu
 
 
@@ -81,6 +89,12 @@ def _optimizer(given: Any) -> Any:
         raise TypeError(
             "The learning rate of a table's optimizer must be a number here: pass a Keras "
             f"optimizer with a schedule. {received(learning_rate=given.learning_rate)}"
+        )
+    limits = {name: getattr(given, name) for name in _LIMITS if getattr(given, name) is not None}
+    if limits:
+        raise TypeError(
+            "A table's optimizer must have no limits and no weight decay here: pass a Keras "
+            f"optimizer with `clipvalue` or `weight_decay`. {received(**limits)}"
         )
     values = {name: getattr(given, name) for name in settings}
     kind = "Ftrl" if type(given).__name__ == "FTRL" else type(given).__name__

@@ -87,7 +87,9 @@ class TableMetrics(keras.callbacks.Callback):
         if self._writer and self._every is None:
             self._write(numbers)
         if logs is not None:
-            logs.update(_tagged(numbers))
+            # Loggers need the same numbers after each epoch.
+            absent = dict.fromkeys(("hit_rate", "miss_rate", "gradient_norm"), np.nan)
+            logs.update(_tagged({name: {**absent, **numbers[name]} for name in numbers}))
 
     def on_train_end(self, logs: Any = None) -> None:
         """Closes the files."""

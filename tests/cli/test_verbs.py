@@ -63,6 +63,14 @@ def test_cat_prints_rows_as_text_and_as_json(files, capsys):
     assert len(capsys.readouterr().out.splitlines()) == 5
 
 
+def test_numbers_that_json_lacks_are_text(tmp_path, capsys):
+    table = de.Variable(dim=3, name="odd")
+    table.upsert([1], [[float("nan"), float("inf"), -float("inf")]])
+    de.checkpoint.save(table, tmp_path)
+    assert main(["cat", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"key": 1, "value": ["nan", "inf", "-inf"]}
+
+
 @pytest.mark.parametrize("form", ["text", "csv"])
 def test_what_a_terminal_would_obey_is_escaped(tmp_path, capsys, form):
     table = de.Variable(dim=1, key_dtype=tf.string, name="hostile")

@@ -222,6 +222,14 @@ def test_a_table_without_rows_and_with_any_name_is_exported(tmp_path):
     assert rows.numpy().tolist() == [[3, 3]]
 
 
+def test_a_scalar_id_has_a_row_of_rank_one(tmp_path):
+    owner = looker(de.Variable(dim=2, name="users", initializer=3.0), shape=())
+    version = de.export(owner, tmp_path, owner.look, ops="tensorflow", oov=1.0)
+    function = tf.saved_model.load(version).signatures["serving_default"]
+    (rows,) = function(ids=tf.constant(1, tf.int64)).values()
+    assert rows.numpy().tolist() == [1.0, 1.0]
+
+
 def test_only_lookups_can_be_exported(module, tmp_path):
     with pytest.raises(NotImplementedError, match=r"can only look up rows.*de_table_size"):
         de.export(module, tmp_path, module.size, ops="tensorflow", oov=0.0)

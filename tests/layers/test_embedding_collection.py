@@ -272,6 +272,13 @@ def test_bad_declarations_are_refused():
         collection(same)
     with pytest.raises(ValueError, match=r"distinct names.*\['rows'\]"):
         collection({"a": de.FeatureConfig("a", rows), "b": de.FeatureConfig("b", table())})
+    alike = {
+        name: de.FeatureConfig(name, de.TableConfig(name, 3)) for name in ("user.id", "user_2e_id")
+    }
+    with pytest.raises(ValueError, match=r"distinct names in files.*the table 'user_2e_id'"):
+        collection(alike)
+    with pytest.raises(TypeError, match=r"must be strings.*\[1, 10\]"):
+        collection({"nest": {each: de.FeatureConfig(f"f{each}", rows) for each in (1, 10)}})
     with pytest.raises(ValueError, match="must have a feature"):
         collection({})
     with pytest.raises(TypeError, match=r"must consist of de\.FeatureConfig"):
@@ -339,14 +346,16 @@ def test_a_model_with_a_collection_is_saved_and_loaded(tmp_path, concatenate):
 
 
 def test_a_checkpoint_has_the_rows_of_all_tables(tmp_path):
-    def make():
-        tables = [table(name) for name in ("x/y", "x_y")]  # one attribute of a layer
-        return collection({each.name: de.FeatureConfig(each.name, each) for each in tables})
+    def make(*names):
+        tables = [table(name) for name in names]
+        return collection([de.FeatureConfig(each.name, each) for each in tables])
 
-    first, second, third, fourth = (make() for _ in range(4))
-    wanted = VALUES[:2] + np.arange(1.0, 3.0, dtype=np.float32)[:, None]
-    for number, each in enumerate(first.tables.values()):
-        each.upsert([1], wanted[number : number + 1])
+    first = make("x/y", "x_y")
+    # The order of the features does not change which rows a table gets.
+    second, third, fourth = (make("x_y", "x/y") for _ in range(3))
+    wanted = {"x/y": VALUES[:1] + 1.0, "x_y": VALUES[1:2] + 2.0}
+    for name, each in first.tables.items():
+        each.upsert([1], wanted[name])
     path = tf.train.Checkpoint(layer=first).write(str(tmp_path / "checkpoint"))
     tf.train.Checkpoint(layer=second).read(path).assert_consumed()
     de.checkpoint.save(first, tmp_path / "tables")
@@ -354,8 +363,8 @@ def test_a_checkpoint_has_the_rows_of_all_tables(tmp_path):
     de.checkpoint.Manager(first, tmp_path / "managed").save()
     de.checkpoint.Manager(fourth, tmp_path / "managed").restore()
     for other in (second, third, fourth):
-        for number, each in enumerate(other.tables.values()):
-            np.testing.assert_array_equal(each.lookup([1]), wanted[number : number + 1])
+        for name, each in other.tables.items():
+            np.testing.assert_array_equal(each.lookup([1]), wanted[name])
             assert int(each.size()) == 10
 
 

@@ -98,6 +98,20 @@ def test_a_schedule_of_tf_tpu_is_refused():
         de.layers.EmbeddingCollection([TPU.FeatureConfig(table)])
 
 
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        ({"clipvalue": 0.5}, "clip_gradient_min=-0.5"),
+        ({"clip_weight_max": 1.0}, "clip_weight_max=1.0"),
+        ({"weight_decay_factor": 0.1}, "weight_decay_factor=0.1"),
+    ],
+)
+def test_limits_of_tf_tpu_are_refused(settings, shown):
+    table = TPU.TableConfig(5, 2, optimizer=TPU.Adagrad(0.5, **settings), name="t")
+    with pytest.raises(TypeError, match=f"no limits and no weight decay.*Received: {shown}"):
+        de.layers.EmbeddingCollection([TPU.FeatureConfig(table)])
+
+
 def keras_rs_model():
     from keras_rs import layers  # refuses tf_keras
 

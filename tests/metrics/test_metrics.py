@@ -136,6 +136,11 @@ def test_keras_logs_the_numbers():
     assert history["users/rows"] == [8, 8]
     assert history["users/updates"] == [2, 4]
     assert history["users/hit_rate"] == [0.0, 1.0]
+    # Gradients are read in the first step, and then in every 16th.
+    norms = history["users/gradient_norm"]
+    assert len(norms) == 2
+    assert norms[0] > 0.0
+    assert np.isnan(norms[1])
 
 
 def test_tensorboard_reads_scalars_and_histograms(tmp_path):

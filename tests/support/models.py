@@ -20,11 +20,11 @@ def rows_of(table):
     return dict(zip(keys, values, strict=True))
 
 
-def looker(table):
+def looker(table, shape=(None,)):
     """Returns a module with the function `look`, which looks up ids in a table."""
     module = tf.Module()
     module.table = table
-    specs = [tf.TensorSpec([None], table.key_dtype, name="ids")]
+    specs = [tf.TensorSpec(shape, table.key_dtype, name="ids")]
     # `table` has a default value, so an exported signature has only `ids`.
     module.look = tf.function(lambda ids, table=table: table.lookup(ids), input_signature=specs)
     return module

@@ -77,6 +77,26 @@ def test_answers_lie_in_the_field_of_their_type(name, field, count):
     assert list(getattr(proto, field)) == parts.tolist()
 
 
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("uint8", "int_val", 300),
+        ("int8", "int_val", -129),
+        ("int16", "int_val", 70000),
+        ("uint16", "int_val", -1),
+        ("half", "half_val", 65536),
+        ("bfloat16", "half_val", -1),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused(name, field, value):
+    proto = message()
+    proto.dtype = dtype_of_name(name).number
+    proto.tensor_shape.dim.add().size = 2
+    getattr(proto, field).extend([1, value])
+    with pytest.raises(ServingError, match=rf"values of u?int\d+ in {field}. Received: {value}$"):
+        to_array(proto)
+
+
 @pytest.mark.slow
 @FILL
 @pytest.mark.parametrize("name", NUMERIC)
