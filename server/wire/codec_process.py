@@ -32,22 +32,9 @@ class CodecProcess:
     """The gateway's end of one process. Only one thread may use `call` at a time."""
 
     def __init__(self) -> None:
-        """Starts the process."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", f"import {__name__} as m; m.main()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            # Ctrl-C in a terminal signals all processes of the session. Only the gateway should
-            # get it, because it ends this process itself.
-            start_new_session=True,
-            env={
-                **os.environ,
-                "OPENBLAS_NUM_THREADS": "1",
-                "PYTHONPATH": os.pathsep.join(
-                    [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-                ),
-            },
-        )
+        """Creates the object. The process starts with the first call."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._answers: IO[bytes] | None = None
         self.usable = True
 
     def call(self, function: Callable[..., Any], arguments: tuple[object, ...]) -> Any:
@@ -57,34 +44,69 @@ class CodecProcess:
             ServingError: The function raised it, or INVALID_ARGUMENT if the work needs too much
                 memory.
         """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        process = self._process or self._start()
+        assert process.stdin is not None
+        assert self._answers is not None
         try:
-            _send(self._process.stdin, (function, *arguments))
-            kind, value = pickle.load(self._process.stdout)
+            _send(process.stdin, (function, *arguments))
+            kind, value = pickle.load(self._answers)
         except BaseException as error:  # a pipe with a part of a message must not be used again
             self.kill()
             self.wait()
             if isinstance(error, OSError | EOFError | pickle.UnpicklingError):
-                raise invalid(
-                    "The request needs too much memory to be read: send it in parts."
-                ) from None
+                raise _too_large() from None
             raise
         if kind == "result":
             return value
         if kind == "refused":
             code, message = value
             raise ServingError(Code[code], message)
+        if kind == "memory":
+            self.kill()
+            self.wait()
+            raise _too_large()
         raise RuntimeError(f"a codec process failed: {value}")
 
     def kill(self) -> None:
         """Kills the process. A running call fails."""
         self.usable = False
-        self._process.kill()
+        if self._process is not None:
+            self._process.kill()
 
     def wait(self) -> None:
         """Waits for the end of a killed process. Freeing its memory takes a while."""
-        self._process.communicate()
+        if self._process is not None:
+            self._process.communicate()
+        if self._answers is not None:
+            self._answers.close()
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        ours, theirs = os.pipe()
+        self._answers = os.fdopen(ours, "rb")
+        with os.fdopen(theirs, "wb"):
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", f"import {__name__} as m; m.main({theirs})"],
+                pass_fds=[theirs],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                # Ctrl-C in a terminal signals all processes of the session. Only the gateway should
+                # get it, because it ends this process itself.
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    "OPENBLAS_NUM_THREADS": "1",
+                    "PYTHONPATH": os.pathsep.join(
+                        [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+                    ),
+                },
+            )
+        if not self.usable:
+            self._process.kill()
+        return self._process
+
+
+def _too_large() -> ServingError:
+    return invalid("The request needs too much memory to be read: send it in parts.")
 
 
 class _Pickler(pickle.Pickler):
@@ -117,12 +139,11 @@ def _send(pipe: IO[bytes], value: Any) -> None:
     pipe.flush()
 
 
-def main() -> None:
+def main(descriptor: int) -> None:
     """Runs the calls of a `CodecProcess` until the gateway closes its end."""
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     os.nice(_NICENESS)
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # so that no library prints among the answers
+    answers = os.fdopen(descriptor, "wb")
     with contextlib.suppress(EOFError, OSError):
         while True:
             function, *arguments = pickle.load(sys.stdin.buffer)
@@ -135,6 +156,6 @@ def _answer(function: Callable[..., Any], arguments: list[Any]) -> tuple[str, An
     except ServingError as error:
         return "refused", (error.code.value, error.message)
     except MemoryError:
-        os._exit(1)  # the gateway refuses the request, and starts another process
+        return "memory", None
     except Exception as error:
         return "failed", f"{type(error).__name__}: {error}"
