@@ -59,6 +59,8 @@ class TableOptimizer(KerasOptimizer):
         self._caller: weakref.ref[Any] | None = None
         self._add_table(table)
         self.build([])  # Naming the anchor would be a reference cycle, which keeps the table.
+        own = weakref.ref(self)  # for the same reason
+        table.beside_slots = lambda: {} if (optimizer := own()) is None else optimizer._saved()
 
     @classmethod
     def of(cls, optimizer: OptimizerLike, table: ShardedTable) -> TableOptimizer:
@@ -93,6 +95,20 @@ class TableOptimizer(KerasOptimizer):
         """The name of the slots in the table. No other optimizer of the table has this name."""
         kind = type(vars(self)["inner_optimizer"])
         return tf.constant(f"own_{kind.__name__.lower()}")
+
+    def _saved(self) -> dict[str, Any]:
+        """Returns the variables that snapshot files with slots hold, by name.
+
+        The names begin with the class, because they belong to the slots of this class.
+        """
+        inner, [table] = vars(self)["inner_optimizer"], self._tables
+        found = {"iterations": inner.iterations, "u_product": self.u_product}
+        if isinstance(inner.learning_rate, keras.Variable):  # not by a schedule
+            found["learning_rate"] = inner.learning_rate
+        if self._copies is not None:
+            shared = self._copies.shared_variables(table)
+            found |= {f"shared_{number}": each for number, each in enumerate(shared)}
+        return {f"{type(inner).__name__}/{name}": each for name, each in found.items()}
 
     def check_caller(self) -> None:
         """Raises if the optimizer that is about to hand over the gradient would spoil it."""
