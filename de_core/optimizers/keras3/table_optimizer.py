@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -142,6 +143,23 @@ class TableOptimizer(KerasOptimizer):
         if factor is not None:
             gradient = clipping.scaled(gradient, 1.0 / factor)
         self.step(gradient)
+
+    @no_autograph
+    def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> None:
+        """Does one step by the gradient of the table.
+
+        Raises:
+            ValueError: A variable is not the table, or the table has no gradient.
+        """
+        variables = list(trainable_variables or ())
+        given = targets.Targets.of(grads, variables)
+        if given.trained or given.dense or [own for _, own in given.owned] != [self]:
+            raise ValueError(
+                "An optimizer of one table must be given one gradient, of this table. Received: "
+                f"gradients for {[each.name for each in variables]}, table="
+                f"{self._tables[0].name!r}. Train several variables by the optimizer of the model."
+            )
+        run_owned(given.owned)
 
     @no_autograph
     def step(self, gradient: tf.IndexedSlices) -> None:
