@@ -39,7 +39,8 @@ def save(
     Args:
         target: A Variable, a list or dict of them, or a module, layer or model.
         path: The directory, on any of TensorFlow's file systems.
-        slots: True to write optimizer slots.
+        slots: True to write optimizer slots, and the count of steps and the rate of a table's own
+            optimizer.
         consistent: True to save all rows of a table as they are when the table's save begins. False
             to save each row as it is at some moment during the save. A row's value and slots are
             always of the same moment.
@@ -149,7 +150,8 @@ def restore(
             `de.export` wrote; or a snapshot file.
         merge: True to keep rows that are not in the checkpoint. False to remove them; then a key
             without a row gets the initial row of the saved table.
-        slots: True to read optimizer slots. False to give rows their slots' initial values.
+        slots: True to read optimizer slots, and without `merge` also the count of steps and the
+            rate of a table's own optimizer. False to give rows their slots' initial values.
         only: The rows to read: None for all; keys of any shape; or a function of keys [n] that
             returns bool [n].
         convert: True to convert values from another floating-point dtype.
@@ -210,6 +212,8 @@ def restore_tables(pairs: list[tuple[ShardedTable, list[str]]], reading: Reading
         readings.append(dataclasses.replace(reading, only=only))
     for (table, files), own in zip(pairs, readings, strict=True):
         table_files.restore(table, files, own)
+        if reading.slots and not reading.merge:
+            table_files.restore_beside_slots(table, files)
 
 
 def _check_fits(table: ShardedTable, path: str, info: dict[str, Any], reading: Reading) -> None:

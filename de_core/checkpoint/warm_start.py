@@ -35,7 +35,8 @@ def warm_start(
             current graph, or in eager mode of this process.
         var_name_to_prev_var_name: Names in the checkpoint, by the name of the Variable. Needed for
             Variables whose names differ.
-        slots: True to read optimizer slots too.
+        slots: True to read optimizer slots too, and without `merge` also the count of steps and
+            the rate of a Variable's own optimizer.
         merge: True to keep rows that are not in the checkpoint.
         convert: True to convert values from another floating-point dtype.
 

@@ -213,6 +213,14 @@ class RowUpdates:
             made = table.ensure_slots(owner, specs)
             with tf.control_dependencies([] if made is None else [made]):
                 ids = tf.identity(ids)
+        uses = None
+        policy = table.policy
+        if policy.counts_uses and (policy.asks_each_step or policy.counts_lookups):
+            # `find` may count a use, and each write counts one. `begin_step` has counted this step.
+            uses = table.find_slot(ids, tf.constant(USES), 1, tf.int64)
+            uses += 0 if policy.asks_each_step else 1
+            with tf.control_dependencies([uses]):
+                ids = tf.identity(ids)
         old = table.find(ids)[0]
         decay = None
         if plan.decay is not None:
@@ -269,11 +277,9 @@ class RowUpdates:
             ]
             if table.policy.rank_column:  # frozen rows are in use too
                 written.append(table.write(library.de_table_touch, [frozen]))
-        if table.policy.asks_each_step and table.policy.counts_uses:
-            # `begin_step` has counted this step's use, and the writes have counted it again.
+        if uses is not None:
             with tf.control_dependencies([each for each in written if each is not None]):
-                uses = table.find_slot(tf.identity(used), tf.constant(USES), 1, tf.int64)
-            written.append(table.assign_slot(used, uses - 1, tf.constant(USES)))
+                written.append(table.assign_slot(used, tf.identity(uses), tf.constant(USES)))
         return table.updated(used, None if done is None else tf.group(done, *written))
 
     def _in_turn(self, compute: Callable[..., list[tf.Tensor]], *inputs: tf.Tensor) -> Any:

@@ -25,6 +25,8 @@ Predicate = Callable[[tf.Tensor], TensorLike]
 #: one step and holds one bit per key.
 Answers = list[np.ndarray[Any, Any]]
 
+# Metadata of a file with slots: the numbers of the table's own optimizer, by name, as JSON.
+_OPTIMIZER = "optimizer"
 # Bytes of rows read from a file per step.
 _STEP_BYTES = 32 << 20
 
@@ -60,6 +62,8 @@ def write(
 ) -> list[tf.Tensor]:
     """Writes each shard to a file. In eager mode, removes all files if a write fails.
 
+    The metadata of each file with slots holds the numbers of the table's own optimizer.
+
     Args:
         table: The table.
         paths: One path per shard; in a graph, scalar string tensors.
@@ -69,9 +73,13 @@ def write(
     Returns:
         One JSON report per file, a scalar string tensor.
     """
+    added = ["save", save] if save else []
+    if table.beside_slots is not None and not attributes.get("values_only"):
+        numbers = {name: each.numpy().tolist() for name, each in table.beside_slots().items()}
+        added += [_OPTIMIZER, json.dumps(numbers)]
 
     def written(shard: Any, path: Any) -> tf.Tensor:
-        metadata = [*shard.metadata, *(["save", save] if save else [])]
+        metadata = [*shard.metadata, *added]
         return shard.run(library.de_table_save, path, metadata=metadata, **attributes)
 
     if not tf.executing_eagerly():
@@ -140,6 +148,16 @@ def restore(table: ShardedTable, files: Any, reading: Reading = Reading()) -> An
         parts = table.router.split(tf.reshape(only, [-1]))
         return _restore_keys(table, files, reading, [part[0] for part in parts])
     return _restore_all(table, files, reading)
+
+
+def restore_beside_slots(table: ShardedTable, files: Sequence[str]) -> None:
+    """Reads the numbers of a table's own optimizer. Files without them change nothing."""
+    if table.beside_slots is None or not files:
+        return
+    numbers = json.loads(about(files[-1])["metadata"].get(_OPTIMIZER, "{}"))
+    for name, variable in table.beside_slots().items():
+        if name in numbers:
+            variable.assign(numbers[name])
 
 
 def _restore_all(table: ShardedTable, files: Any, reading: Reading) -> Any:

@@ -91,6 +91,11 @@ class TablePolicy:
         return "uses" in (*self.columns, *(each.column for each in self.evictions))
 
     @property
+    def counts_lookups(self) -> bool:
+        """True if a lookup counts as a use."""
+        return any(getattr(each, "count_lookups", False) for each in self.evictions)
+
+    @property
     def expires(self) -> bool:
         """True if rows have a time to live."""
         return any(not each.column for each in self.evictions)

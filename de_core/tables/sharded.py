@@ -81,6 +81,9 @@ class ShardedTable:
         self.on_update: Callable[[tf.Tensor], tf.Operation | None] | None = None
         #: Kinds of ids that were looked up: "dense", "ragged" and "sparse".
         self.kinds_of_ids: set[str] = set()
+        #: Returns the variables that belong to the table's slots, by name: the count of steps, the
+        #: rate and the like. None if the table has no optimizer of its own.
+        self.beside_slots: Callable[[], dict[str, Any]] | None = None
         #: True if `start` must not empty the table.
         self.keeps_rows = False
         #: Converts arrays of another dtype, or returns None to refuse them. None to refuse all.

@@ -141,6 +141,14 @@ def uses_after_three_steps(make, mode, policies):
         ({"admission": de.AdmissionCount(1)}, 3),
         ({"admission": de.AdmissionCount(2)}, 2),
         ({"eviction": [de.EvictionTTL(steps=9), de.EvictionLFU(max_rows=9)]}, 3),
+        ({"eviction": de.EvictionLFU(max_rows=9, count_lookups=True)}, 3),
+        (
+            {
+                "admission": de.AdmissionCount(2),
+                "eviction": de.EvictionLFU(max_rows=9, count_lookups=True),
+            },
+            2,
+        ),
     ],
 )
 def test_a_step_counts_as_one_use_of_a_row_with_and_without_a_rule(mode, policies, uses):

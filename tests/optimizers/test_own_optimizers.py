@@ -272,3 +272,38 @@ def test_the_table_is_freed_with_its_variable():
         assert table() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("in_function", [False, True])
+def test_a_direct_step_of_a_table_s_optimizer_counts_once(in_function):
+    rate = keras.optimizers.schedules.ExponentialDecay(0.5, 1, 0.5)
+    table = de.Variable(dim=2, name="t", optimizer=keras.optimizers.Adam(rate))
+    dense, optimizer = keras.Variable(tf.zeros([1, 2]), name="d"), keras.optimizers.Adam(rate)
+
+    def step(value):
+        rows = tf.IndexedSlices(tf.fill([1, 2], value), tf.constant([3], tf.int64))
+        table.optimizer.apply([rows], [table])
+        table.optimizer.apply_gradients([(rows, *table.trainable_variables)])
+
+    step = tf.function(step) if in_function else step
+    for value in (1.0, -3.0, 2.0):
+        step(tf.constant(value))
+        for _ in range(2):
+            optimizer.apply([tf.fill([1, 2], value)], [dense])
+    assert int(table.optimizer.iterations) == int(optimizer.iterations) == 6
+    np.testing.assert_allclose(table.lookup([3]), dense.numpy(), rtol=1e-5)
+
+
+def test_a_table_s_optimizer_trains_its_table_alone():
+    table = de.Variable(dim=2, name="t", optimizer="adam")
+    others = [
+        de.Variable(dim=2, name="own", optimizer="adam"),
+        de.Variable(dim=2, name="shared"),
+        keras.Variable(tf.zeros([9, 2]), name="dense"),
+    ]
+    for other in others:
+        with pytest.raises(ValueError, match=r"of this table\. Received: .*'t'"):
+            table.optimizer.apply([ONES, ONES], [table, other])
+    with pytest.raises(ValueError, match="must be given one gradient"):
+        table.optimizer.apply([None], [table])
+    assert int(table.optimizer.iterations) == len(table) == 0

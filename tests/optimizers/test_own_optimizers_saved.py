@@ -139,3 +139,75 @@ def test_an_export_has_no_optimizer(export, tmp_path):
     loaded = tf.saved_model.load(str(folder.parent))
     [answer] = loaded.signatures["serving_default"](tf.constant(IDS[:4])).values()
     np.testing.assert_allclose(answer, model.predict(IDS[:4], verbose=0), rtol=1e-6)
+
+
+def new_table(make, shards=1):
+    return de.Variable(dim=2, name="t", optimizer=make(), devices=["/CPU:0"] * shards)
+
+
+def stepped(table, steps):
+    for number in range(steps):
+        gradient = tf.IndexedSlices(
+            tf.fill([2, 2], 1.0 + number % 3), tf.constant([1, 2], tf.int64)
+        )
+        table.optimizer.step(gradient)
+    return table
+
+
+def nadam_by_a_schedule():
+    return keras.optimizers.Nadam(keras.optimizers.schedules.ExponentialDecay(0.1, 3, 0.5))
+
+
+def by_restore(first, second, folder):
+    de.checkpoint.save(first, folder)
+    de.checkpoint.restore(second, folder)
+
+
+def by_restore_of_a_manager_s_delta(first, second, folder):
+    manager = de.checkpoint.Manager(first, folder)
+    manager.save()
+    stepped(first, 1)
+    manager.save()
+    de.checkpoint.restore(second, manager.latest_checkpoint)
+
+
+def by_a_warm_start(first, second, folder):
+    de.checkpoint.save(first, folder)
+    de.warm_start(folder, [second], slots=True)
+
+
+@pytest.mark.filterwarnings("ignore:.*has no rule inside")
+@pytest.mark.parametrize("way", [by_restore, by_restore_of_a_manager_s_delta, by_a_warm_start])
+@pytest.mark.parametrize(
+    "make", [keras.optimizers.Adam, nadam_by_a_schedule, keras.optimizers.Adafactor]
+)
+def test_the_count_and_the_rate_are_restored_with_the_slots(make, way, tmp_path):
+    first = stepped(new_table(make, shards=2), 5)
+    if make is keras.optimizers.Adam:
+        first.optimizer.learning_rate = 0.25
+    second = new_table(make, shards=3)
+    way(first, second, tmp_path)
+    assert int(second.optimizer.iterations) == int(first.optimizer.iterations) > 4
+    assert float(second.optimizer.learning_rate) == float(first.optimizer.learning_rate)
+    both = [stepped(each, 2).lookup([1, 2]).numpy() for each in (first, second)]
+    np.testing.assert_array_equal(*both)
+
+
+@pytest.mark.parametrize(
+    ("saved_by", "options"),
+    [
+        (keras.optimizers.Adam, {"slots": False}),
+        (keras.optimizers.Adam, {"merge": True}),
+        (keras.optimizers.Adagrad, {}),
+        (lambda: None, {}),
+    ],
+)
+def test_without_slots_of_its_class_an_optimizer_keeps_its_count(saved_by, options, tmp_path):
+    first, second = new_table(saved_by), stepped(new_table(keras.optimizers.Adam), 2)
+    first.upsert([1], [[1.0, 2.0]])
+    if first.optimizer is not None:
+        stepped(first, 3)
+    de.checkpoint.save(first, tmp_path)
+    de.checkpoint.restore(second, tmp_path, **options)
+    np.testing.assert_array_equal(second.lookup([1]), first.lookup([1]))
+    assert int(second.optimizer.iterations) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -59,6 +60,8 @@ class TableOptimizer(KerasOptimizer):
         self._caller: weakref.ref[Any] | None = None
         self._add_table(table)
         self.build([])  # Naming the anchor would be a reference cycle, which keeps the table.
+        own = weakref.ref(self)  # for the same reason
+        table.beside_slots = lambda: {} if (optimizer := own()) is None else optimizer._saved()
 
     @classmethod
     def of(cls, optimizer: OptimizerLike, table: ShardedTable) -> TableOptimizer:
@@ -94,6 +97,20 @@ class TableOptimizer(KerasOptimizer):
         kind = type(vars(self)["inner_optimizer"])
         return tf.constant(f"own_{kind.__name__.lower()}")
 
+    def _saved(self) -> dict[str, Any]:
+        """Returns the variables that snapshot files with slots hold, by name.
+
+        The names begin with the class, because they belong to the slots of this class.
+        """
+        inner, [table] = vars(self)["inner_optimizer"], self._tables
+        found = {"iterations": inner.iterations, "u_product": self.u_product}
+        if isinstance(inner.learning_rate, keras.Variable):  # not by a schedule
+            found["learning_rate"] = inner.learning_rate
+        if self._copies is not None:
+            shared = self._copies.shared_variables(table)
+            found |= {f"shared_{number}": each for number, each in enumerate(shared)}
+        return {f"{type(inner).__name__}/{name}": each for name, each in found.items()}
+
     def check_caller(self) -> None:
         """Raises if the optimizer that is about to hand over the gradient would spoil it."""
         # Keras does not pass the optimizer as an argument.
@@ -126,6 +143,23 @@ class TableOptimizer(KerasOptimizer):
         if factor is not None:
             gradient = clipping.scaled(gradient, 1.0 / factor)
         self.step(gradient)
+
+    @no_autograph
+    def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> None:
+        """Does one step by the gradient of the table.
+
+        Raises:
+            ValueError: A variable is not the table, or the table has no gradient.
+        """
+        variables = list(trainable_variables or ())
+        given = targets.Targets.of(grads, variables)
+        if given.trained or given.dense or [own for _, own in given.owned] != [self]:
+            raise ValueError(
+                "An optimizer of one table must be given one gradient, of this table. Received: "
+                f"gradients for {[each.name for each in variables]}, table="
+                f"{self._tables[0].name!r}. Train several variables by the optimizer of the model."
+            )
+        run_owned(given.owned)
 
     @no_autograph
     def step(self, gradient: tf.IndexedSlices) -> None:
