@@ -62,7 +62,8 @@ def write(
 ) -> list[tf.Tensor]:
     """Writes each shard to a file. In eager mode, removes all files if a write fails.
 
-    The metadata of each file with slots holds the numbers of the table's own optimizer.
+    In eager mode the metadata of each file with slots holds the numbers of the table's own
+    optimizer.
 
     Args:
         table: The table.
@@ -74,8 +75,9 @@ def write(
         One JSON report per file, a scalar string tensor.
     """
     added = ["save", save] if save else []
-    if table.beside_slots is not None and not attributes.get("values_only"):
-        numbers = {name: each.numpy().tolist() for name, each in table.beside_slots().items()}
+    beside_slots = table.beside_slots if tf.executing_eagerly() else None
+    if beside_slots is not None and not attributes.get("values_only"):
+        numbers = {name: each.numpy().tolist() for name, each in beside_slots().items()}
         added += [_OPTIMIZER, json.dumps(numbers)]
 
     def written(shard: Any, path: Any) -> tf.Tensor:
