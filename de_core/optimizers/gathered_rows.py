@@ -213,14 +213,9 @@ class RowUpdates:
             made = table.ensure_slots(owner, specs)
             with tf.control_dependencies([] if made is None else [made]):
                 ids = tf.identity(ids)
-        uses = None
-        policy = table.policy
-        if policy.counts_uses and (policy.asks_each_step or policy.counts_lookups):
-            # `find` may count a use, and each write counts one. `begin_step` has counted this step.
-            uses = table.find_slot(ids, tf.constant(USES), 1, tf.int64)
-            uses += 0 if policy.asks_each_step else 1
-            with tf.control_dependencies([uses]):
-                ids = tf.identity(ids)
+        uses = _uses_after_step(table, ids)
+        with tf.control_dependencies([] if uses is None else [uses]):
+            ids = tf.identity(ids)
         old = table.find(ids)[0]
         decay = None
         if plan.decay is not None:
@@ -330,6 +325,16 @@ def changed_copy(original: Optimizer, changes: type[ChangedCopy], **attributes: 
     copy: Any = object.__new__(type(f"RowsOf{kind.__name__}", (changes, kind), {}))
     vars(copy).update(original=original, **attributes)
     return copy
+
+
+def _uses_after_step(table: ShardedTable, ids: tf.Tensor) -> tf.Tensor | None:
+    """Returns the rows' uses after a step, [n, 1]; None if its writes count each row once."""
+    policy = table.policy
+    if not (policy.counts_uses and (policy.asks_each_step or policy.counts_lookups)):
+        return None
+    # Reading the rows may count a use, and writing them counts one. `begin_step` has counted it.
+    uses = table.find_slot(ids, tf.constant(USES), 1, tf.int64)
+    return uses if policy.asks_each_step else uses + 1
 
 
 def _of_any_height(shape: tuple[int, ...], dtype: tf.DType, name: str) -> tf.Variable:
