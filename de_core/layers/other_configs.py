@@ -24,7 +24,7 @@ _SETTINGS = {
         "initial_accumulator_value",
     ),
 }
-#: Settings of tf.tpu's optimizers that those of Keras lack, or compute in another way.
+#: Limits of tf.tpu's optimizers. Keras's optimizers have none, or apply them in another way.
 _LIMITS = (
     "clip_gradient_min",
     "clip_gradient_max",

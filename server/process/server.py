@@ -1,4 +1,4 @@
-"""What uvicorn gets: sockets, applications by port, and its configuration."""
+"""Sockets, applications by port, and the configuration of uvicorn."""
 
 import socket
 import ssl

@@ -358,7 +358,7 @@ def test_bodies_that_trickle_hold_no_places():
     assert [reply.status for reply in run_in_virtual_time(run())] == [200, 200]
 
 
-# Clients that together hold eight bodies of the largest size, or of whom one holds four.
+# Eight clients hold one body of the largest size each, or one client holds four.
 holders = pytest.mark.parametrize(
     ("clients", "told", "others"),
     [
