@@ -180,6 +180,8 @@ class FileSystem:
             _check_found(files, folder, f"{file_stem(table.name)}_mht_*{_SUFFIX}")
             _check_own(table, folder)
         table_files.restore(table, files, Reading(merge=merge, only=only))
+        if not merge:
+            table_files.restore_beside_slots(table, files)
         return None
 
 

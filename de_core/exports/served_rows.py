@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.ops import library
+from de_core.base.ops import file_metadata, library
 from de_core.base.types import DTypeLike, TensorLike, UnknownIds
 from de_core.snapshot.table_files import chosen
 from de_core.tables.policy import RESERVED_OWNER
@@ -115,7 +115,8 @@ class ServedRows:
     ) -> dict[str, Any]:
         """Writes one shard of a table to a snapshot file and returns the op's report."""
         attributes["values_only"] = True
-        attributes["metadata"] = [*shard.metadata, *_of_unknown_ids(self.oov, table.spec)]
+        of_unknown_ids = _of_unknown_ids(self.oov, table.spec)
+        attributes["metadata"] = file_metadata([*shard.metadata, *of_unknown_ids])
         if self.dtype is not None:
             attributes["store_as"] = self.dtype
         if self.keep is not None and (bounds := self.keep.bounds()):

@@ -11,10 +11,18 @@ import tensorflow as tf
 
 from de_core.base.checks import check_integer
 from de_core.base.keras import keras
-from de_core.metrics.monitor import Monitor
+from de_core.metrics.monitor import PERCENTILES, Monitor
 
 __all__ = ["TableMetrics"]
 _BINS = 30  # of a histogram
+# Numbers that a reading may lack; those after the third are of sampled rows.
+_NOT_ALWAYS = (
+    "hit_rate",
+    "miss_rate",
+    "gradient_norm",
+    *(f"row_norm_p{percent}" for percent in PERCENTILES),
+    "row_norm_max",
+)
 
 
 class TableMetrics(keras.callbacks.Callback):
@@ -88,7 +96,7 @@ class TableMetrics(keras.callbacks.Callback):
             self._write(numbers)
         if logs is not None:
             # Loggers need the same numbers after each epoch.
-            absent = dict.fromkeys(("hit_rate", "miss_rate", "gradient_norm"), np.nan)
+            absent = dict.fromkeys(_NOT_ALWAYS if self._sample else _NOT_ALWAYS[:3], np.nan)
             logs.update(_tagged({name: {**absent, **numbers[name]} for name in numbers}))
 
     def on_train_end(self, logs: Any = None) -> None:

@@ -273,7 +273,7 @@ class RowUpdates:
             if table.policy.rank_column:  # frozen rows are in use too
                 written.append(table.write(library.de_table_touch, [frozen]))
         if uses is not None:
-            with tf.control_dependencies([each for each in written if each is not None]):
+            with tf.control_dependencies([each for each in (done, *written) if each is not None]):
                 written.append(table.assign_slot(used, tf.identity(uses), tf.constant(USES)))
         return table.updated(used, None if done is None else tf.group(done, *written))
 

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.ops import library
+from de_core.base.ops import file_metadata, library
 from de_core.base.paths import remove
 from de_core.base.types import TensorLike
 from de_core.tables.sharded import ShardedTable
@@ -81,7 +81,7 @@ def write(
         added += [_OPTIMIZER, json.dumps(numbers)]
 
     def written(shard: Any, path: Any) -> tf.Tensor:
-        metadata = [*shard.metadata, *added]
+        metadata = file_metadata([*shard.metadata, *added])
         return shard.run(library.de_table_save, path, metadata=metadata, **attributes)
 
     if not tf.executing_eagerly():
@@ -153,12 +153,15 @@ def restore(table: ShardedTable, files: Any, reading: Reading = Reading()) -> An
 
 
 def restore_beside_slots(table: ShardedTable, files: Sequence[str]) -> None:
-    """Reads the numbers of a table's own optimizer. Files without them change nothing."""
+    """Reads the numbers of a table's own optimizer from the last file.
+
+    Files without them change nothing, nor do numbers of another shape.
+    """
     if table.beside_slots is None or not files:
         return
     numbers = json.loads(about(files[-1])["metadata"].get(_OPTIMIZER, "{}"))
     for name, variable in table.beside_slots().items():
-        if name in numbers:
+        if np.shape(numbers.get(name)) == tuple(variable.shape) and name in numbers:
             variable.assign(numbers[name])
 
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from de_core.base.ops import library
+from de_core.base.ops import file_metadata, library
 from de_core.tables.spec import TableSpec
 
 #: File name suffix of snapshot files.
@@ -89,7 +89,7 @@ class FrozenTable(tf.Module):
         self.handle = table.resource_handle
         # Unique per SavedModel, so that versions served by one process never share a table.
         unique = uuid.uuid4().hex
-        self._metadata = list(table.metadata)
+        self._metadata = file_metadata(table.metadata)
         self._shared_name = f"{table.name}_{unique}"
         folder = tempfile.TemporaryDirectory(prefix="de_core_export_")
         weakref.finalize(self, folder.cleanup)

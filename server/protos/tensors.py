@@ -110,15 +110,17 @@ def to_array(proto: Any) -> Array:
             strings + [strings[-1] if strings else b""] * (count - len(strings)), shape
         )
     stored = np.dtype(np.uint16) if field == "half_val" else dtype.numpy
-    flat = np.asarray(values, stored)
     if field in ("half_val", "int_val"):  # both are wider than the element type
         sent = np.asarray(values, np.int32)
+        flat = sent.astype(stored)
         if (sent != flat).any():
             raise invalid(
                 f"A tensor of type {dtype.enum_name} must have values of {stored.name} in "
                 f"{field}. Received: {sent[sent != flat][0]}"
             )
-    flat = flat.view(dtype.numpy)
+        flat = flat.view(dtype.numpy)
+    else:
+        flat = np.asarray(values, stored)
     if len(flat) < count:
         last = flat[-1:] if len(flat) else np.zeros(1, dtype.numpy)
         flat = np.concatenate([flat, np.repeat(last, count - len(flat))])

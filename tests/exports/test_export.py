@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.support.models import stats
+from tests.support.models import looker, stats
 
 # The reader imports TensorFlow and the op library, but none of the model's code.
 ANSWERS = """
@@ -300,3 +300,18 @@ def test_the_log_does_not_name_the_folder_that_was_renamed(ops, tmp_path, caplog
         tf.saved_model.save(tf.Module(), tmp_path / "plain")
     written = [each for each in caplog.messages if "Assets written to" in each]
     assert [str(tmp_path / "plain") in each for each in written] == [True]
+
+
+def test_rows_of_unknown_ids_differ_between_exports_of_a_process(tmp_path):
+    table = de.Variable(dim=64, name="users")
+    owner = looker(table)
+    for number in (1.0, 2.0):
+        row = np.zeros(64, np.float32)
+        row[30] = number  # in the middle of a long attribute
+        version = de.export(owner, tmp_path, owner.look, oov=row)
+        [answer] = (
+            tf.saved_model.load(version)
+            .signatures["serving_default"](ids=tf.constant([1], tf.int64))
+            .values()
+        )
+        np.testing.assert_array_equal(answer, [row])

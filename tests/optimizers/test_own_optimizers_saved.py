@@ -211,3 +211,32 @@ def test_without_slots_of_its_class_an_optimizer_keeps_its_count(saved_by, optio
     de.checkpoint.restore(second, tmp_path, **options)
     np.testing.assert_array_equal(second.lookup([1]), first.lookup([1]))
     assert int(second.optimizer.iterations) == 2
+
+
+def test_each_save_of_a_process_has_its_own_count(tmp_path):
+    table, count = new_table(keras.optimizers.Adam), 0
+    manager = de.checkpoint.Manager(table, tmp_path / "managed")
+
+    def restored(path):
+        other = new_table(keras.optimizers.Adam)
+        de.checkpoint.restore(other, path)
+        return int(other.optimizer.iterations)
+
+    for steps in (3, 4, 5):
+        stepped(table, steps)
+        count += steps
+        de.checkpoint.save(table, tmp_path / str(count))
+        table.save_to_file_system(str(tmp_path / "files"))
+        other = new_table(keras.optimizers.Adam)
+        other.load_from_file_system(str(tmp_path / "files"))
+        manager.save()
+        assert int(other.optimizer.iterations) == count
+        assert [restored(tmp_path / str(count)), restored(manager.latest_checkpoint)] == [count] * 2
+
+
+def test_a_function_saves_a_table_without_its_optimizer_s_count(tmp_path):
+    first, second = stepped(new_table(keras.optimizers.Adam), 2), new_table(keras.optimizers.Adam)
+    tf.function(lambda: first.save_to_file_system(str(tmp_path)))()
+    second.load_from_file_system(str(tmp_path))
+    np.testing.assert_array_equal(second.lookup([1]), first.lookup([1]))
+    assert int(second.optimizer.iterations) == 0

@@ -182,7 +182,7 @@ REGISTER_OP("DeLookupFeaturesWeightGradient")
     .Input("anchors: Tanchors")
     .Output("weight_gradients: Tweights")
     .Attr("tables: int >= 0") DE_FEATURE_ATTRS.Attr("Tgradients: list({float, double}) >= 0")
-    .Attr("Tanchors: list(" DE_ANCHOR_TYPES ") >= 0")
+    .Attr("Tanchors: list(" DE_ANCHOR_TYPES ") >= 0 = []")
     .SetShapeFn(Guarded([](InferenceContext* c) {
       int tables = 0, structures = 0;
       std::vector<tensorflow::DataType> ids;

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from de_core.base.ops import library
+from de_core.base.ops import file_metadata, library
 from de_core.exports import version
 from de_core.exports.publish import versions
 from de_core.exports.version import Version
@@ -177,7 +177,7 @@ def _write_delta(table: _Table, assets: pathlib.Path) -> tuple[list[Link], dict[
         chain=_CHAIN,
         delta=True,
         store_as="" if stored == reads_as else stored,
-        metadata=metadata,
+        metadata=file_metadata(metadata),
     )
     made = dict(json.loads(report.numpy()))
     links = [Link(about(path)["id"], pathlib.Path(path).name) for path in before]

@@ -346,8 +346,9 @@ absl::Status RowsIn(const FeatureSpecs& specs, const std::vector<FeatureIds>& id
     const size_t bytes = engine::SizeOf(spec.real), dim = specs.dims[spec.table];
     const size_t width = specs.joined ? specs.joined_dim : dim;
     const Tensor& tensor = *tensors[specs.joined ? 0 : f];
-    if (tensor.NumElements() != static_cast<int64_t>(ids[f].count() * width) ||
-        tensor.dtype() != ToTensorFlow(spec.real)) {
+    tensorflow::TensorShape shape = ids[f].outer();
+    TF_RETURN_IF_ERROR(shape.AddDimWithStatus(static_cast<int64_t>(width)));
+    if (tensor.shape() != shape || tensor.dtype() != ToTensorFlow(spec.real)) {
       return WrongShape("rows must be as many as the segments of each feature", tensor);
     }
     char* const data = const_cast<char*>(tensor.tensor_data().data());

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <list>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -115,6 +116,8 @@ class LookupFeaturesOp final : public FeatureRowsOp {
                    const std::vector<FeatureIds>& ids, PoolExecutor* executor) final {
     std::vector<FeatureRows> rows;
     TF_RETURN_IF_ERROR(AllocateRows(context, ids, &rows));
+    std::list<OpClock::Call> calls;  // one per table, in however many parts it is read
+    for (const TablePointer& table : tables) calls.emplace_back(&table->lookups);
     // Features of single ids are read at once. Others are read part by part.
     std::vector<std::function<absl::Status()>> tasks;
     const size_t total = CountKeys(ids);
@@ -165,14 +168,12 @@ class LookupFeaturesOp final : public FeatureRowsOp {
   /// Reads the rows of a feature of single ids.
   absl::Status FindRows(const TableResource& table, const FeatureIds& ids, const FeatureRows& rows,
                         PoolExecutor* executor) const {
-    const OpClock::Call call(&table.lookups);
     return table.Read(ids.keys(), {rows.data, nullptr, rows.stride}, executor);
   }
 
   /// Pools the rows of some segments.
   absl::Status Pool(const TableResource& table, const std::vector<FeatureIds>& ids,
                     const std::vector<FeatureRows>& rows, const FeaturePart& part) const {
-    const OpClock::Call call(&table.lookups);
     const FeatureSpec& spec = specs_.features[part.feature];
     const FeatureIds& own = ids[part.feature];
     const FeatureRows& out = rows[part.feature];
