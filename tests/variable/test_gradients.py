@@ -232,3 +232,19 @@ def test_a_gradient_says_that_it_cannot_become_dense(densify, in_function):
 
     with pytest.raises(ValueError, match=r"must stay sparse.*Compute on its `values`"):
         (tf.function(densified) if in_function else densified)()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_gradient_of_another_shape_is_refused(weighted):
+    table, ids = table_of(), tf.sparse.from_dense(tf.constant([[1, 2], [2, 1]], tf.int64))
+
+    @tf.custom_gradient
+    def turned(rows):
+        return rows, lambda _: tf.ones([2, 2, 1])
+
+    with tf.GradientTape() as tape:
+        weights = ids.with_values(tf.ones([4])) if weighted else None
+        rows = turned(de.embedding_lookup_sparse(table, ids, weights, combiner="sum"))
+        loss = tf.reduce_sum(rows)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="as many as the segments"):
+        tape.gradient(loss, table.trainable_variables)
