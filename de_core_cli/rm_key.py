@@ -123,7 +123,6 @@ def _without(
     library.load()
     import tensorflow as tf
 
-    from de_core.base.ops import file_metadata
     from de_core.base.ops import library as ops
     from de_core.snapshot.table_files import about, verify
 
@@ -146,7 +145,7 @@ def _without(
         str(target),
         values_only=info["values_only"],
         store_as=stored,
-        metadata=file_metadata([part for pair in head.metadata.items() for part in pair]),
+        metadata=[part for pair in head.metadata.items() for part in pair],
     )
     gone = before - about(str(target), verified=True)["rows"]
     return gone, dict(json.loads(report.numpy()))
