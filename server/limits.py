@@ -132,7 +132,7 @@ class Shares:
     def add(self, name: str, count: int) -> None:
         """Takes a part of the amount although it may not be free.
 
-        What a name has beyond its own limit takes nothing from others.
+        The part above the name's own limit does not count toward the limit of all names.
         """
         used = self._by_name.get(name, 0)
         self._used += min(used + count, self._each) - min(used, self._each)

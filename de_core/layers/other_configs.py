@@ -90,8 +90,7 @@ def _optimizer(given: Any) -> Any:
             "The learning rate of a table's optimizer must be a number here: pass a Keras "
             f"optimizer with a schedule. {received(learning_rate=given.learning_rate)}"
         )
-    limits = {name: getattr(given, name, None) for name in _LIMITS}
-    limits = {name: limit for name, limit in limits.items() if limit is not None}
+    limits = {name: limit for name in _LIMITS if (limit := getattr(given, name, None)) is not None}
     if limits:
         raise TypeError(
             "A table's optimizer must have no limits and no weight decay here: pass a Keras "

@@ -15,14 +15,9 @@ from de_core.metrics.monitor import PERCENTILES, Monitor
 
 __all__ = ["TableMetrics"]
 _BINS = 30  # of a histogram
-# Numbers that a reading may lack; those after the third are of sampled rows.
-_NOT_ALWAYS = (
-    "hit_rate",
-    "miss_rate",
-    "gradient_norm",
-    *(f"row_norm_p{percent}" for percent in PERCENTILES),
-    "row_norm_max",
-)
+# Numbers that a reading may lack.
+_OF_LOOKUPS_AND_STEPS = ("hit_rate", "miss_rate", "gradient_norm")
+_OF_SAMPLED_ROWS = (*(f"row_norm_p{percent}" for percent in PERCENTILES), "row_norm_max")
 
 
 class TableMetrics(keras.callbacks.Callback):
@@ -96,7 +91,8 @@ class TableMetrics(keras.callbacks.Callback):
             self._write(numbers)
         if logs is not None:
             # Loggers need the same numbers after each epoch.
-            absent = dict.fromkeys(_NOT_ALWAYS if self._sample else _NOT_ALWAYS[:3], np.nan)
+            sampled = _OF_SAMPLED_ROWS if self._sample else ()
+            absent = dict.fromkeys((*_OF_LOOKUPS_AND_STEPS, *sampled), np.nan)
             logs.update(_tagged({name: {**absent, **numbers[name]} for name in numbers}))
 
     def on_train_end(self, logs: Any = None) -> None:

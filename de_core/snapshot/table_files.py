@@ -161,7 +161,7 @@ def restore_beside_slots(table: ShardedTable, files: Sequence[str]) -> None:
         return
     numbers = json.loads(about(files[-1])["metadata"].get(_OPTIMIZER, "{}"))
     for name, variable in table.beside_slots().items():
-        if np.shape(numbers.get(name)) == tuple(variable.shape) and name in numbers:
+        if name in numbers and np.shape(numbers[name]) == tuple(variable.shape):
             variable.assign(numbers[name])
 
 
