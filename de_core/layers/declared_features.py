@@ -28,6 +28,7 @@ class DeclaredFeatures:
     @classmethod
     def of(cls, features: Any) -> DeclaredFeatures:
         """Converts and checks a nest of configs, of this library or of others."""
+        _require_string_keys(features)
         tables: dict[int, TableConfig] = {}
         configs = [
             other_configs.converted(config, path, tables)
@@ -87,11 +88,6 @@ def _leaves(
         yield path, values
         return
     parts, given = _parts(features), _parts(values)
-    if isinstance(features, Mapping) and not all(isinstance(name, str) for name in features):
-        raise TypeError(
-            "The keys of a collection's features must be strings: a saved model has no others. "
-            f"Received: {list(features)}."
-        )
     if values is None and may_lack:
         given = {}
     elif isinstance(values, Mapping) != isinstance(features, Mapping):
@@ -111,6 +107,16 @@ def _parts(structure: Any) -> Any:
     if isinstance(structure, (list, tuple)):
         return dict(enumerate(structure))
     return dict(structure) if isinstance(structure, Mapping) else None
+
+
+def _require_string_keys(features: Any) -> None:
+    if isinstance(features, Mapping) and not all(isinstance(name, str) for name in features):
+        raise TypeError(
+            "The keys of a collection's features must be strings: a saved model has no others. "
+            f"Received: {list(features)}."
+        )
+    for part in (_parts(features) or {}).values():
+        _require_string_keys(part)
 
 
 def _require_distinct(what: str, names: list[str]) -> None:
