@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from typing import Any
 
 from de_core.base.checks import received
 from de_core.tables.admission import Admission
@@ -37,47 +35,6 @@ class TablePolicy:
     columns: tuple[str, ...] = ()
     admission: Admission | None = None
     evictions: tuple[Eviction, ...] = ()
-
-    @classmethod
-    def checked(
-        cls,
-        columns: Iterable[str],
-        admission: Admission | None,
-        eviction: Eviction | Sequence[Eviction] | None,
-    ) -> TablePolicy:
-        """Makes the policy from a user's arguments.
-
-        `eviction` is None, a policy, or a list of policies.
-
-        Raises:
-            TypeError: An argument is not a policy.
-            ValueError: Two eviction policies are of the same kind.
-        """
-        if admission is not None and not isinstance(admission, Admission):
-            raise TypeError(
-                "`admission` must be a policy such as de.AdmissionCount(2), or None. "
-                + received(admission=admission)
-            )
-        if eviction is None:
-            evictions: tuple[Any, ...] = ()
-        elif isinstance(eviction, (list, tuple)):
-            evictions = tuple(eviction)
-        else:
-            evictions = (eviction,)
-        for each in evictions:
-            if not isinstance(each, Eviction):
-                raise TypeError(
-                    "`eviction` must be a policy such as de.EvictionLRU(max_rows=10**6), a list "
-                    f"of them, or None. {received(eviction=each)}"
-                )
-        for ranks in (True, False):
-            if sum(bool(each.column) == ranks for each in evictions) > 1:
-                kind = "bounds the table" if ranks else "limits the time to live"
-                raise ValueError(
-                    f"At most one `eviction` policy that {kind} may be given. "
-                    + received(eviction=eviction)
-                )
-        return cls(tuple(columns), admission, evictions)
 
     @property
     def rank_column(self) -> str:

@@ -198,12 +198,37 @@ def checked_policy(
     admission: Admission | None,
     eviction: Eviction | Sequence[Eviction] | None,
 ) -> TablePolicy:
-    """Combines the policies of a `Variable` after checking them."""
+    """Combines the policies of a `Variable` after checking them.
+
+    Raises:
+        TypeError: An argument is not a policy.
+        ValueError: Two eviction policies are of the same kind.
+    """
     is_policy = isinstance(restrict_policy, type) and issubclass(restrict_policy, RestrictPolicy)
     if restrict_policy is not None and not is_policy:
         raise TypeError(
             "`restrict_policy` must be a subclass of de.RestrictPolicy, such as "
             "de.TimestampRestrictPolicy, or None. " + received(restrict_policy=restrict_policy)
         )
-    columns = () if restrict_policy is None else restrict_policy.columns
-    return TablePolicy.checked(columns, admission, eviction)
+    if admission is not None and not isinstance(admission, Admission):
+        raise TypeError(
+            "`admission` must be a policy such as de.AdmissionCount(2), or None. "
+            + received(admission=admission)
+        )
+    given: Any = () if eviction is None else eviction
+    evictions = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    for each in evictions:
+        if not isinstance(each, Eviction):
+            raise TypeError(
+                "`eviction` must be a policy such as de.EvictionLRU(max_rows=10**6), a list of "
+                f"them, or None. {received(eviction=each)}"
+            )
+    for ranks in (True, False):
+        if sum(bool(each.column) == ranks for each in evictions) > 1:
+            kind = "bounds the table" if ranks else "limits the time to live"
+            raise ValueError(
+                f"At most one `eviction` policy that {kind} may be given. "
+                + received(eviction=eviction)
+            )
+    columns = () if restrict_policy is None else tuple(restrict_policy.columns)
+    return TablePolicy(columns, admission, evictions)
