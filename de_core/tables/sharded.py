@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.ops import library
+from de_core.base.types import DTypeLike, TensorLike
 from de_core.tables.policy import TablePolicy, is_reserved
 from de_core.tables.router import Router
 from de_core.tables.served_copy import stand_ins
@@ -300,12 +301,12 @@ class ShardedTable:
         size = sizes[0] if len(sizes) == 1 else tf.add_n(sizes)
         return size if index is not None else self.router.total(size)
 
-    def export(self, slot: str = "") -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns all keys [n] with their values [n, dim] or one slot [n, width]."""
+    def export(self, slot: str = "", dtype: DTypeLike | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns all keys [n] with values [n, dim] or one slot [n, width], cast to `dtype`."""
         if not slot and self._only_made():
             keys, values = self._made["export"]
             return keys, values
-        parts = [table.export(slot) for table in self.tables]
+        parts = [table.export(slot, dtype) for table in self.tables]
         if len(parts) > 1:
             keys, values = zip(*parts, strict=True)
             return tf.concat(list(keys), 0), tf.concat(list(values), 0)
