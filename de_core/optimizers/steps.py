@@ -243,7 +243,7 @@ class Wrapping(TrainsTables):
     def _take_averages(self) -> None:
         """Overwrites the rows by their averages."""
         for table in self._tables:
-            table.take_averages(self.slots_owner)
+            table.each(library.de_table_take_averages, self.slots_owner)
 
     def finalize_variable_values(self, var_list: Iterable[TrainedVariable]) -> None:
         """Finishes training: with `use_ema`, overwrites variables and rows by their averages.

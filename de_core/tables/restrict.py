@@ -218,7 +218,7 @@ class _ColumnPolicy(RestrictPolicy):
         reserved, most = _row_count("num_reserved", num_reserved), _row_count("trigger", trigger)
         table, column = self.var._table, self.columns[0]
         table.router.require_whole("`restrict`", "Make it with an `eviction` policy.")
-        expired = table.evict_expired() if table.policy.expires else None
+        expired = table.each(library.de_table_evict_expired) if table.policy.expires else None
         with tf.control_dependencies([] if expired is None else [expired]):
             total = table.size()
         reserved = tf.where(total > most, reserved, tf.constant(tf.int64.max, tf.int64))
@@ -228,9 +228,7 @@ class _ColumnPolicy(RestrictPolicy):
         ]
         ranks, hashes = (tf.concat(list(parts), 0) for parts in zip(*candidates, strict=True))
         kept = library.de_first_kept(ranks, hashes, total, reserved)
-        return table.each(
-            lambda shard: shard.run(library.de_table_evict_below, kept, column=column)
-        )
+        return table.each(library.de_table_evict_below, kept, column=column)
 
     @property
     def status(self) -> RowStatus:

@@ -181,10 +181,6 @@ class ShardedTable:
         # TensorFlow casts int32 indices to int64 when it concatenates gradients.
         return keys if keys.dtype == self.spec.key_dtype else tf.cast(keys, self.spec.key_dtype)
 
-    def take_averages(self, owner: tf.Tensor) -> tf.Operation | None:
-        """Sets each row to its moving average, kept by `owner`, a scalar string."""
-        return _grouped(table.run(library.de_table_take_averages, owner) for table in self.tables)
-
     def ensure_slots(
         self, owner: tf.Tensor, slots: dict[str, tuple[int, float]]
     ) -> tf.Operation | None:
@@ -193,15 +189,12 @@ class ShardedTable:
         `slots` has the width and the initial value of each slot.
         """
         widths, initial = zip(*slots.values(), strict=True)
-        return _grouped(
-            table.run(
-                library.de_table_ensure_slots,
-                owner,
-                tf.constant(initial, tf.float64),
-                names=list(slots),
-                widths=list(widths),
-            )
-            for table in self.tables
+        return self.each(
+            library.de_table_ensure_slots,
+            owner,
+            tf.constant(initial, tf.float64),
+            names=list(slots),
+            widths=list(widths),
         )
 
     def find_slot(
@@ -224,10 +217,6 @@ class ShardedTable:
     ) -> tf.Operation | None:
         """Writes one slot of the rows of `keys` [n]; `values` are [n, width]."""
         return self.write(library.de_table_assign_slot, (keys, values), slot)
-
-    def drop_slots(self, owner: str | tf.Tensor) -> tf.Operation | None:
-        """Removes an optimizer's slots from all rows."""
-        return _grouped(table.run(library.de_table_drop_slots, owner) for table in self.tables)
 
     def slots(self) -> dict[str, int]:
         """Returns the width of each slot and column, by "owner/name". Eager mode only."""
@@ -263,34 +252,20 @@ class ShardedTable:
             heard = self.on_update(keys)
         return _grouped([done] if heard is None else [done, heard])
 
-    def each(self, run: Callable[[Table], tf.Operation | None]) -> tf.Operation | None:
-        """Runs a function on each shard. Returns one op, or None in eager mode."""
-        return _grouped(run(table) for table in self.tables)
-
-    def evict_expired(self) -> tf.Operation | None:
-        """Removes expired rows."""
-        return self.each(lambda table: table.run(library.de_table_evict_expired))
+    def each(
+        self, op: Callable[..., Any], *inputs: TensorLike, **attributes: Any
+    ) -> tf.Operation | None:
+        """Runs an op on each shard. Returns one operation, or None in eager mode."""
+        return _grouped(table.run(op, *inputs, **attributes) for table in self.tables)
 
     def erase(self, keys: tf.Tensor) -> tf.Operation | None:
         """Removes the rows of `keys` [n]."""
         return self.write(library.de_table_erase, (keys,))
 
-    def clear(self) -> tf.Operation | None:
-        """Removes all rows."""
-        return _grouped(table.run(library.de_table_clear) for table in self.tables)
-
     def start(self) -> tf.Operation | None:
         """Empties a table in memory, like an initializer, unless its rows are to be kept."""
-        return tf.no_op() if self.outlives_its_process or self.keeps_rows else self.clear()
-
-    def reserve(self, rows: int) -> tf.Operation | None:
-        """Reserves memory for `rows` rows in total, divided among the shards."""
-        share = tf.constant(-(-rows // self.router.count), tf.int64)
-        return _grouped(table.run(library.de_table_reserve, share) for table in self.tables)
-
-    def shrink_to_fit(self) -> tf.Operation | None:
-        """Releases the memory of removed rows."""
-        return _grouped(table.run(library.de_table_shrink_to_fit) for table in self.tables)
+        is_kept = self.outlives_its_process or self.keeps_rows
+        return tf.no_op() if is_kept else self.each(library.de_table_clear)
 
     def size(self, index: int | None = None) -> tf.Tensor:
         """Returns the number of rows in shard `index` or in the whole table, an int64 scalar."""

@@ -13,6 +13,7 @@ from rich import filesize
 from de_core.base.checks import received, require_eager
 from de_core.base.keras import LEGACY
 from de_core.base.no_autograph import no_autograph
+from de_core.base.ops import library
 from de_core.base.types import Id, TensorLike
 from de_core.tables import keys_and_values
 from de_core.tables.sharded import ShardedTable
@@ -185,7 +186,8 @@ class Inspection:
                 f"`rows` must be at least 0 and less than 2**63. {received(rows=rows)}"
             )
         with tf.name_scope(name or "reserve"):
-            return self._table.reserve(int(rows))
+            share = tf.constant(-(-int(rows) // self._table.router.count), tf.int64)
+            return self._table.each(library.de_table_reserve, share)
 
     @no_autograph
     def shrink_to_fit(self, name: str | None = None) -> tf.Operation | None:
@@ -206,7 +208,7 @@ class Inspection:
         True
         """
         with tf.name_scope(name or "shrink_to_fit"):
-            return self._table.shrink_to_fit()
+            return self._table.each(library.de_table_shrink_to_fit)
 
     def count_params(self) -> int:
         """Returns the number of values: rows times `dim`. Returns 0 in a graph.

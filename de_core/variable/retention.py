@@ -78,7 +78,7 @@ class Retention:
             The operation, or None in eager mode.
         """
         with tf.name_scope(name or "evict_expired"):
-            return self._table.evict_expired()
+            return self._table.each(library.de_table_evict_expired)
 
     @no_autograph
     def take_evicted_keys(self, capacity: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -263,7 +263,7 @@ class Rows:
     def clear(self, name: str | None = None) -> tf.Operation | None:
         """Removes all rows. Returns the operation, or None in eager mode."""
         with tf.name_scope(name or "clear"):
-            return self._table.clear()
+            return self._table.each(library.de_table_clear)
 
     def _penalty(self, keys: tf.Tensor, name: str | None = None) -> tf.Tensor | None:
         """Returns the regularizer's result for the rows of the distinct `keys`."""

@@ -185,9 +185,11 @@ class Slots:
         []
         """
         if isinstance(optimizer, str) and optimizer != RESERVED_OWNER:
-            return self._table.drop_slots(optimizer)
-        _check_optimizer(optimizer)
-        return self._table.drop_slots(cast("Optimizer", optimizer).slots_owner)
+            owner: str | tf.Tensor = optimizer
+        else:
+            _check_optimizer(optimizer)
+            owner = cast("Optimizer", optimizer).slots_owner
+        return self._table.each(library.de_table_drop_slots, owner)
 
     @no_autograph
     def freeze(self) -> None:
@@ -232,7 +234,7 @@ class Slots:
     @no_autograph
     def unfreeze(self) -> tf.Operation | None:
         """Lets all rows learn again. Returns the operation, or None in eager mode."""
-        return self._table.drop_slots(FREEZE_OWNER)
+        return self._table.each(library.de_table_drop_slots, FREEZE_OWNER)
 
 
 def _check_optimizer(optimizer: object) -> None:

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from de_core.base.ops import library
 from tests.support import oracle
 
 IDS = np.arange(64)
@@ -115,7 +116,7 @@ def test_two_optimizers_keep_their_own_slots_and_one_can_be_dropped():
     with pytest.raises(tf.errors.NotFoundError, match="slot must name"):
         table._table.find_slot(tf.constant([1], tf.int64), tf.constant("nobody/m"), 2)
     with pytest.raises(tf.errors.InvalidArgumentError, match="belong to the table"):
-        table._table.drop_slots("de")
+        table._table.each(library.de_table_drop_slots, "de")
 
 
 @pytest.mark.parametrize("key_dtype", [tf.int64, tf.string])
