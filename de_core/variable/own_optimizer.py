@@ -6,45 +6,19 @@ The package `optimizers` is above this one. It registers the function that makes
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
-
-import tensorflow as tf
+from typing import Any, TypeAlias
 
 from de_core.base.checks import received
-from de_core.base.keras import LEGACY
-from de_core.base.types import Gradient, Optimizer, TrainedVariable
+from de_core.base.keras import LEGACY, keras
+from de_core.base.types import Optimizer, TrainedVariable
 from de_core.tables.sharded import ShardedTable
 
 _ATTRIBUTE = "_de_optimizer"
 
 #: An optimizer of Keras 3, its name or its configuration.
 OptimizerLike: TypeAlias = Optimizer | str | dict[str, Any]
-
-
-class OwnOptimizer(Protocol):
-    """The optimizer of one table."""
-
-    learning_rate: Any
-
-    @property
-    def iterations(self) -> Any:
-        """The number of steps of this table."""
-
-    def check_caller(self) -> None:
-        """Raises if the optimizer that is about to hand over the gradient would spoil it."""
-
-    def take(self, gradient: Gradient) -> None:
-        """Does one step by a gradient that a Keras optimizer hands to the table's anchor."""
-
-    def step(self, gradient: tf.IndexedSlices) -> None:
-        """Does one step by a gradient that has no loss scale any more."""
-
-    def is_like(self, optimizer: OptimizerLike) -> bool:
-        """Returns whether a user's argument has the same class and settings as this optimizer."""
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the configuration. Its entry "optimizer" makes another optimizer like this."""
-
+#: A `TableOptimizer` of the package `optimizers`.
+OwnOptimizer: TypeAlias = keras.optimizers.Optimizer
 
 _makers: list[Callable[[OptimizerLike, ShardedTable], OwnOptimizer]] = []
 
