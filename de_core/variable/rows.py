@@ -71,8 +71,7 @@ class Rows:
             keys = self._checked_ids(keys)
             values, exists = self._table.find(keys)
             values = self._anchored(keys, values)
-            if self._regularizer is not None:
-                self._collect_penalty(keys)
+            self._collect_penalty(keys)
         return (values, exists) if return_exists else values
 
     def _lookup_scaled(
@@ -99,8 +98,7 @@ class Rows:
             else:  # the norm of a float16 row may overflow
                 rows = self._anchored(keys, tf.cast(rows, arithmetic_dtype(rows.dtype)))
                 rows = tf.cast(tf.clip_by_norm(rows, max_norm, axes=[-1]), dtype)
-            if self._regularizer is not None:
-                self._collect_penalty(keys)
+            self._collect_penalty(keys)
             return rows
 
     def _anchors(self) -> list[tf.Tensor]:

@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from de_core.base.types import TensorLike
 from de_core.tables import keys_and_values
-from de_core.tfra.api.shards import Shard
 from de_core.variable import slots
 from de_core.variable.variable import Variable
 
@@ -17,7 +16,7 @@ class SlotVariable(slots.SlotVariable):
     @property
     def tables(self) -> list[SlotVariable]:
         """The slot in each shard."""
-        shards = [Shard(each, self._table)._table for each in self._table.tables]
+        shards = map(self._table.of_one_shard, self._table.tables)
         return [SlotVariable(each, self._owner, self.slot_name, self.dim) for each in shards]
 
     def upsert(
