@@ -20,7 +20,6 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Returns the spec of one of our modules; None for any other name."""
         del path, target
         if fullname.partition(".")[0] != NAME:
             return None
@@ -38,7 +37,6 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return spec
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> Any:
-        """Returns our module, which the alias shares."""
         return spec.loader_state[0]
 
     def exec_module(self, module: ModuleType) -> None:

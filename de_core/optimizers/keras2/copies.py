@@ -75,8 +75,6 @@ class _OverRows(ChangedCopy):
 
 
 class _OverRowsNew(_OverRows):
-    """The mixin for an optimizer that is not legacy."""
-
     def _var_key(self, variable: Any) -> str:
         """Returns one key for every variable, so that the rows have the template's slots."""
         del variable
@@ -85,7 +83,6 @@ class _OverRowsNew(_OverRows):
     def add_variable_from_reference(
         self, model_variable: Any, variable_name: str, shape: Any = None, initial_value: Any = None
     ) -> Any:
-        """Makes a slot with the shape of a variable."""
         if initial_value is None:
             shape = model_variable.shape if shape is None else shape
             initial_value = tf.zeros(shape, model_variable.dtype)
@@ -94,26 +91,21 @@ class _OverRowsNew(_OverRows):
     def add_variable(
         self, shape: Any, dtype: Any = None, initializer: Any = "zeros", name: str | None = None
     ) -> Any:
-        """Makes a slot."""
         dtype = tf_keras.backend.floatx() if dtype is None else dtype
         value = tf_keras.initializers.get(initializer)([] if shape is None else shape, dtype)
         return self.made(name or "variable", value)
 
 
 class _OverRowsLegacy(_OverRows):
-    """The mixin for a legacy optimizer."""
-
     slots_by_name: dict[str, Any]
 
     @property
     def iterations(self) -> Any:
-        """The number of steps that the original has done."""
         return self.original.iterations
 
     def add_slot(
         self, var: Any, slot_name: str, initializer: Any = "zeros", shape: Any = None
     ) -> Any:
-        """Makes a slot."""
         if slot_name in self.slots_by_name:
             return self.slots_by_name[slot_name]
         if isinstance(initializer, str) or callable(initializer):
@@ -125,7 +117,6 @@ class _OverRowsLegacy(_OverRows):
         return slot
 
     def get_slot(self, var: Any, slot_name: str) -> Any:
-        """Returns a slot of the rows."""
         del var
         return self.slots_by_name[slot_name]
 

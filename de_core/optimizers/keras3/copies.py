@@ -45,7 +45,6 @@ class _OverRows:
     """
 
     def start(self, original: Any, table: ShardedTable) -> None:
-        """Makes the slots."""
         self.original = original
         self.gathered = GatheredRows(table)
         # Keras's Muon looks for "embedding" in a variable's path, to update it by AdamW.
@@ -60,14 +59,12 @@ class _OverRows:
 
     @property
     def iterations(self) -> Any:
-        """The number of steps that the original has done."""
         original = self.__dict__.get("original")
         return self.__dict__["_iterations"] if original is None else original.iterations
 
     def add_variable_from_reference(
         self, reference_variable: Any, name: str = "slot", initializer: Any = "zeros"
     ) -> Any:
-        """Makes a slot with the shape of a variable."""
         shape = tuple(reference_variable.shape)
         return self.add_variable(shape, initializer, reference_variable.dtype, name=name)
 

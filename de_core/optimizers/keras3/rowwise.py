@@ -15,7 +15,6 @@ class _Rowwise(keras.optimizers.Optimizer):
     _settings: tuple[str, ...]
 
     def build(self, variables: Sequence[Any]) -> None:
-        """Makes the slots of ordinary variables."""
         if not self.built:
             super().build(variables)
             self._make_slots(variables)
@@ -24,7 +23,6 @@ class _Rowwise(keras.optimizers.Optimizer):
         raise NotImplementedError
 
     def _row_slot(self, variable: Any, name: str, value: float) -> Any:
-        """Makes a variable with one number per row of an ordinary variable."""
         return self.add_variable(
             (*variable.shape[:-1], 1) if len(variable.shape) else (),
             initializer=keras.initializers.Constant(value),
@@ -33,7 +31,6 @@ class _Rowwise(keras.optimizers.Optimizer):
         )
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the configuration for `from_config`, which makes an equal optimizer."""
         own = {name: getattr(self, name) for name in self._settings}
         return {**super().get_config(), **own}
 

@@ -295,7 +295,6 @@ class _OverRows(ChangedCopy):
     templates: list[tf.Variable]  # referenced here, because `places` has their `id()`s as keys
 
     def get_slot(self, var: Any, name: str) -> Any:
-        """Returns the slot of some rows, or None."""
         return self.slots_by_name.get((id(self.places[id(var)]), name))
 
     def _get_or_make_slot(self, var: Any, val: Any, slot_name: str, op_name: str) -> Any:

@@ -28,15 +28,12 @@ class _Itself(tf.types.experimental.TraceType):
         self._wrapper = weakref.ref(wrapper)
 
     def is_subtype_of(self, other: object) -> bool:
-        """Returns True for the same object."""
         return self is other
 
     def most_specific_common_supertype(self, others: Sequence[object]) -> _Itself | None:
-        """Returns the type if the others are the same object."""
         return self if all(self is each for each in others) else None
 
     def placeholder_value(self, *_: Any) -> Any:
-        """Returns the object."""
         return self._wrapper()
 
 
