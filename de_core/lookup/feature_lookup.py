@@ -6,7 +6,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from de_core.base.types import Ids, Rows
+from de_core.base.types import Rows
 from de_core.lookup.feature import Feature, lookup_at_once
 from de_core.lookup.lookup import embedding_lookup_many
 from de_core.lookup.pooling import pooled, pooled_rows
@@ -75,24 +75,26 @@ class _Part:
 
     @classmethod
     def of(cls, feature: Feature) -> _Part:
-        table = feature.variable._table
-        ids, weights, length = feature.ids, feature.weights, feature.max_length
-        key_dtype = table.spec.key_dtype
-        ids = ids if ids.dtype == key_dtype else tf.cast(ids, key_dtype)
-        keys_and_values.note_kind(kind_of(ids), table)
-        if not isinstance(ids, (tf.RaggedTensor, tf.SparseTensor)):
-            if ids.shape.rank == 1:
-                ids = ids[:, None]
-                weights = None if weights is None else weights[:, None]
-            elif length is not None:
-                ids = ids[..., :length]
-                weights = None if weights is None else weights[..., :length]
-        if feature.combiner is None:
-            return cls(feature, _without_padding(_places(ids, length), feature))
+        variable, ids, weights = feature.variable, feature.ids, feature.weights
+        ids = ids if ids.dtype == variable.key_dtype else tf.cast(ids, variable.key_dtype)
+        keys_and_values.note_kind(kind_of(ids), variable._table)
+        length = feature.max_length
+        if ids.shape.rank == 1:  # one id per example
+            length, ids = None, ids[:, None]
+            weights = None if weights is None else weights[:, None]
+        is_dense = isinstance(ids, tf.Tensor)
+        if is_dense and length is not None:  # cheaper than to regroup
+            ids = ids[..., :length]
+            weights = None if weights is None else weights[..., :length]
         segments = by_last_dimension(ids, weights)
-        if length is not None and isinstance(ids, (tf.RaggedTensor, tf.SparseTensor)):
+        if feature.combiner is None:
+            segments = _places(segments, length)
+        elif length is not None and not is_dense:
             segments = segments.where(_numbers(segments) < length)
-        return cls(feature, _without_padding(segments, feature))
+        if feature.mask_key is not None:
+            padding = tf.cast(feature.mask_key, segments.ids.dtype)
+            segments = segments.where(tf.not_equal(segments.ids, padding))
+        return cls(feature, segments)
 
     def pooled(self, rows: tf.Tensor | None) -> tf.Tensor:
         """Returns the row of each segment, [segments, dim].
@@ -107,24 +109,17 @@ class _Part:
 
     def shaped(self, rows: tf.Tensor) -> Rows:
         """Returns the rows of the segments in the feature's shape."""
-        feature = self.feature
-        ids, dim, length = feature.ids, feature.variable.dim, feature.max_length
-        shape = feature.output_shape
-        if isinstance(ids, (tf.RaggedTensor, tf.SparseTensor)):
-            if feature.combiner is None and isinstance(ids, tf.RaggedTensor) and length is None:
-                return ids.with_values(rows)
-            return tf.ensure_shape(tf.reshape(rows, [-1, *shape.as_list()[1:]]), shape)
-        sizes = tf.shape(ids) if ids.shape.rank == 1 else tf.shape(ids)[:-1]
-        if feature.combiner is None and ids.shape.rank != 1:
-            sizes = tf.concat([sizes, [tf.shape(ids)[-1] if length is None else length]], 0)
-        return tf.ensure_shape(tf.reshape(rows, tf.concat([sizes, [dim]], 0)), shape)
-
-
-def _without_padding(segments: Segments, feature: Feature) -> Segments:
-    if feature.mask_key is None:
-        return segments
-    padding = tf.cast(feature.mask_key, segments.ids.dtype)
-    return segments.where(tf.not_equal(segments.ids, padding))
+        ids, shape = self.feature.ids, self.feature.output_shape
+        is_dense = isinstance(ids, tf.Tensor)
+        is_unbounded = self.feature.combiner is None and self.feature.max_length is None
+        if is_unbounded and not is_dense:
+            return ids.with_values(rows)
+        # The result has the sizes of dense ids where the shape is unknown.
+        sizes = [
+            size if size is not None else tf.shape(ids)[place] if is_dense else -1
+            for place, size in enumerate(shape.as_list())
+        ]
+        return tf.ensure_shape(tf.reshape(rows, sizes), shape)
 
 
 def _numbers(segments: Segments) -> tf.Tensor:
@@ -133,20 +128,10 @@ def _numbers(segments: Segments) -> tf.Tensor:
     return tf.range(tf.size(segments.ids, tf.int64)) - first
 
 
-def _places(ids: Ids, length: int | None) -> Segments:
+def _places(segments: Segments, length: int | None) -> Segments:
     """Returns segments of one place in a sequence each. A place without an id is empty."""
-    if isinstance(ids, tf.RaggedTensor) and length is None:
-        return Segments(ids.values, tf.range(tf.size(ids.values, tf.int64) + 1))
-    if isinstance(ids, (tf.RaggedTensor, tf.SparseTensor)):
-        segments = by_last_dimension(ids)
-        numbers = _numbers(segments)
-        places = segments.of_ids() * length + numbers
-        return segments.regrouped(tf.where(numbers < length, places, -1), segments.count() * length)
-    count = tf.size(ids, tf.int64)
-    segments = Segments(tf.reshape(ids, [-1]), tf.range(count + 1))
     if length is None:
-        return segments
-    width = tf.shape(ids, tf.int64)[-1]
-    places = tf.range(count)
-    places = places // tf.maximum(width, 1) * length + places % tf.maximum(width, 1)
-    return segments.regrouped(places, tf.reduce_prod(tf.shape(ids, tf.int64)[:-1]) * length)
+        return Segments(segments.ids, tf.range(tf.size(segments.ids, tf.int64) + 1))
+    numbers = _numbers(segments)
+    places = tf.where(numbers < length, segments.of_ids() * length + numbers, -1)
+    return segments.regrouped(places, segments.count() * length)

@@ -159,6 +159,7 @@ def test_sequences_are_filled_with_zeros(devices):
         np.testing.assert_array_equal(rows[0], VALUES[[1, 2, 2, 3]])
         np.testing.assert_array_equal(rows[2], [*VALUES[[9, 9, 5]], zero])
     np.testing.assert_array_equal(layer({"a": KINDS["dense"]})["a"][0], [*VALUES[[1, 2, 2]], zero])
+    np.testing.assert_array_equal(layer({"a": KINDS["one"]})["a"], VALUES[[4, 4, 7]])
     short = collection({"a": de.FeatureConfig("a", config, None, max_length=2)})
     np.testing.assert_array_equal(short({"a": KINDS["dense"]})["a"][1], VALUES[[3, 3]])
     np.testing.assert_array_equal(short({"a": KINDS["ragged"]})["a"][0], VALUES[[1, 2]])
