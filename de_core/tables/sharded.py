@@ -135,15 +135,14 @@ class ShardedTable:
         """True if the rows persist outside this process, for example in Redis."""
         return self.tables[0].outlives_its_process
 
-    def find(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the rows of keys, keys.shape + [dim], and whether each key has a row."""
-        if self.is_one:
-            return self.tables[0].find(keys)
-        return self._read(keys, lambda table, part: table.find(part))
+    def find(self, keys: tf.Tensor, insert: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the rows of keys, keys.shape + [dim], and whether each key has a row.
 
-    def find_or_insert(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Like `find`, but also stores the initial row of each key without a row."""
-        return self._read(keys, lambda table, part: table.find(part, insert=True))
+        With `insert`, also stores the initial row of each key without a row.
+        """
+        if self.is_one:
+            return self.tables[0].find(keys, insert)
+        return self._read(keys, lambda table, part: table.find(part, insert))
 
     def contains(self, keys: tf.Tensor) -> tf.Tensor:
         """Returns whether each key has a row, a bool tensor of the shape of `keys`."""

@@ -163,7 +163,7 @@ class Rows:
         """
         with tf.name_scope(name or "find_or_insert"):
             keys = self._checked_ids(keys)
-            return self._anchored(keys, self._table.find_or_insert(keys)[0])
+            return self._anchored(keys, self._table.find(keys, insert=True)[0])
 
     @no_autograph
     def upsert(
