@@ -21,16 +21,11 @@ from de_core.tables.table_step import TableStep
 _Member = tuple[int, int]
 
 
-def may_share(table: ShardedTable) -> bool:
-    """Returns whether a table's requests may be packed with requests to other tables."""
-    return table.is_remote and not table.router.is_spread
-
-
 def find(tables: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Reads rows of several tables.
 
     Args:
-        tables: Tables for which `may_share` is true, each once.
+        tables: Tables on servers, each once.
         keys: For each table, distinct keys [n].
 
     Returns:
@@ -66,7 +61,7 @@ def apply(steps: Sequence[TableStep]) -> list[tf.Operation | None]:
     """Runs optimizer steps in several tables.
 
     Args:
-        steps: The steps of tables for which `may_share` is true.
+        steps: The steps of tables on servers.
 
     Returns:
         One operation per table; in eager mode, None per table.

@@ -23,7 +23,7 @@ def request_groups(tables: Iterable[ShardedTable]) -> list[tuple[Any, list[int]]
         group = 0
         if isinstance(table.router, WorkerRouter):
             carrier, group = worker_batch, id(table.router.workers)
-        elif remote_batch.may_share(table):
+        elif table.is_remote:
             carrier = remote_batch
         found.setdefault((carrier, group), (carrier, []))[1].append(number)
     return list(found.values())
