@@ -7,12 +7,11 @@ of a dense variable restores the initial values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from de_core.distributed import remote_presence
 from de_core.tables.sharded import ShardedTable
 from de_core.variable.anchor import wrap_the_optimizer_in_de_dynamic_embedding_optimizer
 from de_core.variable.graph import savers
@@ -24,6 +23,8 @@ TRAINABLE_DYNAMIC_EMBEDDING_VARIABLES = "trainable_dynamic_embedding_variables"
 # A tuple keeps the collection out of MetaGraphs: TensorFlow writes only collections with string
 # keys into them.
 _STATE_KEY = ("de_core", "graph_state")
+# TensorFlow 1's `Scaffold` builds `init_op` and `ready_op` from the items of this collection.
+_RESOURCES = "resources"
 
 
 class GraphState:
@@ -83,7 +84,7 @@ class GraphState:
                 constraint=wrap_the_optimizer_in_de_dynamic_embedding_optimizer,
             )
             if table.is_remote:
-                table.presence = remote_presence.of_tables(table.name, table.spec.devices)
+                table.presence = _presence_of_tables(table.name, table.spec.devices)
         anchor._de_table = table
         if checkpoint:  # the graph's Savers save the rows, and refuse the anchor without them
             if self._saver is None:
@@ -107,3 +108,45 @@ def current() -> GraphState | None:
         states.append(GraphState())
     state: GraphState = states[0]
     return state
+
+
+class _Note(NamedTuple):
+    """An item of the collection, with the attributes that TensorFlow reads."""
+
+    handle: tf.Tensor
+    create: tf.Operation
+    is_initialized: tf.Tensor
+
+
+def _presence_of_tables(name: str, devices: Sequence[str]) -> Callable[[], tf.Operation]:
+    """Detects parameter servers that lost their shards' rows.
+
+    A restarted server creates its shards again, without rows. No worker may train these empty
+    shards. So each shard has a flag variable on the same server, which a restart clears too.
+    `tf.compat.v1.train.MonitoredSession` checks the flag before a worker continues. If the flag is
+    not set, the chief restores the last checkpoint.
+
+    Returns:
+        A function that returns an op that sets the flags.
+    """
+    variables = []
+    for index, device in enumerate(devices):
+        with tf.device(device):
+            variable = tf.compat.v1.Variable(
+                True,
+                trainable=False,
+                collections=[],
+                name=f"{name}/present_{index}",
+                use_resource=True,
+            )
+            # Not `tf.compat.v1.is_variable_initialized`: it logs an error when the process exits.
+            is_there = tf.raw_ops.VarIsInitializedOp(resource=variable.handle)
+        note = _Note(variable.handle, variable.initializer, is_there)
+        tf.compat.v1.add_to_collection(_RESOURCES, note)
+        variables.append(variable)
+
+    def written() -> tf.Operation:
+        # Make new ops: the variables' initializers ignore control dependencies.
+        return tf.group(*(variable.assign(True, read_value=False) for variable in variables))
+
+    return written
