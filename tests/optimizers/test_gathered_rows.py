@@ -88,13 +88,6 @@ class OldTwoSlots(tf.compat.v1.train.Optimizer):
         return handle.assign_sub(first + second)
 
 
-class OldSgd(tf.compat.v1.train.GradientDescentOptimizer):
-    """An optimizer without a rule in the tables."""
-
-    def _resource_apply_dense(self, grad, handle):
-        return super()._resource_apply_dense(grad, handle)
-
-
 @pytest.mark.parametrize("names", [["vhat", "v"], ["a/b", "a_b"], ["average", "average_1"]])
 def test_slots_of_tensorflow_1_are_found_by_their_names(names):
     table, optimizer = de.Variable(dim=1, name="t"), OldTwoSlots(names)
@@ -152,22 +145,16 @@ def uses_after_three_steps(make, mode, policies):
     ],
 )
 def test_a_step_counts_as_one_use_of_a_row_with_and_without_a_rule(mode, policies, uses):
-    if mode == "graph":
-        kinds = tf.compat.v1.train.GradientDescentOptimizer, OldSgd
-    else:
-        kinds = keras.optimizers.SGD, own(keras.optimizers.SGD)
-    for make in kinds:
+    sgd = tf.compat.v1.train.GradientDescentOptimizer if mode == "graph" else keras.optimizers.SGD
+    for make in (sgd, own(sgd)):
         with tf.Graph().as_default() if mode == "graph" else contextlib.nullcontext():
             assert uses_after_three_steps(make, mode, policies) == [uses, uses]
 
 
 def test_a_deep_copy_of_an_old_optimizer_trains():
-    class Own(tf_keras.optimizers.legacy.SGD):
-        def _resource_apply_dense(self, grad, var, apply_state=None):
-            return super()._resource_apply_dense(grad, var, apply_state)
-
     table = de.Variable(dim=2, name="t", initializer="zeros")
-    optimizer = copy.deepcopy(de.DynamicEmbeddingOptimizer(Own(0.5)))
+    optimizer = de.DynamicEmbeddingOptimizer(own(tf_keras.optimizers.legacy.SGD)(0.5))
+    optimizer = copy.deepcopy(optimizer)
     ids = tf.constant([7], tf.int64)
     optimizer.apply_gradients([(tf.IndexedSlices(tf.ones([1, 2]), ids), table)])
     np.testing.assert_array_equal(table.lookup(ids), [[-0.5, -0.5]])

@@ -66,11 +66,6 @@ class OfOldStyle(v1.Optimizer):
     _resource_apply_dense = _apply_dense
 
 
-class OwnAdam(v1.AdamOptimizer):
-    def _resource_apply_dense(self, grad, var):
-        return super()._resource_apply_dense(grad, var)
-
-
 class FadingMomentum(v1.MomentumOptimizer):
     """A subclass that changes the formula's inputs, but not the formula."""
 
@@ -82,7 +77,7 @@ class FadingMomentum(v1.MomentumOptimizer):
 TF1 = {
     "own": lambda: BySign(0.1),
     "old style": OfOldStyle,
-    "adam": lambda: OwnAdam(0.01),
+    "adam": lambda: own(v1.AdamOptimizer)(0.01),
     "momentum": lambda: FadingMomentum(0.1, 0.9),
 }
 
@@ -173,16 +168,6 @@ class OldSign(tf_keras.optimizers.legacy.Optimizer):
         return {**super().get_config(), "learning_rate": rate}
 
 
-class OldAdam(tf_keras.optimizers.legacy.Adam):
-    def _resource_apply_dense(self, grad, var, apply_state=None):
-        return super()._resource_apply_dense(grad, var, apply_state)
-
-
-class OldNadam(tf_keras.optimizers.legacy.Nadam):
-    def _resource_apply_dense(self, grad, var, apply_state=None):
-        return super()._resource_apply_dense(grad, var, apply_state)
-
-
 def halving():
     return tf_keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
 
@@ -197,7 +182,7 @@ TF_KERAS = [
     lambda: OldSign(0.01),
     lambda: OldSign(halving(), global_clipnorm=0.1),
     lambda: OldSign(0.1, decay=0.5),
-    lambda: OldAdam(0.01, amsgrad=True),
+    lambda: own(tf_keras.optimizers.legacy.Adam)(0.01, amsgrad=True),
 ]
 
 
@@ -215,7 +200,8 @@ def test_any_formula_of_tf_keras_trains_to_the_dense_rows(number):
 def test_a_legacy_nadam_on_one_table_matches_one_dense_variable():
     """Uses one table, because a legacy Nadam shares state between all variables."""
     table, dense = de.Variable(dim=2, initializer=1.0, name="t"), tf.Variable(tf.ones([3, 2]))
-    optimizer, peer = wrapped(OldNadam), OldNadam()
+    make = own(tf_keras.optimizers.legacy.Nadam)
+    optimizer, peer = wrapped(make), make()
     other = tf.Variable([1.0])
     for step in range(1, 4):
         gradient = tf.constant([[step, 1.0], [2.0, step], [0.5, 0.1]], tf.float32)
@@ -249,11 +235,8 @@ def test_the_factors_of_adafactor_lie_in_the_rows(make):
 
 
 def test_a_setting_that_changes_later_applies():
-    class Own(tf_keras.optimizers.legacy.SGD):
-        def _resource_apply_dense(self, grad, var, apply_state=None):
-            return super()._resource_apply_dense(grad, var, apply_state)
-
-    optimizer, table = wrapped(lambda: Own(1.0)), de.Variable(dim=1, name="t")
+    make = own(tf_keras.optimizers.legacy.SGD)
+    optimizer, table = wrapped(lambda: make(1.0)), de.Variable(dim=1, name="t")
     gradient = slices([7], [[1.0]])
     for rate in (1.0, 0.25):
         optimizer.learning_rate = rate
@@ -290,16 +273,13 @@ def test_slots_that_do_not_begin_as_one_number_are_named():
 
 
 def test_steps_of_several_threads_in_one_session_add_up():
-    class Own(v1.GradientDescentOptimizer):
-        def _resource_apply_dense(self, grad, handle):
-            return super()._resource_apply_dense(grad, handle)
-
+    make = own(v1.GradientDescentOptimizer)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         table = de.get_variable("t", dim=1)
         ids = tf.compat.v1.placeholder(tf.int64, [None])
         loss = tf.reduce_sum(de.embedding_lookup(table, ids))
-        train = de.DynamicEmbeddingOptimizer(Own(1.0), bp_v2=True).minimize(loss)
+        train = de.DynamicEmbeddingOptimizer(make(1.0), bp_v2=True).minimize(loss)
         rows = table.lookup(np.arange(40))
         session.run(tf.compat.v1.global_variables_initializer())
 

@@ -1,5 +1,6 @@
 """Tests properties of a table's optimizer step that do not depend on the optimizer's formula."""
 
+import inspect
 import threading
 import warnings
 
@@ -147,7 +148,13 @@ def test_slots_are_dropped_from_rows_of_any_type(key_dtype, value_dtype):
 
 def own(base):
     """Returns a subclass that overrides the formula, so that it works on gathered rows."""
-    return type(f"Own{base.__name__}", (base,), {"update_step": lambda *a: base.update_step(*a)})
+    name = "update_step" if hasattr(base, "update_step") else "_resource_apply_dense"
+    formula = getattr(base, name)
+    if "apply_state" in inspect.signature(formula).parameters:  # of a legacy optimizer
+        changed = lambda self, grad, var, apply_state=None: formula(self, grad, var, apply_state)  # noqa: E731
+    else:
+        changed = lambda *a: formula(*a)  # noqa: E731
+    return type(f"Own{base.__name__}", (base,), {name: changed})
 
 
 GENERIC = {
