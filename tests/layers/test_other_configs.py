@@ -64,13 +64,6 @@ def test_features_without_a_name_are_named_by_their_place():
     assert list(layer.tables) == ["table_0"]
 
 
-def test_a_custom_combiner_is_refused():
-    table = TPU.TableConfig(5, 2, combiner="sum")
-    table.combiner = object()
-    with pytest.raises(TypeError, match="combiner must be one of sum, mean, sqrtn"):
-        de.layers.EmbeddingCollection([TPU.FeatureConfig(table)])
-
-
 @applies_if(not LEGACY, "Keras 3, for an optimizer per table")
 def test_optimizers_of_tf_tpu_become_those_of_keras():
     kinds = [
@@ -92,23 +85,25 @@ def test_optimizers_of_tf_tpu_become_those_of_keras():
         assert {name: made["config"][name] for name in wanted} == pytest.approx(wanted)
 
 
-def test_a_schedule_of_tf_tpu_is_refused():
-    table = TPU.TableConfig(5, 2, optimizer=TPU.SGD(lambda: 0.5), name="t")
-    with pytest.raises(TypeError, match="must be a number here"):
-        de.layers.EmbeddingCollection([TPU.FeatureConfig(table)])
-
-
 @pytest.mark.parametrize(
-    ("settings", "shown"),
+    ("attribute", "value", "message"),
     [
-        ({"clipvalue": 0.5}, "clip_gradient_min=-0.5"),
-        ({"clip_weight_max": 1.0}, "clip_weight_max=1.0"),
-        ({"weight_decay_factor": 0.1}, "weight_decay_factor=0.1"),
+        ("combiner", object(), "combiner must be one of sum, mean, sqrtn"),
+        ("optimizer", TPU.SGD(lambda: 0.5), "must be a number here"),
+        *(
+            ("optimizer", TPU.Adagrad(0.5, **limit), f"no limits and no .*Received: {shown}")
+            for limit, shown in (
+                ({"clipvalue": 0.5}, "clip_gradient_min=-0.5"),
+                ({"clip_weight_max": 1.0}, "clip_weight_max=1.0"),
+                ({"weight_decay_factor": 0.1}, "weight_decay_factor=0.1"),
+            )
+        ),
     ],
 )
-def test_limits_of_tf_tpu_are_refused(settings, shown):
-    table = TPU.TableConfig(5, 2, optimizer=TPU.Adagrad(0.5, **settings), name="t")
-    with pytest.raises(TypeError, match=f"no limits and no weight decay.*Received: {shown}"):
+def test_what_has_no_counterpart_here_is_refused(attribute, value, message):
+    table = TPU.TableConfig(5, 2, name="t", combiner="sum")
+    setattr(table, attribute, value)
+    with pytest.raises(TypeError, match=message):
         de.layers.EmbeddingCollection([TPU.FeatureConfig(table)])
 
 
