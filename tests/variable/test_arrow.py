@@ -111,58 +111,38 @@ def test_slices_and_lists_of_pandas_are_taken():
     assert read[3].tolist() == [2, 3]
 
 
-def column(values, kind):
-    return pa.array(values, kind)
+KEY, LISTS = pa.array([1]), pa.list_(pa.float32())
 
 
 @pytest.mark.parametrize(
-    ("columns", "error", "message"),
+    ("key", "value", "error", "message"),
     [
-        ({"key": column([1], pa.int64())}, ValueError, "column 'value'"),
+        (pa.array([1], pa.int32()), [[1, 2]], TypeError, "'key' must be int64.*Received: int32"),
         (
-            {"key": column([1], pa.int32()), "value": column([[1, 2]], pa.list_(pa.float32()))},
-            TypeError,
-            "column 'key' must be int64.*Received: int32",
-        ),
-        (
-            {"key": column([1], pa.int64()), "value": column([[1, 2]], pa.list_(pa.float64()))},
+            KEY,
+            pa.array([[1, 2]], pa.list_(pa.float64())),
             TypeError,
             "column 'value' must be lists of float.*Received: list<",
         ),
+        (KEY, [[1]], ValueError, "lists of 2 elements"),
+        (pa.array([1, 2]), [[1], [1, 2, 3]], ValueError, "lists of 2 elements"),
+        (pa.array([None], pa.int64()), [[1, 2]], ValueError, "column 'key' must have no null"),
         (
-            {"key": column([1], pa.int64()), "value": column([[1]], pa.list_(pa.float32()))},
-            ValueError,
-            "lists of 2 elements",
-        ),
-        (
-            {
-                "key": column([1, 2], pa.int64()),
-                "value": column([[1], [1, 2, 3]], pa.list_(pa.float32())),
-            },
-            ValueError,
-            "lists of 2 elements",
-        ),
-        (
-            {"key": column([None], pa.int64()), "value": column([[1, 2]], pa.list_(pa.float32()))},
-            ValueError,
-            "column 'key' must have no null",
-        ),
-        (
-            {"key": column([1], pa.int64()), "value": column([None], pa.list_(pa.float32(), 2))},
+            KEY,
+            pa.array([None], pa.list_(pa.float32(), 2)),
             ValueError,
             "column 'value' must have no null",
         ),
-        (
-            {"key": column([1], pa.int64()), "value": column([[1, None]], pa.list_(pa.float32()))},
-            ValueError,
-            "column 'value' must have no null",
-        ),
+        (KEY, [[1, None]], ValueError, "column 'value' must have no null"),
     ],
 )
-def test_bad_columns_are_refused_and_write_nothing(columns, error, message):
+def test_bad_columns_are_refused_and_write_nothing(key, value, error, message):
     users = de.Variable(dim=2, name="users")
+    value = pa.array(value, LISTS) if isinstance(value, list) else value
     with pytest.raises(error, match=message):
-        users.from_arrow(pa.RecordBatch.from_pydict(columns))
+        users.from_arrow(pa.RecordBatch.from_pydict({"key": key, "value": value}))
+    with pytest.raises(ValueError, match="column 'value'"):
+        users.from_arrow(pa.RecordBatch.from_pydict({"key": KEY}))
     assert users.size() == 0
 
 
