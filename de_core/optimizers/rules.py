@@ -103,12 +103,16 @@ class Rule:
     """How an optimizer runs as an update rule of the engine.
 
     Attributes:
-        name: Function of the optimizer that returns the rule's name in the engine.
+        names: The rule's name in the engine, or a function of the optimizer that returns it.
         sources: For each setting the optimizer's attribute that has it, or the constant value.
     """
 
-    name: Callable[[Any], str]
+    names: str | Callable[[Any], str]
     sources: Mapping[str, str | float]
+
+    def name(self, optimizer: Any) -> str:
+        """Returns the rule's name in the engine."""
+        return self.names if isinstance(self.names, str) else self.names(optimizer)
 
     def settings(self, plan: Plan, dtype: tf.DType) -> list[Number]:
         """Returns the settings of a step in the engine's order.
@@ -141,15 +145,8 @@ def nadam_u(optimizer: Any, step: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     return as_scalar(optimizer.beta_1, dtype) * (1.0 - 0.5 * faded.value(dtype))
 
 
-def _always(name: str) -> Callable[[Any], str]:
-    return lambda _: name
-
-
 def _rules(sources: Mapping[str, str | float], **names: str | Callable[[Any], str]) -> Any:
-    return {
-        kind: Rule(_always(name) if isinstance(name, str) else name, sources)
-        for kind, name in names.items()
-    }
+    return {kind: Rule(name, sources) for kind, name in names.items()}
 
 
 _KERAS: dict[str, str | float] = {
