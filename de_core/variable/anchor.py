@@ -29,7 +29,7 @@ from de_core.base.private_names import WRITER_OF_H5_FILES
 from de_core.base.types import TrainedVariable
 from de_core.tables.sharded import ShardedTable
 from de_core.variable import own_optimizer
-from de_core.variable.graph import savers
+from de_core.variable.graph import graph_saver
 from de_core.variable.own_optimizer import OwnOptimizer, optimizer_of
 from de_core.variable.weight_value import WeightValue, carried_by, without_rows
 
@@ -101,7 +101,7 @@ if not LEGACY:
 
         def _serialize_to_tensors(self) -> Any:
             """Returns the tensors for a checkpoint. Raises ValueError if a Saver calls it."""
-            savers.refuse_in_eager_mode(self._de_table.name)
+            graph_saver.refuse_in_eager_mode(self._de_table.name)
             return super()._serialize_to_tensors()
 
         def _restore_from_tensors(self, restored_tensors: Any) -> Any:
@@ -190,7 +190,9 @@ def _marked(
         setattr(variable, update, functools.partial(_refuse, table.name))
     variable.assign = functools.partial(_assign, table, optimizer)
     variable.numpy = functools.partial(_value_of, table)
-    savers.check_when_saved(variable, functools.partial(savers.refuse_in_eager_mode, table.name))
+    graph_saver.check_when_saved(
+        variable, functools.partial(graph_saver.refuse_in_eager_mode, table.name)
+    )
     return variable
 
 

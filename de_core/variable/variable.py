@@ -27,7 +27,7 @@ from de_core.tables.table import Table
 from de_core.tables.tier import DiskTier
 from de_core.variable import own_optimizer
 from de_core.variable.anchor import new_anchor, tensor_variable
-from de_core.variable.graph import graph_mode, graph_saver, savers
+from de_core.variable.graph import graph_mode, graph_saver
 from de_core.variable.inspection import Inspection
 from de_core.variable.new_table import DEFAULT_NAME, new_table, own_name
 from de_core.variable.own_optimizer import OptimizerLike, OwnOptimizer
@@ -309,7 +309,7 @@ class Variable(
             ValueError: The Saver is used in eager mode, or its `var_list` is a dict.
         """
         if tf.executing_eagerly():
-            savers.refuse_in_eager_mode(self._table.name)
+            graph_saver.refuse_in_eager_mode(self._table.name)
         return graph_saver.saveables() or super()._gather_saveables_for_checkpoint()
 
     def _checkpoint_adapter(self, path: str | None) -> None:

@@ -14,8 +14,7 @@ import tensorflow as tf
 
 from de_core.tables.sharded import ShardedTable
 from de_core.variable.anchor import wrap_the_optimizer_in_de_dynamic_embedding_optimizer
-from de_core.variable.graph import savers
-from de_core.variable.graph.graph_saver import GraphSaver
+from de_core.variable.graph import graph_saver
 
 #: Collections of the anchors of a graph: of all Variables, and of the trainable ones.
 DYNAMIC_EMBEDDING_VARIABLES = "dynamic_embedding_variables"
@@ -37,7 +36,7 @@ class GraphState:
     def __init__(self) -> None:
         self.shared: dict[str, Any] = {}
         self._names: set[str] = set()
-        self._saver: GraphSaver | None = None
+        self._saver: graph_saver.GraphSaver | None = None
 
     def unique_name(self, name: str) -> str:
         """Returns `name`, with a number appended if a Variable of the graph has that name."""
@@ -88,10 +87,10 @@ class GraphState:
         anchor._de_table = table
         if checkpoint:  # the graph's Savers save the rows, and refuse the anchor without them
             if self._saver is None:
-                self._saver = GraphSaver()
+                self._saver = graph_saver.GraphSaver()
                 tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS, self._saver)
             self._saver.add(table)
-            savers.check_when_saved(anchor, self._saver.check_var_list)
+            graph_saver.check_when_saved(anchor, self._saver.check_var_list)
         return anchor
 
 
