@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -13,34 +12,25 @@ from rich.progress import Progress as Bar
 _QUIET_SECONDS = 1.0
 
 
-class Progress:
+class Progress(Bar):
     """A progress bar on standard error, if it is a terminal. Use it in a `with` statement."""
 
     def __init__(self, total: int, label: str) -> None:
-        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._bar = Bar(
+        super().__init__(
             TextColumn("{task.description}"),
-            *columns,
+            *(BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()),
             console=Console(file=sys.stderr),
             transient=True,
             disable=not sys.stderr.isatty(),
         )
-        self._task = self._bar.add_task(label, total=total)
+        self._task = self.add_task(label, total=total)
         self._began = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        return self  # `add` starts it
 
     def add(self, count: int) -> None:
         """Adds `count` to the work done. The bar appears once the work has taken a second."""
-        self._bar.advance(self._task, count)
-        if not self._bar.live.is_started and time.monotonic() - self._began > _QUIET_SECONDS:
-            self._bar.start()
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
+        self.advance(self._task, count)
+        if not self.live.is_started and time.monotonic() - self._began > _QUIET_SECONDS:
+            self.start()
