@@ -22,15 +22,7 @@ _Member = tuple[int, int]
 
 
 def find(tables: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Reads rows of several tables.
-
-    Args:
-        tables: Tables on servers, each once.
-        keys: For each table, distinct keys [n].
-
-    Returns:
-        For each table, its rows [n, dim].
-    """
+    """Reads rows of several tables on servers; see `request_groups`."""
     places, parts = zip(
         *(each.router.divided(part) for each, part in zip(tables, keys, strict=True)), strict=True
     )
@@ -58,14 +50,7 @@ def find(tables: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.T
 
 
 def apply(steps: Sequence[TableStep]) -> list[tf.Operation | None]:
-    """Runs optimizer steps in several tables.
-
-    Args:
-        steps: The steps of tables on servers.
-
-    Returns:
-        One operation per table; in eager mode, None per table.
-    """
+    """Runs optimizer steps in several tables on servers; see `request_groups`."""
     tables = [step.table for step in steps]
     parts: list[list[list[tf.Tensor]]] = []
     for step in steps:

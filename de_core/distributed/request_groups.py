@@ -14,8 +14,10 @@ def request_groups(tables: Iterable[ShardedTable]) -> list[tuple[Any, list[int]]
     """Groups tables whose lookups and updates can share requests.
 
     Returns:
-        Pairs of a module and table numbers. The module has `find` and `apply` for these tables. It
-        is None for tables that must be used one by one.
+        Pairs of a module and table numbers. The module is None for tables that must be used one by
+        one. Otherwise its `find` takes these tables, each once, and for each table distinct keys
+        [n]. It returns for each table the rows [n, dim]. Its `apply` takes the optimizer steps of
+        these tables. It returns one operation per table; in eager mode, None per table.
     """
     found: dict[Hashable, tuple[Any, list[int]]] = {}
     for number, table in enumerate(tables):

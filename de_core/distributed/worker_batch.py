@@ -18,15 +18,7 @@ _DELIVERY = "_de_delivery"
 
 
 def find(tables: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Reads rows of several tables. All workers must call it together.
-
-    Args:
-        tables: Tables that are divided among the same workers, each once.
-        keys: For each table, distinct keys [n].
-
-    Returns:
-        For each table, its rows [n, dim].
-    """
+    """Reads rows of tables of the same workers, which call it together; see `request_groups`."""
     delivery = _sent(tables, keys)
     return delivery.answer(
         [
@@ -37,14 +29,7 @@ def find(tables: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.T
 
 
 def apply(steps: Sequence[TableStep]) -> list[tf.Operation | None]:
-    """Runs optimizer steps in several tables. All workers must call it together.
-
-    Args:
-        steps: The steps of tables that are divided among the same workers.
-
-    Returns:
-        One operation per table; in eager mode, None per table.
-    """
+    """Runs steps in tables of the same workers, which call it together; see `request_groups`."""
     tables = [step.table for step in steps]
     keys, values = zip(
         *(summed_rows(step.keys, step.gradient.values) for step in steps), strict=True
