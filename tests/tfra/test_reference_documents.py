@@ -91,14 +91,6 @@ class TestArguments:
         assert table.restrict(1) is None
         assert mode.run(table.size) == 3
 
-    @pytest.mark.parametrize(
-        "creator",
-        [None, de.tfra.dynamic_embedding.CuckooHashTableCreator()],
-    )
-    def test_the_creator_is_that_of_the_table_in_memory(self, mode, creator):
-        table = de.get_variable("created", dim=1, kv_creator=creator)
-        assert mode.run(table.size) == 0
-
 
 class TestVerbs:
     def test_the_name_may_follow_the_keys_as_it_once_did(self, mode):

@@ -45,17 +45,12 @@ def test_export_of_an_empty_table():
 @pytest.mark.parametrize("shards", [1, 3])
 def test_accum_adds_to_existing_rows_and_inserts_the_others(shards):
     table = new(initializer=5.0, devices=["/CPU:0"] * shards)
-    table.upsert([1], [[1, 1]])
-    old = table.lookup([1, 2])
-    table.upsert([1], [[10, 10]])  # another worker writes meanwhile
-    table.accum([1, 2], old, old + 2.0, exists=[True, False])
-    np.testing.assert_array_equal(table.lookup([1, 2]), [[12, 12], [7, 7]])
-
-
-def test_accum_loses_nothing_when_a_row_vanished_meanwhile():
-    table = new()
-    table.accum([1], [[1.0, 1.0]], [[3.0, 3.0]], exists=[True])
-    np.testing.assert_array_equal(table.lookup([1]), [[3, 3]])
+    table.upsert([1, 3], [[1, 1], [1, 1]])
+    old = table.lookup([1, 2, 3])
+    table.upsert([1], [[10, 10]])  # another worker writes and removes meanwhile
+    table.remove([3])
+    table.accum([1, 2, 3], old, old + 2.0, exists=[True, False, True])
+    np.testing.assert_array_equal(table.lookup([1, 2, 3]), [[12, 12], [7, 7], [3, 3]])
 
 
 @pytest.mark.parametrize("dim", [1, 3, 100, 101, 4096])
