@@ -136,10 +136,7 @@ class ShardedTable:
         return self.tables[0].outlives_its_process
 
     def find(self, keys: tf.Tensor, insert: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the rows of keys, keys.shape + [dim], and whether each key has a row.
-
-        With `insert`, also stores the initial row of each key without a row.
-        """
+        """Finds rows in all shards; see `Table.find`."""
         if self.is_one:
             return self.tables[0].find(keys, insert)
         return self._read(keys, lambda table, part: table.find(part, insert))
