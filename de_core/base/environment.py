@@ -11,6 +11,7 @@ installed ones, provided that they were compiled from the same sources.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -66,11 +67,13 @@ def tfra_library_path() -> str:
 
 @functools.cache
 def _library() -> pathlib.Path:
-    versions = installed_tensorflows(TENSORFLOW_WHEELS).values()
     found = libraries(_FOLDER)
-    if not found and (_FOLDER / "cc").is_dir():
-        found = same_sources(_FOLDER, [pathlib.Path(folder) for folder in sys.path])
-    return best(found, versions) or _FOLDER / "_de_ops.so"
+    if not found and (_FOLDER / "cc").is_dir():  # use installed ops of the same C++ sources
+        others = [path for each in sys.path for path in libraries(pathlib.Path(each) / "de_core")]
+        digest = source_digest(_FOLDER) if others else ""
+        builds = {path: read_build(path.with_suffix(".json")) for path in others}
+        found = [path for path, build in builds.items() if build and build.sources == digest]
+    return best(found, installed_tensorflows().values()) or _FOLDER / "_de_ops.so"
 
 
 def libraries(package: pathlib.Path) -> list[pathlib.Path]:
@@ -85,14 +88,6 @@ def minors_beside(library: pathlib.Path) -> list[str]:
     if several.name != "_ops":
         return []
     return [path.parent.name for path in sorted(several.glob("*/_de_ops.so"))]
-
-
-def same_sources(package: pathlib.Path, folders: Iterable[pathlib.Path]) -> list[pathlib.Path]:
-    """Returns the op libraries of packages in ``folders`` with the C++ sources of ``package``."""
-    others = [path for folder in folders for path in libraries(folder / "de_core")]
-    digest = source_digest(package) if others else ""
-    builds = {path: read_build(path.with_suffix(".json")) for path in others}
-    return [path for path, build in builds.items() if build and build.sources == digest]
 
 
 def best(found: list[pathlib.Path], versions: Iterable[str]) -> pathlib.Path | None:
@@ -123,7 +118,7 @@ def check() -> None:
     """
     message = problem(
         python=sys.version_info[:2],
-        installed=installed_tensorflows(TENSORFLOW_WHEELS),
+        installed=installed_tensorflows(),
         build=read_build(_library().with_suffix(".json")),
         library=_library(),
         install_command=install_command(_FOLDER.parent, _origin()),
@@ -154,7 +149,8 @@ def problem(
             f"_de_ops.json={'missing' if build is None else 'present'}. Run: {install_command}"
         )
     wanted = minor_of(build.tensorflow)
-    supported = _listed(minors_beside(library) or [wanted])
+    *others, last = minors_beside(library) or [wanted]
+    supported = f"{', '.join(others)} or {last}" if others else last
     fix = f"Run: pip install '{build.distribution}=={wanted}.*'"
     if not installed:
         return f"de_core needs TensorFlow {supported}. Received: no TensorFlow is installed. {fix}"
@@ -174,18 +170,17 @@ def problem(
     return None
 
 
-def installed_tensorflows(wheels: Iterable[str]) -> dict[str, str]:
-    """Returns the versions of the ``wheels`` that are installed, by name."""
+def installed_tensorflows() -> dict[str, str]:
+    """Returns the versions of TensorFlow's wheels that are installed, by name."""
     found = {}
-    for name in wheels:
-        try:
+    for name in TENSORFLOW_WHEELS:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    if not found:
-        version = _imported_version()
-        if version is not None:
-            found["tensorflow"] = version
+    if not found:  # a TensorFlow built from source may have no metadata: import it
+        with contextlib.suppress(ImportError):
+            import tensorflow as tf
+
+            found["tensorflow"] = str(tf.__version__)
     return found
 
 
@@ -225,23 +220,8 @@ def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(str(part) for part in version)
 
 
-def _listed(minors: list[str]) -> str:
-    *first, last = minors
-    return f"{', '.join(first)} or {last}" if first else last
-
-
 def _origin() -> str | None:
     try:
         return importlib.metadata.distribution("de-core").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _imported_version() -> str | None:
-    # A TensorFlow built from source may have no wheel metadata. Then only importing it tells the
-    # version.
-    try:
-        import tensorflow as tf
-    except ImportError:
-        return None
-    return str(tf.__version__)
