@@ -37,7 +37,9 @@ def find(tables: Sequence[ShardedTable], keys: Sequence[tf.Tensor]) -> list[tf.T
                     members, _unpacked(parcel, [part.dtype for part in asked]), strict=True
                 )
             ]
-            answer = _joined(answers)
+            answer = answers[0]
+            if len(answers) > 1:
+                answer = tf.concat([tf.reshape(each, [-1]) for each in answers], 0)
         dims = [tables[number].spec.dim for number, _ in members]
         rows = _divided(answer, asked, dims)
         found.update(zip(members, rows, strict=True))
@@ -95,11 +97,6 @@ def _by_server(tables: Sequence[ShardedTable]) -> dict[tuple[str, tf.DType], lis
         for shard, device in enumerate(table.spec.devices):
             groups[device, table.spec.value_dtype].append((number, shard))
     return groups
-
-
-def _joined(rows: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns the rows of several shards, each [n, dim], as one tensor."""
-    return rows[0] if len(rows) == 1 else tf.concat([tf.reshape(each, [-1]) for each in rows], 0)
 
 
 def _divided(flat: tf.Tensor, keys: Sequence[tf.Tensor], dims: Sequence[int]) -> list[tf.Tensor]:
