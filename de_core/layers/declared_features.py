@@ -41,15 +41,6 @@ class DeclaredFeatures:
         _require_distinct("tables", [table.name for table in declared.tables])
         return declared
 
-    def require_pooled(self) -> None:
-        """Raises ValueError if a feature is a sequence."""
-        sequences = [config.name for config in self.configs if config.combiner is None]
-        if sequences:
-            raise ValueError(
-                "A sequence must not be concatenated: set its `combiner`, or concatenate=False. "
-                f"Received: concatenate=True with the sequences {sequences}."
-            )
-
     def flat(self, values: Any) -> list[Any]:
         """Returns the value of each feature."""
         return [value for _, value in _leaves(self.features, values)]

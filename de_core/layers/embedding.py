@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+import numpy as np
 import tensorflow as tf
 
 from de_core.base.checks import received
@@ -127,6 +128,11 @@ class Embedding(keras.layers.Layer):
         self.embeddings_regularizer = keras.regularizers.get(embeddings_regularizer)
         self.supports_masking = True
         self.supports_jit = False  # XLA cannot run the ops
+        initializer = own["initializer"]
+        is_auto = isinstance(initializer, str) and initializer == "auto"
+        if is_auto or initializer is None:
+            initializer = self._auto_initializer if is_auto else self._no_initializer
+            initializer = initializer if value_dtype.is_floating else None
         optimizer = of_table.pop("optimizer", None)
         self._of_table = of_table
         self.table = self._table_class(
@@ -135,7 +141,7 @@ class Embedding(keras.layers.Layer):
             dim=own["dim"],
             devices=devices,
             name=self.name,
-            initializer=self._initializer_of(own["initializer"], value_dtype),
+            initializer=initializer,
             trainable=self.trainable or tf.compat.v1.executing_eagerly_outside_functions(),
             regularizer=self.embeddings_regularizer,
             optimizer=optimizer,
@@ -245,7 +251,14 @@ class Embedding(keras.layers.Layer):
 
     def set_weights(self, weights: list[Any]) -> None:
         """Copies the rows that `get_weights` of a layer has returned."""
-        super().set_weights(keras_arguments.checked_weights(weights))
+        for each in weights:
+            if type(each) is np.ndarray and each.ndim and each.shape[0]:
+                raise ValueError(
+                    "The weights of a table must come from `get_weights`, because rows have ids: "
+                    "write a matrix by `layer.table.upsert(ids, matrix)`. Received: "
+                    f"shape={each.shape}."
+                )
+        super().set_weights(weights)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments for `from_config`, without the rows."""
@@ -280,14 +293,6 @@ class Embedding(keras.layers.Layer):
         kept = {name: config[name] for name in ("dtype",) if name in config}
         restored = {name: table_arguments.deserialized(value) for name, value in config.items()}
         return cls(**{**restored, **kept})
-
-    def _initializer_of(self, given: InitializerLike, value_dtype: tf.DType) -> InitializerLike:
-        auto = isinstance(given, str) and given == "auto"
-        if not auto and given is not None:
-            return given
-        if not value_dtype.is_floating:
-            return None
-        return self._auto_initializer if auto else self._no_initializer
 
     @property
     def _output_dtype(self) -> str:

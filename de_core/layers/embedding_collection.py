@@ -88,8 +88,12 @@ class EmbeddingCollection(keras.layers.Layer):
                 f"EmbeddingCollection(features). Received: {', '.join(kwargs) or 'no features'}."
             )
         declared = DeclaredFeatures.of(features)
-        if concatenate:
-            declared.require_pooled()
+        sequences = [config.name for config in declared.configs if config.combiner is None]
+        if concatenate and sequences:
+            raise ValueError(
+                "A sequence must not be concatenated: set its `combiner`, or concatenate=False. "
+                f"Received: concatenate=True with the sequences {sequences}."
+            )
         policy = global_policy()
         dtypes = {config.table.value_dtype for config in declared.configs}
         if len(dtypes) == 1 and policy.compute_dtype == policy.variable_dtype:

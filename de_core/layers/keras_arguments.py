@@ -5,7 +5,6 @@ from __future__ import annotations
 import numbers
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from de_core.base.checks import received
@@ -105,17 +104,6 @@ def plain_ids(ids: Any, key_dtype: tf.DType, owner: str) -> Any:
             f"make ragged ids by tf.ragged.constant(ids, dtype={key_dtype.name!r}). "
             f"Received: {error}"
         ) from error
-
-
-def checked_weights(weights: list[Any]) -> list[Any]:
-    """Returns the argument of `set_weights`. Refuses a matrix of rows, which has no ids."""
-    for each in weights:
-        if type(each) is np.ndarray and each.ndim and each.shape[0]:
-            raise ValueError(
-                "The weights of a table must come from `get_weights`, because rows have ids: write "
-                f"a matrix by `layer.table.upsert(ids, matrix)`. Received: shape={each.shape}."
-            )
-    return weights
 
 
 def _is_plain(ids: Any) -> bool:

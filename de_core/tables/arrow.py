@@ -94,23 +94,18 @@ class ArrowRows:
         """
         require_eager("from_arrow", "Call it outside of the function.")
         self._table.router.require_whole("`from_arrow`", "Use `upsert`, or a checkpoint.")
-        count = 0
+        count, spec = 0, self._table.spec
+        key_type, value_type = self._arrow_types()
         for whole in _record_batches(_pyarrow(), source):
             for start in range(0, len(whole), _BATCH_ROWS):
                 batch = whole.slice(start, _BATCH_ROWS)
-                self._write_batch(batch)
+                keys = tf.constant(self._column(batch, "key", key_type, None), spec.key_dtype)
+                values = self._column(batch, "value", value_type, spec.dim)
+                rows = tf.reshape(tf.constant(values, spec.value_dtype), [-1, spec.dim])
+                pair = keys_and_values.checked_pairs(keys, rows, self._table)
+                self._table.write(library.de_table_insert_or_assign, pair)
                 count += len(batch)
         return count
-
-    def _write_batch(self, batch: Any) -> None:
-        """Checks both columns of a batch, then writes the rows."""
-        spec = self._table.spec
-        key_type, value_type = self._arrow_types()
-        keys = tf.constant(self._column(batch, "key", key_type, None), spec.key_dtype)
-        values = self._column(batch, "value", value_type, spec.dim)
-        rows = tf.reshape(tf.constant(values, spec.value_dtype), [-1, spec.dim])
-        pair = keys_and_values.checked_pairs(keys, rows, self._table)
-        self._table.write(library.de_table_insert_or_assign, pair)
 
     def _column(self, batch: Any, name: str, element: Any, size: int | None) -> Any:
         """Returns the elements of a column as an array [n], or [n * size] if they are in lists."""
