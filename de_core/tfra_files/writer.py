@@ -58,12 +58,22 @@ class Writer:
             )
 
     def make_slots(self, job: Job, optimizer: Any) -> dict[str, tf.Tensor]:
-        """Makes an optimizer's slots in a table.
+        """Makes an optimizer's slots in a table, with their initial values.
 
-        Returns their full names in the table, by the saved names.
+        The caller must set the optimizer's numbers of steps afterwards. Returns the slots' full
+        names in the table, by the saved names.
         """
         table: Any = job.table
-        done = _make_slots(optimizer, table)
+        on_no_row = [(no_slices(table), table)]
+        if isinstance(optimizer, Tf1Optimizer):
+            done = optimizer._apply_to_tables(on_no_row)
+        else:
+            product = optimizer.u_product
+            before = tf.identity(product) if tf.executing_eagerly() else None
+            optimizer._add_table(table)
+            done = optimizer._apply_to_tables(on_no_row)
+            if before is not None:
+                product.assign(before)
         if self._session is not None:
             steps = getattr(optimizer, "steps", None)
             self._session.run([] if steps is None else steps.initializer)
@@ -114,24 +124,6 @@ class Writer:
         variables = [each for each in tf.compat.v1.global_variables() if each.op.name in there]
         if variables:
             tf.compat.v1.train.Saver(variables).restore(self._session, prefix)
-
-
-def _make_slots(optimizer: Any, table: ShardedTable) -> list[Any]:
-    """Makes the slots that an optimizer keeps in a table, with their initial values.
-
-    Does a step on no row. The caller must set the optimizer's numbers of steps afterwards. Returns
-    the operations; in eager mode an empty list.
-    """
-    nothing = no_slices(table)
-    if isinstance(optimizer, Tf1Optimizer):
-        return optimizer._apply_to_tables([(nothing, table)])
-    product = optimizer.u_product
-    before = tf.identity(product) if tf.executing_eagerly() else None
-    optimizer._add_table(table)
-    done = optimizer._apply_to_tables([(nothing, table)])
-    if before is not None:
-        product.assign(before)
-    return done
 
 
 def _write(
