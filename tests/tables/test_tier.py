@@ -25,18 +25,11 @@ def filled(folder, count=500, **arguments):
 
 @pytest.mark.each_choice
 @pytest.mark.parametrize("optimizer", ["adam", "ftrl"])
-@pytest.mark.parametrize("key_dtype", [tf.int64, tf.string], ids=lambda dtype: dtype.name)
-def test_training_equals_training_of_dense_variables(optimizer, key_dtype, tmp_path):
-    oracle.check(
-        lambda: keras.optimizers.get(optimizer), key_dtype=key_dtype, tier=tier_in(tmp_path)
-    )
-
-
-@pytest.mark.parametrize("shards", [1, 3])
-def test_fit_equals_training_of_dense_variables(shards, tmp_path):
-    oracle.check(
-        lambda: keras.optimizers.Adam(0.01), mode="fit", shards=shards, tier=tier_in(tmp_path)
-    )
+@pytest.mark.parametrize(
+    "how", [{}, {"key_dtype": tf.string}, {"mode": "fit"}, {"mode": "fit", "shards": 3}], ids=str
+)
+def test_training_equals_training_of_dense_variables(optimizer, how, tmp_path):
+    oracle.check(lambda: keras.optimizers.get(optimizer), tier=tier_in(tmp_path), **how)
 
 
 def test_stats_tell_where_rows_are(tmp_path):
