@@ -206,7 +206,7 @@ def restore_tables(pairs: list[tuple[ShardedTable, list[str]]], reading: Reading
     for table, files in pairs:  # evaluate all predicates before the first table changes
         only: Any = reading.only
         if callable(only):
-            only = table_files.answered(table, files, only)
+            only = table_files.keys_of_shards(table, files, only)
         elif only is not None:
             only = converted("only", only, table.spec.key_dtype, table.name)
         readings.append(dataclasses.replace(reading, only=only))
