@@ -193,7 +193,7 @@ def _write_all_or_none(table: ShardedTable, targets: list[str]) -> None:
         tag = secrets.token_hex(8)
         written = [f"{path}{_NEW}{tag}" for path in targets]
         try:
-            table_files.write(table, written, save=tag)
+            table_files.write(table, written, metadata=["save", tag])
             with alone_in(paths.folder_of(targets[0]) or "."):
                 for path, target in zip(written, targets, strict=True):
                     tf.io.gfile.rename(path, target, overwrite=True)

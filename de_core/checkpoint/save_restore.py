@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import secrets
 from typing import Any, TypeAlias
@@ -93,7 +92,7 @@ def save(
             names = [paths.join(folder, file["file"]) for file in own[name]]
             reports = table_files.write(table, names, values_only=not slots, consistent=consistent)
             for file, report in zip(own[name], reports, strict=True):
-                file.update(json.loads(report.numpy()))
+                file.update(report)
         return own
 
     def replace() -> None:

@@ -6,7 +6,6 @@ import contextlib
 import contextvars
 import dataclasses
 import itertools
-import json
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
@@ -113,8 +112,7 @@ class TableState(tf.Module):
         reports: list[dict[str, Any]] = []
 
         def write() -> list[tuple[str, str]]:
-            for report in table_files.write(table, files, **plan.attributes, **delta):
-                reports.append(json.loads(report.numpy()))
+            reports.extend(table_files.write(table, files, **plan.attributes, **delta))
             made = zip(files, reports, strict=True)
             return [(paths.base_name(path), report["id"]) for path, report in made]
 

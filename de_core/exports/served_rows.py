@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import numbers
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.ops import file_metadata, library
 from de_core.base.types import DTypeLike, TensorLike, UnknownIds
-from de_core.snapshot.table_files import chosen
+from de_core.snapshot import table_files
 from de_core.tables.policy import RESERVED_OWNER
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import TableSpec
-from de_core.tables.table import Table
 
 _T = TypeVar("_T")
 
@@ -111,12 +108,12 @@ class ServedRows:
     keep: KeepRows | None = None
 
     def write(
-        self, table: ShardedTable, shard: Table, path: str, **attributes: Any
-    ) -> dict[str, Any]:
-        """Writes one shard of a table to a snapshot file and returns the op's report."""
-        attributes["values_only"] = True
-        of_unknown_ids = _of_unknown_ids(self.oov, table.spec)
-        attributes["metadata"] = file_metadata([*shard.metadata, *of_unknown_ids])
+        self, table: ShardedTable, paths: Sequence[str], **attributes: Any
+    ) -> list[dict[str, Any]]:
+        """Writes each shard of a table to a snapshot file and returns the reports.
+
+        `attributes` are attributes of `library.de_table_save`.
+        """
         if self.dtype is not None:
             attributes["store_as"] = self.dtype
         if self.keep is not None and (bounds := self.keep.bounds()):
@@ -130,15 +127,14 @@ class ServedRows:
                     )
                 attributes.setdefault("keep_slots", []).extend([RESERVED_OWNER, column])
             attributes["keep_at_least"] = [repr(bound) for bound in bounds.values()]
-        if self.keep is None or self.keep.where is None:
-            report = shard.run(library.de_table_save, path, **attributes)
-        else:
-            where = self.keep.where
-            kept = [tf.zeros([0], table.spec.key_dtype)]
-            for keys, _ in shard.export_batches():
-                kept.append(tf.boolean_mask(keys, chosen("`where`", where, keys)))
-            report = shard.run(library.de_table_save_keys, path, tf.concat(kept, 0), **attributes)
-        return dict(json.loads(report.numpy()))
+        return table_files.write(
+            table,
+            paths,
+            metadata=_of_unknown_ids(self.oov, table.spec),
+            where=None if self.keep is None else self.keep.where,
+            values_only=True,
+            **attributes,
+        )
 
 
 def of_tables(

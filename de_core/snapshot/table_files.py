@@ -50,8 +50,13 @@ class Reading:
 
 
 def write(
-    table: ShardedTable, paths: Sequence[Any], *, save: str = "", **attributes: Any
-) -> list[tf.Tensor]:
+    table: ShardedTable,
+    paths: Sequence[Any],
+    *,
+    metadata: Sequence[str | bytes] = (),
+    where: Predicate | None = None,
+    **attributes: Any,
+) -> list[Any]:
     """Writes each shard to a file. In eager mode, removes all files if a write fails.
 
     In eager mode the metadata of each file with slots holds the numbers of the table's own
@@ -60,44 +65,40 @@ def write(
     Args:
         table: The table.
         paths: One path per shard; in a graph, scalar string tensors.
-        save: A name of this save for the files' metadata, or an empty string.
+        metadata: Alternating keys and values for the files' metadata, beside the table's own.
+        where: Chooses the keys to write; None for all. Eager mode only.
         **attributes: Attributes of `library.de_table_save`, such as `values_only`.
 
     Returns:
-        One JSON report per file, a scalar string tensor.
+        The report of each file: a dict, or in a graph its JSON, a scalar string tensor.
     """
-    added = ["save", save] if save else []
-    beside_slots = table.beside_slots if tf.executing_eagerly() else None
-    if beside_slots is not None and not attributes.get("values_only"):
-        numbers = {name: each.numpy().tolist() for name, each in beside_slots().items()}
+    added, eager = [*metadata], tf.executing_eagerly()
+    if eager and table.beside_slots is not None and not attributes.get("values_only"):
+        numbers = {name: each.numpy().tolist() for name, each in table.beside_slots().items()}
         added += [_OPTIMIZER, json.dumps(numbers)]
 
-    def written(shard: Any, path: Any) -> tf.Tensor:
-        metadata = file_metadata([*shard.metadata, *added])
-        return shard.run(library.de_table_save, path, metadata=metadata, **attributes)
+    def written(shard: Any, path: Any) -> Any:
+        own = {**attributes, "metadata": file_metadata([*shard.metadata, *added])}
+        if where is None:
+            report = shard.run(library.de_table_save, path, **own)
+        else:
+            kept = [tf.zeros([0], table.spec.key_dtype)]
+            for keys, _ in shard.export_batches():
+                kept.append(tf.boolean_mask(keys, chosen("`where`", where, keys)))
+            report = shard.run(library.de_table_save_keys, path, tf.concat(kept, 0), **own)
+        return dict(json.loads(report.numpy())) if eager else report
 
-    if not tf.executing_eagerly():
+    if not eager:
         return list(map(written, table.tables, paths))
     try:
-        return of_each(table, written, paths)
+        if not table.is_remote:
+            return list(map(written, table.tables, paths))
+        # Use one thread per shard, because an eager op in another process blocks its caller.
+        with concurrent.futures.ThreadPoolExecutor(len(table.tables)) as servers:
+            return list(servers.map(written, table.tables, paths))
     except BaseException:
         remove(paths)
         raise
-
-
-def of_each(
-    table: ShardedTable, work: Callable[[Any, Any], Any], paths: Sequence[Any]
-) -> list[Any]:
-    """Calls a function for each shard and its path, in parallel for servers. Eager mode only.
-
-    Returns:
-        The results of `work`.
-    """
-    if not table.is_remote:
-        return list(map(work, table.tables, paths))
-    # Use one thread per shard, because an eager op in another process blocks its caller.
-    with concurrent.futures.ThreadPoolExecutor(len(table.tables)) as servers:
-        return list(servers.map(work, table.tables, paths))
 
 
 def keys_of_shards(

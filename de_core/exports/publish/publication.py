@@ -175,17 +175,18 @@ class Publication:
             weights = Weights(folder, self._template.module.used_variables)
             made = Written(folder, chain_names, weights)
         for name, table in self._template.names.items():
-            for shard in table.tables:
-                file = f"{file_stem(shard.name)}-{secrets.token_hex(4)}{SUFFIX}"
-                made.reports[shard] = report = self._rows[name].write(
-                    table,
-                    shard,
-                    str(assets / file),
-                    chain=self._chain,
-                    delta=last is not None,
-                    commit=False,
-                    consistent=consistent,
-                )
+            stems = (f"{file_stem(shard.name)}-{secrets.token_hex(4)}" for shard in table.tables)
+            files = [stem + SUFFIX for stem in stems]
+            reports = self._rows[name].write(
+                table,
+                [str(assets / file) for file in files],
+                chain=self._chain,
+                delta=last is not None,
+                commit=False,
+                consistent=consistent,
+            )
+            for shard, file, report in zip(table.tables, files, reports, strict=True):
+                made.reports[shard] = report
                 made.links[shard] = [Link(report["id"], file)]
                 if last is not None:
                     for each in last.links[shard]:
