@@ -193,9 +193,9 @@ def _to_directory(
     if manifest.exists(str(ready)):
         tables = {
             name: [{**reports[file["file"]], "file": file["file"]} for file in files]
-            for name, files in manifest.read(str(ready)).tables.items()
+            for name, files in manifest.read(str(ready)).items()
         }
-        manifest.write(str(ready), manifest.Manifest(tables))
+        manifest.write(str(ready), tables)
     links: dict[str, list[chain_file.Link]] = {}
     for path in sorted(top.glob(f"*{chain_file.SUFFIX}")):
         base = chain_file.read(path)[0].name

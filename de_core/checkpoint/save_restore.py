@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import secrets
-from typing import Any, TypeAlias
+from typing import Any
 
 import tensorflow as tf
 
@@ -20,9 +20,6 @@ from de_core.snapshot.table_files import Predicate, Reading
 from de_core.tables.keys_and_values import converted
 from de_core.tables.served_copy import file_stem
 from de_core.tables.sharded import ShardedTable
-
-# For each table name, its files: `file`, the name, and then the fields of the save's report.
-_Files: TypeAlias = dict[str, list[dict[str, Any]]]
 
 
 def save(
@@ -77,14 +74,14 @@ def save(
         )
     router = next(iter(tables.values())).router
     tag = agreement.from_first_worker(router, secrets.token_hex(4))
-    own: _Files = {}
+    own: manifest.Tables = {}
     for number, (name, table) in enumerate(tables.items(), 1):
         first, count = table.router.first, table.router.count
         end = f"of{count}-{number}{tag}{manifest.SUFFIX}"
         shards = range(first + 1, first + len(table.tables) + 1)
         own[name] = [{"file": f"{file_stem(name)}-{shard}{end}"} for shard in shards]
 
-    def write_files() -> _Files:
+    def write_files() -> manifest.Tables:
         tf.io.gfile.makedirs(folder)
         if router.first == 0:
             manifest.write_note(folder, tag)
@@ -97,15 +94,14 @@ def save(
 
     def replace() -> None:
         if router.first == 0:
-            made = manifest.Manifest(everyones)
+            new = manifest.names_of(everyones)
             with directory_lock.alone_in(folder):
-                for name in made.file_names():
+                for name in new:
                     if not tf.io.gfile.exists(paths.join(folder, name)):
                         raise _replaced(folder, name)
                 old = manifest.outdated(folder, tag)
-                manifest.write(folder, made)
-                old -= made.file_names()
-                paths.remove(paths.join(folder, name) for name in old)
+                manifest.write(folder, everyones)
+                paths.remove(paths.join(folder, name) for name in old - new)
 
     try:
         parts = agreement.from_all_workers(router, write_files)
@@ -114,7 +110,7 @@ def save(
     except BaseException as error:
         note = manifest.note_name(tag)
         is_noted = tf.io.gfile.exists(paths.join(folder, note))
-        names = {file["file"] for files in own.values() for file in files}
+        names = manifest.names_of(own)
         # Remove the files, unless they have become the checkpoint.
         if names.isdisjoint(manifest.file_names(folder)):
             names |= {note} if router.first == 0 else set()

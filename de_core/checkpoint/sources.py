@@ -127,7 +127,7 @@ def is_whole(path: str) -> bool:
 
 def _of_manifest(folder: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for name, files in manifest.read(folder).tables.items():
+    for name, files in manifest.read(folder).items():
         for file in files:
             path = paths.join(folder, file["file"])
             if not tf.io.gfile.exists(path):
