@@ -12,7 +12,7 @@ import tensorflow as tf
 from de_core.base import directory_lock, paths
 from de_core.base.checks import received, require_eager
 from de_core.base.types import Target, TensorLike
-from de_core.checkpoint import agreement, manifest
+from de_core.checkpoint import manifest
 from de_core.checkpoint.sources import tables_in
 from de_core.checkpoint.targets import tables_of
 from de_core.snapshot import table_files
@@ -73,7 +73,7 @@ def save(
             f"{received(not_divided=alone, divided=divided)} Save the two kinds separately."
         )
     router = next(iter(tables.values())).router
-    tag = agreement.from_first_worker(router, secrets.token_hex(4))
+    tag = router.in_each_worker(lambda: secrets.token_hex(4))[0]
     own: manifest.Tables = {}
     for number, (name, table) in enumerate(tables.items(), 1):
         first, count = table.router.first, table.router.count
@@ -104,9 +104,9 @@ def save(
                 paths.remove(paths.join(folder, name) for name in old - new)
 
     try:
-        parts = agreement.from_all_workers(router, write_files)
+        parts = router.in_each_worker(write_files)
         everyones = {name: [file for part in parts for file in part[name]] for name in tables}
-        agreement.from_all_workers(router, replace)
+        router.in_each_worker(replace)
     except BaseException as error:
         note = manifest.note_name(tag)
         is_noted = tf.io.gfile.exists(paths.join(folder, note))

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base import paths
-from de_core.checkpoint import agreement, prefix, reference, weights_file
+from de_core.checkpoint import prefix, reference, weights_file
 from de_core.checkpoint.compaction import Chains
 from de_core.snapshot import table_files
 from de_core.snapshot.table_files import Reading
@@ -102,8 +102,9 @@ class TableState(tf.Module):
             # A Manager deletes files itself: later deltas may need them.
             reference.remove_outdated(target, self._saves)
         # When workers train synchronously, only the first worker's checkpoint is kept.
-        made = (target, reference.file_names(target, router.count))
-        target, names = agreement.from_first_worker(router, made)
+        names = reference.file_names(target, router.count)
+        if router.is_spread:
+            target, names = router.in_each_worker(lambda: (target, names))[0]
         if not by_manager:
             self._saves = [*self._saves[-1:], (target, names)]
         files = names[router.first : router.first + len(table.tables)]
@@ -116,7 +117,7 @@ class TableState(tf.Module):
             made = zip(files, reports, strict=True)
             return [(paths.base_name(path), report["id"]) for path, report in made]
 
-        pairs = list(itertools.chain(*agreement.from_all_workers(router, write)))
+        pairs = list(itertools.chain(*router.in_each_worker(write)))
         before = earlier or [[]] * len(pairs)
         chains = [[*chain, pair] for chain, pair in zip(before, pairs, strict=True)]
         plan.written[table] = chains, reports
