@@ -83,11 +83,12 @@ def latest(directory: str | os.PathLike[str]) -> str | None:
     True
     """
     directory = os.fspath(directory)
-    folders = map(paths.folder_of, _matching(directory, f"*/{manifest.NAME}"))
-    indices = _matching(directory, "*.index")
-    prefixes = [marker.removesuffix(".index") for marker in indices]
-    found = [(_written(paths.join(path, manifest.NAME)), _number(path), path) for path in folders]
-    found += [(_written(f"{path}.index"), _number(path), path) for path in prefixes]
+    folders = {paths.folder_of(each): each for each in _matching(directory, f"*/{manifest.NAME}")}
+    prefixes = {each.removesuffix(".index"): each for each in _matching(directory, "*.index")}
+    found = [
+        (tf.io.gfile.stat(marker).mtime_nsec, _number(path), path)
+        for path, marker in [*folders.items(), *prefixes.items()]
+    ]
     candidates = [path for _, _, path in sorted(found, reverse=True)]
     # Prefer the checkpoint that TensorFlow recorded over file times, which copying changes. A save
     # that was killed before it was recorded may have a higher number.
@@ -101,10 +102,6 @@ def latest(directory: str | os.PathLike[str]) -> str | None:
 
 def _matching(folder: str, pattern: str) -> list[str]:
     return list(tf.io.gfile.glob(paths.join(paths.literal(folder), pattern)))
-
-
-def _written(marker: str) -> int:
-    return int(tf.io.gfile.stat(marker).mtime_nsec)
 
 
 def _number(path: str) -> int:
