@@ -17,7 +17,6 @@ from de_core.base.checks import received
 from de_core.base.directory_lock import alone_in
 from de_core.checkpoint import tfra_refusal
 from de_core.snapshot import table_files
-from de_core.snapshot.table_files import Reading
 from de_core.tables.router import default_partition_fn
 from de_core.tables.served_copy import file_stem
 from de_core.tables.sharded import ShardedTable
@@ -166,7 +165,7 @@ class FileSystem:
                 stem = "" if load_entire_dir else f"{file_stem(table.name)}_mht_*of"
                 pattern = paths.join(paths.literal(folder), f"{stem}*{_SUFFIX}")
                 files = tf.io.matching_files(pattern)
-            return table_files.restore(table, files, Reading(merge=merge))
+            return table_files.restore(table, files, merge=merge)
         only = None
         if load_entire_dir:
             files = sorted(tf.io.gfile.glob(paths.join(paths.literal(folder), f"*{_SUFFIX}")))
@@ -179,7 +178,7 @@ class FileSystem:
                 only = lambda keys: default_partition_fn(keys, proc_size) == proc_rank  # noqa: E731
             _check_found(files, folder, f"{file_stem(table.name)}_mht_*{_SUFFIX}")
             _check_own(table, folder)
-        table_files.restore(table, files, Reading(merge=merge, only=only))
+        table_files.restore(table, files, merge=merge, only=only)
         if not merge:
             table_files.restore_beside_slots(table, files)
         return None

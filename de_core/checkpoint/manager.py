@@ -20,7 +20,7 @@ from de_core.checkpoint.compaction import Chains, Compaction
 from de_core.checkpoint.sources import is_whole
 from de_core.checkpoint.table_state import Plan, following
 from de_core.checkpoint.targets import named
-from de_core.snapshot.table_files import Reading, follows
+from de_core.snapshot.table_files import follows
 from de_core.tables.sharded import ShardedTable
 
 # TensorFlow's own files of a checkpoint, after the prefix.
@@ -161,8 +161,7 @@ class Manager:
                 if not files <= names or not self._follows(table, chains):
                     del self._chains[table]
             earlier = dict(self._chains)
-            attributes = {"chain": self._chain, "commit": False, "consistent": self._consistent}
-            plan = Plan(attributes=attributes, earlier=earlier)
+            plan = Plan(self._chain, self._consistent, earlier)
             begun = self._begun(names)
             number = int(begun[-1].rpartition("-")[2]) + 1 if begun else 1
             prefix = f"{self._prefix}-{number}"
@@ -235,7 +234,7 @@ class Manager:
                     ) from error
             self._chains.clear()
             self._saves_since_base = 0
-            plan = Plan(reading=Reading(chain=self._chain))
+            plan = Plan(self._chain)
             with following(plan):
                 self._checkpoint.read(prefix)
             if not plan.restored and reference.needed(prefix) and any(named(self._checkpoint)):

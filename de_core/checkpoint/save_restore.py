@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import secrets
 from typing import Any
@@ -16,7 +15,7 @@ from de_core.checkpoint import manifest
 from de_core.checkpoint.sources import tables_in
 from de_core.checkpoint.targets import tables_of
 from de_core.snapshot import table_files
-from de_core.snapshot.table_files import Predicate, Reading
+from de_core.snapshot.table_files import Predicate
 from de_core.tables.keys_and_values import converted
 from de_core.tables.served_copy import file_stem
 from de_core.tables.sharded import ShardedTable
@@ -186,38 +185,44 @@ def restore(
             f"{os.fspath(path)!r} contains {sorted(saved)}. If the names differ, pass a dict from "
             "the checkpoint's names to Variables."
         )
-    reading = Reading(merge=merge, slots=slots, convert=convert, only=only)
-    restore_tables([(table, saved[name]) for name, table in tables.items()], reading)
+    pairs = [(table, saved[name]) for name, table in tables.items()]
+    restore_tables(pairs, only, merge=merge, slots=slots, convert=convert)
     return {name: int(table.size()) for name, table in tables.items()}
 
 
-def restore_tables(pairs: list[tuple[ShardedTable, list[str]]], reading: Reading) -> None:
+def restore_tables(
+    pairs: list[tuple[ShardedTable, list[str]]],
+    only: TensorLike | Predicate | None = None,
+    *,
+    merge: bool,
+    slots: bool,
+    convert: bool,
+) -> None:
     """Reads files into several tables. If a file does not fit or is damaged, no table changes."""
     if len(pairs) > 1:
         for table, files in pairs:
             for path in files:
-                _check_fits(table, path, table_files.about(path, verified=True), reading)
-    readings = []
+                _check_fits(table, path, table_files.about(path, verified=True), convert)
+    keys: list[Any] = []
     for table, files in pairs:  # evaluate all predicates before the first table changes
-        only: Any = reading.only
         if callable(only):
-            only = table_files.keys_of_shards(table, files, only)
-        elif only is not None:
-            only = converted("only", only, table.spec.key_dtype, table.name)
-        readings.append(dataclasses.replace(reading, only=only))
-    for (table, files), own in zip(pairs, readings, strict=True):
-        table_files.restore(table, files, own)
-        if reading.slots and not reading.merge:
+            keys.append(table_files.keys_of_shards(table, files, only))
+        else:
+            spec, name = table.spec, table.name
+            keys.append(None if only is None else converted("only", only, spec.key_dtype, name))
+    for (table, files), own in zip(pairs, keys, strict=True):
+        table_files.restore(table, files, merge=merge, slots=slots, convert=convert, only=own)
+        if slots and not merge:
             table_files.restore_beside_slots(table, files)
 
 
-def _check_fits(table: ShardedTable, path: str, info: dict[str, Any], reading: Reading) -> None:
+def _check_fits(table: ShardedTable, path: str, info: dict[str, Any], convert: bool) -> None:
     spec = table.spec
     key_dtype = "string" if spec.key_dtype == tf.string else "int64"
     wanted = {"key_dtype": key_dtype, "reads_as": spec.value_dtype.name, "dim": spec.dim}
     found = {name: info[name] for name in wanted}
     both = (spec.value_dtype, tf.as_dtype(found["reads_as"]))
-    if reading.convert and all(dtype.is_floating for dtype in both):
+    if convert and all(dtype.is_floating for dtype in both):
         found["reads_as"] = wanted["reads_as"]
     if found != wanted:
         raise tf.errors.InvalidArgumentError(

@@ -17,7 +17,6 @@ from de_core.base import paths
 from de_core.checkpoint import prefix, reference, weights_file
 from de_core.checkpoint.compaction import Chains
 from de_core.snapshot import table_files
-from de_core.snapshot.table_files import Reading
 from de_core.tables.sharded import ShardedTable
 
 _READER = "RestoreV2"  # the type of the op that reads an entry of a checkpoint
@@ -26,19 +25,19 @@ _active: contextvars.ContextVar[Plan] = contextvars.ContextVar("de_core_plan")
 
 @dataclasses.dataclass
 class Plan:
-    """Options for every table that is saved or restored while the plan is active, and results.
+    """A `Manager`'s options for the tables that it saves or restores, and the results.
 
     Attributes:
-        attributes: Attributes of the save ops, such as `chain` and `delta`.
+        chain: Name of the manager's series of saves.
+        consistent: As for `de.checkpoint.save`.
         earlier: For each table, the chains of files that its deltas continue.
-        reading: Options for reading files.
         written: For each saved table, its chains and the reports of the new files.
         restored: For each restored table, the names and ids of its files, a string array [n, 2].
     """
 
-    attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
+    chain: str = ""
+    consistent: bool = False
     earlier: dict[ShardedTable, Chains] = dataclasses.field(default_factory=dict)
-    reading: Reading = Reading()  # noqa: RUF009
     written: dict[ShardedTable, tuple[Chains, list[dict[str, Any]]]] = dataclasses.field(
         default_factory=dict
     )
@@ -95,8 +94,9 @@ class TableState(tf.Module):
 
     def _write_beside(self, target: str) -> tf.Tensor:
         plan, table, router = _active.get(Plan()), self.table, self.table.router
-        by_manager = bool(plan.attributes)
-        if by_manager:
+        attributes: dict[str, Any] = {}
+        if plan.chain:
+            attributes = {"chain": plan.chain, "commit": False, "consistent": plan.consistent}
             router.require_whole("A de.checkpoint.Manager", "Use tf.train.CheckpointManager.")
         elif router.first == 0:  # the other workers wait for the file names
             # A Manager deletes files itself: later deltas may need them.
@@ -105,15 +105,16 @@ class TableState(tf.Module):
         names = reference.file_names(target, router.count)
         if router.is_spread:
             target, names = router.in_each_worker(lambda: (target, names))[0]
-        if not by_manager:
+        if not plan.chain:
             self._saves = [*self._saves[-1:], (target, names)]
         files = names[router.first : router.first + len(table.tables)]
         earlier = plan.earlier.get(table)
-        delta: dict[str, Any] = {} if earlier is None else {"delta": True}
+        if earlier is not None:
+            attributes["delta"] = True
         reports: list[dict[str, Any]] = []
 
         def write() -> list[tuple[str, str]]:
-            reports.extend(table_files.write(table, files, **plan.attributes, **delta))
+            reports.extend(table_files.write(table, files, **attributes))
             made = zip(files, reports, strict=True)
             return [(paths.base_name(path), report["id"]) for path, report in made]
 
@@ -168,14 +169,14 @@ class TableState(tf.Module):
             files = reference.graph_resolved(tf.ensure_shape(restored, [None, 2]), placeholder)
             # Map the files of a SavedModel into memory. A loaded SavedModel is then ready at once,
             # because no rows are copied.
-            reading = Reading(mapped=prefix.saved_model_is_being_built())
-            return table_files.restore(self.table, files, reading)
+            mapped = prefix.saved_model_is_being_built()
+            return table_files.restore(self.table, files, mapped=mapped)
         if restored.shape.rank != 2:
             weights_file.restore(self.table, tf.unstack(restored))
             return None
         plan, made = _active.get(Plan()), restored.numpy().astype(str)
         files = reference.resolved(made, self._restoring_from)
-        table_files.restore(self.table, files, plan.reading)
+        table_files.restore(self.table, files, chain=plan.chain)
         plan.restored[self.table] = made
         return None
 

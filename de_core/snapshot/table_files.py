@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import dataclasses
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -25,28 +24,6 @@ Predicate = Callable[[tf.Tensor], TensorLike]
 _OPTIMIZER = "optimizer"
 # Bytes of rows read from a file per step.
 _STEP_BYTES = 32 << 20
-
-
-@dataclasses.dataclass(frozen=True)
-class Reading:
-    """Options for reading files into a table.
-
-    Attributes:
-        merge: True to keep the table's rows that are not in the files.
-        slots: True to read optimizer slots too. False to give rows their slots' initial values.
-        convert: True to convert values from another floating-point dtype.
-        only: Keys to read: None for all; a tensor of keys; a `Predicate`; or the keys of each
-            shard, from `keys_of_shards`.
-        chain: Name of the series of saves whose next delta continues these files, or "".
-        mapped: True to leave the rows in the mapped files until a table is written. Graphs only.
-    """
-
-    merge: bool = False
-    slots: bool = True
-    convert: bool = False
-    only: tf.Tensor | Predicate | list[tf.Tensor] | None = None
-    chain: str = ""
-    mapped: bool = False
 
 
 def write(
@@ -122,13 +99,29 @@ def keys_of_shards(
     return [tf.concat(own, 0) for own in found]
 
 
-def restore(table: ShardedTable, files: Any, reading: Reading = Reading()) -> Any:
+def restore(
+    table: ShardedTable,
+    files: Any,
+    *,
+    merge: bool = False,
+    slots: bool = True,
+    convert: bool = False,
+    only: tf.Tensor | Predicate | list[tf.Tensor] | None = None,
+    chain: str = "",
+    mapped: bool = False,
+) -> Any:
     """Reads files into a table. If an error below is raised, the table is unchanged.
 
     Args:
         table: The table.
         files: The files' paths, each base followed by its deltas. In a graph, a string vector.
-        reading: The options.
+        merge: True to keep the table's rows that are not in the files.
+        slots: True to read optimizer slots too. False to give rows their slots' initial values.
+        convert: True to convert values from another floating-point dtype.
+        only: Keys to read: None for all; a tensor of keys; a `Predicate`; or the keys of each
+            shard, from `keys_of_shards`.
+        chain: Name of the series of saves whose next delta continues these files, or "".
+        mapped: True to leave the rows in the mapped files until a table is written. Graphs only.
 
     Returns:
         In a graph, an op.
@@ -139,8 +132,7 @@ def restore(table: ShardedTable, files: Any, reading: Reading = Reading()) -> An
         tf.errors.FailedPreconditionError: A delta does not continue the file before it.
     """
     router, eager = table.router, tf.executing_eagerly()
-    options = {"replace": not reading.merge, "slots": reading.slots, "convert": reading.convert}
-    only = reading.only
+    options: dict[str, Any] = {"replace": not merge, "slots": slots, "convert": convert}
     if callable(only) or (only is None and eager and not router.is_hashed):
         only = keys_of_shards(table, files, only)
     if only is not None:
@@ -151,12 +143,12 @@ def restore(table: ShardedTable, files: Any, reading: Reading = Reading()) -> An
             for shard, keys in zip(table.tables, only, strict=True)
         ]
         return None if eager else tf.group(*done)
-    own = _own_files(files, router.count) if eager and (router.count > 1 or reading.chain) else None
+    own = _own_files(files, router.count) if eager and (router.count > 1 or chain) else None
     if own is not None and len(table.tables) > 1:
         verify(files)
     if own is not None:
-        options["chain"] = reading.chain
-    if reading.mapped and router.is_hashed and not table.outlives_its_process:
+        options["chain"] = chain
+    if mapped and router.is_hashed and not table.outlives_its_process:
         options["map"] = True
     done = []
     for number, shard in enumerate(table.tables, router.first):
