@@ -20,7 +20,7 @@ from de_core.checkpoint.compaction import Chains, Compaction
 from de_core.checkpoint.sources import is_whole
 from de_core.checkpoint.table_state import Plan, following
 from de_core.checkpoint.targets import named
-from de_core.snapshot.table_files import follows
+from de_core.snapshot.table_files import follow
 from de_core.tables.sharded import ShardedTable
 
 # TensorFlow's own files of a checkpoint, after the prefix.
@@ -158,7 +158,8 @@ class Manager:
                 self._chains.clear()
             for table, chains in list(self._chains.items()):
                 files = {name for chain in chains for name, _ in chain}
-                if not files <= names or not self._follows(table, chains):
+                newest = [chain[-1][1] for chain in chains]
+                if not files <= names or not follow(table.tables, self._chain, newest):
                     del self._chains[table]
             earlier = dict(self._chains)
             plan = Plan(self._chain, self._consistent, earlier)
@@ -249,7 +250,7 @@ class Manager:
                 length, rest = divmod(len(pairs), len(table.tables))
                 if length and not rest:
                     chains = [pairs[at : at + length] for at in range(0, len(pairs), length)]
-                    if self._follows(table, chains):
+                    if follow(table.tables, self._chain, [chain[-1][1] for chain in chains]):
                         self._chains[table] = chains
             return prefix
 
@@ -257,11 +258,6 @@ class Manager:
         """Waits for compaction in the background. If it failed, the next save writes a base."""
         with self._lock:
             self._take_compaction(wait=True)
-
-    def _follows(self, table: ShardedTable, chains: Chains) -> bool:
-        """Returns whether the next deltas of the table's shards will continue these chains."""
-        pairs = zip(table.tables, chains, strict=True)
-        return all([follows(shard, self._chain, chain[-1][1]) for shard, chain in pairs])
 
     def _take_compaction(self, *, wait: bool) -> None:
         compaction = self._compaction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -196,10 +196,13 @@ def _keys_in(files: Sequence[str], spec: TableSpec) -> Iterator[tf.Tensor]:
             yield keys
 
 
-def follows(shard: Table, chain: str, identity: str) -> bool:
-    """Returns whether a shard's next delta in a series of saves will continue a file."""
-    chains = json.loads(shard.run(library.de_table_chains).numpy())["chains"]
-    return [each["id"] for each in chains if each["chain"] == chain] == [identity]
+def follow(shards: Iterable[Table], chain: str, identities: Iterable[str]) -> bool:
+    """Returns whether each shard's next delta in a series of saves continues its file, by id."""
+    for shard, identity in zip(shards, identities, strict=True):
+        chains = json.loads(shard.run(library.de_table_chains).numpy())["chains"]
+        if {each["chain"]: each["id"] for each in chains}.get(chain) != identity:
+            return False
+    return True
 
 
 def about(path: str, *, verified: bool = False) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from de_core.exports.template import Template
 from de_core.exports.version import Version
 from de_core.snapshot import chain_file
 from de_core.snapshot.chain_file import Link
-from de_core.snapshot.table_files import follows
+from de_core.snapshot.table_files import follow
 from de_core.tables.served_copy import SUFFIX, FrozenTable, file_stem
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.table import Table
@@ -144,9 +144,8 @@ class Publication:
             return None
         if versions.full_is_due(last.path, last.links.values(), full_every, full_part):
             return None
-        pairs = last.links.items()
-        is_whole = all(follows(shard, self._chain, links[-1].identity) for shard, links in pairs)
-        return last if is_whole else None
+        newest = [links[-1].identity for links in last.links.values()]
+        return last if follow(last.links, self._chain, newest) else None
 
     def _write(self, folder: pathlib.Path, last: Written | None, consistent: bool) -> Written:
         """Writes all files of a version."""
