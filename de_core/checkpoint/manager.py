@@ -18,7 +18,7 @@ from de_core.base.types import Target
 from de_core.checkpoint import reference
 from de_core.checkpoint.compaction import Chains, Compaction
 from de_core.checkpoint.sources import is_whole
-from de_core.checkpoint.table_state import Plan, following
+from de_core.checkpoint.table_state import Plan, active_plan
 from de_core.checkpoint.targets import named
 from de_core.snapshot.table_files import follow
 from de_core.tables.sharded import ShardedTable
@@ -168,9 +168,9 @@ class Manager:
             prefix = f"{self._prefix}-{number}"
             # Write the tables while training continues, then everything else. Wait until
             # TensorFlow's files are on disk. The rows' files are, once their op has returned.
+            token = active_plan.set(plan)
             try:
-                with following(plan):
-                    self._checkpoint.write(prefix)
+                self._checkpoint.write(prefix)
                 for name in self._of_tensorflow(prefix, tf.io.gfile.listdir(self._folder)):
                     paths.sync(paths.join(self._folder, name))
                 paths.sync(self._folder)
@@ -183,6 +183,8 @@ class Manager:
                 if tf.io.gfile.exists(parts):
                     tf.io.gfile.rmtree(parts)
                 raise
+            finally:
+                active_plan.reset(token)
             # Let the tables forget the changes that were written.
             self._saves_since_base = self._saves_since_base + 1 if earlier else 0
             self.reports = {}
@@ -236,8 +238,11 @@ class Manager:
             self._chains.clear()
             self._saves_since_base = 0
             plan = Plan(self._chain)
-            with following(plan):
+            token = active_plan.set(plan)
+            try:
                 self._checkpoint.read(prefix)
+            finally:
+                active_plan.reset(token)
             if not plan.restored and reference.needed(prefix) and any(named(self._checkpoint)):
                 raise ValueError(
                     "A checkpoint must hold the tables of the manager's target under the same "

@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -20,7 +20,6 @@ from de_core.snapshot import table_files
 from de_core.tables.sharded import ShardedTable
 
 _READER = "RestoreV2"  # the type of the op that reads an entry of a checkpoint
-_active: contextvars.ContextVar[Plan] = contextvars.ContextVar("de_core_plan")
 
 
 @dataclasses.dataclass
@@ -35,7 +34,7 @@ class Plan:
         restored: For each restored table, the names and ids of its files, a string array [n, 2].
     """
 
-    chain: str = ""
+    chain: str
     consistent: bool = False
     earlier: dict[ShardedTable, Chains] = dataclasses.field(default_factory=dict)
     written: dict[ShardedTable, tuple[Chains, list[dict[str, Any]]]] = dataclasses.field(
@@ -44,14 +43,10 @@ class Plan:
     restored: dict[ShardedTable, Any] = dataclasses.field(default_factory=dict)
 
 
-@contextlib.contextmanager
-def following(plan: Plan) -> Iterator[Plan]:
-    """Makes a plan the active plan within a `with` block."""
-    token = _active.set(plan)
-    try:
-        yield plan
-    finally:
-        _active.reset(token)
+#: The plan of the manager that is saving or restoring.
+active_plan: contextvars.ContextVar[Plan | None] = contextvars.ContextVar(
+    "de_core_plan", default=None
+)
 
 
 class TableState(tf.Module):
@@ -93,11 +88,14 @@ class TableState(tf.Module):
         return reference.graph_made(files, table_files.write(self.table, files, of_checkpoint=True))
 
     def _write_beside(self, target: str) -> tf.Tensor:
-        plan, table, router = _active.get(Plan()), self.table, self.table.router
+        plan, table, router = active_plan.get(), self.table, self.table.router
+        earlier: Chains | None = None
         attributes: dict[str, Any] = {}
-        if plan.chain:
-            attributes = {"chain": plan.chain, "commit": False, "consistent": plan.consistent}
+        if plan is not None:
             router.require_whole("A de.checkpoint.Manager", "Use tf.train.CheckpointManager.")
+            earlier = plan.earlier.get(table)
+            attributes = {"chain": plan.chain, "commit": False, "consistent": plan.consistent}
+            attributes["delta"] = earlier is not None
         elif router.first == 0:  # the other workers wait for the file names
             # A Manager deletes files itself: later deltas may need them.
             reference.remove_outdated(target, self._saves)
@@ -105,12 +103,9 @@ class TableState(tf.Module):
         names = reference.file_names(target, router.count)
         if router.is_spread:
             target, names = router.in_each_worker(lambda: (target, names))[0]
-        if not plan.chain:
+        if plan is None:
             self._saves = [*self._saves[-1:], (target, names)]
         files = names[router.first : router.first + len(table.tables)]
-        earlier = plan.earlier.get(table)
-        if earlier is not None:
-            attributes["delta"] = True
         reports: list[dict[str, Any]] = []
 
         def write() -> list[tuple[str, str]]:
@@ -121,7 +116,8 @@ class TableState(tf.Module):
         pairs = list(itertools.chain(*router.in_each_worker(write)))
         before = earlier or [[]] * len(pairs)
         chains = [[*chain, pair] for chain, pair in zip(before, pairs, strict=True)]
-        plan.written[table] = chains, reports
+        if plan is not None:
+            plan.written[table] = chains, reports
         return tf.constant(list(itertools.chain(*chains)))
 
     def _lasting_folder(self) -> str:
@@ -174,10 +170,11 @@ class TableState(tf.Module):
         if restored.shape.rank != 2:
             weights_file.restore(self.table, tf.unstack(restored))
             return None
-        plan, made = _active.get(Plan()), restored.numpy().astype(str)
+        plan, made = active_plan.get(), restored.numpy().astype(str)
         files = reference.resolved(made, self._restoring_from)
-        table_files.restore(self.table, files, chain=plan.chain)
-        plan.restored[self.table] = made
+        table_files.restore(self.table, files, chain="" if plan is None else plan.chain)
+        if plan is not None:
+            plan.restored[self.table] = made
         return None
 
     def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]) -> tf.Operation | None:
