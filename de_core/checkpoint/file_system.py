@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base import paths
-from de_core.base.checks import received
+from de_core.base.checks import check_integer, received
 from de_core.base.directory_lock import alone_in
 from de_core.checkpoint import tfra_refusal
 from de_core.snapshot import table_files
@@ -208,8 +208,7 @@ def _check_processes(proc_size: int, proc_rank: int, buffer_size: int) -> None:
             "`proc_rank` must be in [0, proc_size). "
             + received(proc_rank=proc_rank, proc_size=proc_size)
         )
-    if buffer_size < 1:
-        raise ValueError(f"`buffer_size` must be positive. {received(buffer_size=buffer_size)}")
+    check_integer("buffer_size", buffer_size, 1)
 
 
 def _check_found(files: list[str], folder: str, pattern: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from de_core.base.checks import received
+from de_core.base.checks import check_integer, received
 from de_core.base.types import DTypeLike, InputSpecs, Model, Request, Signatures, UnknownIds
 from de_core.exports import served_rows, warm_up
 from de_core.exports.publish import versions
@@ -87,14 +87,8 @@ def publish(
     >>> de.publish(model, root).report["tables"]["t"]["rows"]
     1
     """
-    for name, value, least in (("full_every", full_every, 1), ("keep_versions", keep_versions, 2)):
-        optional = name == "keep_versions" and value is None
-        if not optional and (
-            isinstance(value, bool) or not isinstance(value, int) or value < least
-        ):
-            raise ValueError(
-                f"`{name}` must be an integer of at least {least}. {received(**{name: value})}"
-            )
+    check_integer("full_every", full_every, 1)
+    check_integer("keep_versions", keep_versions, 2, or_none=True)
     if not isinstance(full_part, numbers.Real) or not 0 < full_part <= 10:
         raise ValueError(
             f"`full_part` must be a number above 0 and at most 10. {received(full_part=full_part)}"
