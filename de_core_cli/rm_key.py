@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> None:
             inside = {found[first].inside: file for first, (file, _) in made.items()}
             keras_file.rewrite(options.source, ready, inside)
             from de_core.base.paths import sync
-            from de_core.snapshot.table_files import verify
+            from de_core.snapshot.file import verify
 
             with on_disk(find(str(ready))) as copied:
                 verify(copied)
@@ -124,7 +124,7 @@ def _without(
     import tensorflow as tf
 
     from de_core.base.ops import library as ops
-    from de_core.snapshot.table_files import about, verify
+    from de_core.snapshot.file import about, verify
 
     verify(files)
     head = last.header()

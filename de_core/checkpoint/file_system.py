@@ -17,6 +17,7 @@ from de_core.base.checks import check_integer, received
 from de_core.base.directory_lock import alone_in
 from de_core.checkpoint import tfra_refusal
 from de_core.snapshot import table_files
+from de_core.snapshot.file import about
 from de_core.tables.router import default_partition_fn
 from de_core.tables.served_copy import file_stem
 from de_core.tables.sharded import ShardedTable
@@ -232,7 +233,7 @@ def _check_own(table: ShardedTable, folder: str) -> None:
     own = [paths.join(folder, e) for e in tf.io.gfile.listdir(folder) if pattern.fullmatch(e)]
     for path in own:
         with contextlib.suppress(tf.errors.OpError):  # the file is missing or unreadable
-            name = str(table_files.about(path)["metadata"].get("table", table.name))
+            name = str(about(path)["metadata"].get("table", table.name))
             if name != table.name:
                 raise ValueError(
                     "The file names of two tables must differ. Characters that file names cannot "
@@ -281,7 +282,7 @@ def _own_files(
     found: list[tuple[re.Match[str], str, dict[str, Any]]] = []
     for match in own_process or matches:
         path = paths.join(folder, match[0])
-        found.append((match, path, table_files.about(path)))
+        found.append((match, path, about(path)))
     if not found:
         return [], proc_size
 
@@ -340,4 +341,4 @@ def _parts(path: str) -> list[str]:
 
 
 def _part_stem(whole: str) -> str:
-    return f"{whole.removesuffix(_SUFFIX)}.{table_files.about(whole)['id'][:12]}.part-"
+    return f"{whole.removesuffix(_SUFFIX)}.{about(whole)['id'][:12]}.part-"

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from de_core.base import paths
 from de_core.base.ops import library
-from de_core.snapshot import table_files
+from de_core.snapshot.file import about
 
 _MARK = ".data-r"
 # For each function being traced, the number of file numbers that its tables have reserved.
@@ -139,7 +139,7 @@ def check(path: str, identity: str) -> None:
     Raises:
         tf.errors.DataLossError: The file has another id or is damaged.
     """
-    found = table_files.about(path)["id"]
+    found = about(path)["id"]
     if found != identity:
         raise tf.errors.DataLossError(
             None, None, f"{_WRONG_FILE} Received: {path!r} of id {found}, wanted {identity}."

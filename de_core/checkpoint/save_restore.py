@@ -15,6 +15,7 @@ from de_core.checkpoint import manifest
 from de_core.checkpoint.sources import tables_in
 from de_core.checkpoint.targets import tables_of
 from de_core.snapshot import table_files
+from de_core.snapshot.file import about
 from de_core.snapshot.table_files import Predicate
 from de_core.tables.keys_and_values import converted
 from de_core.tables.served_copy import file_stem
@@ -202,7 +203,7 @@ def restore_tables(
     if len(pairs) > 1:
         for table, files in pairs:
             for path in files:
-                _check_fits(table, path, table_files.about(path, verified=True), convert)
+                _check_fits(table, path, about(path, verified=True), convert)
     keys: list[Any] = []
     for table, files in pairs:  # evaluate all predicates before the first table changes
         if callable(only):

@@ -10,7 +10,8 @@ import tensorflow as tf
 from de_core.base import paths
 from de_core.base.checks import received
 from de_core.checkpoint import manifest, reference, tfra_refusal
-from de_core.snapshot import chain_file, table_files
+from de_core.snapshot import chain_file
+from de_core.snapshot.file import about
 
 
 def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
@@ -146,7 +147,7 @@ def _by_variable(groups: Iterable[list[str]]) -> dict[str, list[str]]:
     """
     named: dict[str, list[list[str]]] = {}
     for files in groups:
-        name = str(table_files.about(files[0])["metadata"].get("table", ""))
+        name = str(about(files[0])["metadata"].get("table", ""))
         named.setdefault(name, []).append(files)
     return {
         name if len(all_files) == 1 else f"{name} ({number})": files
@@ -159,7 +160,7 @@ def _by_table(groups: Iterable[list[str]], exported: bool = False) -> dict[str, 
     found: dict[str, list[str]] = {}
     shards: dict[tuple[str, str], str] = {}
     for files in groups:
-        metadata = table_files.about(files[0])["metadata"]
+        metadata = about(files[0])["metadata"]
         name = str(metadata.get("table", ""))
         shard = (name, str(metadata.get("shard", "")))
         if exported and shard in shards:

@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from de_core.base.ops import library
-from de_core.snapshot.table_files import about
 
 _STEP_BYTES = 16 << 20
 _WORD = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+def about(path: str, *, verified: bool = False) -> dict[str, Any]:
+    """Returns a snapshot file's description, such as `rows`, `id` and `metadata`.
+
+    Args:
+        path: The file.
+        verified: True to check every byte first.
+    """
+    with tf.init_scope():
+        if tf.executing_eagerly():
+            return dict(json.loads(library.de_snapshot_info(path, verify=verified).numpy()))
+    # In a TensorFlow 1 graph no session exists yet, so use a session of our own.
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        return dict(json.loads(session.run(library.de_snapshot_info(path, verify=verified))))
+
+
+def verify(paths: Sequence[str]) -> None:
+    """Checks every byte of the files.
+
+    Raises:
+        tf.errors.DataLossError: A file is damaged.
+        tf.errors.InvalidArgumentError: A file is not a snapshot file.
+    """
+    for path in paths:
+        about(path, verified=True)
 
 
 @dataclasses.dataclass(frozen=True)

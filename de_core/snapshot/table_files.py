@@ -14,6 +14,7 @@ from de_core.base.checks import received
 from de_core.base.ops import file_metadata, library
 from de_core.base.paths import remove
 from de_core.base.types import TensorLike
+from de_core.snapshot.file import about, verify
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import TableSpec
 from de_core.tables.table import Table
@@ -203,32 +204,6 @@ def follow(shards: Iterable[Table], chain: str, identities: Iterable[str]) -> bo
         if {each["chain"]: each["id"] for each in chains}.get(chain) != identity:
             return False
     return True
-
-
-def about(path: str, *, verified: bool = False) -> dict[str, Any]:
-    """Returns a snapshot file's description, such as `rows`, `id` and `metadata`.
-
-    Args:
-        path: The file.
-        verified: True to check every byte first.
-    """
-    with tf.init_scope():
-        if tf.executing_eagerly():
-            return dict(json.loads(library.de_snapshot_info(path, verify=verified).numpy()))
-    # In a TensorFlow 1 graph no session exists yet, so use a session of our own.
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        return dict(json.loads(session.run(library.de_snapshot_info(path, verify=verified))))
-
-
-def verify(paths: Sequence[str]) -> None:
-    """Checks every byte of the files.
-
-    Raises:
-        tf.errors.DataLossError: A file is damaged.
-        tf.errors.InvalidArgumentError: A file is not a snapshot file.
-    """
-    for path in paths:
-        about(path, verified=True)
 
 
 def _own_files(files: Sequence[str], count: int) -> list[list[str]] | None:

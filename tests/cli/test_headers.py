@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from de_core.snapshot.table_files import about
+from de_core.snapshot.file import about
 from de_core_cli import sources
 from de_core_cli.library import CommandError
 from de_core_cli.main import main

@@ -22,8 +22,7 @@ from de_core.exports.version import Version
 from de_core.snapshot import chain_file
 from de_core.snapshot.chain_file import Link
 from de_core.snapshot.difference import compare
-from de_core.snapshot.file import SnapshotFile
-from de_core.snapshot.table_files import about
+from de_core.snapshot.file import SnapshotFile, about
 from de_core.tables.served_copy import SUFFIX
 
 _CHAIN = "publish"
