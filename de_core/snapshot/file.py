@@ -90,19 +90,25 @@ class SnapshotFile:
         Raises:
             tf.errors.DataLossError: A section is damaged.
         """
-        info = self.info
-        sections = info["sections"]
-        step = max(1, _STEP_BYTES * sections // max(info["bytes"], 1))
+        for read in self._read(key_dtype=tf.as_dtype(self.info["key_dtype"])):
+            yield Rows(*(each.numpy() for each in read))
+
+    def keys(self, dtype: tf.DType) -> Iterator[tf.Tensor]:
+        """Yields all keys [n], those of tombstones too, in the same order. `dtype` is a table's."""
+        for keys, *_ in self._read(key_dtype=dtype, with_values=False):
+            yield keys
+
+    def _read(self, **attributes: Any) -> Iterator[tuple[tf.Tensor, ...]]:
+        sections = self.info["sections"]
+        step = max(1, _STEP_BYTES * sections // max(self.info["bytes"], 1))
         for first in range(0, sections, step):
-            count = min(step, sections - first)
-            read = library.de_snapshot_read(
+            yield library.de_snapshot_read(
                 self.path,
                 tf.constant(first, tf.int64),
-                tf.constant(count, tf.int64),
-                key_dtype=tf.as_dtype(info["key_dtype"]),
-                value_dtype=tf.as_dtype(info["reads_as"]),
+                tf.constant(min(step, sections - first), tf.int64),
+                value_dtype=tf.as_dtype(self.info["reads_as"]),
+                **attributes,
             )
-            yield Rows(*(each.numpy() for each in read))
 
     def slots_of(self, rows: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
         """Returns the slots of rows by "owner/name", each [n, width].

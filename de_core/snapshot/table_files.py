@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,14 @@ from de_core.base.checks import received
 from de_core.base.ops import file_metadata, library
 from de_core.base.paths import remove
 from de_core.base.types import TensorLike
-from de_core.snapshot.file import about, verify
+from de_core.snapshot.file import SnapshotFile, about, verify
 from de_core.tables.sharded import ShardedTable
-from de_core.tables.spec import TableSpec
 from de_core.tables.table import Table
 
 #: A function of keys [n] that returns bool [n]: true for each key to read.
 Predicate = Callable[[tf.Tensor], TensorLike]
 # Metadata of a file with slots: the numbers of the table's own optimizer, by name, as JSON.
 _OPTIMIZER = "optimizer"
-# Bytes of rows read from a file per step.
-_STEP_BYTES = 32 << 20
 
 
 def write(
@@ -89,14 +86,15 @@ def keys_of_shards(
     Raises:
         ValueError: The predicate does not return a bool for each key.
     """
-    found = [[tf.constant([], table.spec.key_dtype)] for _ in table.tables]
-    for keys in _keys_in(files, table.spec):
-        if wanted is not None:
-            keys = tf.boolean_mask(keys, chosen("A predicate of keys", wanted, keys))
-        one = table.router.count == 1
-        shards = tf.zeros_like(keys, tf.int32) if one else table.router.shards(keys)
-        for number, own in enumerate(found, table.router.first):
-            own.append(tf.boolean_mask(keys, tf.equal(shards, number)))
+    router, dtype = table.router, table.spec.key_dtype
+    found = [[tf.constant([], dtype)] for _ in table.tables]
+    for path in files:
+        for keys in SnapshotFile(path).keys(dtype):
+            if wanted is not None:
+                keys = tf.boolean_mask(keys, chosen("A predicate of keys", wanted, keys))
+            shards = router.shards(keys) if router.count > 1 else tf.zeros_like(keys, tf.int32)
+            for number, own in enumerate(found, router.first):
+                own.append(tf.boolean_mask(keys, tf.equal(shards, number)))
     return [tf.concat(own, 0) for own in found]
 
 
@@ -176,25 +174,6 @@ def restore_beside_slots(table: ShardedTable, files: Sequence[str]) -> None:
     for name, variable in table.beside_slots().items():
         if name in numbers and np.shape(numbers[name]) == tuple(variable.shape):
             variable.assign(numbers[name])
-
-
-def _keys_in(files: Sequence[str], spec: TableSpec) -> Iterator[tf.Tensor]:
-    """Yields all keys of files in steps, those of removed rows too."""
-    for path in files:
-        info = about(path)
-        sections = info["sections"]
-        rows = max(info["rows"] + info["tombstones"], 1)
-        step = max(1, int(_STEP_BYTES * sections / (rows * (info["row_bytes"] + 16))))
-        for first in range(0, sections, step):
-            keys, _, _, _ = library.de_snapshot_read(
-                path,
-                tf.constant(first, tf.int64),
-                tf.constant(min(step, sections - first), tf.int64),
-                key_dtype=spec.key_dtype,
-                value_dtype=tf.as_dtype(info["reads_as"]),  # may differ from the table's dtype
-                with_values=False,
-            )
-            yield keys
 
 
 def follow(shards: Iterable[Table], chain: str, identities: Iterable[str]) -> bool:
