@@ -56,13 +56,11 @@ class TableState(tf.Module):
 
     Args:
         table: The table.
-        first_file: Number of the table's first file in a graph's checkpoint.
     """
 
-    def __init__(self, table: ShardedTable, first_file: int = 0) -> None:
+    def __init__(self, table: ShardedTable) -> None:
         super().__init__(name="rows")
         self.table = table
-        self._first_file = first_file
         self._restoring_from = ""
         self._is_eager = False  # whether TensorFlow asked for the state in eager mode
         self._folder: str | None = None
@@ -77,14 +75,11 @@ class TableState(tf.Module):
         if tf.executing_eagerly():
             with tempfile.TemporaryDirectory(prefix="de_core_save_") as folder:
                 return tf.stack(weights_file.files(self.table, folder))
-        count, first = len(self.table.tables), self._first_file
         if target is None:
             target = prefix.of_the_saver_being_built()
-        else:
-            first = reference.new_numbers(count)
         if target is None:
             return tf.stack(weights_file.files(self.table, self._lasting_folder()))
-        files = reference.graph_file_names(target, first, count)
+        files = reference.graph_file_names(target, len(self.table.tables))
         return reference.graph_made(files, table_files.write(self.table, files, of_checkpoint=True))
 
     def _write_beside(self, target: str) -> tf.Tensor:
