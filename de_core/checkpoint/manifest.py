@@ -17,11 +17,10 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from de_core.base import paths
+from de_core.tables.served_copy import SUFFIX
 
 #: File name of the manifest.
 NAME = "MANIFEST"
-#: File name suffix of snapshot files.
-SUFFIX = ".de"
 _FORMAT = "de_core tables 1"
 _NOTE = re.compile(r"\.SAVING-([0-9a-f]{8})")
 _IS_OURS = re.compile(rf"[^/]*-\d+of\d+-\d+[0-9a-f]{{8}}{re.escape(SUFFIX)}")

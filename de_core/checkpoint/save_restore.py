@@ -18,7 +18,7 @@ from de_core.snapshot import table_files
 from de_core.snapshot.file import about
 from de_core.snapshot.table_files import Predicate
 from de_core.tables.keys_and_values import converted
-from de_core.tables.served_copy import file_stem
+from de_core.tables.served_copy import SUFFIX, file_stem
 from de_core.tables.sharded import ShardedTable
 
 
@@ -77,7 +77,7 @@ def save(
     own: manifest.Tables = {}
     for number, (name, table) in enumerate(tables.items(), 1):
         first, count = table.router.first, table.router.count
-        end = f"of{count}-{number}{tag}{manifest.SUFFIX}"
+        end = f"of{count}-{number}{tag}{SUFFIX}"
         shards = range(first + 1, first + len(table.tables) + 1)
         own[name] = [{"file": f"{file_stem(name)}-{shard}{end}"} for shard in shards]
 

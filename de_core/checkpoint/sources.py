@@ -12,6 +12,7 @@ from de_core.base.checks import received
 from de_core.checkpoint import manifest, reference, tfra_refusal
 from de_core.snapshot import chain_file
 from de_core.snapshot.file import about
+from de_core.tables.served_copy import SUFFIX
 
 
 def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
@@ -54,7 +55,7 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     if chains:
         return _by_table(chains, exported=True)
     for folder in (path, paths.join(path, "assets")):
-        files = sorted(_matching(folder, f"*{manifest.SUFFIX}"))
+        files = sorted(_matching(folder, f"*{SUFFIX}"))
         if files:
             return _by_table(([file] for file in files), exported=folder != path)
     newest = latest(path)
