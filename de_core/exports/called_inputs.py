@@ -80,26 +80,13 @@ def _is_of_one_dtype(ids: Any, source: tf.Tensor) -> bool:
         if tensor is source:
             return True
         operation = tensor.op
-        if operation.name in met or operation.graph is not source.graph:
-            continue
-        met.add(operation.name)
-        waiting.extend(_of_the_dtype(operation))
+        outputs = operation.op_def.output_arg
+        # One output whose dtype is an attribute: the inputs of that dtype share the attribute.
+        has_dtype_of_inputs = len(outputs) == 1 and outputs[0].type_attr
+        if operation.graph is source.graph and has_dtype_of_inputs and operation.name not in met:
+            met.add(operation.name)
+            waiting.extend(each for each in operation.inputs if each.dtype == tensor.dtype)
     return False
-
-
-def _of_the_dtype(operation: tf.Operation) -> list[tf.Tensor]:
-    """Returns the inputs that always have the dtype of the operation's only output."""
-    definition = operation.op_def
-    attribute = definition.output_arg[0].type_attr if len(definition.output_arg) == 1 else ""
-    inputs = iter(operation.inputs)
-    found: list[tf.Tensor] = []
-    for argument in definition.input_arg if attribute else ():
-        if argument.type_list_attr:
-            return []
-        count = operation.get_attr(argument.number_attr) if argument.number_attr else 1
-        tensors = [next(inputs) for _ in range(count)]
-        found.extend(tensors if argument.type_attr == attribute else ())
-    return found
 
 
 def _plain(shapes: Any) -> Any:
