@@ -189,12 +189,13 @@ class Manager:
             self._saves_since_base = self._saves_since_base + 1 if earlier else 0
             self.reports = {}
             for table, (chains, reports) in plan.written.items():
-                if not table.outlives_its_process:  # A persistent table tracks no changes.
-                    self._chains[table] = chains
+                self._chains[table] = chains
                 self.reports.setdefault(table.name, []).extend(reports)
                 for shard, report in zip(table.tables, reports, strict=True):
                     shard.run(library.de_table_commit_save, report["id"], chain=self._chain)
             # Record the checkpoint, delete what no checkpoint needs, and compact long chains.
+            written = [chain for chains, _ in plan.written.values() for chain in chains]
+            self._needs[prefix] = [(name,) for chain in written for name, _ in chain]
             self._record(prefix)
             long = {t: c for t, c in self._chains.items() if len(c[0]) > self._compact_after}
             if long and self._compaction is None:
@@ -295,7 +296,6 @@ class Manager:
         Incomplete checkpoints do not count as kept. They are deleted once they are older than the
         kept ones.
         """
-        self._needs.pop(prefix, None)  # an earlier checkpoint may have had this prefix
         names = set(tf.io.gfile.listdir(self._folder))
         begun = self._begun(names)
         keep = self._max_to_keep
@@ -330,8 +330,8 @@ class Manager:
 
     def _begun(self, names: set[str]) -> list[str]:
         """Returns the prefixes of checkpoints with an index. Some may lack other files."""
-        numbers = sorted(int(match[1]) for match in map(self._index.fullmatch, names) if match)
-        return [f"{self._prefix}-{number}" for number in numbers]
+        found = [int(match[1]) for match in map(self._index.fullmatch, names) if match]
+        return [f"{self._prefix}-{number}" for number in sorted(found)]
 
     def _whole(self, begun: list[str], names: set[str]) -> list[str]:
         """Returns the checkpoints whose files are all among the names in the folder."""
