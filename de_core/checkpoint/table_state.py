@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
+import functools
 import itertools
 import tempfile
 import weakref
@@ -101,16 +102,11 @@ class TableState(tf.Module):
         if plan is None:
             self._saves = [*self._saves[-1:], (target, names)]
         files = names[router.first : router.first + len(table.tables)]
-        reports: list[dict[str, Any]] = []
-
-        def write() -> list[tuple[str, str]]:
-            reports.extend(table_files.write(table, files, **attributes))
-            made = zip(files, reports, strict=True)
-            return [(paths.base_name(path), report["id"]) for path, report in made]
-
-        pairs = list(itertools.chain(*router.in_each_worker(write)))
-        before = earlier or [[]] * len(pairs)
-        chains = [[*chain, pair] for chain, pair in zip(before, pairs, strict=True)]
+        write = functools.partial(table_files.write, table, files, **attributes)
+        reports = list(itertools.chain(*router.in_each_worker(write)))
+        chains = [list(chain) for chain in earlier or [[]] * len(names)]
+        for chain, path, report in zip(chains, names, reports, strict=True):
+            chain.append((paths.base_name(path), report["id"]))
         if plan is not None:
             plan.written[table] = chains, reports
         return tf.constant(list(itertools.chain(*chains)))
