@@ -161,12 +161,12 @@ def others_used(model: Any, functions: Iterable[Any], tables: Iterable[Any]) -> 
     captured: dict[int, tf.Tensor] = {}
     for function in functions:
         used += function.variables
-        captured.update((id(each), each) for each in function.captured_inputs)
+        captured |= {id(each): each for each in function.captured_inputs}
     # Functions may capture only the handle of a variable.
     known = [*(each.handle for each in used), *(each.resource_handle for each in tables)]
     for handle in known:
         captured.pop(id(handle), None)
-    if not any(each.dtype == tf.resource for each in captured.values()):
+    if tf.resource not in [each.dtype for each in captured.values()]:
         return used
     with deferred_writes():
         for each in _SavedModelView(model).descendants():
