@@ -176,7 +176,12 @@ def _to_directory(
 
     def snapshots(folder: str, inside: list[str]) -> list[str]:
         # No snapshot file is copied: files that a killed save left may hold the keys too.
-        return [name for name in inside if _is_snapshot(pathlib.Path(folder, name))]
+        found = []
+        for path in filter(pathlib.Path.is_file, (pathlib.Path(folder, name) for name in inside)):
+            with path.open("rb") as file:
+                if file.read(len(header.MAGIC)) == header.MAGIC:
+                    found.append(path.name)
+        return found
 
     shutil.copytree(source, ready, ignore=snapshots)
     top = ready / pathlib.Path(found[0].path).parent.relative_to(source)
@@ -203,13 +208,6 @@ def _to_directory(
         chain_file.write(path, links[path.name])
     if links:
         chain_file.write_manifest(ready, links)
-
-
-def _is_snapshot(path: pathlib.Path) -> bool:
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(header.MAGIC)) == header.MAGIC
 
 
 def _to_prefix(

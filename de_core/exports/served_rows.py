@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import numbers
@@ -162,7 +163,20 @@ def of_tables(
             raise TypeError(f"`keep` must be a de.KeepRows. {received(keep=own)}")
         policy: UnknownIds = _of(oov, name, "initial")
         _of_unknown_ids(policy, table.spec)
-        rows[name] = ServedRows(_dtype(dtype, name, table), policy, own)
+        stored, wanted, values = None, _of(dtype, name, None), table.spec.value_dtype
+        if wanted is not None:
+            with contextlib.suppress(TypeError):
+                stored = tf.as_dtype(wanted).name
+            if stored not in _STORED:
+                raise ValueError(
+                    f"`dtype` must be one of {', '.join(_STORED)}. {received(dtype=wanted)}"
+                )
+            if isinstance(dtype, Mapping) and not values.is_floating:
+                raise ValueError(
+                    "Only floating-point values are stored as another dtype. Received: "
+                    f"dtype={stored!r} for table {name!r} of {values.name}."
+                )
+        rows[name] = ServedRows(stored if values.is_floating else None, policy, own)
     return rows
 
 
@@ -187,28 +201,6 @@ def total(reports: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 def _of(value: Any, name: str, default: _T) -> _T:
     return value.get(name, default) if isinstance(value, Mapping) else value
-
-
-def _dtype(
-    dtype: DTypeLike | Mapping[str, DTypeLike] | None, name: str, table: ShardedTable
-) -> str | None:
-    own = _of(dtype, name, None)
-    if own is None:
-        return None
-    try:
-        stored = tf.as_dtype(own).name
-    except TypeError:
-        stored = ""
-    if stored not in _STORED:
-        raise ValueError(f"`dtype` must be one of {', '.join(_STORED)}. {received(dtype=own)}")
-    if table.spec.value_dtype.is_floating:
-        return stored
-    if isinstance(dtype, Mapping):
-        raise ValueError(
-            f"Only floating-point values are stored as another dtype. Received: dtype={stored!r} "
-            f"for table {name!r} of {table.spec.value_dtype.name}."
-        )
-    return None
 
 
 def _of_unknown_ids(oov: UnknownIds, spec: TableSpec) -> list[str | bytes]:
