@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import threading
@@ -12,7 +13,6 @@ import tensorflow as tf
 
 from de_core.base import paths
 from de_core.base.checks import received
-from de_core.base.log import without_lines
 from de_core.base.ops import library
 from de_core.base.types import Target
 from de_core.checkpoint import reference
@@ -25,6 +25,8 @@ from de_core.tables.sharded import ShardedTable
 
 # TensorFlow's own files of a checkpoint, after the prefix.
 _TENSORFLOWS = re.compile(r"\.index|\.data-\d{5}-of-\d{5}")
+# TensorFlow's function without the warning that it is deprecated, which TensorFlow would log.
+_update_state = inspect.unwrap(tf.compat.v1.train.update_checkpoint_state)
 
 
 class Manager:
@@ -303,10 +305,7 @@ class Manager:
         # Store names without the folder, because a folder may be moved. TensorFlow shortens
         # relative paths itself.
         shorten = paths.base_name if self._folder.startswith("/") else str
-        with without_lines("update_checkpoint_state"):  # TensorFlow calls its own function old
-            tf.compat.v1.train.update_checkpoint_state(
-                self._folder, shorten(prefix), list(map(shorten, kept))
-            )
+        _update_state(self._folder, shorten(prefix), list(map(shorten, kept)))
         old = begun.index(kept[0]) if keep is not None and kept else 0
         for each in begun[:old]:
             # Delete the index first: without it the checkpoint counts as incomplete.
