@@ -13,12 +13,17 @@ import numpy as np
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.log import without_lines
 from de_core.base.ops import library
 from de_core.exports import served_rows
 from de_core.exports.served_rows import ServedRows
 from de_core.exports.signatures import own_function, serving_functions
-from de_core.exports.template import LOOKUP_PREFIX, Template, lookup_of, others_used
+from de_core.exports.template import (
+    LOOKUP_PREFIX,
+    Template,
+    lookup_of,
+    others_used,
+    write_saved_model,
+)
 from de_core.snapshot.file import SnapshotFile
 from de_core.tables import served_copy
 from de_core.tables.sharded import ShardedTable
@@ -180,8 +185,7 @@ def save(
         module = tf.Module()
         module.tables = list(plain.values())
         module.used = others_used(model, functions.values(), [each.index for each in module.tables])
-        with without_lines("Assets written to"):  # the folder is renamed
-            tf.saved_model.save(module, str(folder), signatures={**functions, **lookups})
+        write_saved_model(module, folder, {**functions, **lookups})
     return reports
 
 
