@@ -65,21 +65,16 @@ class KeepRows:
     where: Callable[[tf.Tensor], TensorLike] | None = None
 
     def __post_init__(self) -> None:
-        bounds = {
-            "min_uses": self.min_uses,
-            "max_age_seconds": self.max_age_seconds,
-            "min_score": self.min_score,
-        }
-        for name, bound in bounds.items():
-            if bound is None:
-                continue
+        names = ("min_uses", "max_age_seconds", "min_score")
+        given = {name: bound for name in names if (bound := getattr(self, name)) is not None}
+        for name, bound in given.items():
             if isinstance(bound, bool) or not isinstance(bound, numbers.Real):
                 raise TypeError(f"`{name}` must be a number. {received(**{name: bound})}")
             if not math.isfinite(bound):
                 raise ValueError(f"`{name}` must be finite. {received(**{name: bound})}")
         if self.where is not None and not callable(self.where):
             raise TypeError(f"`where` must be a function of keys. {received(where=self.where)}")
-        if self.where is None and all(bound is None for bound in bounds.values()):
+        if self.where is None and not given:
             raise ValueError("A bound or `where` must be given. Received: none of them.")
 
     def bounds(self) -> dict[str, float]:
