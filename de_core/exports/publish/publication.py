@@ -73,14 +73,14 @@ class Written:
         assets: For each shard, the name of its chain file.
         weights: The dense weights.
         links: For each shard, the files of its chain: the base first, then the deltas.
-        reports: For each shard, the report of `de_table_save`.
+        reports: For each table, by name, the reports of its shards' files.
     """
 
     path: pathlib.Path
     assets: dict[Table, str]
     weights: Weights
     links: dict[Table, list[Link]] = dataclasses.field(default_factory=dict)
-    reports: dict[Table, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    reports: dict[str, list[dict[str, Any]]] = dataclasses.field(default_factory=dict)
 
 
 class Publication:
@@ -125,15 +125,12 @@ class Publication:
                 last = None
                 written = self._write(folder, last, consistent)
             chains = {written.assets[shard]: links for shard, links in written.links.items()}
-            reports = {
-                name: [written.reports[shard] for shard in table.tables]
-                for name, table in self._template.names.items()
-            }
             previous = None if last is None else int(last.path.name)
-            report = versions.write_chains(folder, chains, reports, previous)
+            report = versions.write_chains(folder, chains, written.reports, previous)
         written.path = target
-        for table, each in written.reports.items():
-            table.run(library.de_table_commit_save, each["id"], chain=self._chain)
+        for name, table in self._template.names.items():
+            for shard, made in zip(table.tables, written.reports[name], strict=True):
+                shard.run(library.de_table_commit_save, made["id"], chain=self._chain)
         self._last = written
         return Version(str(target), report)
 
@@ -176,7 +173,7 @@ class Publication:
         for name, table in self._template.names.items():
             stems = (f"{file_stem(shard.name)}-{secrets.token_hex(4)}" for shard in table.tables)
             files = [stem + SUFFIX for stem in stems]
-            reports = self._rows[name].write(
+            made.reports[name] = reports = self._rows[name].write(
                 table,
                 [str(assets / file) for file in files],
                 chain=self._chain,
@@ -185,7 +182,6 @@ class Publication:
                 consistent=consistent,
             )
             for shard, file, report in zip(table.tables, files, reports, strict=True):
-                made.reports[shard] = report
                 made.links[shard] = [Link(report["id"], file)]
                 if last is not None:
                     for each in last.links[shard]:
