@@ -148,11 +148,15 @@ class TableState(tf.Module):
         if not tf.executing_eagerly():
             placeholder = prefix.of_the_saver_being_built()
             if placeholder is None:
+
+                def written(pair: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+                    with tf.control_dependencies([tf.io.write_file(*pair)]):
+                        return tf.identity(pair[0])
+
                 numbers = tf.strings.as_string(tf.range(tf.size(restored)))
                 targets = tf.strings.join([self._lasting_folder() + "/restore_", numbers])
-                pair = (targets, restored)
-                written = tf.map_fn(_write_file, pair, fn_output_signature=tf.string)
-                return table_files.restore(self.table, written)
+                files = tf.map_fn(written, (targets, restored), fn_output_signature=tf.string)
+                return table_files.restore(self.table, files)
             files = reference.graph_resolved(tf.ensure_shape(restored, [None, 2]), placeholder)
             # Map the files of a SavedModel into memory. A loaded SavedModel is then ready at once,
             # because no rows are copied.
@@ -177,13 +181,6 @@ class TableState(tf.Module):
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
         del save_type
         return {}
-
-
-def _write_file(pair: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-    path, content = pair
-    written = tf.io.write_file(path, content)
-    with tf.control_dependencies([written]):
-        return tf.identity(path)
 
 
 class WhenUsed:
