@@ -147,17 +147,13 @@ def _write_delta(
     )
     stored, reads_as = info["value_dtype"], info["reads_as"]
     library.de_table_restore(live, before, convert=stored != reads_as, chain=_CHAIN)
-    for part in compare(SnapshotFile(whole), SnapshotFile(str(file))):
-        if len(part.removed):
-            library.de_table_erase(live, tf.constant(part.removed))
-        if keys := [each for each in (part.added, part.changed) if len(each)]:
-            library.de_table_restore_keys(
-                live,
-                str(file),
-                tf.constant(np.concatenate(keys)),
-                replace=False,
-                convert=True,
-            )
+    parts = list(compare(SnapshotFile(whole), SnapshotFile(str(file))))
+    if removed := [part.removed for part in parts if len(part.removed)]:
+        library.de_table_erase(live, tf.constant(np.concatenate(removed)))
+    if keys := [each for part in parts for each in (part.added, part.changed) if len(each)]:
+        # Once for all keys: the op reads the whole file each time.
+        fresh = tf.constant(np.concatenate(keys))
+        library.de_table_restore_keys(live, str(file), fresh, replace=False, convert=True)
     pathlib.Path(whole).unlink()
     name = f"{file.name.removesuffix(SUFFIX)}-{secrets.token_hex(4)}{SUFFIX}"
     metadata: list[str | bytes] = []
