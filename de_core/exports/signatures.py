@@ -136,17 +136,17 @@ def _called_inputs(model: Any) -> Any:
     shapes = (model.get_build_config() or {}).get("input_shape")
     if shapes is None:
         return None
-    shapes = _plain(shapes)
+    shapes = _specs_of_shapes(shapes)
     flat = tf.nest.flatten(shapes)
-    dtypes = _dtypes(model, shapes)
+    dtypes = _input_dtypes(model, shapes)
     unknown = [spec.shape for spec, dtype in zip(flat, dtypes, strict=True) if dtype is None]
     if unknown:
-        raise _unknown(model, "dtype", f"of the inputs of shapes {unknown}")
+        raise _unknown_input(model, "dtype", f"of the inputs of shapes {unknown}")
     specs = [tf.TensorSpec(each.shape, dtype) for each, dtype in zip(flat, dtypes, strict=True)]
     return tf.nest.pack_sequence_as(shapes, specs)
 
 
-def _dtypes(model: Any, shapes: Any) -> list[tf.DType | None]:
+def _input_dtypes(model: Any, shapes: Any) -> list[tf.DType | None]:
     """Returns the dtype of each input whose ids reach a table, and None for other inputs."""
     found: list[list[ShardedTable]] = []
 
@@ -163,7 +163,9 @@ def _dtypes(model: Any, shapes: Any) -> list[tf.DType | None]:
             *(tf.TensorSpec(each.shape, floats) for each in tf.nest.flatten(shapes))
         )
     except (TypeError, ValueError, tf.errors.OpError) as error:
-        raise _unknown(model, "dtype", f"because it fails on placeholders: {error}") from error
+        raise _unknown_input(
+            model, "dtype", f"because it fails on placeholders: {error}"
+        ) from error
     return [_dtype_of(model, tables) for tables in found]
 
 
@@ -172,7 +174,7 @@ def _dtype_of(model: Any, tables: list[ShardedTable]) -> tf.DType | None:
         kinds = table.kinds_of_ids
         if kinds != {"dense"}:
             seen = " and ".join(sorted(kinds)) or "no"
-            raise _unknown(model, "kind", f"of an input: table {table.name!r} saw {seen} ids")
+            raise _unknown_input(model, "kind", f"of an input: table {table.name!r} saw {seen} ids")
     dtypes = {table.spec.key_dtype for table in tables}
     if tf.int32 in dtypes:  # layers with int64 keys accept int32 ids too
         return tf.int32
@@ -196,18 +198,18 @@ def _is_of_one_dtype(ids: Any, source: tf.Tensor) -> bool:
     return False
 
 
-def _plain(shapes: Any) -> Any:
+def _specs_of_shapes(shapes: Any) -> Any:
     """Converts a nest of shapes to a nest of `tf.TensorSpec`s with batch dimension None."""
     if shapes is None:
         return tf.TensorSpec(None)
     if isinstance(shapes, dict):
-        return {name: _plain(each) for name, each in shapes.items()}
+        return {name: _specs_of_shapes(each) for name, each in shapes.items()}
     if all(each is None or isinstance(each, int) for each in shapes):
         return tf.TensorSpec([None, *shapes[1:]] if shapes else [])
-    return [_plain(each) for each in shapes]
+    return [_specs_of_shapes(each) for each in shapes]
 
 
-def _unknown(model: Any, what: str, why: str) -> ValueError:
+def _unknown_input(model: Any, what: str, why: str) -> ValueError:
     return ValueError(
         f"The {what} of each input of a subclassed model must be known: pass `inputs`, for example "
         "inputs={'user': tf.TensorSpec([None], tf.int64)}, or `signatures`. "
