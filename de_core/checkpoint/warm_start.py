@@ -88,8 +88,10 @@ def warm_start(
     if tf.executing_eagerly():
         restore_tables(pairs, merge=merge, slots=slots, convert=convert)
         return list(chosen)
-    options = {"merge": merge, "slots": slots, "convert": convert}
-    done = [table_files.restore(table, tf.constant(files), **options) for table, files in pairs]
+    done = [
+        table_files.restore(table, tf.constant(files), merge=merge, slots=slots, convert=convert)
+        for table, files in pairs
+    ]
     return tf.group(*done)
 
 
