@@ -1,4 +1,4 @@
-"""Imports `de_core` for the verbs that need it, and tells any expected error in one line."""
+"""Imports `de_core` for the verbs that need it, and tells an error in one line."""
 
 from __future__ import annotations
 
@@ -35,20 +35,6 @@ def load() -> None:
 
 class CommandError(Exception):
     """A verb cannot do its work. The message is one sentence with the remedy."""
-
-
-def expected() -> tuple[type[BaseException], ...]:
-    """Returns the errors that bad input, a full disk or a missing package cause."""
-    found: tuple[type[BaseException], ...] = (
-        CommandError,
-        OSError,
-        ValueError,
-        TypeError,
-        ImportError,
-        MemoryError,
-    )
-    tensorflow = sys.modules.get("tensorflow")
-    return found if tensorflow is None else (*found, tensorflow.errors.OpError)
 
 
 def line_of(error: BaseException) -> str:

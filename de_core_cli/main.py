@@ -76,7 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("de-core: interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        if not isinstance(error, library.expected()):
+        # What bad input, a full disk or a missing package cause. All else is a fault of this code.
+        expected = [library.CommandError, OSError, ValueError, TypeError, ImportError, MemoryError]
+        if "tensorflow" in sys.modules:
+            expected.append(sys.modules["tensorflow"].errors.OpError)
+        if not isinstance(error, tuple(expected)):
             raise
         print(f"de-core: {library.line_of(error)}", file=sys.stderr)
         return 1

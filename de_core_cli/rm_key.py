@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> None:
             inside = {found[first].inside: file for first, (file, _) in made.items()}
             keras_file.rewrite(options.source, ready, inside)
             from de_core.base.paths import sync
-            from de_core.snapshot.table_files import verify
+            from de_core.snapshot.file import verify
 
             with on_disk(find(str(ready))) as copied:
                 verify(copied)
@@ -124,7 +124,7 @@ def _without(
     import tensorflow as tf
 
     from de_core.base.ops import library as ops
-    from de_core.snapshot.table_files import about, verify
+    from de_core.snapshot.file import about, verify
 
     verify(files)
     head = last.header()
@@ -176,7 +176,12 @@ def _to_directory(
 
     def snapshots(folder: str, inside: list[str]) -> list[str]:
         # No snapshot file is copied: files that a killed save left may hold the keys too.
-        return [name for name in inside if _is_snapshot(pathlib.Path(folder, name))]
+        found = []
+        for path in filter(pathlib.Path.is_file, (pathlib.Path(folder, name) for name in inside)):
+            with path.open("rb") as file:
+                if file.read(len(header.MAGIC)) == header.MAGIC:
+                    found.append(path.name)
+        return found
 
     shutil.copytree(source, ready, ignore=snapshots)
     top = ready / pathlib.Path(found[0].path).parent.relative_to(source)
@@ -193,9 +198,9 @@ def _to_directory(
     if manifest.exists(str(ready)):
         tables = {
             name: [{**reports[file["file"]], "file": file["file"]} for file in files]
-            for name, files in manifest.read(str(ready)).tables.items()
+            for name, files in manifest.read(str(ready)).items()
         }
-        manifest.write(str(ready), manifest.Manifest(tables))
+        manifest.write(str(ready), tables)
     links: dict[str, list[chain_file.Link]] = {}
     for path in sorted(top.glob(f"*{chain_file.SUFFIX}")):
         base = chain_file.read(path)[0].name
@@ -203,13 +208,6 @@ def _to_directory(
         chain_file.write(path, links[path.name])
     if links:
         chain_file.write_manifest(ready, links)
-
-
-def _is_snapshot(path: pathlib.Path) -> bool:
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(header.MAGIC)) == header.MAGIC
 
 
 def _to_prefix(

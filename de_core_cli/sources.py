@@ -52,7 +52,7 @@ class Source:
                 return header.read(*keras_file.reader(datasets), self.name)
         if "://" in self.path:
             library.load()
-            from de_core.snapshot.table_files import about
+            from de_core.snapshot.file import about
 
             return header.Header(about(self.path), {})
         with pathlib.Path(self.path).open("rb") as opened:

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     import tensorflow as tf
 
     from de_core.base.progress import Progress
-    from de_core.snapshot.table_files import about
+    from de_core.snapshot.file import about
 
     found: list[sources.Source] = []
     results: list[dict[str, Any]] = []

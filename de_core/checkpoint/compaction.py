@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from typing import TypeAlias
 
 from de_core.base import paths
 from de_core.base.ops import library
 from de_core.checkpoint import reference
+from de_core.snapshot.file import about
 from de_core.tables.sharded import ShardedTable
 
 #: One list per shard of a table: its base and the deltas that follow, each as file name and id.
@@ -67,10 +67,7 @@ def _first_to_merge(files: list[list[str]], most_kept: int) -> int:
         files: The files of each shard. All chains of a table have the same length before and after.
         most_kept: Number of files of a chain to keep at most.
     """
-    infos = [
-        [json.loads(library.de_snapshot_info(each, verify=False).numpy()) for each in shards]
-        for shards in zip(*files, strict=True)
-    ]
+    infos = [list(map(about, shards)) for shards in zip(*files, strict=True)]
     if any(info["tombstones"] for shards in infos for info in shards):
         return 0
     sizes = [sum(info["bytes"] for info in shards) for shards in infos]

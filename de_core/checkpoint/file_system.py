@@ -13,16 +13,15 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base import paths
-from de_core.base.checks import received
+from de_core.base.checks import check_integer, received
 from de_core.base.directory_lock import alone_in
 from de_core.checkpoint import tfra_refusal
 from de_core.snapshot import table_files
-from de_core.snapshot.table_files import Reading
+from de_core.snapshot.file import about
 from de_core.tables.router import default_partition_fn
-from de_core.tables.served_copy import file_stem
+from de_core.tables.served_copy import SUFFIX, file_stem
 from de_core.tables.sharded import ShardedTable
 
-_SUFFIX = ".de"
 # Suffix of a new file until all files of its save are complete.
 _NEW = ".new-"
 # Locks by the path of a save's first file. Threads that save to the same path take turns.
@@ -85,7 +84,7 @@ class FileSystem:
         ending = f"_rank{proc_rank}_size{proc_size}" if proc_size > 1 else ""
         usual = [file_stem(shard.name) + ending for shard in shards]
         names = usual if file_name_list is None else file_name_list
-        targets = [paths.join(folder, each) + _SUFFIX for each in names]
+        targets = [paths.join(folder, each) + SUFFIX for each in names]
         if not tf.executing_eagerly():
             if append_to_file:
                 raise ValueError(
@@ -99,7 +98,7 @@ class FileSystem:
             _check_own(self._table, folder)
         if append_to_file:
             targets = [
-                f"{_part_stem(path)}{len(_parts(path)):06}{_SUFFIX}"
+                f"{_part_stem(path)}{len(_parts(path)):06}{SUFFIX}"
                 if tf.io.gfile.exists(path)
                 else path
                 for path in targets
@@ -108,10 +107,9 @@ class FileSystem:
         if not append_to_file and file_name_list is None:
             # Delete files of saves with another number of shards, and parts of replaced files.
             kept = {part for path in targets for part in _parts(path)}
-            own = _own_pattern(self._table, proc_size, proc_rank, r"(?:\.[0-9a-f]+\.part-\d+)?")
-            for entry in tf.io.gfile.listdir(folder):
-                path = paths.join(folder, entry)
-                if own.fullmatch(entry) and path not in kept:
+            for match in _own_entries(self._table, folder):
+                path = paths.join(folder, match[0])
+                if _process(match) == (proc_size, proc_rank) and path not in kept:
                     paths.remove([path])
         return None
 
@@ -161,25 +159,25 @@ class FileSystem:
         table = self._table
         if not tf.executing_eagerly():
             if file_name_list is not None:
-                files = tf.constant([paths.join(folder, each) + _SUFFIX for each in file_name_list])
+                files = tf.constant([paths.join(folder, each) + SUFFIX for each in file_name_list])
             else:
                 stem = "" if load_entire_dir else f"{file_stem(table.name)}_mht_*of"
-                pattern = paths.join(paths.literal(folder), f"{stem}*{_SUFFIX}")
+                pattern = paths.join(paths.literal(folder), f"{stem}*{SUFFIX}")
                 files = tf.io.matching_files(pattern)
-            return table_files.restore(table, files, Reading(merge=merge))
+            return table_files.restore(table, files, merge=merge)
         only = None
         if load_entire_dir:
-            files = sorted(tf.io.gfile.glob(paths.join(paths.literal(folder), f"*{_SUFFIX}")))
-            _check_found(files, folder, f"*{_SUFFIX}")
+            files = sorted(tf.io.gfile.glob(paths.join(paths.literal(folder), f"*{SUFFIX}")))
+            _check_found(files, folder, f"*{SUFFIX}")
         elif file_name_list is not None:
             files = [part for each in file_name_list for part in _parts(paths.join(folder, each))]
         else:
             files, saved_by = _own_files(table, folder, proc_size, proc_rank)
             if saved_by != proc_size and proc_size > 1:
                 only = lambda keys: default_partition_fn(keys, proc_size) == proc_rank  # noqa: E731
-            _check_found(files, folder, f"{file_stem(table.name)}_mht_*{_SUFFIX}")
+            _check_found(files, folder, f"{file_stem(table.name)}_mht_*{SUFFIX}")
             _check_own(table, folder)
-        table_files.restore(table, files, Reading(merge=merge, only=only))
+        table_files.restore(table, files, merge=merge, only=only)
         if not merge:
             table_files.restore_beside_slots(table, files)
         return None
@@ -193,7 +191,7 @@ def _write_all_or_none(table: ShardedTable, targets: list[str]) -> None:
         tag = secrets.token_hex(8)
         written = [f"{path}{_NEW}{tag}" for path in targets]
         try:
-            table_files.write(table, written, save=tag)
+            table_files.write(table, written, metadata=["save", tag])
             with alone_in(paths.folder_of(targets[0]) or "."):
                 for path, target in zip(written, targets, strict=True):
                     tf.io.gfile.rename(path, target, overwrite=True)
@@ -209,8 +207,7 @@ def _check_processes(proc_size: int, proc_rank: int, buffer_size: int) -> None:
             "`proc_rank` must be in [0, proc_size). "
             + received(proc_rank=proc_rank, proc_size=proc_size)
         )
-    if buffer_size < 1:
-        raise ValueError(f"`buffer_size` must be positive. {received(buffer_size=buffer_size)}")
+    check_integer("buffer_size", buffer_size, 1)
 
 
 def _check_found(files: list[str], folder: str, pattern: str) -> None:
@@ -230,11 +227,10 @@ def _check_own(table: ShardedTable, folder: str) -> None:
     Two tables have equal file names if their names differ only in characters such as "/", which
     file names cannot contain.
     """
-    pattern = _own_pattern(table, None, None)
-    own = [paths.join(folder, e) for e in tf.io.gfile.listdir(folder) if pattern.fullmatch(e)]
-    for path in own:
+    for match in _own_entries(table, folder):
+        path = paths.join(folder, match[0])
         with contextlib.suppress(tf.errors.OpError):  # the file is missing or unreadable
-            name = str(table_files.about(path)["metadata"].get("table", table.name))
+            name = str(about(path)["metadata"].get("table", table.name))
             if name != table.name:
                 raise ValueError(
                     "The file names of two tables must differ. Characters that file names cannot "
@@ -243,25 +239,23 @@ def _check_own(table: ShardedTable, folder: str) -> None:
                 )
 
 
-def _own_pattern(
-    table: ShardedTable, proc_size: int | None, proc_rank: int | None, part: str = ""
-) -> re.Pattern[str]:
-    """Returns a pattern for the names of this Variable's files.
+def _own_entries(table: ShardedTable, folder: str) -> list[re.Match[str]]:
+    """Returns matches of the names of this Variable's files in a folder.
 
-    Its groups are the shard i of n, and for any process also its rank and the number of processes.
-
-    Args:
-        table: The table.
-        proc_size: Number of processes; None for files of any process.
-        proc_rank: The process's number.
-        part: An expression for what the names of parts have before the suffix.
+    Their groups are the shard `i` of `n`, for one of several processes also its `rank` and the
+    number of processes `size`, and for an appended part also `part`.
     """
-    if proc_size is None:
-        ending = r"(?:_rank(?P<rank>\d+)_size(?P<size>\d+))?"
-    else:
-        ending = f"_rank{proc_rank}_size{proc_size}" if proc_size > 1 else ""
-    stem = re.escape(file_stem(table.name))
-    return re.compile(rf"{stem}_mht_(?P<i>\d+)of(?P<n>\d+){ending}{part}{re.escape(_SUFFIX)}")
+    stem, suffix = re.escape(file_stem(table.name)), re.escape(SUFFIX)
+    process = r"(?:_rank(?P<rank>\d+)_size(?P<size>\d+))?"
+    part = r"(?P<part>\.[0-9a-f]+\.part-\d+)?"
+    pattern = re.compile(rf"{stem}_mht_(?P<i>\d+)of(?P<n>\d+){process}{part}{suffix}")
+    entries = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+    return [match for match in map(pattern.fullmatch, entries) if match]
+
+
+def _process(match: re.Match[str]) -> tuple[int, int]:
+    """Returns how many processes saved together, and the number of the one that wrote a file."""
+    return int(match["size"] or 1), int(match["rank"] or 0)
 
 
 def _own_files(
@@ -272,18 +266,12 @@ def _own_files(
     They are the files that this process saved, of `proc_size` processes, or else all files of the
     Variable's newest save. The files are followed by the parts appended to them.
     """
-    pattern = _own_pattern(table, None, None)
-    entries = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
-    matches = [match for entry in entries if (match := pattern.fullmatch(entry))]
-    own_process = [
-        match
-        for match in matches
-        if (int(match["size"] or 1), int(match["rank"] or 0)) == (proc_size, proc_rank)
-    ]
+    matches = [match for match in _own_entries(table, folder) if not match["part"]]
+    own_process = [match for match in matches if _process(match) == (proc_size, proc_rank)]
     found: list[tuple[re.Match[str], str, dict[str, Any]]] = []
     for match in own_process or matches:
         path = paths.join(folder, match[0])
-        found.append((match, path, table_files.about(path)))
+        found.append((match, path, about(path)))
     if not found:
         return [], proc_size
 
@@ -293,10 +281,10 @@ def _own_files(
 
     if not own_process:
         found = only_newest("size", found)
-    saved_by = int(found[0][0]["size"] or 1)
+    saved_by, _ = _process(found[0][0])
     own: list[str] = []
     for rank in [proc_rank] if saved_by == proc_size else range(saved_by):
-        files = [file for file in found if int(file[0]["rank"] or 0) == rank]
+        files = [file for file in found if _process(file[0])[1] == rank]
         if not files:
             raise tf.errors.NotFoundError(
                 None,
@@ -333,13 +321,13 @@ def _parts(path: str) -> list[str]:
     A part's name contains the id of the first file. So if a save replaces that file, the old parts
     are not read with the new file.
     """
-    whole = path if path.endswith(_SUFFIX) else path + _SUFFIX
+    whole = path if path.endswith(SUFFIX) else path + SUFFIX
     if not tf.io.gfile.exists(whole):
         raise tf.errors.NotFoundError(
             None, None, f"The file must exist; save_to_file_system writes it. Received: {whole!r}."
         )
-    return [whole, *sorted(tf.io.gfile.glob(f"{paths.literal(_part_stem(whole))}*{_SUFFIX}"))]
+    return [whole, *sorted(tf.io.gfile.glob(f"{paths.literal(_part_stem(whole))}*{SUFFIX}"))]
 
 
 def _part_stem(whole: str) -> str:
-    return f"{whole.removesuffix(_SUFFIX)}.{table_files.about(whole)['id'][:12]}.part-"
+    return f"{whole.removesuffix(SUFFIX)}.{about(whole)['id'][:12]}.part-"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import threading
@@ -12,19 +13,20 @@ import tensorflow as tf
 
 from de_core.base import paths
 from de_core.base.checks import received
-from de_core.base.log import without_lines
 from de_core.base.ops import library
 from de_core.base.types import Target
 from de_core.checkpoint import reference
 from de_core.checkpoint.compaction import Chains, Compaction
 from de_core.checkpoint.sources import is_whole
-from de_core.checkpoint.table_state import Plan, following
+from de_core.checkpoint.table_state import Plan, active_plan
 from de_core.checkpoint.targets import named
-from de_core.snapshot.table_files import Reading, follows
+from de_core.snapshot.table_files import follow
 from de_core.tables.sharded import ShardedTable
 
 # TensorFlow's own files of a checkpoint, after the prefix.
 _TENSORFLOWS = re.compile(r"\.index|\.data-\d{5}-of-\d{5}")
+# TensorFlow's function without the warning that it is deprecated, which TensorFlow would log.
+_update_state = inspect.unwrap(tf.compat.v1.train.update_checkpoint_state)
 
 
 class Manager:
@@ -158,19 +160,19 @@ class Manager:
                 self._chains.clear()
             for table, chains in list(self._chains.items()):
                 files = {name for chain in chains for name, _ in chain}
-                if not files <= names or not self._follows(table, chains):
+                newest = [chain[-1][1] for chain in chains]
+                if not files <= names or not follow(table.tables, self._chain, newest):
                     del self._chains[table]
             earlier = dict(self._chains)
-            attributes = {"chain": self._chain, "commit": False, "consistent": self._consistent}
-            plan = Plan(attributes=attributes, earlier=earlier)
+            plan = Plan(self._chain, self._consistent, earlier)
             begun = self._begun(names)
             number = int(begun[-1].rpartition("-")[2]) + 1 if begun else 1
             prefix = f"{self._prefix}-{number}"
             # Write the tables while training continues, then everything else. Wait until
             # TensorFlow's files are on disk. The rows' files are, once their op has returned.
+            token = active_plan.set(plan)
             try:
-                with following(plan):
-                    self._checkpoint.write(prefix)
+                self._checkpoint.write(prefix)
                 for name in self._of_tensorflow(prefix, tf.io.gfile.listdir(self._folder)):
                     paths.sync(paths.join(self._folder, name))
                 paths.sync(self._folder)
@@ -183,16 +185,19 @@ class Manager:
                 if tf.io.gfile.exists(parts):
                     tf.io.gfile.rmtree(parts)
                 raise
+            finally:
+                active_plan.reset(token)
             # Let the tables forget the changes that were written.
             self._saves_since_base = self._saves_since_base + 1 if earlier else 0
             self.reports = {}
             for table, (chains, reports) in plan.written.items():
-                if not table.outlives_its_process:  # A persistent table tracks no changes.
-                    self._chains[table] = chains
+                self._chains[table] = chains
                 self.reports.setdefault(table.name, []).extend(reports)
                 for shard, report in zip(table.tables, reports, strict=True):
                     shard.run(library.de_table_commit_save, report["id"], chain=self._chain)
             # Record the checkpoint, delete what no checkpoint needs, and compact long chains.
+            written = [chain for chains, _ in plan.written.values() for chain in chains]
+            self._needs[prefix] = [(name,) for chain in written for name, _ in chain]
             self._record(prefix)
             long = {t: c for t, c in self._chains.items() if len(c[0]) > self._compact_after}
             if long and self._compaction is None:
@@ -235,9 +240,12 @@ class Manager:
                     ) from error
             self._chains.clear()
             self._saves_since_base = 0
-            plan = Plan(reading=Reading(chain=self._chain))
-            with following(plan):
+            plan = Plan(self._chain)
+            token = active_plan.set(plan)
+            try:
                 self._checkpoint.read(prefix)
+            finally:
+                active_plan.reset(token)
             if not plan.restored and reference.needed(prefix) and any(named(self._checkpoint)):
                 raise ValueError(
                     "A checkpoint must hold the tables of the manager's target under the same "
@@ -250,7 +258,7 @@ class Manager:
                 length, rest = divmod(len(pairs), len(table.tables))
                 if length and not rest:
                     chains = [pairs[at : at + length] for at in range(0, len(pairs), length)]
-                    if self._follows(table, chains):
+                    if follow(table.tables, self._chain, [chain[-1][1] for chain in chains]):
                         self._chains[table] = chains
             return prefix
 
@@ -258,11 +266,6 @@ class Manager:
         """Waits for compaction in the background. If it failed, the next save writes a base."""
         with self._lock:
             self._take_compaction(wait=True)
-
-    def _follows(self, table: ShardedTable, chains: Chains) -> bool:
-        """Returns whether the next deltas of the table's shards will continue these chains."""
-        pairs = zip(table.tables, chains, strict=True)
-        return all([follows(shard, self._chain, chain[-1][1]) for shard, chain in pairs])
 
     def _take_compaction(self, *, wait: bool) -> None:
         compaction = self._compaction
@@ -295,7 +298,6 @@ class Manager:
         Incomplete checkpoints do not count as kept. They are deleted once they are older than the
         kept ones.
         """
-        self._needs.pop(prefix, None)  # an earlier checkpoint may have had this prefix
         names = set(tf.io.gfile.listdir(self._folder))
         begun = self._begun(names)
         keep = self._max_to_keep
@@ -303,10 +305,7 @@ class Manager:
         # Store names without the folder, because a folder may be moved. TensorFlow shortens
         # relative paths itself.
         shorten = paths.base_name if self._folder.startswith("/") else str
-        with without_lines("update_checkpoint_state"):  # TensorFlow calls its own function old
-            tf.compat.v1.train.update_checkpoint_state(
-                self._folder, shorten(prefix), list(map(shorten, kept))
-            )
+        _update_state(self._folder, shorten(prefix), list(map(shorten, kept)))
         old = begun.index(kept[0]) if keep is not None and kept else 0
         for each in begun[:old]:
             # Delete the index first: without it the checkpoint counts as incomplete.
@@ -330,8 +329,8 @@ class Manager:
 
     def _begun(self, names: set[str]) -> list[str]:
         """Returns the prefixes of checkpoints with an index. Some may lack other files."""
-        numbers = sorted(int(match[1]) for match in map(self._index.fullmatch, names) if match)
-        return [f"{self._prefix}-{number}" for number in numbers]
+        found = [int(match[1]) for match in map(self._index.fullmatch, names) if match]
+        return [f"{self._prefix}-{number}" for number in sorted(found)]
 
     def _whole(self, begun: list[str], names: set[str]) -> list[str]:
         """Returns the checkpoints whose files are all among the names in the folder."""

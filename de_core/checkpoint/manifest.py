@@ -7,53 +7,38 @@ since. Then the noted save can no longer become the checkpoint, and a later save
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
 import time
 import zlib
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from de_core.base import paths
+from de_core.tables.served_copy import SUFFIX
 
 #: File name of the manifest.
 NAME = "MANIFEST"
-#: File name suffix of snapshot files.
-SUFFIX = ".de"
 _FORMAT = "de_core tables 1"
 _NOTE = re.compile(r"\.SAVING-([0-9a-f]{8})")
 _IS_OURS = re.compile(rf"[^/]*-\d+of\d+-\d+[0-9a-f]{{8}}{re.escape(SUFFIX)}")
 
 
-@dataclasses.dataclass(frozen=True)
-class Manifest:
-    """The contents of a checkpoint of tables.
-
-    Attributes:
-        tables: For each Variable name, its files. A file is a dict of `file` (its name in the
-            directory), `id`, and the other fields of its save's report.
-        created: Time of the save in seconds since 1970.
-    """
-
-    tables: dict[str, list[dict[str, Any]]]
-    created: float = dataclasses.field(default_factory=time.time)
-
-    def file_names(self) -> set[str]:
-        """Returns the names of all files."""
-        return {file["file"] for files in self.tables.values() for file in files}
+#: For each Variable name, its files. A file is a dict of `file` (its name in the directory), `id`,
+#: and the other fields of its save's report.
+Tables: TypeAlias = dict[str, list[dict[str, Any]]]
 
 
-def write(folder: str, manifest: Manifest) -> None:
+def write(folder: str, tables: Tables) -> None:
     """Replaces the manifest of a directory atomically.
 
     Raises:
         tf.errors.OpError: The manifest cannot be written. If only syncing the folder failed, the
             directory already contains the new manifest.
     """
-    body = json.dumps(dataclasses.asdict(manifest), sort_keys=True)
+    body = json.dumps({"created": time.time(), "tables": tables}, sort_keys=True)
     text = json.dumps({"format": _FORMAT, "checksum": _checksum(body), "body": body}, indent=1)
     temporary = paths.join(folder, f".{NAME}-{os.getpid()}")
     try:
@@ -72,7 +57,7 @@ def exists(folder: str) -> bool:
     return bool(tf.io.gfile.exists(paths.join(folder, NAME)))
 
 
-def read(folder: str) -> Manifest:
+def read(folder: str) -> Tables:
     """Reads the manifest of a directory.
 
     Raises:
@@ -92,7 +77,7 @@ def read(folder: str) -> Manifest:
     try:
         outer = json.loads(data)
         if outer["format"] == _FORMAT and outer["checksum"] == _checksum(outer["body"]):
-            return Manifest(**json.loads(outer["body"]))
+            return dict(json.loads(outer["body"])["tables"])
     except (ValueError, KeyError, TypeError):
         pass
     raise tf.errors.DataLossError(
@@ -102,7 +87,12 @@ def read(folder: str) -> Manifest:
 
 def file_names(folder: str) -> set[str]:
     """Returns the names of the files in a directory's manifest; none without a manifest."""
-    return read(folder).file_names() if exists(folder) else set()
+    return names_of(read(folder)) if exists(folder) else set()
+
+
+def names_of(tables: Tables) -> set[str]:
+    """Returns the names of all files of tables."""
+    return {file["file"] for files in tables.values() for file in files}
 
 
 def note_name(tag: str) -> str:

@@ -17,10 +17,10 @@ import tensorflow as tf
 
 from de_core.base import paths
 from de_core.base.ops import library
-from de_core.snapshot import table_files
+from de_core.snapshot.file import about
 
 _MARK = ".data-r"
-# For each function being traced, the number of file numbers that its tables have reserved.
+# For each graph being built, the number of file numbers that its tables have.
 _NUMBERS: weakref.WeakKeyDictionary[tf.Graph, int] = weakref.WeakKeyDictionary()
 
 
@@ -57,19 +57,14 @@ def remove_outdated(prefix: str, saves: list[tuple[str, list[str]]]) -> None:
     paths.remove(left)
 
 
-def new_numbers(count: int) -> int:
-    """Reserves `count` file numbers in the graph being built. Returns the first number.
+def graph_file_names(prefix: tf.Tensor, count: int) -> list[tf.Tensor]:
+    """Like `file_names`, in a graph. Uses the time, because a graph's random numbers can repeat.
 
-    Tables that the same `tf.function` saves must not have equal numbers.
+    No two tables that one graph saves get equal numbers.
     """
     graph = tf.compat.v1.get_default_graph()
     first = _NUMBERS.get(graph, 0)
     _NUMBERS[graph] = first + count
-    return first
-
-
-def graph_file_names(prefix: tf.Tensor, first: int, count: int) -> list[tf.Tensor]:
-    """Like `file_names`, in a graph. Uses the time, because a graph's random numbers can repeat."""
     milliseconds = tf.cast(tf.timestamp() * 1000.0, tf.int64)
     tag = tf.strings.as_string(milliseconds % 100000, width=5, fill="0")
     return [
@@ -139,7 +134,7 @@ def check(path: str, identity: str) -> None:
     Raises:
         tf.errors.DataLossError: The file has another id or is damaged.
     """
-    found = table_files.about(path)["id"]
+    found = about(path)["id"]
     if found != identity:
         raise tf.errors.DataLossError(
             None, None, f"{_WRONG_FILE} Received: {path!r} of id {found}, wanted {identity}."

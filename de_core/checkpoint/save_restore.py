@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import secrets
-from typing import Any, TypeAlias
+from typing import Any
 
 import tensorflow as tf
 
 from de_core.base import directory_lock, paths
 from de_core.base.checks import received, require_eager
 from de_core.base.types import Target, TensorLike
-from de_core.checkpoint import agreement, manifest
+from de_core.checkpoint import manifest
 from de_core.checkpoint.sources import tables_in
 from de_core.checkpoint.targets import tables_of
 from de_core.snapshot import table_files
-from de_core.snapshot.table_files import Predicate, Reading
+from de_core.snapshot.file import about
+from de_core.snapshot.table_files import Predicate
 from de_core.tables.keys_and_values import converted
-from de_core.tables.served_copy import file_stem
+from de_core.tables.served_copy import SUFFIX, file_stem
 from de_core.tables.sharded import ShardedTable
-
-# For each table name, its files: `file`, the name, and then the fields of the save's report.
-_Files: TypeAlias = dict[str, list[dict[str, Any]]]
 
 
 def save(
@@ -77,15 +73,15 @@ def save(
             f"{received(not_divided=alone, divided=divided)} Save the two kinds separately."
         )
     router = next(iter(tables.values())).router
-    tag = agreement.from_first_worker(router, secrets.token_hex(4))
-    own: _Files = {}
+    tag = router.in_each_worker(lambda: secrets.token_hex(4))[0]
+    own: manifest.Tables = {}
     for number, (name, table) in enumerate(tables.items(), 1):
         first, count = table.router.first, table.router.count
-        end = f"of{count}-{number}{tag}{manifest.SUFFIX}"
+        end = f"of{count}-{number}{tag}{SUFFIX}"
         shards = range(first + 1, first + len(table.tables) + 1)
         own[name] = [{"file": f"{file_stem(name)}-{shard}{end}"} for shard in shards]
 
-    def write_files() -> _Files:
+    def write_files() -> manifest.Tables:
         tf.io.gfile.makedirs(folder)
         if router.first == 0:
             manifest.write_note(folder, tag)
@@ -93,29 +89,28 @@ def save(
             names = [paths.join(folder, file["file"]) for file in own[name]]
             reports = table_files.write(table, names, values_only=not slots, consistent=consistent)
             for file, report in zip(own[name], reports, strict=True):
-                file.update(json.loads(report.numpy()))
+                file.update(report)
         return own
 
     def replace() -> None:
         if router.first == 0:
-            made = manifest.Manifest(everyones)
+            new = manifest.names_of(everyones)
             with directory_lock.alone_in(folder):
-                for name in made.file_names():
+                for name in new:
                     if not tf.io.gfile.exists(paths.join(folder, name)):
                         raise _replaced(folder, name)
                 old = manifest.outdated(folder, tag)
-                manifest.write(folder, made)
-                old -= made.file_names()
-                paths.remove(paths.join(folder, name) for name in old)
+                manifest.write(folder, everyones)
+                paths.remove(paths.join(folder, name) for name in old - new)
 
     try:
-        parts = agreement.from_all_workers(router, write_files)
+        parts = router.in_each_worker(write_files)
         everyones = {name: [file for part in parts for file in part[name]] for name in tables}
-        agreement.from_all_workers(router, replace)
+        router.in_each_worker(replace)
     except BaseException as error:
         note = manifest.note_name(tag)
         is_noted = tf.io.gfile.exists(paths.join(folder, note))
-        names = {file["file"] for files in own.values() for file in files}
+        names = manifest.names_of(own)
         # Remove the files, unless they have become the checkpoint.
         if names.isdisjoint(manifest.file_names(folder)):
             names |= {note} if router.first == 0 else set()
@@ -191,38 +186,44 @@ def restore(
             f"{os.fspath(path)!r} contains {sorted(saved)}. If the names differ, pass a dict from "
             "the checkpoint's names to Variables."
         )
-    reading = Reading(merge=merge, slots=slots, convert=convert, only=only)
-    restore_tables([(table, saved[name]) for name, table in tables.items()], reading)
+    pairs = [(table, saved[name]) for name, table in tables.items()]
+    restore_tables(pairs, only, merge=merge, slots=slots, convert=convert)
     return {name: int(table.size()) for name, table in tables.items()}
 
 
-def restore_tables(pairs: list[tuple[ShardedTable, list[str]]], reading: Reading) -> None:
+def restore_tables(
+    pairs: list[tuple[ShardedTable, list[str]]],
+    only: TensorLike | Predicate | None = None,
+    *,
+    merge: bool,
+    slots: bool,
+    convert: bool,
+) -> None:
     """Reads files into several tables. If a file does not fit or is damaged, no table changes."""
     if len(pairs) > 1:
         for table, files in pairs:
             for path in files:
-                _check_fits(table, path, table_files.about(path, verified=True), reading)
-    readings = []
+                _check_fits(table, path, about(path, verified=True), convert)
+    keys: list[Any] = []
     for table, files in pairs:  # evaluate all predicates before the first table changes
-        only: Any = reading.only
         if callable(only):
-            only = table_files.answered(table, files, only)
-        elif only is not None:
-            only = converted("only", only, table.spec.key_dtype, table.name)
-        readings.append(dataclasses.replace(reading, only=only))
-    for (table, files), own in zip(pairs, readings, strict=True):
-        table_files.restore(table, files, own)
-        if reading.slots and not reading.merge:
+            keys.append(table_files.keys_of_shards(table, files, only))
+        else:
+            spec, name = table.spec, table.name
+            keys.append(None if only is None else converted("only", only, spec.key_dtype, name))
+    for (table, files), own in zip(pairs, keys, strict=True):
+        table_files.restore(table, files, merge=merge, slots=slots, convert=convert, only=own)
+        if slots and not merge:
             table_files.restore_beside_slots(table, files)
 
 
-def _check_fits(table: ShardedTable, path: str, info: dict[str, Any], reading: Reading) -> None:
+def _check_fits(table: ShardedTable, path: str, info: dict[str, Any], convert: bool) -> None:
     spec = table.spec
     key_dtype = "string" if spec.key_dtype == tf.string else "int64"
     wanted = {"key_dtype": key_dtype, "reads_as": spec.value_dtype.name, "dim": spec.dim}
     found = {name: info[name] for name in wanted}
     both = (spec.value_dtype, tf.as_dtype(found["reads_as"]))
-    if reading.convert and all(dtype.is_floating for dtype in both):
+    if convert and all(dtype.is_floating for dtype in both):
         found["reads_as"] = wanted["reads_as"]
     if found != wanted:
         raise tf.errors.InvalidArgumentError(

@@ -10,7 +10,9 @@ import tensorflow as tf
 from de_core.base import paths
 from de_core.base.checks import received
 from de_core.checkpoint import manifest, reference, tfra_refusal
-from de_core.snapshot import chain_file, table_files
+from de_core.snapshot import chain_file
+from de_core.snapshot.file import about
+from de_core.tables.served_copy import SUFFIX
 
 
 def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
@@ -53,7 +55,7 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     if chains:
         return _by_table(chains, exported=True)
     for folder in (path, paths.join(path, "assets")):
-        files = sorted(_matching(folder, f"*{manifest.SUFFIX}"))
+        files = sorted(_matching(folder, f"*{SUFFIX}"))
         if files:
             return _by_table(([file] for file in files), exported=folder != path)
     newest = latest(path)
@@ -83,11 +85,12 @@ def latest(directory: str | os.PathLike[str]) -> str | None:
     True
     """
     directory = os.fspath(directory)
-    folders = map(paths.folder_of, _matching(directory, f"*/{manifest.NAME}"))
-    indices = _matching(directory, "*.index")
-    prefixes = [marker.removesuffix(".index") for marker in indices]
-    found = [(_written(paths.join(path, manifest.NAME)), _number(path), path) for path in folders]
-    found += [(_written(f"{path}.index"), _number(path), path) for path in prefixes]
+    folders = {paths.folder_of(each): each for each in _matching(directory, f"*/{manifest.NAME}")}
+    prefixes = {each.removesuffix(".index"): each for each in _matching(directory, "*.index")}
+    found = [
+        (tf.io.gfile.stat(marker).mtime_nsec, _number(path), path)
+        for path, marker in [*folders.items(), *prefixes.items()]
+    ]
     candidates = [path for _, _, path in sorted(found, reverse=True)]
     # Prefer the checkpoint that TensorFlow recorded over file times, which copying changes. A save
     # that was killed before it was recorded may have a higher number.
@@ -101,10 +104,6 @@ def latest(directory: str | os.PathLike[str]) -> str | None:
 
 def _matching(folder: str, pattern: str) -> list[str]:
     return list(tf.io.gfile.glob(paths.join(paths.literal(folder), pattern)))
-
-
-def _written(marker: str) -> int:
-    return int(tf.io.gfile.stat(marker).mtime_nsec)
 
 
 def _number(path: str) -> int:
@@ -127,7 +126,7 @@ def is_whole(path: str) -> bool:
 
 def _of_manifest(folder: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for name, files in manifest.read(folder).tables.items():
+    for name, files in manifest.read(folder).items():
         for file in files:
             path = paths.join(folder, file["file"])
             if not tf.io.gfile.exists(path):
@@ -149,7 +148,7 @@ def _by_variable(groups: Iterable[list[str]]) -> dict[str, list[str]]:
     """
     named: dict[str, list[list[str]]] = {}
     for files in groups:
-        name = str(table_files.about(files[0])["metadata"].get("table", ""))
+        name = str(about(files[0])["metadata"].get("table", ""))
         named.setdefault(name, []).append(files)
     return {
         name if len(all_files) == 1 else f"{name} ({number})": files
@@ -162,7 +161,7 @@ def _by_table(groups: Iterable[list[str]], exported: bool = False) -> dict[str, 
     found: dict[str, list[str]] = {}
     shards: dict[tuple[str, str], str] = {}
     for files in groups:
-        metadata = table_files.about(files[0])["metadata"]
+        metadata = about(files[0])["metadata"]
         name = str(metadata.get("table", ""))
         shard = (name, str(metadata.get("shard", "")))
         if exported and shard in shards:

@@ -5,55 +5,49 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
+import functools
 import itertools
-import json
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from de_core.base import paths
-from de_core.checkpoint import agreement, prefix, reference, weights_file
+from de_core.checkpoint import prefix, reference, weights_file
 from de_core.checkpoint.compaction import Chains
 from de_core.snapshot import table_files
-from de_core.snapshot.table_files import Reading
 from de_core.tables.sharded import ShardedTable
 
 _READER = "RestoreV2"  # the type of the op that reads an entry of a checkpoint
-_active: contextvars.ContextVar[Plan] = contextvars.ContextVar("de_core_plan")
 
 
 @dataclasses.dataclass
 class Plan:
-    """Options for every table that is saved or restored while the plan is active, and results.
+    """A `Manager`'s options for the tables that it saves or restores, and the results.
 
     Attributes:
-        attributes: Attributes of the save ops, such as `chain` and `delta`.
+        chain: Name of the manager's series of saves.
+        consistent: As for `de.checkpoint.save`.
         earlier: For each table, the chains of files that its deltas continue.
-        reading: Options for reading files.
         written: For each saved table, its chains and the reports of the new files.
         restored: For each restored table, the names and ids of its files, a string array [n, 2].
     """
 
-    attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
+    chain: str
+    consistent: bool = False
     earlier: dict[ShardedTable, Chains] = dataclasses.field(default_factory=dict)
-    reading: Reading = Reading()  # noqa: RUF009
     written: dict[ShardedTable, tuple[Chains, list[dict[str, Any]]]] = dataclasses.field(
         default_factory=dict
     )
     restored: dict[ShardedTable, Any] = dataclasses.field(default_factory=dict)
 
 
-@contextlib.contextmanager
-def following(plan: Plan) -> Iterator[Plan]:
-    """Makes a plan the active plan within a `with` block."""
-    token = _active.set(plan)
-    try:
-        yield plan
-    finally:
-        _active.reset(token)
+#: The plan of the manager that is saving or restoring.
+active_plan: contextvars.ContextVar[Plan | None] = contextvars.ContextVar(
+    "de_core_plan", default=None
+)
 
 
 class TableState(tf.Module):
@@ -63,13 +57,11 @@ class TableState(tf.Module):
 
     Args:
         table: The table.
-        first_file: Number of the table's first file in a graph's checkpoint.
     """
 
-    def __init__(self, table: ShardedTable, first_file: int = 0) -> None:
+    def __init__(self, table: ShardedTable) -> None:
         super().__init__(name="rows")
         self.table = table
-        self._first_file = first_file
         self._restoring_from = ""
         self._is_eager = False  # whether TensorFlow asked for the state in eager mode
         self._folder: str | None = None
@@ -84,44 +76,39 @@ class TableState(tf.Module):
         if tf.executing_eagerly():
             with tempfile.TemporaryDirectory(prefix="de_core_save_") as folder:
                 return tf.stack(weights_file.files(self.table, folder))
-        count, first = len(self.table.tables), self._first_file
         if target is None:
             target = prefix.of_the_saver_being_built()
-        else:
-            first = reference.new_numbers(count)
         if target is None:
             return tf.stack(weights_file.files(self.table, self._lasting_folder()))
-        files = reference.graph_file_names(target, first, count)
+        files = reference.graph_file_names(target, len(self.table.tables))
         return reference.graph_made(files, table_files.write(self.table, files, of_checkpoint=True))
 
     def _write_beside(self, target: str) -> tf.Tensor:
-        plan, table, router = _active.get(Plan()), self.table, self.table.router
-        by_manager = bool(plan.attributes)
-        if by_manager:
+        plan, table, router = active_plan.get(), self.table, self.table.router
+        earlier: Chains | None = None
+        attributes: dict[str, Any] = {}
+        if plan is not None:
             router.require_whole("A de.checkpoint.Manager", "Use tf.train.CheckpointManager.")
+            earlier = plan.earlier.get(table)
+            attributes = {"chain": plan.chain, "commit": False, "consistent": plan.consistent}
+            attributes["delta"] = earlier is not None
         elif router.first == 0:  # the other workers wait for the file names
             # A Manager deletes files itself: later deltas may need them.
             reference.remove_outdated(target, self._saves)
         # When workers train synchronously, only the first worker's checkpoint is kept.
-        made = (target, reference.file_names(target, router.count))
-        target, names = agreement.from_first_worker(router, made)
-        if not by_manager:
+        names = reference.file_names(target, router.count)
+        if router.is_spread:
+            target, names = router.in_each_worker(lambda: (target, names))[0]
+        if plan is None:
             self._saves = [*self._saves[-1:], (target, names)]
         files = names[router.first : router.first + len(table.tables)]
-        earlier = plan.earlier.get(table)
-        delta: dict[str, Any] = {} if earlier is None else {"delta": True}
-        reports: list[dict[str, Any]] = []
-
-        def write() -> list[tuple[str, str]]:
-            for report in table_files.write(table, files, **plan.attributes, **delta):
-                reports.append(json.loads(report.numpy()))
-            made = zip(files, reports, strict=True)
-            return [(paths.base_name(path), report["id"]) for path, report in made]
-
-        pairs = list(itertools.chain(*agreement.from_all_workers(router, write)))
-        before = earlier or [[]] * len(pairs)
-        chains = [[*chain, pair] for chain, pair in zip(before, pairs, strict=True)]
-        plan.written[table] = chains, reports
+        write = functools.partial(table_files.write, table, files, **attributes)
+        reports = list(itertools.chain(*router.in_each_worker(write)))
+        chains = [list(chain) for chain in earlier or [[]] * len(names)]
+        for chain, path, report in zip(chains, names, reports, strict=True):
+            chain.append((paths.base_name(path), report["id"]))
+        if plan is not None:
+            plan.written[table] = chains, reports
         return tf.constant(list(itertools.chain(*chains)))
 
     def _lasting_folder(self) -> str:
@@ -161,23 +148,28 @@ class TableState(tf.Module):
         if not tf.executing_eagerly():
             placeholder = prefix.of_the_saver_being_built()
             if placeholder is None:
+
+                def written(pair: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+                    with tf.control_dependencies([tf.io.write_file(*pair)]):
+                        return tf.identity(pair[0])
+
                 numbers = tf.strings.as_string(tf.range(tf.size(restored)))
                 targets = tf.strings.join([self._lasting_folder() + "/restore_", numbers])
-                pair = (targets, restored)
-                written = tf.map_fn(_write_file, pair, fn_output_signature=tf.string)
-                return table_files.restore(self.table, written)
+                files = tf.map_fn(written, (targets, restored), fn_output_signature=tf.string)
+                return table_files.restore(self.table, files)
             files = reference.graph_resolved(tf.ensure_shape(restored, [None, 2]), placeholder)
             # Map the files of a SavedModel into memory. A loaded SavedModel is then ready at once,
             # because no rows are copied.
-            reading = Reading(mapped=prefix.saved_model_is_being_built())
-            return table_files.restore(self.table, files, reading)
+            mapped = prefix.saved_model_is_being_built()
+            return table_files.restore(self.table, files, mapped=mapped)
         if restored.shape.rank != 2:
             weights_file.restore(self.table, tf.unstack(restored))
             return None
-        plan, made = _active.get(Plan()), restored.numpy().astype(str)
+        plan, made = active_plan.get(), restored.numpy().astype(str)
         files = reference.resolved(made, self._restoring_from)
-        table_files.restore(self.table, files, plan.reading)
-        plan.restored[self.table] = made
+        table_files.restore(self.table, files, chain="" if plan is None else plan.chain)
+        if plan is not None:
+            plan.restored[self.table] = made
         return None
 
     def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]) -> tf.Operation | None:
@@ -189,13 +181,6 @@ class TableState(tf.Module):
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
         del save_type
         return {}
-
-
-def _write_file(pair: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-    path, content = pair
-    written = tf.io.write_file(path, content)
-    with tf.control_dependencies([written]):
-        return tf.identity(path)
 
 
 class WhenUsed:

@@ -13,7 +13,6 @@ from de_core.checkpoint.save_restore import restore_tables
 from de_core.checkpoint.sources import tables_in
 from de_core.checkpoint.targets import tables_of
 from de_core.snapshot import table_files
-from de_core.snapshot.table_files import Reading
 from de_core.tables.sharded import ShardedTable, living
 
 
@@ -85,14 +84,15 @@ def warm_start(
             f"{sorted(missing.values())} for {sorted(missing)} in a checkpoint of {sorted(saved)}. "
             "If the names differ, pass `var_name_to_prev_var_name`."
         )
-    reading = Reading(merge=merge, slots=slots, convert=convert)
     pairs = [(table, saved[sources[name]]) for name, table in chosen.items()]
-    if not tf.executing_eagerly():
-        return tf.group(
-            *(table_files.restore(table, tf.constant(files), reading) for table, files in pairs)
-        )
-    restore_tables(pairs, reading)
-    return list(chosen)
+    if tf.executing_eagerly():
+        restore_tables(pairs, merge=merge, slots=slots, convert=convert)
+        return list(chosen)
+    done = [
+        table_files.restore(table, tf.constant(files), merge=merge, slots=slots, convert=convert)
+        for table, files in pairs
+    ]
+    return tf.group(*done)
 
 
 class WarmStartHook(tf.compat.v1.train.SessionRunHook):

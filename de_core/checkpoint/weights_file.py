@@ -73,7 +73,7 @@ def restore_saved_model(table: ShardedTable, prefix: str) -> None:
             f"executing_eagerly={tf.executing_eagerly()}. Give the layer the saved name, or use "
             f"de.warm_start(directory, [table], {{{table.name!r}: saved name}})."
         )
-    table_files.restore(table, found[table.name], table_files.Reading(slots=False))
+    table_files.restore(table, found[table.name], slots=False)
 
 
 def write_pieces(table: ShardedTable, target: Any) -> None:

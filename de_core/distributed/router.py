@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from typing import TypeVar
 
 import tensorflow as tf
 
 from de_core.base.ops import library
 from de_core.distributed.workers import KeyDelivery, Workers
 from de_core.tables.router import Partitioner, Router
+
+_T = TypeVar("_T")
 
 
 class WorkerRouter(Router):
@@ -65,6 +69,24 @@ class WorkerRouter(Router):
             f"Received: tables divided among workers={self.count}. {remedy}"
         )
 
-    def texts(self, text: str) -> list[str]:
-        """Returns the texts of all workers, in their order. Eager mode only."""
-        return [each.decode() for each in self._collected(tf.constant([text])).numpy()]
+    def in_each_worker(self, save: Callable[[], _T]) -> list[_T]:
+        """Runs a part of a save on each worker. Returns the results in the workers' order."""
+        failure: Exception | None = None
+        try:
+            mine: dict[str, _T | str] = {"result": save()}
+        except Exception as error:
+            failure, mine = error, {"error": f"{type(error).__name__}: {error}"}
+        everyones = [
+            json.loads(each) for each in self._collected(tf.constant([json.dumps(mine)])).numpy()
+        ]
+        if failure is not None:
+            raise failure
+        for number, each in enumerate(everyones):
+            if "error" in each:
+                raise tf.errors.AbortedError(
+                    None,
+                    None,
+                    "All workers must write their parts of a checkpoint. Nothing was replaced. "
+                    f"Received: worker {number} failed with {each['error']}",
+                )
+        return [each["result"] for each in everyones]

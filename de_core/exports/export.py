@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +17,6 @@ from de_core.exports import version as _version
 from de_core.exports.served_rows import KeepRows
 from de_core.exports.template import Template
 from de_core.exports.version import Version
-from de_core.snapshot import table_files
 from de_core.tables.served_copy import SUFFIX
 
 
@@ -114,11 +112,9 @@ def export(
         else:
             copies = template.save(folder, SUFFIX)
             for table_name, table in template.names.items():
-                write = functools.partial(rows[table_name].write, table)
                 names = [copies[shard].file.name for shard in table.tables]
                 paths = [str(folder / "assets" / each) for each in names]
-                reports = table_files.of_each(table, write, paths)
-                tables[table_name] = served_rows.total(reports)
+                tables[table_name] = served_rows.total(rows[table_name].write(table, paths))
         if requests is not None:
             warm_up.write(folder, target.parent.name, name, requests)
             scores = _score_errors(folder, name, template.functions[name], requests)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import json
 import math
 import numbers
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.ops import file_metadata, library
 from de_core.base.types import DTypeLike, TensorLike, UnknownIds
-from de_core.snapshot.table_files import chosen
+from de_core.snapshot import table_files
 from de_core.tables.policy import RESERVED_OWNER
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import TableSpec
-from de_core.tables.table import Table
 
 _T = TypeVar("_T")
 
@@ -67,21 +65,16 @@ class KeepRows:
     where: Callable[[tf.Tensor], TensorLike] | None = None
 
     def __post_init__(self) -> None:
-        bounds = {
-            "min_uses": self.min_uses,
-            "max_age_seconds": self.max_age_seconds,
-            "min_score": self.min_score,
-        }
-        for name, bound in bounds.items():
-            if bound is None:
-                continue
+        names = ("min_uses", "max_age_seconds", "min_score")
+        given = {name: bound for name in names if (bound := getattr(self, name)) is not None}
+        for name, bound in given.items():
             if isinstance(bound, bool) or not isinstance(bound, numbers.Real):
                 raise TypeError(f"`{name}` must be a number. {received(**{name: bound})}")
             if not math.isfinite(bound):
                 raise ValueError(f"`{name}` must be finite. {received(**{name: bound})}")
         if self.where is not None and not callable(self.where):
             raise TypeError(f"`where` must be a function of keys. {received(where=self.where)}")
-        if self.where is None and all(bound is None for bound in bounds.values()):
+        if self.where is None and not given:
             raise ValueError("A bound or `where` must be given. Received: none of them.")
 
     def bounds(self) -> dict[str, float]:
@@ -111,12 +104,12 @@ class ServedRows:
     keep: KeepRows | None = None
 
     def write(
-        self, table: ShardedTable, shard: Table, path: str, **attributes: Any
-    ) -> dict[str, Any]:
-        """Writes one shard of a table to a snapshot file and returns the op's report."""
-        attributes["values_only"] = True
-        of_unknown_ids = _of_unknown_ids(self.oov, table.spec)
-        attributes["metadata"] = file_metadata([*shard.metadata, *of_unknown_ids])
+        self, table: ShardedTable, paths: Sequence[str], **attributes: Any
+    ) -> list[dict[str, Any]]:
+        """Writes each shard of a table to a snapshot file and returns the reports.
+
+        `attributes` are attributes of `library.de_table_save`.
+        """
         if self.dtype is not None:
             attributes["store_as"] = self.dtype
         if self.keep is not None and (bounds := self.keep.bounds()):
@@ -130,15 +123,14 @@ class ServedRows:
                     )
                 attributes.setdefault("keep_slots", []).extend([RESERVED_OWNER, column])
             attributes["keep_at_least"] = [repr(bound) for bound in bounds.values()]
-        if self.keep is None or self.keep.where is None:
-            report = shard.run(library.de_table_save, path, **attributes)
-        else:
-            where = self.keep.where
-            kept = [tf.zeros([0], table.spec.key_dtype)]
-            for keys, _ in shard.export_batches():
-                kept.append(tf.boolean_mask(keys, chosen("`where`", where, keys)))
-            report = shard.run(library.de_table_save_keys, path, tf.concat(kept, 0), **attributes)
-        return dict(json.loads(report.numpy()))
+        return table_files.write(
+            table,
+            paths,
+            metadata=_of_unknown_ids(self.oov, table.spec),
+            where=None if self.keep is None else self.keep.where,
+            values_only=True,
+            **attributes,
+        )
 
 
 def of_tables(
@@ -166,7 +158,20 @@ def of_tables(
             raise TypeError(f"`keep` must be a de.KeepRows. {received(keep=own)}")
         policy: UnknownIds = _of(oov, name, "initial")
         _of_unknown_ids(policy, table.spec)
-        rows[name] = ServedRows(_dtype(dtype, name, table), policy, own)
+        stored, wanted, values = None, _of(dtype, name, None), table.spec.value_dtype
+        if wanted is not None:
+            with contextlib.suppress(TypeError):
+                stored = tf.as_dtype(wanted).name
+            if stored not in _STORED:
+                raise ValueError(
+                    f"`dtype` must be one of {', '.join(_STORED)}. {received(dtype=wanted)}"
+                )
+            if isinstance(dtype, Mapping) and not values.is_floating:
+                raise ValueError(
+                    "Only floating-point values are stored as another dtype. Received: "
+                    f"dtype={stored!r} for table {name!r} of {values.name}."
+                )
+        rows[name] = ServedRows(stored if values.is_floating else None, policy, own)
     return rows
 
 
@@ -191,28 +196,6 @@ def total(reports: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 def _of(value: Any, name: str, default: _T) -> _T:
     return value.get(name, default) if isinstance(value, Mapping) else value
-
-
-def _dtype(
-    dtype: DTypeLike | Mapping[str, DTypeLike] | None, name: str, table: ShardedTable
-) -> str | None:
-    own = _of(dtype, name, None)
-    if own is None:
-        return None
-    try:
-        stored = tf.as_dtype(own).name
-    except TypeError:
-        stored = ""
-    if stored not in _STORED:
-        raise ValueError(f"`dtype` must be one of {', '.join(_STORED)}. {received(dtype=own)}")
-    if table.spec.value_dtype.is_floating:
-        return stored
-    if isinstance(dtype, Mapping):
-        raise ValueError(
-            f"Only floating-point values are stored as another dtype. Received: dtype={stored!r} "
-            f"for table {name!r} of {table.spec.value_dtype.name}."
-        )
-    return None
 
 
 def _of_unknown_ids(oov: UnknownIds, spec: TableSpec) -> list[str | bytes]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
+import logging
 import pathlib
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from de_core.base.log import without_lines
 from de_core.base.ops import library
 from de_core.base.types import InputSpecs, Model, Signatures
 from de_core.checkpoint.targets import by_name
@@ -90,11 +90,26 @@ class Template:
         with deferred_writes(suffix):
             copies = {shard: shard.frozen_table(new=True) for shard in self._shards}
             put_together(copies.values())
-            with without_lines("Assets written to"):  # the folder is renamed
-                tf.saved_model.save(self.module, str(folder), signatures=self._signatures)
+            write_saved_model(self.module, folder, self._signatures)
         for copy in copies.values():  # TensorFlow has copied the empty files
             shutil.rmtree(copy.file.parent)
         return copies
+
+
+def write_saved_model(
+    module: tf.Module, folder: pathlib.Path, signatures: Mapping[str, Any]
+) -> None:
+    """Writes a SavedModel into a temporary folder. Keeps the folder's name out of the log."""
+
+    def keeps(record: logging.LogRecord) -> bool:
+        return "Assets written to" not in record.getMessage()
+
+    logger = tf.get_logger()
+    logger.addFilter(keeps)
+    try:
+        tf.saved_model.save(module, str(folder), signatures=signatures)
+    finally:
+        logger.removeFilter(keeps)
 
 
 def lookup_of(table: ShardedTable) -> Any:
@@ -161,12 +176,12 @@ def others_used(model: Any, functions: Iterable[Any], tables: Iterable[Any]) -> 
     captured: dict[int, tf.Tensor] = {}
     for function in functions:
         used += function.variables
-        captured.update((id(each), each) for each in function.captured_inputs)
+        captured |= {id(each): each for each in function.captured_inputs}
     # Functions may capture only the handle of a variable.
     known = [*(each.handle for each in used), *(each.resource_handle for each in tables)]
     for handle in known:
         captured.pop(id(handle), None)
-    if not any(each.dtype == tf.resource for each in captured.values()):
+    if tf.resource not in [each.dtype for each in captured.values()]:
         return used
     with deferred_writes():
         for each in _SavedModelView(model).descendants():

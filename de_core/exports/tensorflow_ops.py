@@ -13,13 +13,17 @@ import numpy as np
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.base.log import without_lines
 from de_core.base.ops import library
 from de_core.exports import served_rows
 from de_core.exports.served_rows import ServedRows
 from de_core.exports.signatures import own_function, serving_functions
-from de_core.exports.template import LOOKUP_PREFIX, Template, lookup_of, others_used
-from de_core.snapshot import table_files
+from de_core.exports.template import (
+    LOOKUP_PREFIX,
+    Template,
+    lookup_of,
+    others_used,
+    write_saved_model,
+)
 from de_core.snapshot.file import SnapshotFile
 from de_core.tables import served_copy
 from de_core.tables.sharded import ShardedTable
@@ -181,8 +185,7 @@ def save(
         module = tf.Module()
         module.tables = list(plain.values())
         module.used = others_used(model, functions.values(), [each.index for each in module.tables])
-        with without_lines("Assets written to"):  # the folder is renamed
-            tf.saved_model.save(module, str(folder), signatures={**functions, **lookups})
+        write_saved_model(module, folder, {**functions, **lookups})
     return reports
 
 
@@ -198,7 +201,7 @@ def _plain_table(
     unknown = _row_of_unknown_ids(table, rows)
     stored = table.spec.value_dtype if rows.dtype is None else tf.as_dtype(rows.dtype)
     paths = [str(folder / f"{number}.de") for number in range(len(table.tables))]
-    reports = table_files.of_each(table, lambda shard, path: rows.write(table, shard, path), paths)
+    reports = rows.write(table, paths)
     parts = [part for path in paths for part in SnapshotFile(path).batches()]
     for path in paths:
         pathlib.Path(path).unlink()

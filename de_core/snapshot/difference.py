@@ -102,15 +102,12 @@ def _compared(left: Rows | None, right: Rows | None, slots: bool) -> Difference:
         left.keys, right.keys, assume_unique=True, return_indices=True
     )
     a, b = left.take(at_left), right.take(at_right)
-    same = (a.deleted == b.deleted) & _equal_bits(a.values, b.values)
+    pair = [each.values for each in (a, b)]
+    if a.values.dtype != object:  # compare bits: NaN equals itself, and -0.0 differs from 0.0
+        pair = [np.ascontiguousarray(each).view(np.uint8) for each in pair]
+    same = (a.deleted == b.deleted) & (pair[0] == pair[1]).all(axis=1)
     if slots:
         same &= (a.slots == b.slots).all(axis=1)
     return Difference(
         np.delete(left.keys, at_left), np.delete(right.keys, at_right), both[~same], int(same.sum())
     )
-
-
-def _equal_bits(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> Any:
-    if left.dtype != object:
-        left, right = (np.ascontiguousarray(each).view(np.uint8) for each in (left, right))
-    return (left == right).all(axis=1)

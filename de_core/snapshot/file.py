@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from de_core.base.ops import library
-from de_core.snapshot.table_files import about
 
 _STEP_BYTES = 16 << 20
 _WORD = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+def about(path: str, *, verified: bool = False) -> dict[str, Any]:
+    """Returns a snapshot file's description, such as `rows`, `id` and `metadata`.
+
+    Args:
+        path: The file.
+        verified: True to check every byte first.
+    """
+    with tf.init_scope():
+        if tf.executing_eagerly():
+            return dict(json.loads(library.de_snapshot_info(path, verify=verified).numpy()))
+    # In a TensorFlow 1 graph no session exists yet, so use a session of our own.
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        return dict(json.loads(session.run(library.de_snapshot_info(path, verify=verified))))
+
+
+def verify(paths: Sequence[str]) -> None:
+    """Checks every byte of the files.
+
+    Raises:
+        tf.errors.DataLossError: A file is damaged.
+        tf.errors.InvalidArgumentError: A file is not a snapshot file.
+    """
+    for path in paths:
+        about(path, verified=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,19 +90,25 @@ class SnapshotFile:
         Raises:
             tf.errors.DataLossError: A section is damaged.
         """
-        info = self.info
-        sections = info["sections"]
-        step = max(1, _STEP_BYTES * sections // max(info["bytes"], 1))
+        for read in self._read(key_dtype=tf.as_dtype(self.info["key_dtype"])):
+            yield Rows(*(each.numpy() for each in read))
+
+    def keys(self, dtype: tf.DType) -> Iterator[tf.Tensor]:
+        """Yields all keys [n], those of tombstones too, in the same order. `dtype` is a table's."""
+        for keys, *_ in self._read(key_dtype=dtype, with_values=False):
+            yield keys
+
+    def _read(self, **attributes: Any) -> Iterator[tuple[tf.Tensor, ...]]:
+        sections = self.info["sections"]
+        step = max(1, _STEP_BYTES * sections // max(self.info["bytes"], 1))
         for first in range(0, sections, step):
-            count = min(step, sections - first)
-            read = library.de_snapshot_read(
+            yield library.de_snapshot_read(
                 self.path,
                 tf.constant(first, tf.int64),
-                tf.constant(count, tf.int64),
-                key_dtype=tf.as_dtype(info["key_dtype"]),
-                value_dtype=tf.as_dtype(info["reads_as"]),
+                tf.constant(min(step, sections - first), tf.int64),
+                value_dtype=tf.as_dtype(self.info["reads_as"]),
+                **attributes,
             )
-            yield Rows(*(each.numpy() for each in read))
 
     def slots_of(self, rows: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
         """Returns the slots of rows by "owner/name", each [n, width].

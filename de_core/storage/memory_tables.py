@@ -63,16 +63,7 @@ class MemoryTables:
         """Creates a table in memory with the properties of the table in the storage."""
         table = Table(f"{self._name}_work", self._spec, self._initial, "/CPU:0", 0)
         if self._blank_file:
-            table.run(
-                library.de_table_restore,
-                [self._blank_file],
-                replace=True,
-                shard_index=0,
-                shard_count=1,
-                chain="",
-                slots=False,
-                convert=False,
-            )
+            table.run(library.de_table_restore, [self._blank_file], slots=False)
         return table
 
     def adopt(self, blank: Table) -> None:

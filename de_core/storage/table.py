@@ -39,7 +39,7 @@ _VERBS: dict[str, Callable[[TableSpec], list[tf.DType]]] = {
     "size": lambda _: [tf.int64],
     "slots": lambda _: [tf.string, tf.int64],
 }
-_RESTORES = ("de_table_restore", "de_table_restore_keys", "de_table_restore_part")
+_RESTORES = ("de_table_restore", "de_table_restore_keys")
 
 
 class StoredTable(Table):
@@ -177,32 +177,30 @@ def _save(rows: StoredRows, path: tf.Tensor, **attributes: Any) -> tf.Tensor:
     return table.run(library.de_table_save, path, **attributes)
 
 
-def _restore(rows: StoredRows, op: Any, *inputs: Any, **attributes: Any) -> None:
+def _restore(rows: StoredRows, op: Any, *inputs: Any, replace: bool, **attributes: Any) -> None:
     """Reads and checks snapshot files in memory, then writes their rows to the storage.
 
+    Args:
+        rows: The rows in the storage.
+        op: One of `_RESTORES`.
+        *inputs: The op's inputs: the files first.
+        replace: True to remove rows that are not in the files.
+        **attributes: Further attributes of the op.
+
     Raises:
-        NotImplementedError: The caller selects rows by a function, not by keys, and the file is a
-            delta that removes rows.
+        NotImplementedError: The files hold frozen rows.
     """
     table = rows.memory.new_table()
-    if "replace" in attributes:
-        # Read the slots' initial values and the initial row of unknown keys.
-        blank = rows.memory.new_table()
-        none = tf.zeros([0], rows.spec.key_dtype)
-        options = {name: attributes[name] for name in ("slots", "convert")}
-        blank.run(library.de_table_restore_keys, inputs[0], none, replace=True, **options)
-        # Skip the columns of the library's own policies, because a storage has no policies.
-        rows.remember(each for each in columns_of(blank, "") if not is_reserved(each.slot))
-        if attributes["replace"]:
-            rows.memory.adopt(blank)
-    elif json.loads(library.de_snapshot_info(inputs[0], verify=False).numpy())["tombstones"]:
-        raise NotImplementedError(
-            "A function that selects rows of a delta must select them for a table in main memory. "
-            f"Received: table {rows.name!r}, whose rows are in a storage. Select rows by keys."
-        )
-    replace = attributes.get("replace", False)
-    attributes.update({name: True for name in ("replace",) if name in attributes})
-    table.run(op, *inputs, **attributes)
+    # Read the slots' initial values and the initial row of unknown keys.
+    blank = rows.memory.new_table()
+    none = tf.zeros([0], rows.spec.key_dtype)
+    options = {name: attributes[name] for name in ("slots", "convert")}
+    blank.run(library.de_table_restore_keys, inputs[0], none, replace=True, **options)
+    # Skip the columns of the library's own policies, because a storage has no policies.
+    rows.remember(each for each in columns_of(blank, "") if not is_reserved(each.slot))
+    if replace:
+        rows.memory.adopt(blank)
+    table.run(op, *inputs, replace=True, **attributes)
     slots = [name.decode() for name in table.run(library.de_table_slots)[0].numpy().tolist()]
     if FROZEN in slots:
         raise NotImplementedError(

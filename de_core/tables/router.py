@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import tensorflow as tf
 
@@ -11,6 +12,7 @@ from de_core.base.no_autograph import no_autograph
 from de_core.base.ops import library
 
 Partitioner = Callable[[tf.Tensor, int], tf.Tensor]
+_T = TypeVar("_T")
 
 
 @no_autograph
@@ -143,9 +145,15 @@ class Router:
         `what` needs all of them, and `remedy` is a sentence that says what to do instead.
         """
 
-    def texts(self, text: str) -> list[str]:
-        """Returns the texts that the processes pass, in the processes' order. Eager mode only."""
-        return [text]
+    def in_each_worker(self, save: Callable[[], _T]) -> list[_T]:
+        """Runs a part of a save on each worker. Returns the results in the workers' order.
+
+        Eager mode only. The results are strings and numbers, or lists and dicts of them.
+
+        Raises:
+            tf.errors.AbortedError: Another worker failed. A worker raises its own error unchanged.
+        """
+        return [save()]
 
     def _checked(self, shards: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
         if not shards.dtype.is_integer or not shards.shape.is_compatible_with(keys.shape):

@@ -310,6 +310,7 @@ class Variable(
         """
         if tf.executing_eagerly():
             graph_saver.refuse_in_eager_mode(self._table.name)
+            return super()._gather_saveables_for_checkpoint()
         return graph_saver.saveables() or super()._gather_saveables_for_checkpoint()
 
     def _checkpoint_adapter(self, path: str | None) -> None:

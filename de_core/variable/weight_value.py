@@ -42,8 +42,7 @@ class Snapshot:
 
         Restores optimizer slots too if `table` is the table that the snapshot was made from.
         """
-        reading = table_files.Reading(slots=self.source() is table)
-        table_files.restore(table, self.paths, reading)
+        table_files.restore(table, self.paths, slots=self.source() is table)
 
 
 class WeightValue(np.ndarray[Any, Any]):

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from de_core.snapshot import table_files
+from de_core.snapshot.file import about
 from tests.support.models import rows_of
 
 KEYS = np.arange(-300, 300, dtype=np.int64)
@@ -103,7 +103,7 @@ def test_a_base_and_its_delta_are_one_table_by_whatever_rows_are_chosen(tmp_path
 
 
 def slots_of(path):
-    return table_files.about(path)["slots"]
+    return about(path)["slots"]
 
 
 def test_slots_are_read_or_left(saved, tmp_path):

@@ -138,6 +138,19 @@ def test_a_manager_saves_whole_tables_and_other_objects_are_refused(creator, tmp
     assert float(table.lookup([1])[0, 0]) == 1.0
 
 
+def test_a_function_chooses_rows_of_a_base_and_its_delta(creator, tmp_path):
+    saved = de.Variable(dim=1, name="d")
+    manager = de.checkpoint.Manager(saved, tmp_path)
+    saved.upsert([1, 2, 3], [[1.0], [2.0], [3.0]])
+    manager.save()
+    saved.remove([1])
+    saved.upsert([2], [[5.0]])
+    path = manager.save()
+    table = de.Variable(dim=1, name="d", kv_creator=creator)
+    assert de.checkpoint.restore(table, path, only=lambda keys: keys < 3) == {"d": 1}
+    assert rows_of(table) == {2: [5.0]}
+
+
 @pytest.mark.parametrize(
     ("params", "error", "message"),
     [

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import numbers
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from de_core.base.checks import received
+from de_core.base.checks import check_integer, received
+from de_core.base.ops import library
 from de_core.base.types import DTypeLike, InputSpecs, Model, Request, Signatures, UnknownIds
-from de_core.exports import served_rows, warm_up
+from de_core.exports import served_rows, version, warm_up
 from de_core.exports.publish import versions
 from de_core.exports.publish.publication import Publication
 from de_core.exports.served_rows import KeepRows
 from de_core.exports.template import Template
-from de_core.exports.version import Version, local
+from de_core.exports.version import Version
 from de_core.tables.sharded import living
 
 
@@ -87,14 +90,8 @@ def publish(
     >>> de.publish(model, root).report["tables"]["t"]["rows"]
     1
     """
-    for name, value, least in (("full_every", full_every, 1), ("keep_versions", keep_versions, 2)):
-        optional = name == "keep_versions" and value is None
-        if not optional and (
-            isinstance(value, bool) or not isinstance(value, int) or value < least
-        ):
-            raise ValueError(
-                f"`{name}` must be an integer of at least {least}. {received(**{name: value})}"
-            )
+    check_integer("full_every", full_every, 1)
+    check_integer("keep_versions", keep_versions, 2, or_none=True)
     if not isinstance(full_part, numbers.Real) or not 0 < full_part <= 10:
         raise ValueError(
             f"`full_part` must be a number above 0 and at most 10. {received(full_part=full_part)}"
@@ -105,7 +102,7 @@ def publish(
                 "`keep` must have no `where` here: a delta must know which rows the earlier "
                 f"versions left out. {received(keep=keep)} Use bounds alone, or de.export."
             )
-    folder = local(root, "root").resolve()
+    folder = version.local(root, "root").resolve()
     arguments = (model, signatures, inputs, dtype, oov, keep)
     with versions.alone_in(folder):
         known: Publication | None = None
@@ -121,11 +118,31 @@ def publish(
             function = template.functions[template.main_signature]
             requests = None if sample is None else warm_up.requests(sample, function)
             known = Publication(folder, template, rows, requests)
-        result = known.publish(last, consistent=consistent)
-        # Update this only after success: the next delta must follow a version that exists.
-        known.table.publications[str(folder)] = (arguments, known)
+        target = version.next_in(folder, None)
+        with version.being_written(target, versions.WORK_PREFIX) as work:
+            try:
+                written = known.write(work, last, consistent)
+            except tf.errors.FailedPreconditionError:
+                if last is None:
+                    raise
+                # A table's delta cannot follow its last save. Write a full version.
+                shutil.rmtree(work)
+                work.mkdir()
+                last = None
+                written = known.write(work, last, consistent)
+            chains = {written.assets[shard]: links for shard, links in written.links.items()}
+            previous = None if last is None else int(last.path.name)
+            report = versions.write_chains(work, chains, written.reports, previous)
+        # Only now, because the next delta must follow a version that exists.
+        tables = known.template.names
+        for name, table in tables.items():
+            for shard, made in zip(table.tables, written.reports[name], strict=True):
+                shard.run(library.de_table_commit_save, made["id"], chain=known.chain)
+        written.path = target
+        known.last = written
+        next(iter(tables.values())).publications[str(folder)] = (arguments, known)
         versions.prune(folder, keep_versions)
-    return result
+    return Version(str(target), report)
 
 
 def _same(one: Any, other: Any) -> bool:

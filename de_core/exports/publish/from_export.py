@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import json
 import os
@@ -22,20 +21,10 @@ from de_core.exports.version import Version
 from de_core.snapshot import chain_file
 from de_core.snapshot.chain_file import Link
 from de_core.snapshot.difference import compare
-from de_core.snapshot.file import SnapshotFile
-from de_core.snapshot.table_files import about
+from de_core.snapshot.file import SnapshotFile, about
 from de_core.tables.served_copy import SUFFIX
 
 _CHAIN = "publish"
-
-
-@dataclasses.dataclass
-class _Table:
-    """One shard's file in an export, and the published files that a delta would follow."""
-
-    file: pathlib.Path
-    info: dict[str, Any]
-    before: list[pathlib.Path] = dataclasses.field(default_factory=list)
 
 
 def add(
@@ -62,31 +51,30 @@ def add(
             "The export must be a version directory that de.export wrote, with a saved_model.pb "
             f"and snapshot files in its assets. Received: {str(source)!r}."
         )
-    tables = [_Table(file, about(str(file), verified=True)) for file in files]
+    infos = {file: about(str(file), verified=True) for file in files}
     with versions.alone_in(root):
         last = None if full else next(reversed(versions.all_in(root)), None)
-        if last is not None and (
-            int(last.name) != version.numbers_in(root)[-1]
-            or not _follows(tables, last, before := versions.chains_of(last))
-            or versions.full_is_due(last, before.values(), full_every, full_part)
-        ):
-            last = None
+        before: dict[pathlib.Path, list[pathlib.Path]] = {}
+        if last is not None and int(last.name) == version.numbers_in(root)[-1]:
+            links_of = versions.chains_of(last)
+            before = _followed(infos, last, links_of)
+            if before and versions.full_is_due(last, links_of.values(), full_every, full_part):
+                before = {}
         target = version.next_in(root, None)
         with version.being_written(target, versions.WORK_PREFIX) as folder:
             _copy_graph(source, folder, {file.name for file in files})
             reports: dict[str, list[dict[str, Any]]] = {}
             chains: dict[str, list[Link]] = {}
-            for table in tables:
-                name = f"{table.info['metadata'].get('table', '')}"
-                if last is not None:
-                    links, made = _write_delta(table, folder / "assets")
+            for file, info in infos.items():
+                name = f"{info['metadata'].get('table', '')}"
+                if before:
+                    links, made = _write_delta(file, info, before[file], folder / "assets")
                 else:
-                    versions.link(table.file, folder / "assets" / table.file.name)
-                    links = [Link(table.info["id"], table.file.name)]
-                    made = table.info
+                    versions.link(file, folder / "assets" / file.name)
+                    links, made = [Link(info["id"], file.name)], info
                 reports.setdefault(name, []).append(made)
-                chains[_asset_name(table.file.name)] = links
-            previous = None if last is None else int(last.name)
+                chains[_asset_name(file.name)] = links
+            previous = int(last.name) if last is not None and before else None
             report = versions.write_chains(folder, chains, reports, previous)
         versions.prune(root, keep_versions)
     return Version(str(target), report)
@@ -101,22 +89,27 @@ def _key(info: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _follows(tables: list[_Table], last: pathlib.Path, before: Mapping[str, list[Link]]) -> bool:
-    """Finds in a version's chains the files that deltas would follow. False if a table has none.
+def _followed(
+    infos: Mapping[pathlib.Path, dict[str, Any]], last: pathlib.Path, old: Mapping[str, list[Link]]
+) -> dict[pathlib.Path, list[pathlib.Path]]:
+    """Returns for each file of an export the files that its delta would follow; {} if one has none.
+
+    Args:
+        infos: The files of the export, with their descriptions.
+        last: The version that a delta would follow.
+        old: The version's chains.
 
     Raises:
         tf.errors.DataLossError: The version's chain files and its manifest differ.
     """
-    chain_file.check_manifest(last, before)
+    chain_file.check_manifest(last, old)
     chains: dict[str, list[pathlib.Path]] = {}
-    for links in before.values():
+    for links in old.values():
         paths = [last / "assets" / each.name for each in links]
         chains[repr(_key(about(str(paths[-1]))))] = paths
-    if len(chains) != len(tables) or len(before) != len(tables):
-        return False
-    for table in tables:
-        table.before = chains.get(repr(_key(table.info)), [])
-    return all(table.before for table in tables)
+    found = {file: chains.get(repr(_key(info)), []) for file, info in infos.items()}
+    are_same = len(chains) == len(old) == len(found) and all(found.values())
+    return found if are_same else {}
 
 
 def _copy_graph(source: pathlib.Path, folder: pathlib.Path, own: set[str]) -> None:
@@ -140,11 +133,12 @@ def _asset_name(name: str) -> str:
     return name.removesuffix(SUFFIX) + chain_file.SUFFIX
 
 
-def _write_delta(table: _Table, assets: pathlib.Path) -> tuple[list[Link], dict[str, Any]]:
-    before = [str(path) for path in table.before]
+def _write_delta(
+    file: pathlib.Path, info: dict[str, Any], old: list[pathlib.Path], assets: pathlib.Path
+) -> tuple[list[Link], dict[str, Any]]:
+    before = [str(path) for path in old]
     whole = str(assets / f".{secrets.token_hex(4)}")
     library.de_snapshot_compact(before, whole)
-    info = table.info
     live = library.de_table(
         anonymous=True,
         key_dtype=tf.as_dtype(info["key_dtype"]),
@@ -153,19 +147,15 @@ def _write_delta(table: _Table, assets: pathlib.Path) -> tuple[list[Link], dict[
     )
     stored, reads_as = info["value_dtype"], info["reads_as"]
     library.de_table_restore(live, before, convert=stored != reads_as, chain=_CHAIN)
-    for part in compare(SnapshotFile(whole), SnapshotFile(str(table.file))):
-        if len(part.removed):
-            library.de_table_erase(live, tf.constant(part.removed))
-        if keys := [each for each in (part.added, part.changed) if len(each)]:
-            library.de_table_restore_keys(
-                live,
-                str(table.file),
-                tf.constant(np.concatenate(keys)),
-                replace=False,
-                convert=True,
-            )
+    parts = list(compare(SnapshotFile(whole), SnapshotFile(str(file))))
+    if removed := [part.removed for part in parts if len(part.removed)]:
+        library.de_table_erase(live, tf.constant(np.concatenate(removed)))
+    if keys := [each for part in parts for each in (part.added, part.changed) if len(each)]:
+        # Once for all keys: the op reads the whole file each time.
+        fresh = tf.constant(np.concatenate(keys))
+        library.de_table_restore_keys(live, str(file), fresh, replace=False, convert=True)
     pathlib.Path(whole).unlink()
-    name = f"{table.file.name.removesuffix(SUFFIX)}-{secrets.token_hex(4)}{SUFFIX}"
+    name = f"{file.name.removesuffix(SUFFIX)}-{secrets.token_hex(4)}{SUFFIX}"
     metadata: list[str | bytes] = []
     for key, value in info["metadata"].items():
         binary = isinstance(value, dict)
@@ -181,6 +171,6 @@ def _write_delta(table: _Table, assets: pathlib.Path) -> tuple[list[Link], dict[
     )
     made = dict(json.loads(report.numpy()))
     links = [Link(about(path)["id"], pathlib.Path(path).name) for path in before]
-    for path in table.before:
+    for path in old:
         versions.link(path, assets / path.name)
     return [*links, Link(made["id"], name)], made

@@ -5,23 +5,19 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import secrets
-import shutil
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from de_core.base.ops import library
 from de_core.exports import version, warm_up
 from de_core.exports.publish import versions
 from de_core.exports.served_rows import ServedRows
 from de_core.exports.template import Template
-from de_core.exports.version import Version
 from de_core.snapshot import chain_file
 from de_core.snapshot.chain_file import Link
-from de_core.snapshot.table_files import follows
+from de_core.snapshot.table_files import follow
 from de_core.tables.served_copy import SUFFIX, FrozenTable, file_stem
-from de_core.tables.sharded import ShardedTable
 from de_core.tables.table import Table
 
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -73,14 +69,14 @@ class Written:
         assets: For each shard, the name of its chain file.
         weights: The dense weights.
         links: For each shard, the files of its chain: the base first, then the deltas.
-        reports: For each shard, the report of `de_table_save`.
+        reports: For each table, by name, the reports of its shards' files.
     """
 
     path: pathlib.Path
     assets: dict[Table, str]
     weights: Weights
     links: dict[Table, list[Link]] = dataclasses.field(default_factory=dict)
-    reports: dict[Table, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    reports: dict[str, list[dict[str, Any]]] = dataclasses.field(default_factory=dict)
 
 
 class Publication:
@@ -94,62 +90,32 @@ class Publication:
         requests: list[dict[str, tf.Tensor]] | None,
     ) -> None:
         self._root = root
-        self._template = template
         self._rows = rows
         self._requests = requests
-        self._chain = f"publish {root}"
-        self._last: Written | None = None
-
-    @property
-    def table(self) -> ShardedTable:
-        """The model's first table. It holds the reference that keeps this object alive."""
-        return next(iter(self._template.names.values()))
-
-    def publish(self, last: Written | None, *, consistent: bool) -> Version:
-        """Writes the next version. The caller must keep other publishers out.
-
-        Args:
-            last: The version that a delta follows, or None for a full version.
-            consistent: Whether all rows of a table are saved as of one moment.
-        """
-        target = version.next_in(self._root, None)
-        with version.being_written(target, versions.WORK_PREFIX) as folder:
-            try:
-                written = self._write(folder, last, consistent)
-            except tf.errors.FailedPreconditionError:
-                if last is None:
-                    raise
-                # A table's delta cannot follow its last save. Write a full version.
-                shutil.rmtree(folder)
-                folder.mkdir()
-                last = None
-                written = self._write(folder, last, consistent)
-            chains = {written.assets[shard]: links for shard, links in written.links.items()}
-            reports = {
-                name: [written.reports[shard] for shard in table.tables]
-                for name, table in self._template.names.items()
-            }
-            previous = None if last is None else int(last.path.name)
-            report = versions.write_chains(folder, chains, reports, previous)
-        written.path = target
-        for table, each in written.reports.items():
-            table.run(library.de_table_commit_save, each["id"], chain=self._chain)
-        self._last = written
-        return Version(str(target), report)
+        self.template = template
+        #: Name of the series of saves of the tables.
+        self.chain = f"publish {root}"
+        #: The newest version, once it has its name.
+        self.last: Written | None = None
 
     def followed(self, full_every: int, full_part: float) -> Written | None:
         """Returns the version that the next delta follows, or None if the next version is full."""
-        last = self._last
+        last = self.last
         if last is None or version.numbers_in(self._root)[-1:] != [int(last.path.name)]:
             return None
         if versions.full_is_due(last.path, last.links.values(), full_every, full_part):
             return None
-        pairs = last.links.items()
-        is_whole = all(follows(shard, self._chain, links[-1].identity) for shard, links in pairs)
-        return last if is_whole else None
+        newest = [links[-1].identity for links in last.links.values()]
+        return last if follow(last.links, self.chain, newest) else None
 
-    def _write(self, folder: pathlib.Path, last: Written | None, consistent: bool) -> Written:
-        """Writes all files of a version."""
+    def write(self, folder: pathlib.Path, last: Written | None, consistent: bool) -> Written:
+        """Writes the files of a version, apart from its chains and its report.
+
+        Args:
+            folder: An empty directory.
+            last: The version that a delta follows, or None for a full version.
+            consistent: Whether all rows of a table are saved as of one moment.
+        """
         assets = folder / "assets"
         if last is not None and last.weights.are_all:
             # Link the graph of the last version, and write new weights.
@@ -167,25 +133,25 @@ class Publication:
             last.weights.write(folder)
             made = Written(folder, last.assets, last.weights)
         else:
-            copies: dict[Table, FrozenTable] = self._template.save(folder, chain_file.SUFFIX)
+            copies: dict[Table, FrozenTable] = self.template.save(folder, chain_file.SUFFIX)
             if self._requests is not None:
-                name = self._template.main_signature
+                name = self.template.main_signature
                 warm_up.write(folder, self._root.name, name, self._requests)
             chain_names = {table: copy.file.name for table, copy in copies.items()}
-            weights = Weights(folder, self._template.module.used_variables)
+            weights = Weights(folder, self.template.module.used_variables)
             made = Written(folder, chain_names, weights)
-        for name, table in self._template.names.items():
-            for shard in table.tables:
-                file = f"{file_stem(shard.name)}-{secrets.token_hex(4)}{SUFFIX}"
-                made.reports[shard] = report = self._rows[name].write(
-                    table,
-                    shard,
-                    str(assets / file),
-                    chain=self._chain,
-                    delta=last is not None,
-                    commit=False,
-                    consistent=consistent,
-                )
+        for name, table in self.template.names.items():
+            stems = (f"{file_stem(shard.name)}-{secrets.token_hex(4)}" for shard in table.tables)
+            files = [stem + SUFFIX for stem in stems]
+            made.reports[name] = reports = self._rows[name].write(
+                table,
+                [str(assets / file) for file in files],
+                chain=self.chain,
+                delta=last is not None,
+                commit=False,
+                consistent=consistent,
+            )
+            for shard, file, report in zip(table.tables, files, reports, strict=True):
                 made.links[shard] = [Link(report["id"], file)]
                 if last is not None:
                     for each in last.links[shard]:

@@ -136,14 +136,13 @@ def _pipelined(client: Any, commands: Sequence[_Command]) -> list[Any]:
 def _exchanged(connection: Any, commands: Sequence[_Command]) -> list[Any]:
     for command in commands:
         connection.send_packed_command([hiredis.pack_command(command)])
-    return [_answer(connection) for _ in commands]
-
-
-def _answer(connection: Any) -> Any:
-    try:
-        return connection.read_response(disable_decoding=True)
-    except redis.ResponseError as error:
-        return error
+    answers: list[Any] = []
+    for _ in commands:
+        try:
+            answers.append(connection.read_response(disable_decoding=True))
+        except redis.ResponseError as error:
+            answers.append(error)
+    return answers
 
 
 def _has_no_rows(command: _Command, answer: Any) -> bool:

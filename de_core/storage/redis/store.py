@@ -94,9 +94,6 @@ class RedisStore(RowStore):
         for _ in columns:
             rows: list[Row] = [None] * len(keys)
             for _, numbers_of in parts:
-                if isinstance(numbers_of, range):
-                    rows[numbers_of.start : numbers_of.stop] = next(answers)
-                    continue
                 for number, row in zip(numbers_of, next(answers), strict=True):
                     rows[number] = row
             found.append(rows)
@@ -312,9 +309,7 @@ class RedisStore(RowStore):
 
 
 def _of(items: Sequence[bytes], numbers: Sequence[int]) -> Sequence[bytes]:
-    """Returns the items at these positions. A `range` is sliced, which is faster."""
-    if isinstance(numbers, range):
-        return items[numbers.start : numbers.stop]
+    """Returns the items at these positions."""
     return [items[number] for number in numbers]
 
 

@@ -59,8 +59,7 @@ class GraphSaver(tf.Module):
 
     def add(self, table: ShardedTable) -> None:
         """Adds a table to save and restore."""
-        before = sum(len(state.table.tables) for state in self._states)
-        self._states.append(TableState(table, before))
+        self._states.append(TableState(table))
 
     def check_var_list(self) -> None:
         """Raises ValueError if a Saver's `var_list` has a table's anchor, but not this object."""
