@@ -165,9 +165,8 @@ def write(version, path):
             **methods,
         },
     )
-    if version != 3:  # version 3 stays as TensorFlow 2 saves it: every signature is for predict
-        _set_method(path, "old_or_young", "tensorflow/serving/classify")
-        _set_method(path, "half_the_age", "tensorflow/serving/regress")
+    _set_method(path, "old_or_young", "tensorflow/serving/classify")
+    _set_method(path, "half_the_age", "tensorflow/serving/regress")
 
 
 def _set_method(path, signature, method):
@@ -182,6 +181,6 @@ def _set_method(path, signature, method):
 
 
 if __name__ == "__main__":
-    for number in (1, 2, 3):
+    for number in (1, 2):
         write(number, Path(sys.argv[1]) / str(number))
     write_ranking(Path(sys.argv[1]) / "ranking")
