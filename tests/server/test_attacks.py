@@ -4,7 +4,9 @@ import gzip
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
 
 import grpc
 import numpy as np
@@ -12,12 +14,17 @@ import pytest
 
 from server.protos.modules import load_protos
 from server.wire.paths import RAW
-from tests.server.support.attack import LOST, check_work_is_done_apart
 from tests.server.support.children import children_of
 from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import GatewayProcess, stub_gateway
 from tests.server.support.grpc_port import named
 from tests.server.support.light_upstream import LightUpstream, front
+
+
+T = TypeVar("T")
+
+#: What a request is told whose codec process ended before its work was done.
+LOST = "The request needs too much memory to be read"
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +38,29 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
 def _others_are_served(stub: GatewayProcess) -> Iterator[None]:
     yield
     assert stub.ask("POST", "/v1/models/m:predict", {"instances": [1.0]}).status == 200
+
+
+def check_work_is_done_apart(gateway: GatewayProcess, attack: Callable[[], T]) -> tuple[T, T]:
+    """Checks that another process does an attack's work, so that it delays nobody.
+
+    Returns the attack's result, and its result after that process was killed: the request must be
+    refused with `LOST`, because nothing else does the work.
+    """
+    result = attack()
+    children = children_of(gateway.process.pid)
+    assert children, "the gateway itself did the work"
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+    wait_until(lambda: all(map(has_ended, children)))
+    return result, attack()
+
+
+def has_ended(pid: int) -> bool:
+    """Returns whether a process has ended; its parent may not have noticed yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
 
 
 def check_post_is_done_apart(

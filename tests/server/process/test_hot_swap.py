@@ -18,7 +18,7 @@ import pytest
 from server.protos.modules import PREDICTION_SERVICE
 from server.protos.tensors import to_array
 from tests.server.support.asgi import Reply
-from tests.server.support.attack import asking
+from tests.server.support.asking import asking
 from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.server.support.gateway_process import GatewayProcess, stub_gateway
 from tests.server.support.grpc_port import predict_request, stub
