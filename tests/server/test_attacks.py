@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import grpc
 import numpy as np
@@ -14,14 +14,10 @@ import pytest
 
 from server.protos.modules import load_protos
 from server.wire.paths import RAW
-from tests.server.support.children import children_of
 from tests.server.support.eventually import wait_until
-from tests.server.support.gateway_process import GatewayProcess, stub_gateway
+from tests.server.support.gateway_process import GatewayProcess, children_of, stub_gateway
 from tests.server.support.grpc_port import named
 from tests.server.support.light_upstream import LightUpstream, front
-
-
-T = TypeVar("T")
 
 #: What a request is told whose codec process ended before its work was done.
 LOST = "The request needs too much memory to be read"
@@ -40,7 +36,7 @@ def _others_are_served(stub: GatewayProcess) -> Iterator[None]:
     assert stub.ask("POST", "/v1/models/m:predict", {"instances": [1.0]}).status == 200
 
 
-def check_work_is_done_apart(gateway: GatewayProcess, attack: Callable[[], T]) -> tuple[T, T]:
+def check_work_is_done_apart(gateway: GatewayProcess, attack: Callable[[], Any]) -> tuple[Any, Any]:
     """Checks that another process does an attack's work, so that it delays nobody.
 
     Returns the attack's result, and its result after that process was killed: the request must be

@@ -17,7 +17,7 @@ import pytest
 from server.protos.modules import MODEL_SERVICE, PREDICTION_SERVICE
 from server.protos.tensors import to_array
 from tests.server.support.eventually import wait_until
-from tests.server.support.gateway_process import GatewayProcess, write_key
+from tests.server.support.gateway_process import GatewayProcess, tls_files, write_key
 from tests.server.support.grpc_port import (
     PROTOS,
     multi_inference,
@@ -26,7 +26,6 @@ from tests.server.support.grpc_port import (
     stub,
     with_example,
 )
-from tests.server.support.tls_files import tls_files
 
 MODEL = "/v1/models/ranker"
 ROW = {"instances": [{"user": 7, "item": "x"}]}

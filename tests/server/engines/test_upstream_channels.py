@@ -18,10 +18,10 @@ from server.protos.tensors import fill_proto, fill_signature
 from server.settings import load_settings
 from server.wire.codec import Codec
 from tests.server.support.eventually import PATIENCE_S, eventually
+from tests.server.support.gateway_process import tls_files
 from tests.server.support.grpc_port import PROTOS, methods_of
 from tests.server.support.light_upstream import front
 from tests.server.support.numpy_engine import FUNCTIONS
-from tests.server.support.tls_files import tls_files
 
 pytestmark = pytest.mark.asyncio
 

@@ -13,8 +13,7 @@ from server.cli import main
 from server.errors import StartError
 from server.process.start_checks import check_start
 from server.settings import load_settings
-from tests.server.support.gateway_process import command
-from tests.server.support.tls_files import tls_files
+from tests.server.support.gateway_process import command, tls_files
 from tests.support import commands
 
 

@@ -12,9 +12,8 @@ import pytest
 
 from server.cli import drop_service_links
 from tests.server.support.eventually import PATIENCE_S, wait_until
-from tests.server.support.gateway_process import ROOT, command, environment
+from tests.server.support.gateway_process import ROOT, command, environment, tls_files
 from tests.server.support.light_upstream import fronted
-from tests.server.support.tls_files import tls_files
 from tests.support.applies import applies_if
 
 needs_namespace = applies_if(

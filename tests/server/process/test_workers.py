@@ -16,9 +16,8 @@ from server.observability.worker_metrics import WorkerMetrics
 from server.process.gateway import Gateway
 from server.process.workers import Worker, WorkerSupervisor
 from server.settings import load_settings
-from tests.server.support.children import children_of
 from tests.server.support.eventually import PATIENCE_S, eventually, wait_until
-from tests.server.support.gateway_process import GatewayProcess, write_key
+from tests.server.support.gateway_process import GatewayProcess, children_of, write_key
 from tests.server.support.light_upstream import fronted
 from tests.server.support.numpy_engine import NumpyEngine
 from tests.server.support.virtual_time import run_in_virtual_time

@@ -65,6 +65,28 @@ def write_key(folder: Path, *scopes: str) -> tuple[str, Path]:
     return key, file
 
 
+def tls_files(folder: Path) -> tuple[Path, Path]:
+    """Writes a self-signed certificate for 127.0.0.1 and localhost, and its key."""
+    key, certificate = folder / "key.pem", folder / "cert.pem"
+    run(
+        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+        "-nodes", "-days", "2", "-subj", "/CN=localhost",
+        "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", key, "-out", certificate,
+    )  # fmt: skip
+    return certificate, key
+
+
+def children_of(pid: int) -> list[int]:
+    """Returns the child processes of a process, started by any of its threads."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            found += map(int, (task / "children").read_text().split())
+        except FileNotFoundError:
+            continue
+    return sorted(found)
+
+
 def ask_port(
     port: int,
     method: str,

@@ -14,8 +14,8 @@ from server.errors import ServingError
 from server.limits import Limits
 from server.protos.examples import read_json_examples
 from server.wire.codec import Codec
-from tests.server.support.children import children_of
 from tests.server.support.eventually import eventually
+from tests.server.support.gateway_process import children_of
 
 LARGE = 10**9
 
