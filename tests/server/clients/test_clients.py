@@ -5,6 +5,7 @@ They run in their own environment, because their packages conflict with ours.
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -14,6 +15,21 @@ from tests.server.support.asgi import make_app
 from tests.server.support.gateway_process import ROOT, run
 
 HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def clients_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the packages of `requirements.txt`."""
+    folder = tmp_path_factory.mktemp("clients") / "environment"
+    python = folder / "bin" / "python"
+    uv = shutil.which("uv")
+    if uv:
+        run(uv, "venv", "--quiet", "--python", sys.executable, folder)
+        run(uv, "pip", "install", "--quiet", "--python", python, "-r", HERE / "requirements.txt")
+    else:
+        run(sys.executable, "-m", "venv", folder)
+        run(python, "-m", "pip", "install", "--quiet", "-r", HERE / "requirements.txt")
+    return python
 
 
 def test_triton_by_http(gateway):

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 
+import numpy as np
 import pytest
 
 from server.dependencies import Lifecycle
@@ -194,6 +195,38 @@ def test_metrics_count_and_unknown_models_share_a_label(app):
     assert 'gateway_requests_total{code="404",model="unknown",verb="predict"} 3.0' in text
     assert 'gateway_request_seconds_count{model="m",verb="predict"} 1.0' in text
     assert 'model="a"' not in text
+
+
+SIZE = 'gateway_table_rows{model="m",table="user"}'
+HEALTH = 'gateway_table_health{health="intact",model="m",table="user"} 1.0'
+STATS = np.array(b'[{"table": "user", "rows": 7, "health": "intact"}]', object)
+
+
+def test_metrics_are_reported_while_statistics_are_slow():
+    async def work():
+        asked, go_on = [], asyncio.Event()
+
+        async def tell():
+            asked.append("de_stats")
+            await go_on.wait()
+            return {"stats": STATS}
+
+        stats = signature("de_stats", [], [tensor("stats", "string")])
+        app = make_app(NumpyEngine({**FUNCTIONS, "de_stats": (stats, tell)}))
+        async with app.router.lifespan_context(app):
+            loop = asyncio.get_running_loop()
+            begun = loop.time()
+            replies = await asyncio.gather(*(send(app, "GET", "/metrics") for _ in range(3)))
+            waited = loop.time() - begun
+            go_on.set()
+            replies.append(await send(app, "GET", "/metrics"))
+        texts = [each.body.decode() for each in replies]
+        assert [HEALTH in text for text in texts] == [SIZE in text for text in texts]
+        return asked, waited, [SIZE in text for text in texts]
+
+    asked, waited, told = run_in_virtual_time(work())
+    assert (asked, told) == (["de_stats"], [False, False, False, True])
+    assert 1 <= waited < 10
 
 
 @pytest.mark.parametrize(("rows", "counted"), [("[]", 0), ("[1, 2]", 2), ("1", 1)])
