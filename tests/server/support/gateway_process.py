@@ -174,9 +174,9 @@ class GatewayProcess:
     ) -> Reply:
         return ask_port(port or self.port, method, path, body, headers, self.tls)
 
-    def wait_for(self, path: str, accept: Any, seconds: float = PATIENCE_S) -> Reply:
+    def wait_for(self, path: str, accept: Any) -> Reply:
         """Repeats a request until `accept(reply)` is true."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             reply = self.ask("GET", path)
             if accept(reply):
