@@ -1,7 +1,5 @@
 """A new virtual environment that runs the README, as a newcomer does."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

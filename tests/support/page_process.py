@@ -1,7 +1,5 @@
 """Runs the code blocks of a documentation page, in a process of its own (`Forks`)."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

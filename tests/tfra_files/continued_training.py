@@ -3,8 +3,6 @@
 Run: TF_USE_LEGACY_KERAS=1 python tests/tfra_files/continued_training.py FOLDER FORM ...
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """After an import, training continues as it would have continued with tfra."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

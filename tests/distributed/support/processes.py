@@ -1,7 +1,5 @@
 """Processes of a TensorFlow cluster on loopback."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """A gateway in its own process, as users run it."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import io
@@ -133,7 +131,7 @@ class GatewayProcess:
         self.port = self.grpc_port = 0
         self.tls: ssl.SSLContext | None = None
 
-    def __enter__(self) -> GatewayProcess:
+    def __enter__(self) -> "GatewayProcess":
         assert self.process.stdout is not None
         line = self.process.stdout.readline().decode()
         if "Gateway listens on http" not in line:

@@ -3,8 +3,6 @@
 Usage: `python -m tests.server.support.light_upstream PORT VERSION SECONDS`; it prints its address.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal
@@ -70,7 +68,7 @@ class LightUpstream:
     def go_on(self) -> None:
         self.process.send_signal(signal.SIGCONT)
 
-    def __enter__(self) -> LightUpstream:
+    def __enter__(self) -> "LightUpstream":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """A made-up log of users and items, for programs with tfra and with this library."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

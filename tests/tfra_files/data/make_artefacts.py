@@ -5,8 +5,6 @@ Needs the environment that `tests/tfra/wheel.py` describes, and TF_USE_LEGACY_KE
 Run: python tests/tfra_files/data/make_artefacts.py FOLDER [FORM ...]
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
