@@ -9,7 +9,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,10 @@ from tests.server.support.eventually import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "de_core_gateway"
-STUB = "tests.server.support.stub_gateway"
-
-
-def command(*arguments: str, module: str = "server") -> list[str]:
-    return [sys.executable, "-m", module, *arguments]
+COMMAND = (sys.executable, "-m", "server")
+#: The same for the gateway that `installed` describes, and for a gateway with numpy functions.
+INSTALLED = (sys.executable, "-m", NAME)
+STUB = (sys.executable, "-m", "tests.server.support.stub_gateway")
 
 
 def environment() -> dict[str, str]:
@@ -31,9 +30,9 @@ def environment() -> dict[str, str]:
     return {**kept, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
-def installed_environment(site: Path) -> dict[str, str]:
-    """Returns variables with which Python imports the gateway from `site`, never the checkout's."""
-    return {**environment(), "PYTHONPATH": str(site)}
+def installed(site: Path) -> dict[str, Any]:
+    """Returns options with which a process imports the gateway from `site`, not the checkout's."""
+    return {"cwd": site / "empty", "env": {**environment(), "PYTHONPATH": str(site)}}
 
 
 def run(*command: str | Path, seconds: float = PATIENCE_S, **options: Any) -> str:
@@ -107,26 +106,25 @@ def ask_port(
 
 
 class GatewayProcess:
-    """`python -m server` on a free port. A context manager that stops the process at the end."""
+    """A gateway on a free port. A context manager that stops the process at the end."""
 
     def __init__(
         self,
         model_dir: Path | None,
         log: Path,
         *arguments: str,
-        module: str = "server",
-        site: Path | None = None,
+        program: Sequence[str] = COMMAND,
+        **options: Any,
     ) -> None:
-        """Starts the process: of the checkout, or of the gateway that is installed in `site`."""
+        """Starts a program, in the checkout by default: the `options` are those of `Popen`."""
         folder = ("--model-dir", str(model_dir)) if model_dir else ()
         self._log_file = log.open("wb")
         self.log_path = log
         self.process = subprocess.Popen(
-            command(*folder, "--port", "0", *arguments, module=NAME if site else module),
-            cwd=site / "empty" if site else ROOT,
-            env=installed_environment(site) if site else environment(),
+            [*program, *folder, "--port", "0", *arguments],
             stdout=subprocess.PIPE,
             stderr=self._log_file,
+            **{"cwd": ROOT, "env": environment(), **options},
         )
         self.port = self.grpc_port = 0
         self.tls: ssl.SSLContext | None = None
@@ -194,7 +192,7 @@ class GatewayProcess:
 @contextlib.contextmanager
 def stub_gateway(folder: Path, *flags: str) -> Iterator[GatewayProcess]:
     """Runs a gateway with numpy functions that is ready; checks at the end that nothing failed."""
-    with GatewayProcess(None, folder / "log", *flags, module=STUB) as gateway:
+    with GatewayProcess(None, folder / "log", *flags, program=STUB) as gateway:
         gateway.wait_ready()
         yield gateway
         assert "Traceback" not in gateway.log()
