@@ -1,8 +1,9 @@
 """An event loop in virtual time: when all tasks wait, its clock jumps to the next timer."""
 
 import asyncio
+import functools
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -40,3 +41,13 @@ def run_in_virtual_time(work: Coroutine[Any, Any, T]) -> T:
     finally:
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+
+def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Runs a test that is a coroutine with `run_in_virtual_time`."""
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **fixtures: Any) -> None:
+        run_in_virtual_time(test(*arguments, **fixtures))
+
+    return run
