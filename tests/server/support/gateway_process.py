@@ -160,15 +160,9 @@ class GatewayProcess:
     def log(self) -> str:
         return self.log_path.read_text()
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        headers: dict[str, str] | None = None,
-        port: int | None = None,
-    ) -> Reply:
-        return ask_port(port or self.port, method, path, body, headers, self.tls)
+    def ask(self, *request: Any, port: int | None = None) -> Reply:
+        """Sends a request, which has the arguments of `ask_port` after the port."""
+        return ask_port(port or self.port, *request, tls=self.tls)
 
     def wait_for(self, path: str, accept: Any) -> Reply:
         """Repeats a request until `accept(reply)` is true."""
