@@ -68,8 +68,6 @@ class Forks:
             "stderr": str(errors),
         }
         server = self._server(environment)
-        assert server.stdin is not None
-        assert server.stdout is not None
         server.stdin.write(json.dumps(order) + "\n")
         server.stdin.flush()
         answer = server.stdout.readline()

@@ -4,15 +4,13 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 
 @contextlib.contextmanager
-def asking(ask: Callable[[], T], clients: int, pause: float = 0.0) -> Iterator[list[T]]:
+def asking(ask: Callable[[], Any], clients: int, pause: float = 0.0) -> Iterator[list[Any]]:
     """Clients ask again and again, and must not fail; yields the list of their answers."""
-    told: list[T] = []
+    told: list[Any] = []
     failures: list[Exception] = []
     stop = threading.Event()
 

@@ -130,7 +130,6 @@ class GatewayProcess:
         self.tls: ssl.SSLContext | None = None
 
     def __enter__(self) -> "GatewayProcess":
-        assert self.process.stdout is not None
         line = self.process.stdout.readline().decode()
         if "Gateway listens on http" not in line:
             self.__exit__()
@@ -143,7 +142,6 @@ class GatewayProcess:
 
         The gateway prints one line per port in a fixed order, so ask in this order.
         """
-        assert self.process.stdout is not None
         while line := self.process.stdout.readline().decode():
             if line.startswith(f"{what} listens on "):
                 return int(line.rsplit(":", 1)[1])
@@ -153,7 +151,6 @@ class GatewayProcess:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(30)
-        assert self.process.stdout is not None
         self.process.stdout.close()
         self._log_file.close()
 

@@ -50,7 +50,6 @@ class LightUpstream:
              str(self.port), str(self.version), str(self.seconds)],
             cwd=ROOT, env=environment(), stdout=subprocess.PIPE,
         )  # fmt: skip
-        assert self.process.stdout is not None
         line = self.process.stdout.readline().decode()
         assert "listens on" in line
         self.port = int(line.rsplit(":", 1)[1])
@@ -58,7 +57,6 @@ class LightUpstream:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait(30)
-        assert self.process.stdout is not None
         self.process.stdout.close()
 
     def pause(self) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -15,8 +14,6 @@ from server.engines.base import (
 )
 from server.protos.modules import load_protos
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
-
-Function = Callable[..., Mapping[str, np.ndarray]]
 
 
 def tensor(name: str, dtype: str, *shape: int | None) -> TensorSpec:
@@ -38,9 +35,7 @@ def lookup_signature(table: str, keys: str, dim: int) -> SignatureSpec:
 class NumpyServable:
     """One version. It counts its leases."""
 
-    def __init__(
-        self, version: int, functions: Mapping[str, tuple[SignatureSpec, Function]], seconds: float
-    ):
+    def __init__(self, version, functions, seconds):
         self.version = version
         self.seconds = seconds
         self.leases = 0

@@ -4,9 +4,7 @@ import asyncio
 import functools
 import selectors
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 
 class _Selector(selectors.DefaultSelector):
@@ -29,7 +27,7 @@ class _Loop(asyncio.SelectorEventLoop):
         return self._clock.now
 
 
-def run_in_virtual_time(work: Coroutine[Any, Any, T]) -> T:
+def run_in_virtual_time(work: Coroutine[Any, Any, Any]) -> Any:
     """Runs a coroutine as `asyncio.run` does, but sleeping takes no real time.
 
     So events have the same order on every machine, however slow it is. The coroutine must not use
