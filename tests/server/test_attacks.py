@@ -12,11 +12,10 @@ import grpc
 import numpy as np
 import pytest
 
-from server.protos.modules import load_protos
 from server.wire.paths import RAW
 from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import GatewayProcess, children_of, stub_gateway
-from tests.server.support.grpc_port import named
+from tests.server.support.grpc_port import PROTOS, named
 from tests.server.support.light_upstream import LightUpstream, front
 
 #: What a request is told whose codec process ended before its work was done.
@@ -175,8 +174,8 @@ def test_the_work_of_a_request_ends_at_its_deadline(stub):
 
 def many_examples() -> bytes:
     """Returns a ClassificationRequest with as many examples as a request may hold."""
-    request = named(load_protos().classification.ClassificationRequest(), "m", "old")
-    example = load_protos().example.Example()
+    request = named(PROTOS.classification.ClassificationRequest(), "m", "old")
+    example = PROTOS.example.Example()
     for index in range(10):
         example.features.feature[f"feature {index}"].int64_list.value.append(index)
     example.features.feature["age"].int64_list.value.append(7)
@@ -199,7 +198,7 @@ def test_many_examples_on_their_way_to_a_model_server_are_read_apart(tmp_path):
                     answer = classify(body)
                 except grpc.RpcError as error:
                     return str(error.details())
-            response = load_protos().classification.ClassificationResponse.FromString(answer)
+            response = PROTOS.classification.ClassificationResponse.FromString(answer)
             return len(response.result.classifications)
 
         result, lost = check_work_is_done_apart(gateway, attack)

@@ -10,10 +10,8 @@ from server.engines.upstream.catalog import Catalog
 from server.engines.upstream.endpoint import Endpoint, parse_upstreams
 from server.engines.upstream.pool import UpstreamPool
 from server.errors import Code, ServingError, StartError
-from server.protos.modules import load_protos
+from tests.server.support.grpc_port import PROTOS
 from tests.server.support.virtual_time import in_virtual_time
-
-PROTOS = load_protos()
 
 
 class FakeEndpoint(Endpoint):
