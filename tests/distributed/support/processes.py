@@ -66,6 +66,12 @@ class Cluster:
         self.start(name, "-m", "de_core.parameter_server", *task_options, inside=inside)
         return name
 
+    def serve_all(self, *jobs: str, **options: object) -> list[str]:
+        """Starts the parameter server's command for all tasks of some jobs; returns the names."""
+        return [
+            self.serve(job, task, **options) for job in jobs for task in range(len(self.jobs[job]))
+        ]
+
     def start_workers(self, *command: object, name: str = "worker") -> list[str]:
         """Starts all synchronous workers, each with its task, and returns the processes' names."""
         names = [f"{name}_{task}" for task in range(len(self.jobs["worker"]))]
