@@ -4,7 +4,7 @@ import gzip
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,14 @@ LOST = "The request needs too much memory to be read"
 
 
 @pytest.fixture(scope="module")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def stub(tmp_path_factory: pytest.TempPathFactory):
     flags = ("--drain-seconds", "0", "--request-seconds", "3600")
     with stub_gateway(tmp_path_factory.mktemp("attacked"), *flags) as gateway:
         yield gateway
 
 
 @pytest.fixture(autouse=True)
-def _others_are_served(stub: GatewayProcess) -> Iterator[None]:
+def _others_are_served(stub: GatewayProcess):
     yield
     assert stub.ask("POST", "/v1/models/m:predict", {"instances": [1.0]}).status == 200
 

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +96,7 @@ def test_every_grpc_service_is_offered(gateway: GatewayProcess) -> None:
 
 
 @pytest.fixture(scope="module")
-def without_tensorflow() -> Iterator[None]:
+def without_tensorflow():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DE_TEST_ABSENT", "tensorflow tensorflow_serving keras de_core")
         yield

@@ -7,7 +7,6 @@ import json
 import shutil
 import ssl
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -70,7 +69,7 @@ class Secured:
 
 
 @pytest.fixture(scope="module")
-def secured(saved_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(saved_models: Path, tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("secured")
     for version in (1, 2):
         target = folder / "ranker" / str(version)

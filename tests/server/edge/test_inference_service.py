@@ -1,7 +1,6 @@
 """Tests the Open Inference Protocol over gRPC, health and reflection."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -26,7 +25,7 @@ SERVICE = "inference.GRPCInferenceService"
 
 
 @pytest.fixture(scope="module")
-def channel() -> Iterator[grpc.Channel]:
+def channel():
     with LightUpstream() as server, grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         yield channel
 

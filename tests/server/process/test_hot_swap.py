@@ -6,7 +6,6 @@ import json
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
@@ -64,7 +63,7 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(saved_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(saved_models: Path, tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("swapped") / "ranker"
     folder.mkdir()
     log = folder.parent / "log"
