@@ -397,8 +397,10 @@ async def test_large_answers_count_as_memory_until_their_clients_take_them(clien
     for number in clients:
         tasks.append(asyncio.create_task(send(at(app, f"10.0.0.{number}"), *asked, take=take)))
         await begun.acquire()
-    await check_bound(app, told.format(all=2_400_000, half=1_200_000), others)
-    taken.set()
+    try:
+        await check_bound(app, told.format(all=2_400_000, half=1_200_000), others)
+    finally:
+        taken.set()
     replies = await asyncio.gather(*tasks)
     assert {(reply.status, len(reply.body)) for reply in replies} == {(200, 9 * count)}
     assert (await send(app, *PREDICT)).status == 200
