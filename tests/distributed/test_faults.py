@@ -1,6 +1,5 @@
 """A TensorFlow 1 worker trains while one of its two servers is slow, unreachable or dead."""
 
-import json
 import signal
 import threading
 import time
@@ -25,8 +24,7 @@ class Training:
     def __init__(self, processes):
         self.processes = processes
         ports = [int(address.rpartition(":")[2]) for address in processes.jobs["ps"]]
-        for task in range(2):
-            processes.serve("ps", task)
+        processes.serve_all("ps")
         self.proxy = Proxy(ports[1])
         addresses = {
             "ps": [f"127.0.0.1:{ports[0]}", f"127.0.0.1:{self.proxy.port}"],
@@ -113,16 +111,13 @@ def test_a_coordinator_survives_a_killed_worker_and_fails_without_a_server(
     cluster, tmp_path, victim
 ):
     processes = cluster(chief=1, ps=2, worker=2)
-    for job, count in (("ps", 2), ("worker", 2)):
-        for task in range(count):
-            processes.serve(job, task)
+    processes.serve_all("ps", "worker")
     go = tmp_path / "go"
     processes.start("chief", PROGRAMS / "scheduling_chief.py", go)
     processes.wait_until_printed("chief", "waiting")
     processes.processes[victim].kill()
     go.touch()
     found = result_of(processes.finish("chief"))
-    print(json.dumps(found))
     if victim == "worker_1":
         # The other worker does all steps. It may repeat the killed worker's step.
         assert found["error"] is None
@@ -137,5 +132,4 @@ def test_workers_in_step_fail_when_one_of_them_is_gone(cluster):
         processes.wait_until_printed(name, "training")
     processes.processes["worker_1"].kill()
     found = result_of(processes.finish("worker_0"))
-    print(json.dumps(found))
     assert found["error"] in ("UnavailableError", "AbortedError", "InternalError")

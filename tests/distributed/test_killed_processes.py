@@ -18,8 +18,7 @@ def training(cluster, tmp_path):
 
     def start():
         processes = cluster(ps=2, worker=2)
-        for task in range(2):
-            processes.serve("ps", task)
+        processes.serve_all("ps")
         for task, name in enumerate(WORKERS):
             arguments = (task, tmp_path / "saved", 0, tmp_path / "enough")
             processes.start(name, PROGRAMS / "session_worker.py", *arguments)

@@ -20,8 +20,7 @@ def check(found):
 @pytest.mark.parametrize("way", WAYS)
 def test_a_coordinator_trains_tables_on_servers(cluster, way):
     processes = cluster(ps=2, worker=1, chief=1)
-    for job, task in (("ps", 0), ("ps", 1), ("worker", 0)):
-        processes.serve(job, task)
+    processes.serve_all("ps", "worker")
     processes.start("chief", PROGRAM, "servers", way)
     check(result_of(processes.finish("chief")))
 
@@ -29,8 +28,7 @@ def test_a_coordinator_trains_tables_on_servers(cluster, way):
 @pytest.mark.parametrize("way", WAYS)
 def test_tables_on_servers_share_requests_under_a_wrapped_optimizer(cluster, way):
     processes = cluster(ps=2, worker=1)
-    for task in range(2):
-        processes.serve("ps", task)
+    processes.serve_all("ps")
     processes.start("worker", PROGRAM, "alone", way)
     found = result_of(processes.finish("worker"))
     check(found)

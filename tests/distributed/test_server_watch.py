@@ -98,7 +98,7 @@ def ended(processes, name):
 )
 def test_a_monitored_session_ends_when_a_server_stays_away(cluster, tmp_path, signal, victims):
     processes = cluster(ps=2, worker=1)
-    names = [processes.serve("ps", task) for task in range(2)]
+    names = processes.serve_all("ps")
     start_training(processes, tmp_path)
     processes.wait_until_printed("worker_0", "STEP")
     for task in victims:
@@ -139,8 +139,7 @@ def test_a_coordinator_ends_when_a_server_stops_or_never_comes_up(cluster, tmp_p
 @pytest.mark.slow
 def test_time_in_which_the_watching_process_itself_was_stopped_hardly_counts(cluster, tmp_path):
     processes = cluster(ps=2, worker=1)
-    for task in range(2):
-        processes.serve("ps", task)
+    processes.serve_all("ps")
     start_training(processes, tmp_path)
     processes.wait_until_printed("worker_0", "STEP")
     worker = processes.processes["worker_0"]

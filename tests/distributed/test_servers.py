@@ -91,8 +91,7 @@ def test_a_coordinator_trains_tables_on_servers_to_the_numbers_of_one_process(cl
     processes = cluster(chief=1, ps=2, worker=2)
     # By default TensorFlow's servers wait for each other forever on one core.
     one_core = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
-    for job, task in (("ps", 0), ("ps", 1), ("worker", 0), ("worker", 1)):
-        processes.serve(job, task, inside=one_core)
+    processes.serve_all("ps", "worker", inside=one_core)
     processes.start("chief", PROGRAMS / "coordinator.py", tmp_path / "saved")
     found = result_of(processes.finish("chief"))
     assert found["difference"] < 1e-6

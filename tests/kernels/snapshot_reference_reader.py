@@ -1,7 +1,5 @@
 """A second snapshot reader: docs/reference/snapshot-format.md in numpy, slow, simple and strict."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from pathlib import Path

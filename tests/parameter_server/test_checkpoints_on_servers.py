@@ -50,9 +50,7 @@ def test_a_damaged_file_is_the_error_of_one_process(found):
 
 def test_a_killed_chief_continues_from_its_checkpoint_with_nothing_lost(cluster, tmp_path):
     processes = cluster(ps=2, worker=2)
-    for job in ("ps", "worker"):
-        for task in range(2):
-            processes.serve(job, task)
+    processes.serve_all("ps", "worker")
     program = PROGRAMS / "resuming_chief.py"
     processes.start("chief", program, tmp_path / "saved", 30, 15)
     assert processes.processes["chief"].wait(240) == -signal.SIGKILL

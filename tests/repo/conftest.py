@@ -1,7 +1,5 @@
 """Fixtures of the repository's tests: its root, its files, and modules loaded by path."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Reads which modules a Python file imports, and when."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 from collections.abc import Iterator

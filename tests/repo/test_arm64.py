@@ -4,8 +4,6 @@ This test finds code that compiles only on x86-64. `make engine-test PRESET=engi
 engine's tests for ARM, under QEMU.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The build compiles every source file and packages the right files."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The check of a broken environment names the problem and its fix in one sentence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import ModuleType
 from typing import Any

@@ -1,7 +1,5 @@
 """`doctor.py` reports a machine's problems before anything is installed."""
 
-from __future__ import annotations
-
 import ast
 import stat
 import sys

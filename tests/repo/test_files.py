@@ -1,7 +1,5 @@
 """Tests rules that hold for every source file."""
 
-from __future__ import annotations
-
 import ast
 import collections
 import re

@@ -1,7 +1,5 @@
 """Packages of the library, and folders of C++ code, import only from lower layers ("floors")."""
 
-from __future__ import annotations
-
 import graphlib
 import re
 from pathlib import Path

@@ -3,8 +3,6 @@
 `test_wheels.py` installs the wheels.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

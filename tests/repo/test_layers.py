@@ -1,7 +1,5 @@
 """Each layer imports only the layers below it."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

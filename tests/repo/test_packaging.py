@@ -1,7 +1,5 @@
 """A wheel and an sdist contain the right files, and the wheel works outside of the checkout."""
 
-from __future__ import annotations
-
 import sys
 import tarfile
 import zipfile

@@ -4,8 +4,6 @@ The blocks of a page run from top to bottom, in an empty folder. Shell blocks ru
 that starts a server runs until the page ends.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

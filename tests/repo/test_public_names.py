@@ -1,7 +1,5 @@
 """Tests the names and types that users of the library see."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import sys

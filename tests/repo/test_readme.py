@@ -1,7 +1,5 @@
 """The commands, links and code of the README work."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The pages of settings and metrics name everything that the code has."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The documentation's site builds without a warning and without a network."""
 
-from __future__ import annotations
-
 import html
 import inspect
 import re

@@ -1,7 +1,5 @@
 """A folder of sources without compiled ops uses the installed ops, or an error says what to do."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The wheel requires the TensorFlow minor that it was compiled against."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import ModuleType
 

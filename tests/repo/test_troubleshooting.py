@@ -1,7 +1,5 @@
 """Each error that the page "Troubleshooting" shows is raised with that text."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

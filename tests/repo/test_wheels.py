@@ -1,7 +1,5 @@
 """The wheels in fresh environments, from an empty folder: train, export, serve, ask."""
 
-from __future__ import annotations
-
 import re
 import sys
 import zipfile

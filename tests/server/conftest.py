@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.support.gateway_process import ROOT, GatewayProcess, environment, run
+from tests.server.support.gateway_process import (
+    INSTALLED,
+    ROOT,
+    GatewayProcess,
+    environment,
+    installed,
+    run,
+)
 
 HERE = Path(__file__).parent
 #: Each process of an installed gateway runs this first. The package `server` is the checkout's.
@@ -78,7 +85,7 @@ def gateway(
     shutil.copytree(saved_models / "1", folder / "1")
     log = folder.parent / "log"
     flags = ("--max-body-bytes", "1000000", "--ui", "--grpc-port", "0", "--labels", "stable=1")
-    with GatewayProcess(folder, log, *flags, site=site) as process:
+    with GatewayProcess(folder, log, *flags, program=INSTALLED, **installed(site)) as process:
         process.grpc_port = process.port_of("gRPC")
         process.wait_ready()
         yield process

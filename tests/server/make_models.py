@@ -134,40 +134,24 @@ class Ranking(tf.Module):
         return {"stats": tf.constant("[]")}
 
 
-def write_ranking(path):
-    model = Ranking()
-    tf.saved_model.save(
-        model,
-        str(path),
-        signatures={
-            "serving_default": model.serve,
-            "de_lookup/user": model.find_user,
-            "de_lookup/item": model.find_item,
-            "de_stats": model.stats,
-        },
-    )
+def save(model, path, signatures):
+    tables = {"de_lookup/user": model.find_user, "de_lookup/item": model.find_item}
+    tf.saved_model.save(model, str(path), {**signatures, **tables, "de_stats": model.stats})
 
 
 def write(version, path):
     model = Ranker(version)
-    methods = {"old_or_young": model.classify, "half_the_age": model.regress}
-    tf.saved_model.save(
-        model,
-        str(path),
-        signatures={
-            "serving_default": model.score,
-            "half_plus_two": model.half_plus_two,
-            "mix": model.mix,
-            "slow": model.slow,
-            "de_lookup/user": model.find_user,
-            "de_lookup/item": model.find_item,
-            "de_stats": model.stats,
-            **methods,
-        },
-    )
-    if version != 3:  # version 3 stays as TensorFlow 2 saves it: every signature is for predict
-        _set_method(path, "old_or_young", "tensorflow/serving/classify")
-        _set_method(path, "half_the_age", "tensorflow/serving/regress")
+    signatures = {
+        "serving_default": model.score,
+        "half_plus_two": model.half_plus_two,
+        "mix": model.mix,
+        "slow": model.slow,
+        "old_or_young": model.classify,
+        "half_the_age": model.regress,
+    }
+    save(model, path, signatures)
+    _set_method(path, "old_or_young", "tensorflow/serving/classify")
+    _set_method(path, "half_the_age", "tensorflow/serving/regress")
 
 
 def _set_method(path, signature, method):
@@ -182,6 +166,7 @@ def _set_method(path, signature, method):
 
 
 if __name__ == "__main__":
-    for number in (1, 2, 3):
+    for number in (1, 2):
         write(number, Path(sys.argv[1]) / str(number))
-    write_ranking(Path(sys.argv[1]) / "ranking")
+    ranking = Ranking()
+    save(ranking, Path(sys.argv[1]) / "ranking", {"serving_default": ranking.serve})

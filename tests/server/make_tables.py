@@ -1,11 +1,8 @@
-"""Exports a model with real embedding tables: `python make_tables.py FOLDER VALUE`."""
+"""Exports a model with real embedding tables: `python -m tests.server.make_tables FOLDER VALUE`."""
 
 import sys
-from pathlib import Path
 
 import tensorflow as tf
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import de_core as de
 

@@ -9,7 +9,6 @@ and `server/README.md` explains them.
 import base64
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,7 @@ DIFFERS: dict[str, tuple[int, str, str]] = {
 
 
 @pytest.fixture(scope="module")
-def beside(saved_models: Path, tmp_path_factory: Any) -> Iterator[GatewayProcess]:
+def beside(saved_models: Path, tmp_path_factory: Any):
     folder = tmp_path_factory.mktemp("beside")
     for version in ("1", "2"):
         shutil.copytree(saved_models / version, folder / "models" / "m" / version)

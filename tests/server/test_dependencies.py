@@ -21,7 +21,7 @@ from server.wire.paths import RAW
 from tests.server.support.asgi import LOOKUP, PREDICT, ask, make_app, send
 from tests.server.support.gateway_process import make_key
 from tests.server.support.numpy_engine import NumpyEngine
-from tests.server.support.virtual_time import run_in_virtual_time
+from tests.server.support.virtual_time import in_virtual_time
 
 
 @pytest.fixture(scope="module")
@@ -276,7 +276,8 @@ def test_names_in_admin_paths_are_plain(keys, path):
     assert admin(app, method, path, {"version": 3}, values["admin"]).status == 400
 
 
-def test_a_client_beyond_its_rate_gets_429_until_time_has_passed():
+@pytest.mark.asyncio
+async def test_a_client_beyond_its_rate_gets_429_until_time_has_passed():
     now = 0.0
     settings = load_settings(model_dir="x", rate_per_second="1")
     plane = DataPlane(NumpyEngine(), settings, clock=lambda: now)
@@ -287,9 +288,9 @@ def test_a_client_beyond_its_rate_gets_429_until_time_has_passed():
         assert {reply.headers["retry-after"] for reply in replies if reply.status == 429} <= {"1"}
         return [reply.status for reply in replies]
 
-    assert asyncio.run(ask_as(*"aaaab")) == [200, 200, 429, 429, 200]
+    assert await ask_as(*"aaaab") == [200, 200, 429, 429, 200]
     now = 1.0
-    assert asyncio.run(ask_as(*"aa")) == [200, 429]
+    assert await ask_as(*"aa") == [200, 429]
 
 
 def at(app, address):
@@ -301,14 +302,11 @@ def at(app, address):
     ("flag", "clients", "told"),
     [("max_in_flight", "abcde", "requests are"), ("client_in_flight", "aaaaa", "requests of one")],
 )
-def test_requests_beyond_the_places_are_refused(flag, clients, told):
+@in_virtual_time
+async def test_requests_beyond_the_places_are_refused(flag, clients, told):
     app = make_app(NumpyEngine(seconds=0.05), **{flag: "2"})
-
-    async def run():
-        asked = [send(at(app, client), *PREDICT) for client in clients]
-        return await asyncio.gather(*asked), await send(at(app, "a"), *PREDICT)
-
-    replies, later = run_in_virtual_time(run())
+    replies = await asyncio.gather(*(send(at(app, client), *PREDICT) for client in clients))
+    later = await send(at(app, "a"), *PREDICT)
     assert sorted(reply.status for reply in replies) == [200, 200, 429, 429, 429]
     refused = next(reply for reply in replies if reply.status == 429)
     assert refused.headers["retry-after"] == "1"
@@ -316,18 +314,15 @@ def test_requests_beyond_the_places_are_refused(flag, clients, told):
     assert later.status == 200
 
 
-def test_a_busy_model_leaves_room_for_other_models():
+@in_virtual_time
+async def test_a_busy_model_leaves_room_for_other_models():
     engine = NumpyEngine(seconds=0.05)
     settings = load_settings(model_dir="x", model_in_flight="2", model_rate_per_second="2")
     plane = DataPlane(engine, settings, clock=lambda: 0.0)
     app = make_app(engine, plane=plane)
-
-    async def run():
-        at_once = await asyncio.gather(*(send(app, *PREDICT) for _ in range(3)))
-        later = [await send(app, *PREDICT) for _ in range(3)]
-        return at_once, later, await send(app, "GET", "/v1/models/other")
-
-    at_once, later, other = run_in_virtual_time(run())
+    at_once = await asyncio.gather(*(send(app, *PREDICT) for _ in range(3)))
+    later = [await send(app, *PREDICT) for _ in range(3)]
+    other = await send(app, "GET", "/v1/models/other")
     assert sorted(reply.status for reply in at_once) == [200, 200, 429]
     refused = next(reply for reply in at_once if reply.status == 429)
     assert refused.error.startswith("At most 2 requests to one model are answered at once.")
@@ -348,14 +343,12 @@ async def trickling(app, addresses, part, headers=None):
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def test_bodies_that_trickle_hold_no_places():
+@in_virtual_time
+async def test_bodies_that_trickle_hold_no_places():
     app = make_app(client_in_flight="2", max_in_flight="2")
-
-    async def run():
-        async with trickling(app, ["10.0.0.1"] * 2, b"{"):
-            return [await send(at(app, each), *PREDICT) for each in ("10.0.0.1", "10.0.0.2")]
-
-    assert [reply.status for reply in run_in_virtual_time(run())] == [200, 200]
+    async with trickling(app, ["10.0.0.1"] * 2, b"{"):
+        for each in ("10.0.0.1", "10.0.0.2"):
+            assert (await send(at(app, each), *PREDICT)).status == 200
 
 
 # Eight clients hold one body of the largest size each, or one client holds four.
@@ -368,52 +361,49 @@ holders = pytest.mark.parametrize(
 )
 
 
+async def check_bound(app, told, others):
+    """Checks what the bound on memory tells the client 10.0.0.1, and the status for others."""
+    refused = await send(at(app, "10.0.0.1"), *PREDICT)
+    assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+    assert refused.error.startswith(told)
+    assert (await send(app, *PREDICT)).status == others
+
+
 @holders
-def test_the_bodies_in_memory_have_a_bound_and_each_client_half_of_it(clients, told, others):
+@in_virtual_time
+async def test_the_bodies_in_memory_have_a_bound_and_each_client_half_of_it(clients, told, others):
     app = make_app(max_decompressed_bytes="100")
     part = gzip.compress(b" " * 100)[:-8]
-
-    async def run():
-        addresses = [f"10.0.0.{number}" for number in clients]
-        async with trickling(app, addresses, part, {"content-encoding": "gzip"}):
-            refused = await send(at(app, "10.0.0.1"), *PREDICT)
-            other = await send(app, *PREDICT)
-        return refused, other, await send(app, *PREDICT)
-
-    refused, other, answered = run_in_virtual_time(run())
-    assert (refused.status, refused.headers["retry-after"]) == (429, "1")
-    assert refused.error.startswith(told.format(all=800, half=400))
-    assert (other.status, answered.status) == (others, 200)
+    addresses = [f"10.0.0.{number}" for number in clients]
+    async with trickling(app, addresses, part, {"content-encoding": "gzip"}):
+        await check_bound(app, told.format(all=800, half=400), others)
+    assert (await send(app, *PREDICT)).status == 200
 
 
 @holders
-def test_large_answers_count_as_memory_until_their_clients_take_them(clients, told, others):
+@pytest.mark.asyncio
+async def test_large_answers_count_as_memory_until_their_clients_take_them(clients, told, others):
     app = make_app(max_decompressed_bytes="300000", max_in_flight="1")
     count = 33_500
     ids, headers = bytes(8 * count), {"content-type": RAW, "accept": RAW}
     asked = ("POST", "/v1/models/m:lookup?table=user", ids, headers)
+    begun, taken = asyncio.Semaphore(0), asyncio.Event()
 
-    async def run():
-        begun, taken = asyncio.Semaphore(0), asyncio.Event()
+    async def take():
+        begun.release()
+        await taken.wait()
 
-        async def take():
-            begun.release()
-            await taken.wait()
-
-        tasks = []
-        for number in clients:
-            tasks.append(asyncio.create_task(send(at(app, f"10.0.0.{number}"), *asked, take=take)))
-            await begun.acquire()
-        refused = await send(at(app, "10.0.0.1"), *PREDICT)
-        other = await send(app, *PREDICT)
+    tasks = []
+    for number in clients:
+        tasks.append(asyncio.create_task(send(at(app, f"10.0.0.{number}"), *asked, take=take)))
+        await begun.acquire()
+    try:
+        await check_bound(app, told.format(all=2_400_000, half=1_200_000), others)
+    finally:
         taken.set()
-        return await asyncio.gather(*tasks), refused, other, await send(app, *PREDICT)
-
-    replies, refused, other, answered = asyncio.run(run())
+    replies = await asyncio.gather(*tasks)
     assert {(reply.status, len(reply.body)) for reply in replies} == {(200, 9 * count)}
-    assert (refused.status, refused.headers["retry-after"]) == (429, "1")
-    assert refused.error.startswith(told.format(all=2_400_000, half=1_200_000))
-    assert (other.status, answered.status) == (others, 200)
+    assert (await send(app, *PREDICT)).status == 200
 
 
 def test_what_a_client_holds_beyond_its_share_takes_nothing_from_others():
@@ -431,7 +421,8 @@ def test_what_a_client_holds_beyond_its_share_takes_nothing_from_others():
     shares.take("c", 5)
 
 
-def test_forwarded_addresses_are_trusted_only_from_trusted_proxies():
+@pytest.mark.asyncio
+async def test_forwarded_addresses_are_trusted_only_from_trusted_proxies():
     seen = []
 
     async def app(scope, _receive, _send):
@@ -450,31 +441,27 @@ def test_forwarded_addresses_are_trusted_only_from_trusted_proxies():
         ("10.0.0.5, 10.1.0.0/16", "127.0.0.1"),
         ("10.0.0.5, 10.1.0.0/16", "10.1.2.3"),
     ):
-        asyncio.run(run(trusted, peer))
+        await run(trusted, peer)
     assert seen == [("127.0.0.1", "http"), ("127.0.0.1", "http"), ("9.9.9.9", "https")]
     with pytest.raises(StartError, match="--trusted-proxies"):
         load_settings(model_dir="x", trusted_proxies="proxy.example")
 
 
-def test_answers_close_connections_once_the_gateway_drains(keys):
+@pytest.mark.asyncio
+async def test_answers_close_connections_once_the_gateway_drains(keys):
     lifecycle = Lifecycle()
     settings = load_settings(model_dir="x", max_header_bytes="1000")
     app = make_app(lifecycle=lifecycle, max_header_bytes="1000")
     admin_app = create_admin_app(settings, RoutedEngine(NumpyEngine()), keys[0], lifecycle)
-
-    async def run():
-        lifecycle.draining = False
-        open_ = [await send(app, *PREDICT), await send(app, "GET", "/livez")]
-        lifecycle.draining = True
-        return open_, [
-            await send(app, *PREDICT),
-            await send(app, "GET", "/livez"),
-            await send(app, *PREDICT, headers={"x": "a" * 1001}),
-            await send(admin_app, "GET", "/admin/models"),
-            await send(app, "GET", "/readyz"),
-        ]
-
-    open_, closing = asyncio.run(run())
+    open_ = [await send(app, *PREDICT), await send(app, "GET", "/livez")]
+    lifecycle.draining = True
+    closing = [
+        await send(app, *PREDICT),
+        await send(app, "GET", "/livez"),
+        await send(app, *PREDICT, headers={"x": "a" * 1001}),
+        await send(admin_app, "GET", "/admin/models"),
+        await send(app, "GET", "/readyz"),
+    ]
     assert [reply.headers.get("connection") for reply in open_] == [None] * 2
     assert [reply.headers.get("connection") for reply in closing] == ["close"] * 5
     assert closing[0].status == 200

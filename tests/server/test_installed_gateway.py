@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,11 @@ from server import admin
 from tests.server.support.asgi import make_app
 from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.server.support.gateway_process import (
+    INSTALLED,
     NAME,
     ROOT,
     GatewayProcess,
-    installed_environment,
+    installed,
     run,
     write_key,
 )
@@ -96,7 +96,7 @@ def test_every_grpc_service_is_offered(gateway: GatewayProcess) -> None:
 
 
 @pytest.fixture(scope="module")
-def without_tensorflow() -> Iterator[None]:
+def without_tensorflow():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DE_TEST_ABSENT", "tensorflow tensorflow_serving keras de_core")
         yield
@@ -125,7 +125,7 @@ def test_every_admin_route_answers_in_front_of_a_model_server(site: Path, tmp_pa
     with LightUpstream() as upstream, GatewayProcess(
         None, tmp_path / "log", "--engine", "tfserving", "--models", "m", "--admin-port", "0",
         "--upstreams", f"u0=127.0.0.1:{upstream.port}", "--keys-file", str(keys),
-        "--grpc-port", "0", site=site,
+        "--grpc-port", "0", program=INSTALLED, **installed(site),
     ) as gateway:  # fmt: skip
         port = gateway.port_of("Admin API")
         assert gateway.port_of("gRPC")
@@ -137,11 +137,11 @@ def test_every_admin_route_answers_in_front_of_a_model_server(site: Path, tmp_pa
             reply = gateway.ask(method, path, body, headers, port=port)
             assert reply.status == 200, (path, reply, gateway.log())
         health = [sys.executable, "-m", f"{NAME}.process.health"]
-        environment = {**installed_environment(site), "DE_GATEWAY_PORT": str(gateway.port)}
+        around = installed(site)
+        around["env"]["DE_GATEWAY_PORT"] = str(gateway.port)
 
         def healthy() -> bool:
-            done = subprocess.run(health, cwd=site / "empty", env=environment, check=False)
-            return done.returncode == 0
+            return subprocess.run(health, check=False, **around).returncode == 0
 
         wait_until(healthy)  # it waits for an answer only briefly
         gateway.process.terminate()
@@ -151,7 +151,8 @@ def test_every_admin_route_answers_in_front_of_a_model_server(site: Path, tmp_pa
 @pytest.mark.usefixtures("without_tensorflow")
 def test_workers_start_under_the_installed_name(site: Path, tmp_path: Path) -> None:
     flags = "--engine tfserving --upstreams 127.0.0.1:1 --models m --workers 2 --drain-seconds 0"
-    with GatewayProcess(None, tmp_path / "log", *flags.split(), site=site) as gateway:
+    log, around = tmp_path / "log", installed(site)
+    with GatewayProcess(None, log, *flags.split(), program=INSTALLED, **around) as gateway:
         reply = gateway.ask("GET", "/v1/models/m/versions/1")
         assert reply.status == 503, reply
         assert "No model server" in reply.error
@@ -181,7 +182,6 @@ print(package.__file__)
 def test_commands_name_the_installed_package(site: Path, command: list[str], told: str) -> None:
     first, *more = command
     program = str(site / first) if first.startswith("bin/") else first
-    around = {"cwd": site / "empty", "env": installed_environment(site)}
-    printed = run(sys.executable, program, *more, **around)
+    printed = run(sys.executable, program, *more, **installed(site))
     assert told in printed
     assert str(ROOT) + os.sep + "server" not in printed

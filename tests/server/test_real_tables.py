@@ -15,7 +15,7 @@ MODEL = "/v1/models/tower"
 
 
 def export(folder: Path, value: float) -> None:
-    run(sys.executable, Path(__file__).with_name("make_tables.py"), folder, str(value))
+    run(sys.executable, "-m", "tests.server.make_tables", folder, str(value))
 
 
 def mapped_versions(pid: int, folder: Path) -> set[str]:

@@ -1,14 +1,12 @@
 """A model server process: the binary of DE_MODEL_SERVER, or the gateway."""
 
-import json
 import os
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 
 from tests.server.support.eventually import PATIENCE_S
+from tests.server.support.gateway_process import ask_port
 from tests.serving.tools import ROOT
 from tests.support.ports import some_port
 
@@ -100,14 +98,8 @@ class ModelServer:
 
     def rest(self, path, body=None):
         """Returns status and decoded JSON."""
-        data = None if body is None else json.dumps(body).encode()
-        url = f"http://127.0.0.1:{self.rest_port}{path}"
-        try:
-            with urllib.request.urlopen(url, data, timeout=PATIENCE_S) as response:
-                return response.status, json.load(response)
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, json.load(error)
+        reply = ask_port(self.rest_port, "GET" if body is None else "POST", path, body)
+        return reply.status, reply.json()
 
     def states(self):
         """Returns the state of each version."""

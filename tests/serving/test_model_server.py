@@ -7,10 +7,11 @@ DE_MODEL_SERVER if set. DE_MODEL_SERVER_PRELOAD names an op library that the bin
 import re
 import shutil
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.server.support.asking import asking
 from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.serving import model_server as servers
 from tests.serving.model_server import MODEL, ModelServer
@@ -101,33 +102,20 @@ def test_the_smoke_test_passes_and_can_fail(command_of, exported, folder):
 def test_a_swap_under_load_fails_no_request_and_rolls_back(command_of, exported, folder):
     publish(exported, folder, 1)
     with ModelServer(command_of, folder / "root", folder) as server:
-        stop, seen, failures = threading.Event(), set(), []
 
         def ask():
-            while not stop.is_set():
-                try:
-                    answer = looked_up(server)
-                    version = int(answer[0][0])
-                    assert answer == rows(version)  # never a mix of two versions
-                    seen.add(version)
-                except Exception as error:
-                    failures.append(error)
+            answer = looked_up(server)
+            version = int(answer[0][0])
+            assert answer == rows(version)  # never a mix of two versions
+            return version
 
-        clients = [threading.Thread(target=ask) for _ in range(4)]
-        for client in clients:
-            client.start()
-        try:
+        with asking(ask, clients=4) as seen:
             for version in (2, 3):
                 publish(exported, folder, version)
                 server.wait_for("AVAILABLE", version)
             shutil.rmtree(folder / "root" / "3")  # back to the previous version
             wait_until(lambda: looked_up(server) == rows(2))
-        finally:
-            stop.set()
-            for client in clients:
-                client.join()
-        assert not failures, failures[:3]
-        assert seen == {1, 2, 3}
+        assert set(seen) == {1, 2, 3}
         assert looked_up(server) == rows(2)
 
 
@@ -187,16 +175,6 @@ def test_a_version_is_warmed_up_by_the_requests_in_it(command_of, published, fol
 def test_batched_requests_each_get_their_own_rows(command_of, exported, folder):
     publish(exported, folder, 1)
     with ModelServer(command_of, folder / "root", folder, batching=True) as server:
-        wrong = []
-
-        def ask():
-            for _ in range(50):
-                if looked_up(server) != rows(1):
-                    wrong.append(1)
-
-        clients = [threading.Thread(target=ask) for _ in range(8)]
-        for client in clients:
-            client.start()
-        for client in clients:
-            client.join()
-        assert not wrong
+        with ThreadPoolExecutor(8) as clients:
+            answers = list(clients.map(lambda _: looked_up(server), range(400)))
+        assert answers == [rows(1)] * 400

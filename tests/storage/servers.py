@@ -1,7 +1,5 @@
 """Real Redis servers on loopback: one, three with Sentinels or as a Cluster, one with TLS."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import pathlib

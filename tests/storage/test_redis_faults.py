@@ -3,7 +3,6 @@
 import re
 import signal
 import socket
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import keras
@@ -14,6 +13,7 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.storage.redis.connection import Connection
+from tests.server.support.gateway_process import tls_files
 from tests.storage import servers
 from tests.storage.servers import creator_for
 
@@ -204,16 +204,7 @@ def test_passwords_are_sent_and_wrong_ones_told(start):
 
 
 def test_tls_checks_the_server(start, tmp_path):
-    key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "cert.pem")
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key),
-            *("-out", certificate, "-days", "2", *subject),
-        ],
-        check=True,
-        capture_output=True,
-    )
+    certificate, key = map(str, tls_files(tmp_path))
     tls = ["--tls-port", "{port}", "--port", "0", "--tls-cert-file", certificate]
     tls += ["--tls-key-file", key, "--tls-ca-cert-file", certificate, "--tls-auth-clients", "no"]
     server = start(*tls)

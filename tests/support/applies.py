@@ -4,8 +4,6 @@ A test does not apply if the machine's processor, kernel or rights, or the chose
 the test is about. A tool that could be installed is no such reason: its test fails without it.
 """
 
-from __future__ import annotations
-
 import collections
 import shutil
 

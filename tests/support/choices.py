@@ -4,8 +4,6 @@ A test marked `each_choice` keeps enough cases that each value of each argument 
 testing call this "each choice coverage". Its other cases become slow tests.
 """
 
-from __future__ import annotations
-
 import collections
 
 import pytest

@@ -4,8 +4,6 @@ The seconds include processes that a test started and waited for. Fixtures that 
 are counted apart: a server that they share is charged to its fixture when it ends.
 """
 
-from __future__ import annotations
-
 import collections
 import json
 import os

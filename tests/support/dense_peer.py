@@ -1,7 +1,5 @@
 """A table and a dense `tf.Variable` with the same rows, whose results must agree."""
 
-from __future__ import annotations
-
 import numpy as np
 import tensorflow as tf
 

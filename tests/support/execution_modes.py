@@ -1,7 +1,5 @@
 """Runs the same steps eagerly, in a `tf.function`, and in a session of TensorFlow 1."""
 
-from __future__ import annotations
-
 import contextlib
 
 import numpy as np

@@ -7,8 +7,6 @@ This module runs as the program that forks. Each line of its input is a JSON obj
 answer is a line with the exit status and the CPU seconds of the process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib
@@ -70,8 +68,6 @@ class Forks:
             "stderr": str(errors),
         }
         server = self._server(environment)
-        assert server.stdin is not None
-        assert server.stdout is not None
         server.stdin.write(json.dumps(order) + "\n")
         server.stdin.flush()
         answer = server.stdout.readline()

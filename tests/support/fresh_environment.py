@@ -1,23 +1,17 @@
 """A new virtual environment that runs the README, as a newcomer does."""
 
-from __future__ import annotations
-
-import http.client
-import json
 import os
 import re
 import shutil
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.server.support.gateway_process import GatewayProcess
 from tests.support import commands
 from tests.support.page_process import blocks_of
 
 ROOT = Path(__file__).resolve().parents[2]
-ASK = "/v1/models/likes:predict"
 
 
 #: An environment without a path to the checkout.
@@ -79,35 +73,13 @@ class FreshEnvironment:
 
     def ask(self, cwd: Path, *command: str | Path) -> None:
         """Runs a gateway that serves the README's model, and asks it."""
-        flags = ("--model-dir", "models/likes", "--port", "0")
-        with subprocess.Popen(
-            [*command, *flags],
-            cwd=cwd,
-            env={**os.environ, **VARIABLES},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as gateway:
-            try:
-                assert gateway.stdout is not None
-                assert gateway.stderr is not None
-                line = gateway.stdout.readline()
-                assert "Gateway listens on http" in line, gateway.stderr.read()
-                _check_answer(int(line.rsplit(":", 1)[1]))
-            finally:
-                gateway.terminate()
-            assert gateway.wait(60) == 0
-
-
-def _check_answer(port: int) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port)
-    deadline, status = time.monotonic() + 120, 503
-    while status == 503 and time.monotonic() < deadline:  # the model is being loaded
-        time.sleep(0.1)
-        connection.request("POST", ASK, json.dumps({"instances": [7, 8]}))
-        reply = connection.getresponse()
-        answer, status = json.loads(reply.read()), reply.status
-    connection.close()
-    assert status == 200, answer
-    (liked,), (disliked,) = answer["predictions"]  # as the README says
-    assert (liked > 0.9, disliked < 0.1) == (True, True), answer
+        model, log = Path("models/likes"), self.bin.parents[1] / "log"
+        options = {"cwd": cwd, "env": {**os.environ, **VARIABLES}}
+        with GatewayProcess(model, log, program=[*map(str, command)], **options) as gateway:
+            gateway.wait_ready()
+            reply = gateway.ask("POST", "/v1/models/likes:predict", {"instances": [7, 8]})
+            assert reply.status == 200, reply
+            (liked,), (disliked,) = reply.json()["predictions"]  # as the README says
+            assert (liked > 0.9, disliked < 0.1) == (True, True), reply
+            gateway.process.terminate()
+            assert gateway.process.wait(60) == 0

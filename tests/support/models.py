@@ -1,7 +1,5 @@
 """Small models with a table, and what the tests ask of tables and of served models."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

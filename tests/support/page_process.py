@@ -1,18 +1,11 @@
 """Runs the code blocks of a documentation page, in a process of its own (`Forks`)."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
-import shutil
 import subprocess
 import sys
-import threading
-import time
 import types
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -77,29 +70,12 @@ def run_page(page: str, name: str, left_out: list[str]) -> None:
 @contextlib.contextmanager
 def _serving(command: str) -> Iterator[str]:
     """Runs a server until the page ends; waits until it is ready, and yields its address."""
-    server = subprocess.Popen(["bash", "-c", f"exec {command}"], stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    try:
-        lines = iter(server.stdout.readline, "")
-        found = re.search(r"Gateway listens on http://(\S+:\d+)", next(lines, ""))
-        assert found, f"The server ended: {command}"
-        threading.Thread(
-            target=shutil.copyfileobj, args=(server.stdout, sys.stdout), daemon=True
-        ).start()
-        _wait_until_ready(found[1], server)
-        yield found[1]
-    finally:
-        server.terminate()
-        server.wait(60)
+    from tests.server.support.gateway_process import GatewayProcess  # few pages need it
 
-
-def _wait_until_ready(address: str, server: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
-    while True:
-        try:
-            urllib.request.urlopen(f"http://{address}/readyz", timeout=10).close()
-            return
-        except (urllib.error.URLError, OSError):
-            assert server.poll() is None, "The server has ended."
-            assert time.monotonic() < deadline, "The server must become ready."
-            time.sleep(0.1)
+    folder = Path.cwd()
+    options = {"program": ["bash", "-c", f"exec {command}"], "cwd": folder, "env": os.environ}
+    with GatewayProcess(None, folder.parent / "server.log", **options) as server:
+        server.wait_ready()
+        yield f"127.0.0.1:{server.port}"
+        server.process.terminate()
+        server.process.wait(60)

@@ -1,7 +1,5 @@
 """A model of tables with policies, made of Python dicts."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from tests.kernels.snapshot_reference_reader import mix64

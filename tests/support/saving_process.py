@@ -1,7 +1,5 @@
 """A process that changes a table and saves it, step after step, until it is killed."""
 
-from __future__ import annotations
-
 import functools
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """The library `shims.c`, which replaces functions of the system in other processes."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import subprocess

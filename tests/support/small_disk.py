@@ -1,7 +1,5 @@
 """File systems of a few MiB in memory, for tests of full disks."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import tempfile

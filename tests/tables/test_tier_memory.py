@@ -1,7 +1,5 @@
 """A trainer of a table with a tier keeps to its bound of memory, in a process of its own."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

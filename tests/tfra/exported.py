@@ -3,8 +3,6 @@
 `saved_models/make.py` made them. Tests compare with its answers: rows bit by bit, scores to 1e-6.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import tarfile

@@ -1,7 +1,5 @@
 """Records what the real wheel does: `DE_TFRA_PYTHON=… python -m tests.tfra.record`."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A converted SavedModel of the real tfra answers as it did there, from mapped tables."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pathlib

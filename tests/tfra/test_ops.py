@@ -1,7 +1,5 @@
 """SavedModels of the real tfra answer as they did there; bad input to the ops is an error."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import textwrap

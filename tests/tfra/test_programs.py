@@ -1,7 +1,5 @@
 """Programs in the style of `tfra` train to the same numbers as with the real wheel."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -4,8 +4,6 @@
 test builds one in `build/`. Only slow tests may use this module.
 """
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import os

@@ -1,7 +1,5 @@
 """Reads the small files that the real tfra wrote, and what they hold."""
 
-from __future__ import annotations
-
 import functools
 import json
 from pathlib import Path

@@ -3,8 +3,6 @@
 Run: TF_USE_LEGACY_KERAS=1 python tests/tfra_files/continued_training.py FOLDER FORM ...
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -13,25 +11,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tf_keras
-from made_up_log import batches
+from made_up_log import OPTIMIZERS, batches
 
 import de_core as de
 from de_core.tfra_files import import_checkpoint
 
 NEW, LEGACY = tf_keras.optimizers, tf_keras.optimizers.legacy
-OPTIMIZERS = {
-    # Under a new optimizer, tfra begins the slots of rows at zero instead of the initial value.
+# Under a new optimizer, tfra begins the slots of rows at zero instead of the initial value.
+FROM_ZERO = {
     "new_adagrad": lambda kind: kind.Adagrad(0.1, initial_accumulator_value=0.0),
     "new_ftrl": lambda kind: kind.Ftrl(0.1, initial_accumulator_value=0.0),
-    "adagrad": lambda kind: kind.Adagrad(0.1),
-    "adadelta": lambda kind: kind.Adadelta(1.0),
-    "adamax": lambda kind: kind.Adamax(0.01),
-    "amsgrad": lambda kind: kind.Adam(0.01, amsgrad=True),
-    "ftrl": lambda kind: kind.Ftrl(0.1),
-    "momentum": lambda kind: kind.SGD(0.05, momentum=0.9, nesterov=True),
-    "nadam": lambda kind: kind.Nadam(0.01),
-    "rmsprop": lambda kind: kind.RMSprop(0.01, momentum=0.5, centered=True),
-    "sgd": lambda kind: kind.SGD(0.1),
 }
 
 
@@ -62,7 +51,7 @@ def difference(data: Path, form: str, expected: dict[str, Any]) -> float:
     """Returns the greatest relative difference of a loss from the loss with tfra."""
     tf_keras.backend.clear_session()
     kind, _, name = form.partition("_")
-    make = OPTIMIZERS.get(form) or OPTIMIZERS.get(name) or (lambda kind: kind.Adam(0.01))
+    make = FROM_ZERO.get(form) or OPTIMIZERS.get(name, OPTIMIZERS["adam"])
     is_legacy = kind in ("legacy", "old")
     optimizer = de.DynamicEmbeddingOptimizer(make(LEGACY if is_legacy else NEW))
     made = model(optimizer, form == "policies")

@@ -1,7 +1,5 @@
 """The committed files are those that the real tfra writes, and fresh ones are imported alike."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

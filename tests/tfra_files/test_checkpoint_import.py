@@ -1,7 +1,5 @@
 """Importing the files that the real tfra wrote: rows and slots, bit by bit."""
 
-from __future__ import annotations
-
 import shutil
 
 import keras

@@ -1,7 +1,5 @@
 """After an import, training continues as it would have continued with tfra."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -13,24 +11,14 @@ import tensorflow as tf
 import de_core as de
 from de_core.tfra_files import import_checkpoint
 from tests.tfra_files.artefacts import DATA, assert_rows, expected
-from tests.tfra_files.data.made_up_log import batches
+from tests.tfra_files.data.made_up_log import OPTIMIZERS, TF1_OPTIMIZERS, batches
 
 PROGRAM = Path(__file__).with_name("continued_training.py")
-NAMES = ["adadelta", "adagrad", "adam", "adamax", "amsgrad"]
-NAMES += ["ftrl", "momentum", "nadam", "rmsprop", "sgd"]
 #: 100 steps of Adam, and 20 of the others.
 QUICK = ("new_adam", "legacy_sgd", "weights", "beside")
-SLOW = sorted({f"{kind}_{name}" for kind in ("new", "legacy") for name in NAMES} - set(QUICK))
+SLOW = sorted({f"{kind}_{name}" for kind in ("new", "legacy") for name in OPTIMIZERS} - {*QUICK})
 SLOW += ["old_adam", "policies"]
-TF1 = {
-    "saver_adam": lambda: tf.compat.v1.train.AdamOptimizer(0.01),
-    "beside_saver_adam": lambda: tf.compat.v1.train.AdamOptimizer(0.01),
-    "saver_adagrad": lambda: tf.compat.v1.train.AdagradOptimizer(0.1),
-    "saver_momentum": lambda: tf.compat.v1.train.MomentumOptimizer(0.05, 0.9),
-    "saver_rmsprop": lambda: tf.compat.v1.train.RMSPropOptimizer(0.01, momentum=0.5),
-    "saver_ftrl": lambda: tf.compat.v1.train.FtrlOptimizer(0.1),
-    "saver_adadelta": lambda: tf.compat.v1.train.AdadeltaOptimizer(1.0),
-}
+TF1 = ["beside_saver_adam", *(f"saver_{name}" for name in TF1_OPTIMIZERS)]
 #: Names of slots here, by those in the files.
 SLOTS = {
     "saver_ftrl": {"accumulator": "accum"},
@@ -77,7 +65,7 @@ def test_a_graph_continues_with_the_rows_of_a_saver(form):
         ids = tf.compat.v1.placeholder(tf.int64, [None])
         labels = tf.compat.v1.placeholder(tf.float32, [None, 1])
         loss = tf.reduce_mean((tf.matmul(table.lookup(ids), weight) - labels) ** 2)
-        optimizer = de.DynamicEmbeddingOptimizer(TF1[form]())
+        optimizer = de.DynamicEmbeddingOptimizer(TF1_OPTIMIZERS[form.rpartition("_")[2]]())
         step = tf.compat.v1.train.get_or_create_global_step()
         train = optimizer.minimize(loss, step, [weight, table])
         session.run(tf.compat.v1.global_variables_initializer())

@@ -1,7 +1,5 @@
 """Reading key-value files, whose sizes alone tell their dtypes."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

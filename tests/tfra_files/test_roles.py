@@ -1,7 +1,5 @@
 """Telling tables from the slots and counts that belong to them."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Two networks for a test, joined by a link that can be cut, slow or lossy."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

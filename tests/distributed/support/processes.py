@@ -1,7 +1,5 @@
 """Processes of a TensorFlow cluster on loopback."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib
@@ -67,6 +65,12 @@ class Cluster:
         task_options = ["--job", job, "--task", task, *options]
         self.start(name, "-m", "de_core.parameter_server", *task_options, inside=inside)
         return name
+
+    def serve_all(self, *jobs: str, **options: object) -> list[str]:
+        """Starts the parameter server's command for all tasks of some jobs; returns the names."""
+        return [
+            self.serve(job, task, **options) for job in jobs for task in range(len(self.jobs[job]))
+        ]
 
     def start_workers(self, *command: object, name: str = "worker") -> list[str]:
         """Starts all synchronous workers, each with its task, and returns the processes' names."""

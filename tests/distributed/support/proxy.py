@@ -1,7 +1,5 @@
 """A TCP proxy on loopback that can hold back data, as a network partition does."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -1,7 +1,5 @@
 """A cluster of TensorFlow servers in this process: no port is chosen before a server has it."""
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 

@@ -4,12 +4,13 @@ import asyncio
 import logging
 import re
 
+import numpy as np
 import pytest
 
 from server.dependencies import Lifecycle
 from tests.server.support.asgi import ask, make_app, scope_of, send
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor
-from tests.server.support.virtual_time import run_in_virtual_time
+from tests.server.support.virtual_time import in_virtual_time, run_in_virtual_time
 
 
 @pytest.fixture
@@ -151,71 +152,91 @@ def test_request_ids_are_taken_only_if_harmless(app):
         assert re.fullmatch("[0-9a-f]{32}", answered(value))
 
 
-def test_health_follows_the_engine_and_the_lifecycle():
+@pytest.mark.asyncio
+async def test_health_follows_the_engine_and_the_lifecycle():
     engine, lifecycle = NumpyEngine(is_ready=False), Lifecycle()
+    app = make_app(engine, lifecycle)
 
-    async def scenario():
-        app = make_app(engine, lifecycle)
+    async def statuses():
+        paths = ("/livez", "/readyz", "/v2/health/ready", "/startupz")
+        return [(await send(app, "GET", path)).status for path in paths]
 
-        async def statuses():
-            paths = ("/livez", "/readyz", "/v2/health/ready", "/startupz")
-            return [(await send(app, "GET", path)).status for path in paths]
-
-        async with app.router.lifespan_context(app):
-            assert await statuses() == [200, 503, 503, 503]
-            engine.is_ready = True
-            assert await statuses() == [200, 200, 200, 200]
-            lifecycle.draining = True
-            assert await statuses() == [200, 503, 503, 200]
-            assert (await send(app, "GET", "/readyz")).headers["retry-after"] == "1"
-        assert engine.events == ["start", "close"]
-
-    asyncio.run(scenario())
+    async with app.router.lifespan_context(app):
+        assert await statuses() == [200, 503, 503, 503]
+        engine.is_ready = True
+        assert await statuses() == [200, 200, 200, 200]
+        lifecycle.draining = True
+        assert await statuses() == [200, 503, 503, 200]
+        assert (await send(app, "GET", "/readyz")).headers["retry-after"] == "1"
+    assert engine.events == ["start", "close"]
 
 
 def test_the_versions_of_the_software_are_told(app):
     assert ask(app, "GET", "/version").json().keys() == {"gateway", "python", "numpy"}
 
 
-def metrics_after(app, *requests):
-    async def scenario():
-        async with app.router.lifespan_context(app):
-            for path, body in requests:
-                await send(app, "POST", path, body)
-            return (await send(app, "GET", "/metrics")).body.decode()
-
-    return asyncio.run(scenario())
+async def metrics_after(app, *requests):
+    async with app.router.lifespan_context(app):
+        for path, body in requests:
+            await send(app, "POST", path, body)
+        return (await send(app, "GET", "/metrics")).body.decode()
 
 
-def test_metrics_count_and_unknown_models_share_a_label(app):
+@pytest.mark.asyncio
+async def test_metrics_count_and_unknown_models_share_a_label(app):
     paths = [f"/v1/models/{model}:predict" for model in "mabc"]
-    text = metrics_after(app, *((path, b'{"instances": [1]}') for path in paths))
+    text = await metrics_after(app, *((path, b'{"instances": [1]}') for path in paths))
     assert 'gateway_requests_total{code="200",model="m",verb="predict"} 1.0' in text
     assert 'gateway_requests_total{code="404",model="unknown",verb="predict"} 3.0' in text
     assert 'gateway_request_seconds_count{model="m",verb="predict"} 1.0' in text
     assert 'model="a"' not in text
 
 
+SIZE = 'gateway_table_rows{model="m",table="user"}'
+HEALTH = 'gateway_table_health{health="intact",model="m",table="user"} 1.0'
+STATS = np.array(b'[{"table": "user", "rows": 7, "health": "intact"}]', object)
+
+
+@in_virtual_time
+async def test_metrics_are_reported_while_statistics_are_slow():
+    asked, go_on = [], asyncio.Event()
+
+    async def tell():
+        asked.append("de_stats")
+        await go_on.wait()
+        return {"stats": STATS}
+
+    stats = signature("de_stats", [], [tensor("stats", "string")])
+    app = make_app(NumpyEngine({**FUNCTIONS, "de_stats": (stats, tell)}))
+    async with app.router.lifespan_context(app):
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        replies = await asyncio.gather(*(send(app, "GET", "/metrics") for _ in range(3)))
+        assert 1 <= loop.time() - begun < 10
+        go_on.set()
+        replies.append(await send(app, "GET", "/metrics"))
+    assert asked == ["de_stats"]
+    for line in (HEALTH, SIZE):
+        told = [line in each.body.decode() for each in replies]
+        assert told == [False, False, False, True]
+
+
 @pytest.mark.parametrize(("rows", "counted"), [("[]", 0), ("[1, 2]", 2), ("1", 1)])
-def test_the_rows_of_a_predict_are_counted(app, rows, counted):
-    text = metrics_after(app, ("/v1/models/m:predict", b'{"inputs": %b}' % rows.encode()))
+@pytest.mark.asyncio
+async def test_the_rows_of_a_predict_are_counted(app, rows, counted):
+    text = await metrics_after(app, ("/v1/models/m:predict", b'{"inputs": %b}' % rows.encode()))
     assert f'gateway_rows_sum{{verb="predict"}} {counted}.0' in text
     assert 'code="200"' in text
 
 
-def test_an_answer_that_cannot_be_sent_is_no_answer():
-    app = make_app()
-
+@pytest.mark.asyncio
+async def test_an_answer_that_cannot_be_sent_is_no_answer(app):
     async def broken(_):
         raise OSError("the connection is lost")
 
-    async def scenario():
-        async with app.router.lifespan_context(app):
-            with pytest.raises(OSError, match="lost"):
-                await app(scope_of("GET", "/livez"), None, broken)
-            return (await send(app, "GET", "/metrics")).body.decode()
-
-    told = asyncio.run(scenario())
+    with pytest.raises(OSError, match="lost"):
+        await app(scope_of("GET", "/livez"), None, broken)
+    told = await metrics_after(app)
     assert 'gateway_requests_total{code="499",model="",verb="other"} 1.0' in told
 
 

@@ -10,7 +10,7 @@ from server.dependencies import timeout_seconds
 from server.request import current_request
 from tests.server.support.asgi import PREDICT, ask, make_app, scope_of, send
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine
-from tests.server.support.virtual_time import run_in_virtual_time
+from tests.server.support.virtual_time import in_virtual_time, run_in_virtual_time
 
 
 class SlowEngine(NumpyEngine):
@@ -90,34 +90,27 @@ async def leave_after(app, seconds: float) -> list[dict]:
     return sent
 
 
-def test_work_ends_when_the_client_leaves():
+@in_virtual_time
+async def test_work_ends_when_the_client_leaves():
     engine = SlowEngine(30)
     app = make_app(engine)
-
-    async def run():
-        async with app.router.lifespan_context(app):
-            sent = await leave_after(app, 0.05)
-            metrics = await send(app, "GET", "/metrics")
-        return sent, metrics.body.decode()
-
-    sent, metrics = run_in_virtual_time(run())
-    assert sent == []
+    async with app.router.lifespan_context(app):
+        assert await leave_after(app, 0.05) == []
+        metrics = await send(app, "GET", "/metrics")
     assert (engine.cut_off, engine.leases) == (1, 0)
-    assert 'gateway_requests_total{code="499",model="m",verb="predict"} 1.0' in metrics
+    told = 'gateway_requests_total{code="499",model="m",verb="predict"} 1.0'
+    assert told in metrics.body.decode()
 
 
-def test_random_disconnects_leave_no_tasks_and_no_leases():
+@in_virtual_time
+async def test_random_disconnects_leave_no_tasks_and_no_leases():
     engine = SlowEngine(0.03)
     app = make_app(engine)
     chance = random.Random(1)
-
-    async def run():
-        async with app.router.lifespan_context(app):
-            await asyncio.gather(*(leave_after(app, chance.uniform(0, 0.05)) for _ in range(400)))
-            await asyncio.sleep(0.05)
-            return [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
-
-    assert run_in_virtual_time(run()) == []
+    async with app.router.lifespan_context(app):
+        await asyncio.gather(*(leave_after(app, chance.uniform(0, 0.05)) for _ in range(400)))
+        await asyncio.sleep(0.05)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
     assert engine.leases == 0
     assert 0 < engine.cut_off < 400
 

@@ -65,16 +65,14 @@ def test_rows_are_looked_up_with_the_scope_lookup(tmp_path, scope, codes):
     assert asyncio.run(codes_of(plane_of(ring), *asked, key=key if scope else "")) == codes
 
 
-def test_a_client_is_counted_once_over_all_protocols(tmp_path):
+@pytest.mark.asyncio
+async def test_a_client_is_counted_once_over_all_protocols(tmp_path):
     key, ring = key_of(tmp_path, "predict")
     plane = plane_of(ring, rate_per_second="1")  # a burst of two requests
     app = make_app(plane.engine, plane=plane)
-
-    async def run():
-        status = (await send(app, *PREDICT, {"x-api-key": key})).status
-        return status, await codes_of(plane, predict(), predict(), key=key)
-
-    assert asyncio.run(run()) == (200, ["OK", "RESOURCE_EXHAUSTED"])
+    assert (await send(app, *PREDICT, {"x-api-key": key})).status == 200
+    codes = await codes_of(plane, predict(), predict(), key=key)
+    assert codes == ["OK", "RESOURCE_EXHAUSTED"]
 
 
 def test_a_model_has_a_rate_limit_and_unknown_names_are_not_counted():
@@ -118,25 +116,22 @@ def test_the_limits_on_tensors_and_ids_hold(limits, request_, message):
     assert not message or message in told
 
 
-def test_refused_bodies_are_freed_without_a_collection():
+@pytest.mark.asyncio
+async def test_refused_bodies_are_freed_without_a_collection():
     large = predict()
     large.inputs["x"].tensor_content = bytes(1 << 20)
-
-    async def run():
-        await codes_of(plane_of(), large)
-        gc.collect()
-        tracemalloc.start()
-        gc.disable()
-        try:
-            codes = await codes_of(plane_of(), *[large] * 20)
-            # gRPC's own threads let go of the last messages a little later.
-            await eventually(lambda: tracemalloc.get_traced_memory()[0] < 4 << 20)
-            return codes
-        finally:
-            gc.enable()
-            tracemalloc.stop()
-
-    assert asyncio.run(run()) == ["INVALID_ARGUMENT"] * 20
+    await codes_of(plane_of(), large)
+    gc.collect()
+    tracemalloc.start()
+    gc.disable()
+    try:
+        codes = await codes_of(plane_of(), *[large] * 20)
+        # gRPC's own threads let go of the last messages a little later.
+        await eventually(lambda: tracemalloc.get_traced_memory()[0] < 4 << 20)
+    finally:
+        gc.enable()
+        tracemalloc.stop()
+    assert codes == ["INVALID_ARGUMENT"] * 20
 
 
 def shaped(*shape: int, dtype: int = 0) -> Any:

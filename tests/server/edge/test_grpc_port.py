@@ -7,7 +7,6 @@ import json
 import shutil
 import ssl
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -17,9 +16,15 @@ import pytest
 from server.protos.modules import MODEL_SERVICE, PREDICTION_SERVICE
 from server.protos.tensors import to_array
 from tests.server.support.eventually import wait_until
-from tests.server.support.gateway_process import GatewayProcess, write_key
-from tests.server.support.grpc_port import PROTOS, multi_inference, named, predict_request, stub
-from tests.server.support.tls_files import tls_files
+from tests.server.support.gateway_process import GatewayProcess, tls_files, write_key
+from tests.server.support.grpc_port import (
+    PROTOS,
+    multi_inference,
+    named,
+    predict_request,
+    stub,
+    with_example,
+)
 
 MODEL = "/v1/models/ranker"
 ROW = {"instances": [{"user": 7, "item": "x"}]}
@@ -64,7 +69,7 @@ class Secured:
 
 
 @pytest.fixture(scope="module")
-def secured(saved_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(saved_models: Path, tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("secured")
     for version in (1, 2):
         target = folder / "ranker" / str(version)
@@ -127,6 +132,9 @@ def test_status_metadata_and_examples_over_grpc(secured):
     classes = both[0].classification_result.classifications[0].classes
     assert [(c.label, c.score) for c in classes] == [("young", 0.75), ("old", 0.25)]
     assert both[1].regression_result.regressions[0].value == 12.5
+    alone = named(with_example(PROTOS.regression.RegressionRequest()), "ranker", "half_the_age")
+    answer = secured.predictions.Regress(alone, metadata=secured.metadata)
+    assert answer.result.regressions[0].value == 12.5
     multi.tasks.add().CopyFrom(multi.tasks[0])
     with pytest.raises(grpc.RpcError) as caught:
         secured.predictions.MultiInference(multi, metadata=secured.metadata)

@@ -1,7 +1,6 @@
 """Tests the Open Inference Protocol over gRPC, health and reflection."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -26,7 +25,7 @@ SERVICE = "inference.GRPCInferenceService"
 
 
 @pytest.fixture(scope="module")
-def channel() -> Iterator[grpc.Channel]:
+def channel():
     with LightUpstream() as server, grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         yield channel
 
@@ -173,79 +172,73 @@ def test_a_client_that_knows_nothing_calls_by_reflection(channel):
     assert ask("grpc.health.v1.Health", "Check", {}) == {"status": "SERVING"}
 
 
-def test_health_follows_the_gateway():
+@pytest.mark.asyncio
+async def test_health_follows_the_gateway():
     lifecycle, engine = Lifecycle(), NumpyEngine()
     routed = RoutedEngine(engine)
     plane = DataPlane(routed, load_settings(model_dir="x"))
     status = health_pb2.HealthCheckResponse
+    async with serving(plane, lifecycle=lifecycle) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
 
-    async def run() -> None:
-        async with serving(plane, lifecycle=lifecycle) as channel:
-            health = health_pb2_grpc.HealthStub(channel)
+        async def check(name: str = "") -> Any:
+            return (await health.Check(health_pb2.HealthCheckRequest(service=name))).status
 
-            async def check(name: str = "") -> Any:
-                return (await health.Check(health_pb2.HealthCheckRequest(service=name))).status
+        async def is_ready() -> bool:
+            request = message_type("ServerReadyRequest")()
+            ready = (await stub(SERVICE, channel).ServerReady(request)).ready
+            assert await check() == (status.SERVING if ready else status.NOT_SERVING)
+            return ready
 
-            async def is_ready() -> bool:
-                request = message_type("ServerReadyRequest")()
-                ready = (await stub(SERVICE, channel).ServerReady(request)).ready
-                assert await check() == (status.SERVING if ready else status.NOT_SERVING)
-                return ready
-
-            watch = health.Watch(health_pb2.HealthCheckRequest())
-            assert (await watch.read()).status == status.SERVING
-            assert await is_ready()
-            assert await check(SERVICE) == status.SERVING
-            engine.is_ready = False
-            assert await check("tensorflow.serving.PredictionService") == status.NOT_SERVING
-            assert (await watch.read()).status == status.NOT_SERVING
-            engine.is_ready = True
-            assert await is_ready()
-            routed.set_draining(True)
-            assert not await is_ready()
-            routed.set_draining(False)
-            assert await is_ready()
-            lifecycle.draining = True
-            assert not await is_ready()
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await check("no.such.Service")
-            assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-
-    asyncio.run(run())
+        watch = health.Watch(health_pb2.HealthCheckRequest())
+        assert (await watch.read()).status == status.SERVING
+        assert await is_ready()
+        assert await check(SERVICE) == status.SERVING
+        engine.is_ready = False
+        assert await check("tensorflow.serving.PredictionService") == status.NOT_SERVING
+        assert (await watch.read()).status == status.NOT_SERVING
+        engine.is_ready = True
+        assert await is_ready()
+        routed.set_draining(True)
+        assert not await is_ready()
+        routed.set_draining(False)
+        assert await is_ready()
+        lifecycle.draining = True
+        assert not await is_ready()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await check("no.such.Service")
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_open_streams_hold_up_no_request():
+@pytest.mark.asyncio
+async def test_open_streams_hold_up_no_request():
     settings = load_settings(model_dir="x", max_in_flight="8")
     plane = DataPlane(NumpyEngine(), settings)
+    async with serving(plane, settings) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        reflection = channel.stream_stream(
+            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+        )
+        request, refusals = health_pb2.HealthCheckRequest(), set()
 
-    async def run() -> None:
-        async with serving(plane, settings) as channel:
-            health = health_pb2_grpc.HealthStub(channel)
-            reflection = channel.stream_stream(
-                "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
-            )
-            request, refusals = health_pb2.HealthCheckRequest(), set()
+        async def opened(stream: Any) -> bool:
+            try:
+                return await stream.read() is not grpc.aio.EOF
+            except grpc.aio.AioRpcError as error:
+                refusals.add((error.code(), error.details()))
+                return False
 
-            async def opened(stream: Any) -> bool:
-                try:
-                    return await stream.read() is not grpc.aio.EOF
-                except grpc.aio.AioRpcError as error:
-                    refusals.add((error.code(), error.details()))
-                    return False
+        watches = [health.Watch(request) for _ in range(12)]
+        assert [await opened(each) for each in watches].count(True) == 4
+        assert not await opened(reflection())
+        ((code, details),) = refusals
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert details.startswith("At most 4 streams of health and reflection may be open")
+        assert (await health.Check(request)).status == health_pb2.HealthCheckResponse.SERVING
+        asked = predict_request("m", x=np.ones(1, np.float32)).SerializeToString()
+        assert await channel.unary_unary(PREDICT)(asked)
+        for each in watches:
+            each.cancel()
 
-            watches = [health.Watch(request) for _ in range(12)]
-            assert [await opened(each) for each in watches].count(True) == 4
-            assert not await opened(reflection())
-            ((code, details),) = refusals
-            assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert details.startswith("At most 4 streams of health and reflection may be open")
-            assert (await health.Check(request)).status == health_pb2.HealthCheckResponse.SERVING
-            asked = predict_request("m", x=np.ones(1, np.float32)).SerializeToString()
-            assert await channel.unary_unary(PREDICT)(asked)
-            for each in watches:
-                each.cancel()
-
-            while not await opened(health.Watch(request)):
-                await asyncio.sleep(0.01)
-
-    asyncio.run(run())
+        while not await opened(health.Watch(request)):
+            await asyncio.sleep(0.01)

@@ -8,7 +8,7 @@ import pytest
 
 from server.observability.live import LiveView
 from server.observability.worker_metrics import merge
-from tests.server.support.browser import Browser
+from tests.server.support.browser import open_browser
 from tests.server.support.eventually import wait_until
 
 MODEL = "/v1/models/ranker"
@@ -16,7 +16,7 @@ MODEL = "/v1/models/ranker"
 
 @pytest.fixture(scope="module")
 def browser(gateway):
-    with Browser() as browser:
+    with open_browser() as browser:
         browser.open(f"http://127.0.0.1:{gateway.port}/ui")
         browser.wait_for("document.getElementById('state').innerText === 'live'")
         yield browser

@@ -1,7 +1,5 @@
 """The gateway creates a span per request. Needs OpenTelemetry's SDK."""
 
-import asyncio
-
 import grpc
 import numpy as np
 import pytest
@@ -67,22 +65,19 @@ def test_health_probes_have_no_span(spans):
     assert own(spans) == []
 
 
-def test_a_grpc_request_is_a_span_like_one_over_rest(spans):
+@pytest.mark.asyncio
+async def test_a_grpc_request_is_a_span_like_one_over_rest(spans):
     settings = load_settings(model_dir="x", tracing="true")
     plane = DataPlane(NumpyEngine(), settings)
     accounts = Accounts(Metrics(), plane.engine.model_names, settings)
     request = predict_request("m", x=np.ones(1, np.float32))
-
-    async def run():
-        async with serving(plane, accounts=accounts) as channel:
-            metadata = (("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01"),)
-            predictions = stub(PREDICTION_SERVICE, channel)
+    async with serving(plane, accounts=accounts) as channel:
+        metadata = (("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01"),)
+        predictions = stub(PREDICTION_SERVICE, channel)
+        await predictions.Predict(request, metadata=metadata)
+        request.model_spec.name = "none"
+        with pytest.raises(grpc.aio.AioRpcError):
             await predictions.Predict(request, metadata=metadata)
-            request.model_spec.name = "none"
-            with pytest.raises(grpc.aio.AioRpcError):
-                await predictions.Predict(request, metadata=metadata)
-
-    asyncio.run(run())
     answered, refused = own(spans)
     for span in (answered, refused):
         assert span.name == "POST predict"

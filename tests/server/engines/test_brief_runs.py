@@ -1,6 +1,5 @@
 """Tests which runs the event loop may wait for, and which go to threads."""
 
-import asyncio
 import dataclasses
 import importlib
 import threading
@@ -100,18 +99,14 @@ class Model:
 
 
 @pytest.mark.parametrize("batcher", [None, lambda run: Batcher(run, 16, 0.0)])
-def test_runs_move_to_the_event_loop_once_they_are_known_to_be_short(batcher, monkeypatch):
+@pytest.mark.asyncio
+async def test_runs_move_to_the_event_loop_once_they_are_known_to_be_short(batcher, monkeypatch):
     monkeypatch.setattr(brief_runs, "_BRIEF_SECONDS", 10.0)
-
-    async def main():
-        pool = WorkerPool("model", 1, 10)
-        version = LeasedVersion(1, Model(), pool, batcher)
-        names = [(await version.run("f", rows(4)))["y"][0] for _ in range(20)]
-        larger = (await version.run("f", rows(5)))["y"][0]
-        await pool.close()
-        return names, larger
-
-    names, larger = asyncio.run(main())
+    pool = WorkerPool("model", 1, 10)
+    version = LeasedVersion(1, Model(), pool, batcher)
+    names = [(await version.run("f", rows(4)))["y"][0] for _ in range(20)]
+    larger = (await version.run("f", rows(5)))["y"][0]
+    await pool.close()
     assert names == ["model_0"] * 16 + ["MainThread"] * 4
     assert larger == "model_0"
 

@@ -18,37 +18,27 @@ from server.protos.tensors import fill_proto, fill_signature
 from server.settings import load_settings
 from server.wire.codec import Codec
 from tests.server.support.eventually import PATIENCE_S, eventually
+from tests.server.support.gateway_process import tls_files
 from tests.server.support.grpc_port import PROTOS, methods_of
 from tests.server.support.light_upstream import front
 from tests.server.support.numpy_engine import FUNCTIONS
-from tests.server.support.tls_files import tls_files
 
 pytestmark = pytest.mark.asyncio
 
 
 class ModelServer:
-    """A model server with one version of model `m`.
+    """A model server with one version of model `m`."""
 
-    Attributes:
-        version: The version that it serves.
-        output: The name of its output.
-        names_version: Whether its answers name the version.
-        calls: Versions of the calls to Predict; 0 for the newest.
-        polls: Number of polls that it was asked.
-        refuses_polls: The error of every poll; None to answer.
-        errors: The errors of the next calls to Predict, first one first.
-        answers_calls: Calls to Predict wait while this event is not set.
-        answers_polls: Polls wait while this event is not set.
-    """
+    version = 3
+    output = "y"  # the name of its output
+    names_version = True  # whether its answers name the version
+    polls = 0  # number of polls that it was asked
+    refuses_polls = None  # the error of every poll; None to answer
 
     def __init__(self):
-        self.version = 3
-        self.output = "y"
-        self.names_version = True
-        self.calls = []
-        self.polls = 0
-        self.refuses_polls = None
-        self.errors = []
+        self.calls = []  # versions of the calls to Predict; 0 for the newest
+        self.errors = []  # of the next calls to Predict, first one first
+        # Calls to Predict, and polls, wait while their event is not set.
         self.answers_calls, self.answers_polls = asyncio.Event(), asyncio.Event()
         self.answers_calls.set()
         self.answers_polls.set()

@@ -10,10 +10,8 @@ from server.engines.upstream.catalog import Catalog
 from server.engines.upstream.endpoint import Endpoint, parse_upstreams
 from server.engines.upstream.pool import UpstreamPool
 from server.errors import Code, ServingError, StartError
-from server.protos.modules import load_protos
-from tests.server.support.virtual_time import run_in_virtual_time
-
-PROTOS = load_protos()
+from tests.server.support.grpc_port import PROTOS
+from tests.server.support.virtual_time import in_virtual_time
 
 
 class FakeEndpoint(Endpoint):
@@ -37,54 +35,44 @@ class FakeEndpoint(Endpoint):
         return self.name
 
 
-def test_requests_go_to_the_endpoint_with_least_to_do():
-    slow, quick = FakeEndpoint("slow", 0.05), FakeEndpoint("quick", 0.005)
+@in_virtual_time
+async def test_requests_go_to_the_endpoint_with_least_to_do():
+    pool = UpstreamPool([FakeEndpoint("slow", 0.05), FakeEndpoint("quick", 0.005)])
+    gate = asyncio.Semaphore(4)
 
-    async def work():
-        pool = UpstreamPool([slow, quick])
-        gate = asyncio.Semaphore(4)
+    async def one():
+        async with gate:
+            return await pool.call("Predict", b"", ["slow", "quick"])
 
-        async def one():
-            async with gate:
-                return await pool.call("Predict", b"", ["slow", "quick"])
-
-        return await asyncio.gather(*(one() for _ in range(60)))
-
-    answers = run_in_virtual_time(work())
+    answers = await asyncio.gather(*(one() for _ in range(60)))
     assert answers.count("quick") > 2 * answers.count("slow")
 
 
-def test_no_endpoint_exceeds_its_limit_and_other_requests_queue():
+@in_virtual_time
+async def test_no_endpoint_exceeds_its_limit_and_other_requests_queue():
     endpoint = FakeEndpoint("a", 0.001)
-
-    async def work():
-        pool = UpstreamPool([endpoint])
-        return await asyncio.gather(*(pool.call("Predict", b"", ["a"]) for _ in range(200)))
-
-    assert run_in_virtual_time(work()) == ["a"] * 200
+    pool = UpstreamPool([endpoint])
+    answers = await asyncio.gather(*(pool.call("Predict", b"", ["a"]) for _ in range(200)))
+    assert answers == ["a"] * 200
     assert endpoint.most == 64
     assert endpoint.in_flight == 0
 
 
-def test_too_many_waiting_requests_are_refused_until_some_leave():
+@in_virtual_time
+async def test_too_many_waiting_requests_are_refused_until_some_leave():
     endpoint = FakeEndpoint("a", 0.02)
     chance = random.Random(0)
-
-    async def work():
-        pool = UpstreamPool([endpoint])
-        running, waiting, refused = 64, 256, 2
-        tasks = [
-            asyncio.create_task(pool.call("Predict", b"", ["a"]))
-            for _ in range(running + waiting + refused)
-        ]
-        await asyncio.sleep(0.005)
-        for task in chance.sample(tasks, 200):
-            task.cancel()
-        done = await asyncio.gather(*tasks, return_exceptions=True)
-        assert await pool.call("Predict", b"", ["a"]) == "a"
-        return done
-
-    done = run_in_virtual_time(work())
+    pool = UpstreamPool([endpoint])
+    running, waiting, refused = 64, 256, 2
+    tasks = [
+        asyncio.create_task(pool.call("Predict", b"", ["a"]))
+        for _ in range(running + waiting + refused)
+    ]
+    await asyncio.sleep(0.005)
+    for task in chance.sample(tasks, 200):
+        task.cancel()
+    done = await asyncio.gather(*tasks, return_exceptions=True)
+    assert await pool.call("Predict", b"", ["a"]) == "a"
     refused = [e for e in done if isinstance(e, ServingError)]
     assert len(refused) == 2
     assert all(e.code is Code.RESOURCE_EXHAUSTED for e in refused)
@@ -92,40 +80,35 @@ def test_too_many_waiting_requests_are_refused_until_some_leave():
 
 
 @pytest.mark.parametrize("code", [Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED])
-def test_only_unavailable_is_retried_on_another_endpoint(code):
+@in_virtual_time
+async def test_only_unavailable_is_retried_on_another_endpoint(code):
     bad, good = FakeEndpoint("bad", fails=1000, code=code), FakeEndpoint("good")
-
-    async def work():
-        pool = UpstreamPool([bad, good])
-        ask = functools.partial(pool.call, "Predict", b"", ["bad", "good"])
-        told = [await asyncio.gather(ask(), return_exceptions=True) for _ in range(200)]
-        return [str(each) for (each,) in told]
-
-    answers = run_in_virtual_time(work())
+    pool = UpstreamPool([bad, good])
+    ask = functools.partial(pool.call, "Predict", b"", ["bad", "good"])
+    told = [await asyncio.gather(ask(), return_exceptions=True) for _ in range(200)]
+    answers = [str(each) for (each,) in told]
     assert bad.calls > 0  # equally busy endpoints are chosen by chance
     assert answers.count("gone") == (0 if code is Code.UNAVAILABLE else bad.calls)
 
 
-def test_a_request_is_sent_to_two_endpoints_at_most():
+@in_virtual_time
+async def test_a_request_is_sent_to_two_endpoints_at_most():
     endpoints = [FakeEndpoint(name, fails=9) for name in "abc"]
     with pytest.raises(ServingError, match="gone"):
-        run_in_virtual_time(UpstreamPool(endpoints).call("Predict", b"", list("abc")))
+        await UpstreamPool(endpoints).call("Predict", b"", list("abc"))
     assert sum(endpoint.calls for endpoint in endpoints) == 2
 
 
-def test_endpoints_that_are_drained_or_left_out_get_nothing():
+@in_virtual_time
+async def test_endpoints_that_are_drained_or_left_out_get_nothing():
     drained, silent = FakeEndpoint("drained"), FakeEndpoint("silent")
     drained.drained = True
     silent.missed = 2
-
-    async def work():
-        pool = UpstreamPool([drained, silent])
-        with pytest.raises(ServingError) as caught:
-            await pool.call("Predict", b"", ["drained", "silent"])
-        assert caught.value.code is Code.UNAVAILABLE
-        return pool.states()
-
-    assert run_in_virtual_time(work()) == {"drained": "drained", "silent": "left out"}
+    pool = UpstreamPool([drained, silent])
+    with pytest.raises(ServingError) as caught:
+        await pool.call("Predict", b"", ["drained", "silent"])
+    assert caught.value.code is Code.UNAVAILABLE
+    assert pool.states() == {"drained": "drained", "silent": "left out"}
     assert (drained.calls, silent.calls) == (0, 0)
 
 

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.server.support.attack import asking
+from tests.server.support.asking import asking
 from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import write_key
 from tests.server.support.light_upstream import LightUpstream, front, fronted

@@ -13,8 +13,7 @@ from server.cli import main
 from server.errors import StartError
 from server.process.start_checks import check_start
 from server.settings import load_settings
-from tests.server.support.gateway_process import command
-from tests.server.support.tls_files import tls_files
+from tests.server.support.gateway_process import COMMAND, tls_files
 from tests.support import commands
 
 
@@ -45,7 +44,7 @@ def test_help_teaches_flags_environment_and_requests():
 
 
 def test_a_model_folder_that_does_not_exist(tmp_path):
-    done = commands.run(*command("--model-dir", str(tmp_path / "nowhere")))
+    done = commands.run(*COMMAND, "--model-dir", tmp_path / "nowhere")
     assert_refused(done, "The model folder must exist. Received: --model-dir=")
 
 

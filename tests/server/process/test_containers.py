@@ -12,9 +12,8 @@ import pytest
 
 from server.cli import drop_service_links
 from tests.server.support.eventually import PATIENCE_S, wait_until
-from tests.server.support.gateway_process import ROOT, command, environment
+from tests.server.support.gateway_process import COMMAND, ROOT, environment, tls_files
 from tests.server.support.light_upstream import fronted
-from tests.server.support.tls_files import tls_files
 from tests.support.applies import applies_if
 
 needs_namespace = applies_if(
@@ -28,7 +27,7 @@ needs_namespace = applies_if(
 def test_a_starting_gateway_stops_when_it_is_told_to(first, tmp_path):
     settings = tmp_path / "settings.yaml"
     os.mkfifo(settings)
-    program = command("--settings-file", str(settings))
+    program = [*COMMAND, "--settings-file", str(settings)]
     if first:
         program = ["unshare", "--pid", "--fork", "--kill-child", *program]
     with subprocess.Popen(program, cwd=ROOT, env=environment()) as process:

@@ -6,7 +6,6 @@ import json
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 from server.protos.modules import PREDICTION_SERVICE
 from server.protos.tensors import to_array
 from tests.server.support.asgi import Reply
-from tests.server.support.attack import asking
+from tests.server.support.asking import asking
 from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.server.support.gateway_process import GatewayProcess, stub_gateway
 from tests.server.support.grpc_port import predict_request, stub
@@ -64,7 +63,7 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(saved_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(saved_models: Path, tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("swapped") / "ranker"
     folder.mkdir()
     log = folder.parent / "log"

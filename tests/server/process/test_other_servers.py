@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import contextmanager
 
 import pytest
@@ -17,7 +16,7 @@ from tests.server.support.gateway_process import ROOT, ask_port, environment
 
 SCORE = {"score": 7.5, "user": 7, "version": 1}
 FACTORY = "server.app:create_app_from_environment"
-COMMANDS: dict[str, Callable[[int], list[str]]] = {
+COMMANDS = {
     "uvicorn": lambda fd: ["uvicorn", "--factory", FACTORY, "--fd", str(fd)],
     "hypercorn": lambda fd: ["hypercorn", f"{FACTORY}()", "--bind", f"fd://{fd}"],
 }

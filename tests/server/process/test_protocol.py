@@ -1,6 +1,7 @@
 """HTTP/1.1 connections: pipelined requests, slow clients, and limits on time and size."""
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import socket
@@ -12,7 +13,7 @@ from server.process import protocol as protocols
 from server.process.server import uvicorn_config, with_admin
 from server.settings import load_settings
 from tests.server.support.asgi import make_app
-from tests.server.support.virtual_time import run_in_virtual_time
+from tests.server.support.virtual_time import in_virtual_time, run_in_virtual_time
 
 PREDICT = "POST /v1/models/m:predict HTTP/1.1"
 ROW = b'{"instances": [1.0]}'
@@ -76,23 +77,38 @@ class Connection:
         for _ in range(50):
             await asyncio.sleep(0)
 
+    async def wait_for(self, count: int) -> list[int]:
+        """Waits for so many answers, or until the connection closes; returns their statuses."""
+        while len(self.statuses()) < count and not self.client.closed:
+            await asyncio.sleep(0)
+        return self.statuses()
 
-def with_connection(work, **options):
-    """Runs `work` with a connection, in virtual time; returns its result."""
+    def statuses(self) -> list[int]:
+        return statuses(self.client.received)
 
+    async def check_closes(self, seconds: float) -> None:
+        """Checks that a connection that sends nothing stays open for a time, and then closes."""
+        await asyncio.sleep(seconds - 1)
+        assert not self.client.closed
+        await asyncio.sleep(2)
+        assert self.client.closed
+
+
+@contextlib.asynccontextmanager
+async def connected(**options):
+    app = make_app(**options)
+    async with app.router.lifespan_context(app):
+        connection = Connection(app, **options)
+        yield connection
+        connection.protocol.connection_lost(None)
+
+
+def answers(*pieces: bytes) -> bytes:
     async def run():
-        app = make_app(**options)
-        async with app.router.lifespan_context(app):
-            connection = Connection(app, **options)
-            result = await work(connection)
-            connection.protocol.connection_lost(None)
-            return result
+        async with connected() as connection:
+            return await connection.send(*pieces)
 
     return run_in_virtual_time(run())
-
-
-def answers(*pieces: bytes, **options) -> bytes:
-    return with_connection(lambda connection: connection.send(*pieces), **options)
 
 
 def statuses(answered: bytes) -> list[int]:
@@ -112,30 +128,24 @@ def test_pipelined_requests_are_answered_in_order():
     assert values == [b'{"predictions":[2.5]', b'{"predictions":[3.5]', b'{"predictions":[2.5]']
 
 
-def test_other_clients_are_answered_between_pipelined_requests():
+@in_virtual_time
+async def test_other_clients_are_answered_between_pipelined_requests():
     """One turn of the event loop answers at most one of them."""
-
-    async def work(connection):
+    async with connected(rate_per_second="0") as connection:
         connection.protocol.data_received(post() * 100)
         counts = []
-        while len(statuses(connection.client.received)) < 100:
-            counts.append(len(statuses(connection.client.received)))
+        while len(connection.statuses()) < 100:
+            counts.append(len(connection.statuses()))
             await asyncio.sleep(0)
-        return counts
-
-    counts = with_connection(work, rate_per_second="0")
     assert counts[0] == 0
     assert max(b - a for a, b in itertools.pairwise(counts)) <= 1
 
 
-def test_heads_of_pipelined_requests_do_not_add_up():
-    async def work(connection):
+@in_virtual_time
+async def test_heads_of_pipelined_requests_do_not_add_up():
+    async with connected() as connection:
         connection.protocol.data_received(b"GET /livez HTTP/1.1\r\nHost: ab\r\n\r\n" * 1500)
-        while len(statuses(connection.client.received)) < 1500 and not connection.client.closed:
-            await asyncio.sleep(0)
-        return statuses(connection.client.received)
-
-    assert with_connection(work) == [200] * 1500
+        assert await connection.wait_for(1500) == [200] * 1500
 
 
 def test_a_request_with_a_body_that_asks_for_an_upgrade_is_refused_and_nothing_follows():
@@ -145,37 +155,30 @@ def test_a_request_with_a_body_that_asks_for_an_upgrade_is_refused_and_nothing_f
     assert b"must not ask for an upgrade" in answered
 
 
-def test_a_piece_full_of_requests_is_read_in_parts():
+@in_virtual_time
+async def test_a_piece_full_of_requests_is_read_in_parts():
     request = post()
     count = (64 << 10) // len(request)
-
-    async def work(connection):
+    async with connected(rate_per_second="0") as connection:
         connection.protocol.data_received(request * count + request[:30])
-        held = len(connection.protocol.pipeline)
-        while len(statuses(connection.client.received)) < count:
-            await asyncio.sleep(0)
+        assert 0 < len(connection.protocol.pipeline) < count / 3
+        await connection.wait_for(count)
         await connection.send(request[30:])
-        return held, len(statuses(connection.client.received))
-
-    held, answered = with_connection(work, rate_per_second="0")
-    assert 0 < held < count / 3
-    assert answered == count + 1
+        assert connection.statuses() == [200] * (count + 1)
 
 
-def test_a_client_that_sends_as_fast_as_it_is_read_is_answered():
-    request, count = post(), 1000
-
-    async def work(connection):
-        to_send = request * count
-        while len(statuses(connection.client.received)) < count and not connection.client.closed:
+@in_virtual_time
+async def test_a_client_that_sends_as_fast_as_it_is_read_is_answered():
+    count = 1000
+    to_send = post() * count
+    async with connected(rate_per_second="0") as connection:
+        while len(connection.statuses()) < count and not connection.client.closed:
             if connection.client.reads:
                 connection.protocol.data_received(to_send[:30_000])
                 to_send = to_send[30_000:]
                 assert len(connection.protocol.waiting) <= 30_000
             await asyncio.sleep(0)
-        return statuses(connection.client.received)
-
-    assert with_connection(work, rate_per_second="0") == [200] * count
+        assert connection.statuses() == [200] * count
 
 
 @pytest.mark.parametrize("cut", [9, 60, -len(ROW), -3])
@@ -189,20 +192,19 @@ def test_the_answer_to_head_has_no_body():
     assert (head[9:12], body) == (b"400", b"")
 
 
-def test_a_client_that_reads_slowly_is_waited_for():
-    async def work(connection):
+@in_virtual_time
+async def test_a_client_that_reads_slowly_is_waited_for():
+    async with connected() as connection:
         connection.protocol.pause_writing()
-        before = await connection.send(post())
+        assert await connection.send(post()) == b""
         connection.protocol.resume_writing()
         await connection.settle()
-        return before, connection.client.received
-
-    before, after = with_connection(work)
-    assert (before, statuses(after)) == (b"", [200])
+        assert connection.statuses() == [200]
 
 
-def test_a_client_that_takes_no_more_of_its_answer_is_left():
-    async def work(connection):
+@in_virtual_time
+async def test_a_client_that_takes_no_more_of_its_answer_is_left():
+    async with connected(body_seconds="30") as connection:
         for _ in range(2):
             connection.protocol.pause_writing()
             await connection.send(post())
@@ -213,21 +215,19 @@ def test_a_client_that_takes_no_more_of_its_answer_is_left():
         await asyncio.sleep(29)
         connection.protocol.pause_writing()
         await asyncio.sleep(31)
-        return statuses(connection.client.received), connection.client.aborted
+        assert connection.statuses() == [200, 200]
+        assert connection.client.aborted
 
-    assert with_connection(work, body_seconds="30") == ([200, 200], True)
 
-
-def test_a_client_that_never_takes_the_rest_of_a_closing_connection_is_left():
-    async def work(connection):
+@in_virtual_time
+async def test_a_client_that_never_takes_the_rest_of_a_closing_connection_is_left():
+    async with connected(body_seconds="30") as connection:
         connection.client.close = lambda: setattr(connection.client, "closed", True)
         await connection.send(post("Connection: close"))
         await asyncio.sleep(29)
-        before = connection.client.closed, connection.client.aborted
+        assert (connection.client.closed, connection.client.aborted) == (True, False)
         await asyncio.sleep(2)
-        return before, connection.client.aborted
-
-    assert with_connection(work, body_seconds="30") == ((True, False), True)
+        assert connection.client.aborted
 
 
 @pytest.mark.parametrize("hosts", [b"", b"Host: x\r\nHost: y\r\n", b"Host: x\r\nHost: x\r\n"])
@@ -290,43 +290,32 @@ UNFINISHED = {
 
 
 @pytest.mark.parametrize("case", UNFINISHED)
-def test_a_connection_closes_if_its_next_head_is_late(case):
-    async def work(connection):
+@in_virtual_time
+async def test_a_connection_closes_if_its_next_head_is_late(case):
+    async with connected(head_seconds="10") as connection:
         await connection.send(*UNFINISHED[case])
-        await asyncio.sleep(9)
-        assert not connection.client.closed
-        await asyncio.sleep(2)
-        return connection.client.closed
-
-    assert with_connection(work, head_seconds="10")
+        await connection.check_closes(10)
 
 
 @pytest.mark.parametrize("answered", [0, 1])
-def test_bytes_of_a_head_gain_no_time(answered):
-    async def work(connection):
+@in_virtual_time
+async def test_bytes_of_a_head_gain_no_time(answered):
+    async with connected(head_seconds="10") as connection:
         await connection.send(post() * answered + b"GET /livez HTTP/1.1\r\nHost: ")
         for _ in range(9):
             await asyncio.sleep(1)
             await connection.send(b"x")
-        assert not connection.client.closed
-        await asyncio.sleep(2)
-        return connection.client.closed
-
-    assert with_connection(work, head_seconds="10")
+        await connection.check_closes(1)
 
 
-def test_a_connection_without_requests_closes_later():
-    async def work(connection):
+@in_virtual_time
+async def test_a_connection_without_requests_closes_later():
+    async with connected(head_seconds="10") as connection:
         await connection.send(post())
         await asyncio.sleep(59)
         assert not connection.client.closed
         await connection.send(post())
-        await asyncio.sleep(59)
-        assert not connection.client.closed
-        await asyncio.sleep(2)
-        return connection.client.closed
-
-    assert with_connection(work, head_seconds="10")
+        await connection.check_closes(60)
 
 
 CHUNKED = f"{PREDICT}\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
@@ -339,16 +328,15 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("case", ENDLESS)
-def test_a_head_without_end_is_cut_off(case):
+@in_virtual_time
+async def test_a_head_without_end_is_cut_off(case):
     begun, expected = ENDLESS[case]
-
-    async def work(connection):
-        answered = await connection.send(begun, b"x" * 900)
+    async with connected(max_header_bytes="1000") as connection:
+        await connection.send(begun, b"x" * 900)
         assert not connection.client.closed
-        return answered + await connection.send(b"x" * 300), connection.client.closed
-
-    answered, closed = with_connection(work, max_header_bytes="1000")
-    assert (statuses(answered), closed) == (expected, True)
+        await connection.send(b"x" * 300)
+        assert connection.statuses() == expected
+        assert connection.client.closed
 
 
 def test_the_log_warns_before_connections_are_refused(monkeypatch, caplog):

@@ -16,12 +16,11 @@ from server.observability.worker_metrics import WorkerMetrics
 from server.process.gateway import Gateway
 from server.process.workers import Worker, WorkerSupervisor
 from server.settings import load_settings
-from tests.server.support.children import children_of
 from tests.server.support.eventually import PATIENCE_S, eventually, wait_until
-from tests.server.support.gateway_process import GatewayProcess, write_key
+from tests.server.support.gateway_process import GatewayProcess, children_of, write_key
 from tests.server.support.light_upstream import fronted
 from tests.server.support.numpy_engine import NumpyEngine
-from tests.server.support.virtual_time import run_in_virtual_time
+from tests.server.support.virtual_time import in_virtual_time
 from tests.support.ports import held_ports
 
 PREDICT = "/v1/models/m:predict"
@@ -111,6 +110,11 @@ def test_a_worker_that_hangs_is_replaced(tmp_path):
         assert gateway.process.wait(PATIENCE_S) == 0
 
 
+@pytest.fixture
+def worker(tmp_path):
+    return Worker(0, tmp_path, 0, 0, os.getpid())
+
+
 class Unwritable(Metrics):
     """Metrics whose text cannot be made, as with a model's name that is no Unicode."""
 
@@ -119,23 +123,18 @@ class Unwritable(Metrics):
 
 
 @pytest.mark.parametrize("metrics", [Metrics, Unwritable])
-def test_the_heartbeat_needs_the_event_loop_and_nothing_else(tmp_path, metrics):
-    worker = Worker(0, tmp_path, 0, 0, os.getpid())
+@in_virtual_time
+async def test_the_heartbeat_needs_the_event_loop_and_nothing_else(worker, metrics):
     worker.heartbeat.touch()
-
-    async def scenario():
-        task = asyncio.create_task(WorkerMetrics(worker.heartbeat).write(metrics()))
-        await asyncio.sleep(0)
-        os.utime(worker.heartbeat, (1, 1))
-        await asyncio.sleep(2)
-        task.cancel()
-        return worker.heartbeat.stat().st_mtime
-
-    assert run_in_virtual_time(scenario()) > 1
+    task = asyncio.create_task(WorkerMetrics(worker.heartbeat).write(metrics()))
+    await asyncio.sleep(0)
+    os.utime(worker.heartbeat, (1, 1))
+    await asyncio.sleep(2)
+    task.cancel()
+    assert worker.heartbeat.stat().st_mtime > 1
 
 
-def test_a_worker_without_new_heartbeats_hangs_unless_it_still_starts(tmp_path):
-    worker = Worker(0, tmp_path, 0, 0, os.getpid())
+def test_a_worker_without_new_heartbeats_hangs_unless_it_still_starts(tmp_path, worker):
     supervisor = WorkerSupervisor(load_settings(workers=2, model_dir=tmp_path), [])
     worker.heartbeat.touch()
     os.utime(worker.heartbeat, (0, 0))
@@ -146,19 +145,16 @@ def test_a_worker_without_new_heartbeats_hangs_unless_it_still_starts(tmp_path):
     assert any(supervisor._hangs(worker) for _ in range(100))
 
 
-def test_a_failed_write_of_metrics_is_logged_and_tried_again(tmp_path, caplog):
+@in_virtual_time
+async def test_a_failed_write_of_metrics_is_logged_and_tried_again(tmp_path, caplog):
     folder = tmp_path / "shared"
     folder.write_text("no folder")
     worker = Worker(0, folder, 0, 0, os.getpid())
-
-    async def write():
-        task = asyncio.create_task(WorkerMetrics(worker.heartbeat).write(Metrics()))
-        await asyncio.sleep(3)
-        folder.unlink()
-        await asyncio.sleep(3)
-        task.cancel()
-
-    run_in_virtual_time(write())
+    task = asyncio.create_task(WorkerMetrics(worker.heartbeat).write(Metrics()))
+    await asyncio.sleep(3)
+    folder.unlink()
+    await asyncio.sleep(3)
+    task.cancel()
     assert worker.heartbeat.stat().st_mtime > 0
     assert caplog.text.count("other workers do not see this worker's metrics") == 1
     assert b"gateway_in_flight" in (folder / "0.prom").read_bytes()
@@ -200,11 +196,11 @@ def test_workers_end_when_the_process_that_looks_after_them_is_killed(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_worker_that_starts_during_shutdown_ends_too(tmp_path):
+def test_a_worker_that_starts_during_shutdown_ends_too(tmp_path, worker):
     arguments = {"workers": 2, "model_dir": tmp_path}
     supervisor = WorkerSupervisor(load_settings(**arguments), ["--model-dir", str(tmp_path)])
     supervisor._pass_on(signal.SIGTERM, None)
-    supervisor._start(Worker(0, tmp_path, 0, 0, os.getpid()))
+    supervisor._start(worker)
     process = supervisor._processes[0]
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == -signal.SIGTERM
@@ -227,31 +223,28 @@ def test_sighup_reads_the_keys_and_ends_nobody(tmp_path, workers):
         assert gateway.ask("POST", PREDICT, BODY, {"x-api-key": key}).status != 401
 
 
-def test_a_worker_takes_no_connections_while_it_starts(tmp_path):
+def test_a_worker_takes_no_connections_while_it_starts(worker):
     settings = load_settings(engine="tfserving", models="m", upstreams="127.0.0.1:1")
-    gateway = Gateway(settings, Worker(0, tmp_path, 0, 0, os.getpid()))
+    gateway = Gateway(settings, worker)
     port = gateway._listener.getsockname()[1]
     with gateway._listener, pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S).close()
 
 
-def test_a_worker_that_replaces_another_starts_once_its_models_are_loaded():
+@in_virtual_time
+async def test_a_worker_that_replaces_another_starts_once_its_models_are_loaded():
     engine = NumpyEngine(is_ready=False)
     app = create_app(load_settings(model_dir="unused"), engine, load_first=True)
+    started = asyncio.Event()
 
-    async def scenario():
-        started = asyncio.Event()
+    async def run():
+        async with app.router.lifespan_context(app):
+            started.set()
 
-        async def run():
-            async with app.router.lifespan_context(app):
-                started.set()
-
-        task = asyncio.create_task(run())
-        await eventually(lambda: engine.events)
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(started.wait(), 0.2)
-        engine.is_ready = True
-        await task
-        assert started.is_set()
-
-    run_in_virtual_time(scenario())
+    task = asyncio.create_task(run())
+    await eventually(lambda: engine.events)
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(started.wait(), 0.2)
+    engine.is_ready = True
+    await task
+    assert started.is_set()

@@ -1,7 +1,5 @@
 """Headless Chromium, driven through its DevTools protocol."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
@@ -10,66 +8,28 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from websockets.sync.client import connect
 
-from tests.server.support.eventually import PATIENCE_S
+from tests.server.support.eventually import PATIENCE_S, wait_until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+PORT = re.compile(r"ws://127\.0\.0\.1:(\d+)/")
 INSTALL = "The page is tested in Chromium. Run: apt-get install chromium"
 
 
 class Browser:
-    """One page in its own browser; a context manager."""
+    """One page in a browser."""
 
-    def __init__(self, width: int = 1100, height: int = 1500) -> None:
-        assert CHROMIUM, INSTALL
-        self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        self.log = Path(self.profile.name) / "log"
-        self.log_file = self.log.open("wb")
-        self.process = subprocess.Popen(
-            [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
-             "--disable-quic", "--disable-sync", "--disable-background-networking",
-             "--disable-component-update",
-             "--disable-dev-shm-usage", "--remote-debugging-port=0", "--hide-scrollbars",
-             "--remote-allow-origins=*", f"--user-data-dir={self.profile.name}",
-             f"--window-size={width},{height}", "about:blank"],
-            stderr=self.log_file, stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-        self.socket: Any = None
-        self.stack = contextlib.ExitStack()
+    def __init__(self, socket: Any) -> None:
+        self.socket = socket
         self.number = 0
         self.events: list[dict[str, Any]] = []
-
-    def __enter__(self) -> Browser:
-        try:
-            return self._connect()
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def _connect(self) -> Browser:
-        deadline = time.monotonic() + PATIENCE_S
-        while not (match := re.search(r"ws://127\.0\.0\.1:(\d+)/", self.log.read_text())):
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.1)
-        pages_url = f"http://127.0.0.1:{match[1]}/json/list"
-        with urllib.request.urlopen(pages_url, timeout=PATIENCE_S) as reply:
-            pages = [each for each in json.load(reply) if each["type"] == "page"]
-        url = pages[0]["webSocketDebuggerUrl"]
-        self.socket = self.stack.enter_context(connect(url, max_size=64 << 20))
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stack.close()
-        self.process.kill()
-        self.process.wait(30)
-        self.log_file.close()
-        self.profile.cleanup()
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self.number += 1
@@ -89,8 +49,8 @@ class Browser:
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
-    def wait_for(self, script: str, seconds: float = PATIENCE_S) -> Any:
-        deadline = time.monotonic() + seconds
+    def wait_for(self, script: str) -> Any:
+        deadline = time.monotonic() + PATIENCE_S
         while not (value := self.run(script)):
             assert time.monotonic() < deadline, f"{script} stays {value}"
             time.sleep(0.1)
@@ -117,3 +77,31 @@ class Browser:
 
     def text(self, element: str) -> str:
         return self.run(f"document.getElementById('{element}').innerText")
+
+
+@contextlib.contextmanager
+def open_browser() -> Iterator[Browser]:
+    """Starts a browser of its own, with one page."""
+    assert CHROMIUM, INSTALL
+    with contextlib.ExitStack() as stack:
+        profile = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+        log = Path(profile) / "log"
+        process = subprocess.Popen(
+            [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
+             "--disable-quic", "--disable-sync", "--disable-background-networking",
+             "--disable-component-update",
+             "--disable-dev-shm-usage", "--remote-debugging-port=0", "--hide-scrollbars",
+             "--remote-allow-origins=*", f"--user-data-dir={profile}",
+             "--window-size=1100,1500", "about:blank"],
+            stderr=stack.enter_context(log.open("wb")), stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        stack.callback(process.wait, 30)
+        stack.callback(process.kill)
+        wait_until(lambda: PORT.search(log.read_text()) or process.poll() is not None)
+        found = PORT.search(log.read_text())
+        assert found, log.read_text()
+        pages_url = f"http://127.0.0.1:{found[1]}/json/list"
+        with urllib.request.urlopen(pages_url, timeout=PATIENCE_S) as reply:
+            pages = [each for each in json.load(reply) if each["type"] == "page"]
+        url = pages[0]["webSocketDebuggerUrl"]
+        yield Browser(stack.enter_context(connect(url, max_size=64 << 20)))

@@ -1,7 +1,5 @@
 """A gateway in its own process, as users run it."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import io
@@ -11,7 +9,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +19,10 @@ from tests.server.support.eventually import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "de_core_gateway"
-STUB = "tests.server.support.stub_gateway"
-
-
-def command(*arguments: str, module: str = "server") -> list[str]:
-    return [sys.executable, "-m", module, *arguments]
+COMMAND = (sys.executable, "-m", "server")
+#: The same for the gateway that `installed` describes, and for a gateway with numpy functions.
+INSTALLED = (sys.executable, "-m", NAME)
+STUB = (sys.executable, "-m", "tests.server.support.stub_gateway")
 
 
 def environment() -> dict[str, str]:
@@ -33,9 +30,9 @@ def environment() -> dict[str, str]:
     return {**kept, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
-def installed_environment(site: Path) -> dict[str, str]:
-    """Returns variables with which Python imports the gateway from `site`, never the checkout's."""
-    return {**environment(), "PYTHONPATH": str(site)}
+def installed(site: Path) -> dict[str, Any]:
+    """Returns options with which a process imports the gateway from `site`, not the checkout's."""
+    return {"cwd": site / "empty", "env": {**environment(), "PYTHONPATH": str(site)}}
 
 
 def run(*command: str | Path, seconds: float = PATIENCE_S, **options: Any) -> str:
@@ -65,6 +62,28 @@ def write_key(folder: Path, *scopes: str) -> tuple[str, Path]:
     return key, file
 
 
+def tls_files(folder: Path) -> tuple[Path, Path]:
+    """Writes a self-signed certificate for 127.0.0.1 and localhost, and its key."""
+    key, certificate = folder / "key.pem", folder / "cert.pem"
+    run(
+        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+        "-nodes", "-days", "2", "-subj", "/CN=localhost",
+        "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", key, "-out", certificate,
+    )  # fmt: skip
+    return certificate, key
+
+
+def children_of(pid: int) -> list[int]:
+    """Returns the child processes of a process, started by any of its threads."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            found += map(int, (task / "children").read_text().split())
+        except FileNotFoundError:
+            continue
+    return sorted(found)
+
+
 def ask_port(
     port: int,
     method: str,
@@ -87,32 +106,30 @@ def ask_port(
 
 
 class GatewayProcess:
-    """`python -m server` on a free port. A context manager that stops the process at the end."""
+    """A gateway on a free port. A context manager that stops the process at the end."""
 
     def __init__(
         self,
         model_dir: Path | None,
         log: Path,
         *arguments: str,
-        module: str = "server",
-        site: Path | None = None,
+        program: Sequence[str] = COMMAND,
+        **options: Any,
     ) -> None:
-        """Starts the process: of the checkout, or of the gateway that is installed in `site`."""
+        """Starts a program, in the checkout by default: the `options` are those of `Popen`."""
         folder = ("--model-dir", str(model_dir)) if model_dir else ()
         self._log_file = log.open("wb")
         self.log_path = log
         self.process = subprocess.Popen(
-            command(*folder, "--port", "0", *arguments, module=NAME if site else module),
-            cwd=site / "empty" if site else ROOT,
-            env=installed_environment(site) if site else environment(),
+            [*program, *folder, "--port", "0", *arguments],
             stdout=subprocess.PIPE,
             stderr=self._log_file,
+            **{"cwd": ROOT, "env": environment(), **options},
         )
         self.port = self.grpc_port = 0
         self.tls: ssl.SSLContext | None = None
 
-    def __enter__(self) -> GatewayProcess:
-        assert self.process.stdout is not None
+    def __enter__(self) -> "GatewayProcess":
         line = self.process.stdout.readline().decode()
         if "Gateway listens on http" not in line:
             self.__exit__()
@@ -125,7 +142,6 @@ class GatewayProcess:
 
         The gateway prints one line per port in a fixed order, so ask in this order.
         """
-        assert self.process.stdout is not None
         while line := self.process.stdout.readline().decode():
             if line.startswith(f"{what} listens on "):
                 return int(line.rsplit(":", 1)[1])
@@ -135,26 +151,19 @@ class GatewayProcess:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(30)
-        assert self.process.stdout is not None
         self.process.stdout.close()
         self._log_file.close()
 
     def log(self) -> str:
         return self.log_path.read_text()
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        headers: dict[str, str] | None = None,
-        port: int | None = None,
-    ) -> Reply:
-        return ask_port(port or self.port, method, path, body, headers, self.tls)
+    def ask(self, *request: Any, port: int | None = None) -> Reply:
+        """Sends a request, which has the arguments of `ask_port` after the port."""
+        return ask_port(port or self.port, *request, tls=self.tls)
 
-    def wait_for(self, path: str, accept: Any, seconds: float = PATIENCE_S) -> Reply:
+    def wait_for(self, path: str, accept: Any) -> Reply:
         """Repeats a request until `accept(reply)` is true."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             reply = self.ask("GET", path)
             if accept(reply):
@@ -174,7 +183,7 @@ class GatewayProcess:
 @contextlib.contextmanager
 def stub_gateway(folder: Path, *flags: str) -> Iterator[GatewayProcess]:
     """Runs a gateway with numpy functions that is ready; checks at the end that nothing failed."""
-    with GatewayProcess(None, folder / "log", *flags, module=STUB) as gateway:
+    with GatewayProcess(None, folder / "log", *flags, program=STUB) as gateway:
         gateway.wait_ready()
         yield gateway
         assert "Traceback" not in gateway.log()

@@ -3,8 +3,6 @@
 Usage: `python -m tests.server.support.light_upstream PORT VERSION SECONDS`; it prints its address.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal
@@ -52,7 +50,6 @@ class LightUpstream:
              str(self.port), str(self.version), str(self.seconds)],
             cwd=ROOT, env=environment(), stdout=subprocess.PIPE,
         )  # fmt: skip
-        assert self.process.stdout is not None
         line = self.process.stdout.readline().decode()
         assert "listens on" in line
         self.port = int(line.rsplit(":", 1)[1])
@@ -60,7 +57,6 @@ class LightUpstream:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait(30)
-        assert self.process.stdout is not None
         self.process.stdout.close()
 
     def pause(self) -> None:
@@ -70,7 +66,7 @@ class LightUpstream:
     def go_on(self) -> None:
         self.process.send_signal(signal.SIGCONT)
 
-    def __enter__(self) -> LightUpstream:
+    def __enter__(self) -> "LightUpstream":
         return self
 
     def __exit__(self, *_: object) -> None:

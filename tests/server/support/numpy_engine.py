@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -16,21 +15,15 @@ from server.engines.base import (
 from server.protos.modules import load_protos
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
 
-Function = Callable[..., Mapping[str, np.ndarray]]
-
 
 def tensor(name: str, dtype: str, *shape: int | None) -> TensorSpec:
     return TensorSpec(name, dtype_of_name(dtype), shape, f"{name}:0")
 
 
-def signature(
-    name: str, inputs: list[TensorSpec], outputs: list[TensorSpec], method: str = "predict"
-) -> SignatureSpec:
+def signature(name: str, inputs: list[TensorSpec], outputs: list[TensorSpec]) -> SignatureSpec:
+    """Returns a signature with the method name of predict, as TensorFlow 2 saves all of them."""
     return SignatureSpec(
-        name,
-        {spec.name: spec for spec in inputs},
-        {spec.name: spec for spec in outputs},
-        f"tensorflow/serving/{method}",
+        name, {spec.name: spec for spec in inputs}, {spec.name: spec for spec in outputs}
     )
 
 
@@ -42,9 +35,7 @@ def lookup_signature(table: str, keys: str, dim: int) -> SignatureSpec:
 class NumpyServable:
     """One version. It counts its leases."""
 
-    def __init__(
-        self, version: int, functions: Mapping[str, tuple[SignatureSpec, Function]], seconds: float
-    ):
+    def __init__(self, version, functions, seconds):
         self.version = version
         self.seconds = seconds
         self.leases = 0
@@ -158,14 +149,10 @@ FUNCTIONS = {
     "fail": (signature("fail", [tensor("x", "float", None)], []), _fail),
     "half_the_age": (
         signature(
-            "half_the_age",
-            [tensor("inputs", "string", None)],
-            [tensor("outputs", "float", None)],
-            "regress",
+            "half_the_age", [tensor("inputs", "string", None)], [tensor("outputs", "float", None)]
         ),
         lambda inputs: {"outputs": ages(inputs) / 2},
     ),
-    # This signature classifies, but has the method name of predict, as TensorFlow 2 saves it.
     "old": (
         signature("old", [tensor("inputs", "string", None)], [tensor("scores", "float", None, 1)]),
         lambda inputs: {"scores": ages(inputs).reshape(-1, 1)},

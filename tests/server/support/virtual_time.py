@@ -1,11 +1,10 @@
 """An event loop in virtual time: when all tasks wait, its clock jumps to the next timer."""
 
 import asyncio
+import functools
 import selectors
-from collections.abc import Coroutine
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 
 class _Selector(selectors.DefaultSelector):
@@ -28,7 +27,7 @@ class _Loop(asyncio.SelectorEventLoop):
         return self._clock.now
 
 
-def run_in_virtual_time(work: Coroutine[Any, Any, T]) -> T:
+def run_in_virtual_time(work: Coroutine[Any, Any, Any]) -> Any:
     """Runs a coroutine as `asyncio.run` does, but sleeping takes no real time.
 
     So events have the same order on every machine, however slow it is. The coroutine must not use
@@ -40,3 +39,13 @@ def run_in_virtual_time(work: Coroutine[Any, Any, T]) -> T:
     finally:
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+
+def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Runs a test that is a coroutine with `run_in_virtual_time`."""
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **fixtures: Any) -> None:
+        run_in_virtual_time(test(*arguments, **fixtures))
+
+    return run

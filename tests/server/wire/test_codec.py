@@ -9,33 +9,31 @@ import time
 
 import numpy as np
 import pytest
+import pytest_asyncio
 
 from server.errors import ServingError
 from server.limits import Limits
 from server.protos.examples import read_json_examples
 from server.wire.codec import Codec
-from tests.server.support.children import children_of
 from tests.server.support.eventually import eventually
+from tests.server.support.gateway_process import children_of
 
 LARGE = 10**9
 
 
-def run(work):
-    async def main():
-        codec = Codec()
-        try:
-            return await work(codec)
-        finally:
-            await codec.close()
-
-    return asyncio.run(main())
+pytestmark = pytest.mark.asyncio
 
 
-def test_small_work_runs_in_this_process_and_large_work_in_another():
-    async def work(codec):
-        return [await codec.run(size, "decode", os.getpid) for size in (0, 100_000, LARGE)]
+@pytest_asyncio.fixture
+async def codec():
+    codec = Codec()
+    yield codec
+    await codec.close()
 
-    here, on_thread, apart = run(work)
+
+async def test_small_work_runs_in_this_process_and_large_work_in_another(codec):
+    sizes = (0, 100_000, LARGE)
+    here, on_thread, apart = [await codec.run(size, "decode", os.getpid) for size in sizes]
     assert here == on_thread == os.getpid() != apart
 
 
@@ -50,46 +48,39 @@ def test_small_work_runs_in_this_process_and_large_work_in_another():
     ],
     ids=["numbers", "strings", "bytes", "many bytes", "empty"],
 )
-def test_values_come_back_as_they_were(value):
-    returned = run(lambda codec: codec.run(LARGE, "encode", copy.copy, value))
+async def test_values_come_back_as_they_were(codec, value):
+    returned = await codec.run(LARGE, "encode", copy.copy, value)
     np.testing.assert_equal(returned, value)
     assert type(returned) is type(value)
 
 
-def test_examples_come_back_as_they_would_from_here():
+async def test_examples_come_back_as_they_would_from_here(codec):
     body = b'{"examples":[' + b",".join(b'{"age":[%d,7]}' % i for i in range(1200)) + b"]}"
-    returned = run(lambda codec: codec.run(LARGE, "decode", read_json_examples, body, Limits()))
+    returned = await codec.run(LARGE, "decode", read_json_examples, body, Limits())
     name, examples = read_json_examples(body, Limits())
     assert (returned[0], returned[1].tolist()) == (name, examples.tolist())
 
 
 @pytest.mark.parametrize(("function", "argument"), [(bytearray, 1 << 40), (os._exit, 1)])
-def test_a_process_that_ends_refuses_the_request_and_leaves_the_next_alone(function, argument):
-    async def work(codec):
-        with pytest.raises(ServingError, match="needs too much memory"):
-            await codec.run(LARGE, "decode", function, argument)
-        return await codec.run(LARGE, "decode", len, b"abc")
-
-    assert run(work) == 3
-
-
-def test_a_pipe_with_a_part_of_a_message_is_not_used_again():
-    async def work(codec):
-        with pytest.raises((pickle.PicklingError, AttributeError)):
-            await codec.run(LARGE, "decode", max, bytes(100_000), lambda: 0)
-        return await codec.run(LARGE, "decode", operator.add, b"b", b"c")
-
-    assert run(work) == b"bc"
+async def test_a_process_that_ends_refuses_the_request_and_leaves_the_next_alone(
+    codec, function, argument
+):
+    with pytest.raises(ServingError, match="needs too much memory"):
+        await codec.run(LARGE, "decode", function, argument)
+    assert await codec.run(LARGE, "decode", len, b"abc") == 3
 
 
-def test_work_that_nobody_waits_for_is_killed():
-    async def work(codec):
-        before = children_of(os.getpid())
-        task = asyncio.create_task(codec.run(LARGE, "decode", time.sleep, 3600))
-        await eventually(lambda: children_of(os.getpid()) != before)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await eventually(lambda: children_of(os.getpid()) == before)
-        return await codec.run(LARGE, "decode", len, b"abc")
+async def test_a_pipe_with_a_part_of_a_message_is_not_used_again(codec):
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        await codec.run(LARGE, "decode", max, bytes(100_000), lambda: 0)
+    assert await codec.run(LARGE, "decode", operator.add, b"b", b"c") == b"bc"
 
-    assert run(work) == 3
+
+async def test_work_that_nobody_waits_for_is_killed(codec):
+    before = children_of(os.getpid())
+    task = asyncio.create_task(codec.run(LARGE, "decode", time.sleep, 3600))
+    await eventually(lambda: children_of(os.getpid()) != before)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await eventually(lambda: children_of(os.getpid()) == before)
+    assert await codec.run(LARGE, "decode", len, b"abc") == 3

@@ -12,6 +12,7 @@ from server.errors import ServingError
 from server.limits import Limits
 from server.tensors import dtype_of_name
 from server.wire.lookup import LookupBody, combined, decode_ids, decode_lookup, encode_lookup
+from server.wire.paths import RAW
 from tests.server.support.asgi import ask, make_app
 
 
@@ -159,7 +160,6 @@ def test_embeddings_as_bytes():
     assert rows.tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
-RAW = "application/octet-stream"
 LOOKUP = "/v1/models/m:lookup?table=user"
 
 

@@ -1,6 +1,7 @@
 """Bodies of `:predict`: accepted forms, and the error message for others; and answers."""
 
 import numpy as np
+import orjson
 import pytest
 
 from server.errors import Code, ServingError
@@ -115,11 +116,11 @@ def test_every_float_type_takes_integers_and_decimals(dtype):
     assert array.astype(float).tolist() == [1.0, 2.5]
 
 
-def test_an_input_named_b64_among_others_is_an_input():
+def test_an_input_named_b64_among_others_is_an_input_and_other_columns_are_ignored():
     spec = signature(b64="string", n="int64")
-    body = b'{"inputs": {"b64": "eA==", "n": 1}}'
+    body = b'{"inputs": {"b64": "eA==", "n": [1, 2], "more": [[]]}, "extra": {"a": [1]}}'
     request = decode_predict(body, spec, Limits())
-    assert request.inputs["b64"].item() == b"eA=="
+    assert {k: v.tolist() for k, v in request.inputs.items()} == {"b64": b"eA==", "n": [1, 2]}
 
 
 def test_input_names_may_hold_any_character():
@@ -186,6 +187,7 @@ TEXTS = strings(b"a\x00", "é".encode())
         (rows, {"s": TEXTS}, '{"predictions":["a\\u0000","é"]}'),
         (rows, {"s_bytes": TEXTS}, '{"predictions":[{"b64":"YQA="},{"b64":"w6k="}]}'),
         (rows, {"s": strings(b"ok", b"\xff")}, '{"predictions":["ok",{"b64":"/w=="}]}'),
+        (rows, {"a": A[:0], "y": FLOATS[:0]}, '{"predictions":[]}'),
         # Arrays need not be contiguous.
         (columns, {"y": np.arange(4.0).reshape(2, 2).T}, '{"outputs":[[0.0,2.0],[1.0,3.0]]}'),
     ],
@@ -215,3 +217,66 @@ def test_nothing_and_unwritable_types_are_refused():
         rows()
     with pytest.raises(ServingError, match=r"^Failed to write JSON value for tensor type: complex"):
         columns(y=np.array([1j]))
+
+
+OF_USERS = signature(
+    user="string", history="int64", item="int64", price="float", row_splits="int64"
+)
+ANN, BOB = {"user": "ann", "history": [1, 2]}, {"user": "bob", "history": [3, 4]}
+ITEMS = [{"item": n, "price": n / 2} for n in range(3)]
+
+
+def decode_shared(**document):
+    return decode_predict(orjson.dumps(document), OF_USERS, Limits())
+
+
+@pytest.mark.parametrize(
+    ("shared", "given", "splits"),
+    [(ANN, {}, [0, 3]), ([ANN], {}, [0, 3]), ([ANN, BOB], {"row_splits": [0, 1, 3]}, [0, 1, 3])],
+)
+def test_a_user_is_sent_once_and_an_item_per_instance(shared, given, splits):
+    request = decode_shared(shared=shared, instances=ITEMS, **given)
+    users = shared if isinstance(shared, list) else [shared]
+    assert request.format is Format.ROW
+    assert request.inputs["user"].tolist() == [each["user"].encode() for each in users]
+    assert request.inputs["history"].tolist() == [each["history"] for each in users]
+    np.testing.assert_array_equal(request.inputs["item"], [0, 1, 2])
+    np.testing.assert_array_equal(request.inputs["price"], np.float32([0, 0.5, 1]))
+    assert request.inputs["row_splits"].tolist() == splits
+    assert request.inputs["row_splits"].dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"shared": 7, "instances": ITEMS}, "'shared' must be an object or a list of objects"),
+        ({"shared": [], "instances": ITEMS}, "'shared' must be an object or a list of objects"),
+        ({"shared": [ANN, BOB], "instances": ITEMS}, "'row_splits' must say which instances"),
+        ({"shared": ANN}, "'shared' needs 'instances', a list, and no 'inputs'"),
+        ({"shared": ANN, "inputs": {}}, "'shared' needs 'instances', a list, and no 'inputs'"),
+        ({"shared": ANN, "instances": ITEMS, "inputs": {}}, "no 'inputs'"),
+        ({"shared": {**ANN, "age": 7}, "instances": ITEMS}, "0 key: age of 'shared' list"),
+        ({"shared": {**ANN, "user": 7}, "instances": ITEMS}, "0 key: user of 'shared' list"),
+        (
+            {"shared": [ANN, 7], "row_splits": [0, 1, 3], "instances": ITEMS},
+            "but got list at item 1",
+        ),
+        ({"shared": {**ANN, **ITEMS[0]}, "instances": ITEMS}, "and 'instances' the others"),
+        ({"shared": {"usr": "ann"}, "instances": ITEMS}, "Received: 'shared' with usr"),
+        ({"shared": {**ANN, "row_splits": 3}, "instances": ITEMS}, "key: row_splits of 'shared'"),
+        ({"shared": {"user": "ann"}, "instances": ITEMS}, "element: 0 of 'instances' list"),
+        ({"shared": ANN, "instances": [{"item": 7}]}, "element: 0 of 'instances' list"),
+        ({"shared": ANN, "instances": []}, "No values in 'instances' array"),
+        ({"shared": ANN, "instances": ITEMS, "row_splits": ["a"]}, "not of expected type: int64"),
+    ],
+)
+def test_wrong_bodies_with_shared_inputs_name_what_is_wrong(document, message):
+    with pytest.raises(ServingError, match=message) as caught:
+        decode_shared(**document)
+    assert caught.value.code.name == "INVALID_ARGUMENT"
+
+
+def test_other_signatures_ignore_the_key_as_tensorflow_serving_does():
+    plain = signature(item="int64")
+    body = orjson.dumps({"shared": ANN, "instances": [1, 2]})
+    assert decode_predict(body, plain, Limits()).inputs["item"].tolist() == [1, 2]

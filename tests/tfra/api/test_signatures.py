@@ -1,7 +1,5 @@
 """`tfra` has the names, arguments, their order and the defaults of the real wheel."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Made-up logs and starting weights for the programs, the same in every process."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

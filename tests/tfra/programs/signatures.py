@@ -1,7 +1,5 @@
 """Writes every public signature of `tensorflow_recommenders_addons` to a JSON file."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import sys

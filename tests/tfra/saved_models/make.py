@@ -7,8 +7,6 @@ loads it as a model server does, in a session, and writes `answers.json` beside 
 signature inputs and outputs, and for each table its rows.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

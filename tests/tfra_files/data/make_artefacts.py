@@ -5,8 +5,6 @@ Needs the environment that `tests/tfra/wheel.py` describes, and TF_USE_LEGACY_KE
 Run: python tests/tfra_files/data/make_artefacts.py FOLDER [FORM ...]
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -21,7 +19,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 import tensorflow as tf
-from made_up_log import batches
+from made_up_log import OPTIMIZERS, TF1_OPTIMIZERS, batches
 from tensorflow_recommenders_addons import dynamic_embedding as de
 from tensorflow_recommenders_addons.dynamic_embedding.python.ops import tf_save_restore_patch
 
@@ -31,26 +29,6 @@ STEPS_BEFORE, STEPS_AFTER = 12, 100
 EXPECTED: dict[str, Any] = {}
 NEW = tf_keras.optimizers
 LEGACY = tf_keras.optimizers.legacy
-OPTIMIZERS = {
-    "adagrad": lambda kind: kind.Adagrad(0.1),
-    "adadelta": lambda kind: kind.Adadelta(1.0),
-    "adam": lambda kind: kind.Adam(0.01),
-    "adamax": lambda kind: kind.Adamax(0.01),
-    "amsgrad": lambda kind: kind.Adam(0.01, amsgrad=True),
-    "ftrl": lambda kind: kind.Ftrl(0.1),
-    "momentum": lambda kind: kind.SGD(0.05, momentum=0.9, nesterov=True),
-    "nadam": lambda kind: kind.Nadam(0.01),
-    "rmsprop": lambda kind: kind.RMSprop(0.01, momentum=0.5, centered=True),
-    "sgd": lambda kind: kind.SGD(0.1),
-}
-TF1_OPTIMIZERS = {
-    "adam": lambda: tf.compat.v1.train.AdamOptimizer(0.01),
-    "adagrad": lambda: tf.compat.v1.train.AdagradOptimizer(0.1),
-    "momentum": lambda: tf.compat.v1.train.MomentumOptimizer(0.05, 0.9),
-    "rmsprop": lambda: tf.compat.v1.train.RMSPropOptimizer(0.01, momentum=0.5),
-    "ftrl": lambda: tf.compat.v1.train.FtrlOptimizer(0.1),
-    "adadelta": lambda: tf.compat.v1.train.AdadeltaOptimizer(1.0),
-}
 POLICIES = {"user": de.FrequencyRestrictPolicy, "item": de.TimestampRestrictPolicy}
 
 

@@ -5,8 +5,6 @@ Needs an environment that `tests/tfra/wheel.py` describes. The committed files a
 Run: python tests/tfra_files/data/make_old_artefact.py FOLDER
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
