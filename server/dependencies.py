@@ -7,17 +7,17 @@ import contextlib
 import dataclasses
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
-from .engines.base import Engine, LeasedServable
+from .engines.base import Engine, Servable
 from .errors import PRIVATE_CODES, Code, ServingError, invalid
 from .keys import KeyRing, key_of_headers
 from .limits import Limits, Rate, Shares, Supervisor
 from .observability.logs import LOG
 from .request import ModelSpec, Request, begin_request, current_request, deadline_exceeded
 from .settings import Settings
-from .tensors import LOOKUP_PREFIX, STATS_SIGNATURE, Array, SignatureSpec, Tensors
+from .tensors import LOOKUP_PREFIX, STATS_SIGNATURE, Array, Tensors
 from .wire.codec import Codec
 
 T = TypeVar("T")
@@ -168,10 +168,11 @@ class DataPlane:
         finally:
             self._bytes.give(request.counted_as, count)
 
-    async def lease(self, spec: ModelSpec) -> "Lease":
+    @contextlib.asynccontextmanager
+    async def lease(self, spec: ModelSpec) -> AsyncIterator[Servable]:
         """Leases a version of a model to the current request; raises as `Engine.lease`.
 
-        Enter the result at once: `with await plane.lease(spec) as servable:`.
+        `run` runs its signatures.
 
         Raises:
             ServingError: RESOURCE_EXHAUSTED if the model has too many requests.
@@ -182,52 +183,28 @@ class DataPlane:
             # clients could fill the memory with invented ones.
             self._model_rate.count(spec.name)
             self.model_places.take(spec.name)
-        except ServingError:
+            try:
+                yield servable
+            finally:
+                self.model_places.give(spec.name)
+        finally:
             servable.release()
-            raise
-        return Lease(self, spec.name, servable)
 
-
-class Lease:
-    """A running request's lease of the model version that answers it. Can be entered once.
-
-    Inside the `with` block it is a `Servable` that checks scopes and limits before each run.
-    """
-
-    __slots__ = ("_model", "_plane", "_servable", "described", "signatures")
-
-    def __init__(self, plane: DataPlane, model: str, servable: LeasedServable) -> None:
-        """Creates the lease of a servable for which a place of the model was taken."""
-        self._plane, self._model, self._servable = plane, model, servable
-        #: See `Servable.signatures` and `Servable.described`.
-        self.signatures: Mapping[str, SignatureSpec] = servable.signatures
-        self.described: Sequence[SignatureSpec] = servable.described
-
-    def __enter__(self) -> "Lease":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._plane.model_places.give(self._model)
-        self._servable.release()
-
-    @property
-    def version(self) -> int:
-        """See `Servable.version`. A run changes it if another model server answers."""
-        return self._servable.version
-
-    def run(self, signature: str, inputs: Tensors) -> Coroutine[Any, Any, dict[str, Array]]:
-        """Runs a signature; raises as `Servable.run`.
+    def run(
+        self, servable: Servable, signature: str, inputs: Tensors
+    ) -> Awaitable[dict[str, Array]]:
+        """Runs a signature of a leased version; raises as `Servable.run`.
 
         Raises:
             ServingError: PERMISSION_DENIED if the client's key lacks the scope of the signature,
                 INVALID_ARGUMENT for inputs beyond a limit.
         """
-        if self._plane.keys is not None:
+        if self.keys is not None:
             permit_signature(signature)
-        values = self._plane.limits.check_tensors(inputs)
+        values = self.limits.check_tensors(inputs)
         if signature.startswith(LOOKUP_PREFIX):
-            self._plane.limits.check_count(values, "ids")
-        return self._servable.run(signature, inputs)
+            self.limits.check_count(values, "ids")
+        return servable.run(signature, inputs)
 
 
 def timeout_seconds(headers: Mapping[bytes, bytes], most: float) -> float:

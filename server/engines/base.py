@@ -96,10 +96,6 @@ class Servable(Protocol):
                 (INTERNAL), or too many requests wait (RESOURCE_EXHAUSTED).
         """
 
-
-class LeasedServable(Servable, Protocol):
-    """A `Servable` that an engine has leased."""
-
     def release(self) -> None:
         """Ends the lease."""
 
@@ -148,7 +144,7 @@ class Engine(Protocol):
                 models are known, INVALID_ARGUMENT for an unknown label.
         """
 
-    async def lease(self, spec: ModelSpec) -> LeasedServable:
+    async def lease(self, spec: ModelSpec) -> Servable:
         """Leases the version that `spec` selects now. The caller releases it once.
 
         Raises:

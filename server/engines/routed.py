@@ -15,7 +15,7 @@ import msgspec
 from ..errors import Code, ServingError, StartError, invalid
 from ..keys import WatchedFile
 from ..request import ModelSpec
-from .base import Engine, LeasedServable, VersionState, VersionStatus
+from .base import Engine, Servable, VersionState, VersionStatus
 
 #: The number of a version. Without leading zeros, so that no two keys have equal numbers.
 VERSION_PATTERN = "^(0|[1-9][0-9]{0,18})$"
@@ -118,7 +118,7 @@ class RoutedEngine:
         """See `Engine.status`."""
         return await self.inner.status(self._labelled(spec))
 
-    def lease(self, spec: ModelSpec) -> Coroutine[Any, Any, LeasedServable]:
+    def lease(self, spec: ModelSpec) -> Coroutine[Any, Any, Servable]:
         """See `Engine.lease`."""
         traffic = self.routes.traffic
         if spec.label is not None:
@@ -127,7 +127,7 @@ class RoutedEngine:
             return self._lease_by_weight(spec, dict(traffic[spec.name]))
         return self.inner.lease(spec)
 
-    async def _lease_by_weight(self, spec: ModelSpec, weights: dict[str, float]) -> LeasedServable:
+    async def _lease_by_weight(self, spec: ModelSpec, weights: dict[str, float]) -> Servable:
         """Leases one of the versions that serve, or the newest version if none of them does."""
         while sum(weights.values()) > 0:
             (version,) = random.choices(list(weights), list(weights.values()))

@@ -74,7 +74,7 @@ class InferenceService:
             len(body) // BINARY_WORK, "decode", read_infer, body, self._plane.limits
         )
         spec = _spec(model, version, request)
-        with await self._plane.lease(spec) as servable:
+        async with self._plane.lease(spec) as servable:
             outputs = await infer.run_infer(self._plane, servable, asked)
             number = servable.version
         size = written_work(outputs)

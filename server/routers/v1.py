@@ -118,7 +118,7 @@ async def document(request: Request) -> Response:
 
 
 async def _document(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
-    with await plane.lease(spec) as servable:
+    async with plane.lease(spec) as servable:
         return model_openapi(spec.name, servable.signatures), servable.version
 
 

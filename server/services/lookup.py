@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from ..dependencies import DataPlane, Lease
+from ..dependencies import DataPlane
+from ..engines.base import Servable
 from ..errors import Code, ServingError, invalid
 from ..limits import Limits
 from ..request import Answer, ModelSpec, current_request
@@ -50,7 +51,7 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
         ServingError: INVALID_ARGUMENT for a wrong body; NOT_FOUND for an unknown table, or for
             unknown ids with `missing` "error"; see also `Servable.run`.
     """
-    with await plane.lease(spec) as servable:
+    async with plane.lease(spec) as servable:
         if layout.raw_request:
             request = LookupBody(ids=None, table=layout.query.get("table", ""))
             for choice, allowed in _CHOICES.items():
@@ -68,7 +69,7 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
             name, request, ids = await plane.codec.run(
                 len(body), "decode", _decode, body, servable.signatures, spec, plane.limits
             )
-        rows, found = await _find(servable, name, ids, request.combiner, request.missing)
+        rows, found = await _find(plane, servable, name, ids, request.combiner, request.missing)
         version = servable.version
     lengths, nullable = ids.lengths, request.missing == "null"
     pooled_work = 0 if lengths is None else _pooled_work(rows, lengths)
@@ -113,13 +114,13 @@ def _pooled_work(rows: Array, lengths: list[int]) -> int:
 
 
 async def infer_lookup(
-    plane: DataPlane, servable: Lease, signature: SignatureSpec, request: InferRequest
+    plane: DataPlane, servable: Servable, signature: SignatureSpec, request: InferRequest
 ) -> dict[str, Array]:
     """Looks up the ids of an inference request; see `run_infer`."""
     asked = request.inputs["ids"]
     ids = bags_of(asked, request.inputs.get("lengths"), plane.limits)
     combiner, missing = request.parameters.combiner, request.parameters.missing
-    rows, found = await _find(servable, signature.name, ids, combiner, missing)
+    rows, found = await _find(plane, servable, signature.name, ids, combiner, missing)
     if combiner != "none" or missing == "null":
         work = rows.size if ids.lengths is None else _pooled_work(rows, ids.lengths)
         rows = await plane.codec.run(
@@ -139,7 +140,7 @@ def _answered(
 
 
 async def _find(
-    servable: Lease, signature: str, ids: Ids, combiner: str, missing: str
+    plane: DataPlane, servable: Servable, signature: str, ids: Ids, combiner: str, missing: str
 ) -> tuple[Array, Found]:
     """Returns a row for each id, and which ids the table holds."""
     if combiner != "none" and ids.lengths is None:
@@ -149,7 +150,7 @@ async def _find(
         )
     call = current_request()
     call.rows = len(ids.flat)
-    outputs = await servable.run(signature, {"ids": ids.flat})
+    outputs = await plane.run(servable, signature, {"ids": ids.flat})
     rows, found = outputs["embeddings"], outputs["found"].astype(np.bool_, copy=False)
     table = signature.removeprefix(LOOKUP_PREFIX)
     call.lookups[table] = (len(found), len(found) - int(np.count_nonzero(found)))

@@ -39,7 +39,7 @@ async def all_statuses(engine: Engine) -> AsyncIterator[tuple[str, Sequence[Vers
 
 async def metadata(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
     """Describes a model's signatures, and returns the version; raises as `Engine.lease`."""
-    with await plane.lease(spec) as servable:
+    async with plane.lease(spec) as servable:
         definitions = {
             signature.name: {
                 "inputs": _tensors(signature.inputs),
@@ -87,7 +87,7 @@ async def tables(
     Raises:
         ServingError: NOT_FOUND for an unknown table; see also `Engine.lease`.
     """
-    with await plane.lease(spec) as servable:
+    async with plane.lease(spec) as servable:
         known = await table_stats(servable)
         if table is None:
             return {"tables": known}, servable.version

@@ -17,7 +17,7 @@ from ...protos.requests import read_outputs, write_inputs, write_model
 from ...request import ModelSpec
 from ...settings import Settings
 from ...tensors import TENSOR_WORK, Array, Kind, SignatureSpec, Tensors, written_work
-from ..base import LeasedServable, VersionStatus, chosen_statuses
+from ..base import Servable, VersionStatus, chosen_statuses
 from .catalog import Catalog
 from .endpoint import Endpoint, check_client_certificate, parse_upstreams, upstream_token
 from .pool import UpstreamPool
@@ -120,7 +120,7 @@ class TfServingEngine:
             raise spec.unknown_label()
         return chosen_statuses(spec, statuses)
 
-    async def lease(self, spec: ModelSpec) -> LeasedServable:
+    async def lease(self, spec: ModelSpec) -> Servable:
         """See `Engine.lease`."""
         if spec.name not in self._catalog.models:
             raise spec.not_found()
@@ -264,4 +264,4 @@ class UpstreamModel:
         return outputs
 
     def release(self) -> None:
-        """See `LeasedServable.release`. A model server keeps its versions itself."""
+        """See `Servable.release`. A model server keeps its versions itself."""
