@@ -5,6 +5,7 @@ understand them.
 """
 
 import enum
+from typing import Any
 
 
 class Code(enum.Enum):
@@ -61,6 +62,9 @@ class ServingError(Exception):
         if retry_after is None and code is Code.UNAVAILABLE:
             retry_after = 1.0
         self.retry_after = retry_after
+
+    def __reduce__(self) -> Any:
+        return ServingError, (self.code, self.message), vars(self)
 
 
 def too_many(waiting: str, count: int) -> ServingError:
