@@ -12,7 +12,6 @@ from typing import Any
 
 from ...errors import Code, ServingError
 from ...observability.metrics import Metrics
-from ...protos.modules import Protos, load_protos
 from ...protos.requests import read_outputs, write_inputs, write_model
 from ...request import ModelSpec
 from ...settings import Settings
@@ -56,8 +55,7 @@ class TfServingEngine:
         self._token = upstream_token(settings)
         endpoints = [Endpoint(*each) for each in parse_upstreams(settings.upstreams).items()]
         self._pool = UpstreamPool(endpoints, metrics)
-        self._protos: Protos = load_protos()
-        self._catalog = Catalog(model_names(settings), self._pool, self._protos)
+        self._catalog = Catalog(model_names(settings), self._pool)
         self._started = False
         self._poll_wanted = asyncio.Event()
         # By model and version: the codes of the answers since the last poll.
