@@ -45,7 +45,8 @@ async def infer(
     async with plane.lease(spec) as servable:
         outputs = await run_infer(plane, servable, request)
         version = servable.version
-    size = written_work(outputs) if request.all_binary else work_of(outputs)
+    binary = request.outputs.values() or [request.parameters.binary_data_output]
+    size = written_work(outputs) if all(binary) else work_of(outputs)
     encoded, json_size = await plane.codec.run(
         size, "encode", encode_infer, spec.name, version, request, outputs
     )
