@@ -140,8 +140,15 @@ class SavedModel:
             self._alone = threading.Lock() if of_tfra else contextlib.nullcontext()
             self._session, meta_graph = _load_session(self._tf, path, threads)
             self.described = signatures_of(meta_graph.signature_def)
+            # Clients can run signatures whose inputs and outputs are dense tensors.
             self.signatures = {
-                signature.name: signature for signature in self.described if _runs(signature)
+                each.name: each
+                for each in self.described
+                if each.outputs
+                and all(
+                    ":" in spec.tensor_name
+                    for spec in (*each.inputs.values(), *each.outputs.values())
+                )
             }
             self.steady = steady_signatures(meta_graph.graph_def, self.signatures.values())
         except Exception as error:  # TensorFlow raises many types here
@@ -171,7 +178,8 @@ class SavedModel:
         outputs = {}
         for name, place in zip(spec.outputs, places, strict=True):
             value = results[place]
-            outputs[name] = value if isinstance(value, np.ndarray) else _array(value)
+            # numpy's own strings lose zero bytes at their end.
+            outputs[name] = np.asarray(value, object if isinstance(value, bytes) else None)
         return outputs
 
     def close(self) -> None:
@@ -231,21 +239,6 @@ def _load_session(tensorflow: Any, path: Path, threads: int) -> tuple[Any, Any]:
         raise
     finally:
         logger.setLevel(level)
-
-
-def _runs(signature: SignatureSpec) -> bool:
-    """Returns whether clients can run a signature: its inputs and outputs are dense tensors."""
-    specs = (*signature.inputs.values(), *signature.outputs.values())
-    return bool(signature.outputs) and all(":" in spec.tensor_name for spec in specs)
-
-
-def _array(value: Any) -> Array:
-    if isinstance(value, bytes):
-        # Do not use numpy's own strings: they lose zero bytes at their end.
-        scalar = np.empty((), object)
-        scalar[()] = value
-        return scalar
-    return np.asarray(value)
 
 
 def _run_error(error: Any, spec: SignatureSpec, inputs: Tensors) -> ServingError:
