@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ..errors import Code, ServingError, StartError, invalid
+from ..errors import Code, ServingError, StartError, failed_precondition, invalid, not_found
 from ..keys import WatchedFile
 from ..request import ModelSpec
 from .base import Engine, Servable, VersionState, VersionStatus
@@ -153,7 +153,7 @@ class RoutedEngine:
         if version is not None:
             labels[label] = version
         elif labels.pop(label, None) is None:
-            raise ServingError(Code.NOT_FOUND, f"Model {model} has no label {label}")
+            raise not_found(f"Model {model} has no label {label}")
         self._set(routes, labels=_with_model(routes.labels, model, labels))
 
     async def set_traffic(self, model: str, weights: Mapping[int, float]) -> None:
@@ -178,7 +178,7 @@ class RoutedEngine:
             ServingError: NOT_FOUND for an unknown upstream.
         """
         if upstream not in self.upstreams():
-            raise ServingError(Code.NOT_FOUND, f"There is no upstream called {upstream}")
+            raise not_found(f"There is no upstream called {upstream}")
         routes = self._look(now=True)
         others = [name for name in routes.drained if name != upstream]
         self._set(routes, drained=[*others, upstream] if drained else others)
@@ -190,10 +190,9 @@ class RoutedEngine:
     async def _check_serves(self, model: str, version: int) -> None:
         (status,) = await self.inner.status(ModelSpec(model, version))
         if status.state is not VersionState.AVAILABLE:
-            raise ServingError(
-                Code.FAILED_PRECONDITION,
+            raise failed_precondition(
                 f"Version {version} of model {model} must be AVAILABLE. "
-                f"Received: {status.state.value}",
+                f"Received: {status.state.value}"
             )
 
     def _labelled(self, spec: ModelSpec) -> ModelSpec:

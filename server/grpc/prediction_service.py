@@ -4,7 +4,7 @@ from functools import partial
 
 from ..dependencies import RUN_SCOPES, DataPlane, permit_signature
 from ..engines.base import STATE_NUMBERS, Servable
-from ..errors import Code, ServingError, invalid
+from ..errors import Code, failed_precondition, invalid, unimplemented
 from ..protos.modules import MODEL_SERVICE, PREDICTION_SERVICE, load_protos, parse
 from ..protos.requests import (
     ExamplesResult,
@@ -77,8 +77,9 @@ class TensorFlowServing:
         async with self._plane.lease(target) as servable:
             signature = servable.signatures.get(target.signature)
             if signature is None:
-                text = f'Serving signature key "{target.signature}" not found.'
-                raise ServingError(Code.FAILED_PRECONDITION, text)
+                raise failed_precondition(
+                    f'Serving signature key "{target.signature}" not found.'
+                )
             _check_inputs(inputs, signature)
             request.rows = rows_of(inputs)
             outputs = await self._plane.run(servable, signature.name, inputs)
@@ -150,9 +151,8 @@ class TensorFlowServing:
         return bytes(response.SerializeToString())
 
     async def _reload(self, _: Request, __: bytes) -> bytes:
-        raise ServingError(
-            Code.UNIMPLEMENTED,
-            "The model folder decides what is served: write a version there, or use the admin API",
+        raise unimplemented(
+            "The model folder decides what is served: write a version there, or use the admin API"
         )
 
 
@@ -166,8 +166,7 @@ async def _run_task(
     if target.method_name == REGRESS_METHOD:
         values = await run_regress(plane, servable, name, examples)
         return target, servable.version, values
-    text = f"Unsupported signature method_name: {target.method_name}"
-    raise ServingError(Code.UNIMPLEMENTED, text)
+    raise unimplemented(f"Unsupported signature method_name: {target.method_name}")
 
 
 def _check_inputs(given: Tensors, signature: SignatureSpec) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import Code, ServingError, invalid
+from ..errors import invalid, unimplemented
 from ..limits import Limits
 from ..tensors import Array, DType, Kind, Tensors
 from ..wire.json_tensors import numeric_array
@@ -87,6 +87,6 @@ def _typed(tensor: Any, dtype: DType, _: int) -> Array:
 def _check_here(tensor: Any) -> None:
     for name in ("shared_memory_region", "classification"):
         if name in tensor.parameters:
-            raise ServingError(
-                Code.UNIMPLEMENTED, f"Tensor {tensor.name[:128]} must not have the parameter {name}"
+            raise unimplemented(
+                f"Tensor {tensor.name[:128]} must not have the parameter {name}"
             )

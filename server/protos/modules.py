@@ -10,7 +10,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-from ..errors import Code, ServingError, invalid
+from ..errors import internal, invalid
 
 DESCRIPTORS = Path(__file__).with_name("tensorflow_serving.binpb")
 INFERENCE_DESCRIPTORS = Path(__file__).with_name("open_inference.binpb")
@@ -70,5 +70,5 @@ def parse(kind: Any, body: bytes) -> Any:
     except DecodeError:
         name = kind.DESCRIPTOR.name
     if name.endswith("Response"):
-        raise ServingError(Code.INTERNAL, f"A model server must answer with a {name}")
+        raise internal(f"A model server must answer with a {name}")
     raise invalid(f"The request must be a {name}")

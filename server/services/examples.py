@@ -7,7 +7,7 @@ import numpy as np
 
 from ..dependencies import DataPlane
 from ..engines.base import Servable
-from ..errors import Code, ServingError, invalid
+from ..errors import ServingError, failed_precondition, invalid
 from ..protos.examples import read_json_examples
 from ..protos.modules import load_protos
 from ..protos.tensors import fill_signature
@@ -156,5 +156,4 @@ def _unfit(message: str, signature: SignatureSpec) -> ServingError:
 
     definition = load_protos().meta_graph.SignatureDef()
     fill_signature(definition, signature)
-    text = message + text_format.MessageToString(definition)
-    return ServingError(Code.FAILED_PRECONDITION, text)
+    return failed_precondition(message + text_format.MessageToString(definition))

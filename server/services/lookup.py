@@ -7,7 +7,7 @@ import numpy as np
 
 from ..dependencies import DataPlane
 from ..engines.base import Servable
-from ..errors import Code, ServingError, invalid
+from ..errors import ServingError, invalid, not_found
 from ..limits import Limits
 from ..request import Answer, ModelSpec, current_request
 from ..tensors import LOOKUP_PREFIX, Array, SignatureSpec, dtype_of_numpy, written_work
@@ -161,9 +161,8 @@ async def _find(
             for item in missing_ids[:_NAMED_IN_ERROR].tolist()
         )
         more = ", …" if len(missing_ids) > _NAMED_IN_ERROR else ""
-        raise ServingError(
-            Code.NOT_FOUND,
-            f"Ids not found in table {table}: {named}{more} ({len(missing_ids)} of {len(found)})",
+        raise not_found(
+            f"Ids not found in table {table}: {named}{more} ({len(missing_ids)} of {len(found)})"
         )
     return rows, found
 
@@ -171,11 +170,10 @@ async def _find(
 def unknown_table(spec: ModelSpec, table: str, tables: list[str]) -> ServingError:
     """Returns the error for an unknown table; its message names the model's tables."""
     if not tables:
-        return ServingError(Code.NOT_FOUND, f"Model {spec.name} has no embedding tables")
-    return ServingError(
-        Code.NOT_FOUND,
+        return not_found(f"Model {spec.name} has no embedding tables")
+    return not_found(
         f"Table not found in model {spec.name}. Received: table={table}. "
-        f"Its tables: {', '.join(tables)}",
+        f"Its tables: {', '.join(tables)}"
     )
 
 

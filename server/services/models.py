@@ -7,7 +7,7 @@ import orjson
 
 from ..dependencies import DataPlane
 from ..engines.base import Engine, Servable, VersionStatus
-from ..errors import Code, ServingError
+from ..errors import ServingError, internal
 from ..request import ModelSpec
 from ..tensors import LOOKUP_PREFIX, STATS_SIGNATURE, TensorSpec
 from .lookup import unknown_table
@@ -116,7 +116,7 @@ async def table_stats(servable: Servable) -> list[dict[str, Any]]:
     except (KeyError, ValueError):
         stats = None
     if not isinstance(stats, list) or not all(isinstance(entry, dict) for entry in stats):
-        raise ServingError(
-            Code.INTERNAL, f"signature {STATS_SIGNATURE} did not return a list of tables"
+        raise internal(
+            f"signature {STATS_SIGNATURE} did not return a list of tables"
         )
     return stats

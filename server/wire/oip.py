@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 import orjson
 
-from ..errors import Code, ServingError, invalid
+from ..errors import ServingError, invalid, unimplemented
 from ..limits import Limits
 from ..tensors import (
     DEFAULT_SIGNATURE,
@@ -290,13 +290,12 @@ def _reader(
 
 def _check_supported(name: str, parameters: TensorParameters) -> None:
     if parameters.shared_memory_region:
-        raise ServingError(
-            Code.UNIMPLEMENTED,
-            f"Tensor {name} must be in the request: shared memory is not supported",
+        raise unimplemented(
+            f"Tensor {name} must be in the request: shared memory is not supported"
         )
     if parameters.classification:
-        raise ServingError(
-            Code.UNIMPLEMENTED, f"Output {name} cannot be classified here: use `:classify`"
+        raise unimplemented(
+            f"Output {name} cannot be classified here: use `:classify`"
         )
 
 
@@ -308,7 +307,7 @@ def datatype_of(name: str, array: Array) -> str:
     """
     datatype = dtype_of_numpy(array.dtype).datatype
     if not datatype:
-        raise ServingError(Code.UNIMPLEMENTED, f"Output {name} has no datatype of this protocol")
+        raise unimplemented(f"Output {name} has no datatype of this protocol")
     return datatype
 
 

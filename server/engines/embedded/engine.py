@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ...errors import Code, ServingError
+from ...errors import ServingError, unavailable
 from ...observability.metrics import Metrics
 from ...request import ModelSpec
 from ...settings import Settings
@@ -179,5 +179,4 @@ class EmbeddedEngine(Engine):
 
 
 def _loading(spec: ModelSpec) -> ServingError:
-    text = f"Model {spec.name} is being loaded. Try again later."
-    return ServingError(Code.UNAVAILABLE, text)
+    return unavailable(f"Model {spec.name} is being loaded. Try again later.")

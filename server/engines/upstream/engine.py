@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from ...errors import Code, ServingError
+from ...errors import Code, ServingError, unavailable
 from ...observability.metrics import Metrics
 from ...protos.requests import read_outputs, write_inputs, write_model
 from ...request import ModelSpec
@@ -146,8 +146,7 @@ class TfServingEngine:
 
     @staticmethod
     def _unreached(spec: ModelSpec) -> ServingError:
-        text = f"No model server that serves {spec.name} can be reached"
-        return ServingError(Code.UNAVAILABLE, text)
+        return unavailable(f"No model server that serves {spec.name} can be reached")
 
     async def _watch(self) -> None:
         while True:
@@ -254,10 +253,9 @@ class UpstreamModel:
         answered, outputs = await work(size, "decode", read_outputs, answer)
         self.version = answered or self.version  # 0 if the answer names none
         if self.version != leased and outputs.keys() != spec.outputs.keys():
-            raise ServingError(
-                Code.UNAVAILABLE,
+            raise unavailable(
                 f"Version {self.version} of model {self.spec.name} has just replaced another one, "
-                f"whose signature {signature} has other outputs. Send the request again.",
+                f"whose signature {signature} has other outputs. Send the request again."
             )
         return outputs
 
