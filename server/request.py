@@ -9,7 +9,7 @@ from typing import Any
 
 from .errors import Code, ServingError, invalid, not_found
 
-Headers = tuple[tuple[str, str], ...]
+Headers = tuple[tuple[bytes, bytes], ...]
 
 #: Key of an ASGI scope: the `Request` of the request.
 RECORD = "gateway.record"

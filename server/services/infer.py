@@ -52,7 +52,7 @@ async def infer(
     )
     if json_size is None:
         return Answer(encoded, version)
-    return Answer(encoded, version, RAW, ((HEADER, str(json_size)),))
+    return Answer(encoded, version, RAW, ((HEADER, b"%d" % json_size),))
 
 
 async def run_infer(plane: DataPlane, servable: Servable, request: InferRequest) -> Tensors:

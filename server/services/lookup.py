@@ -89,8 +89,8 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
         )
     # The headers tell clients where the embeddings end.
     headers = (
-        ("x-embeddings-dtype", dtype_of_numpy(rows.dtype).array_name),
-        ("x-embeddings-shape", ",".join(map(str, rows.shape))),
+        (b"x-embeddings-dtype", dtype_of_numpy(rows.dtype).array_name.encode()),
+        (b"x-embeddings-shape", ",".join(map(str, rows.shape)).encode()),
     )
     return Answer((octets(rows), octets(found)), version, RAW, headers)
 

@@ -32,7 +32,7 @@ from .lookup import Combiner, Missing
 from .tensor_bytes import array_of_bytes, octets
 
 # The header with the length of the JSON part.
-HEADER = "inference-header-content-length"
+HEADER = b"inference-header-content-length"
 
 # The element types by the protocol's datatype, sorted: an error and the OpenAPI document list them.
 BY_DATATYPE = dict(sorted((dtype.datatype, dtype) for dtype in DTYPES if dtype.datatype))
