@@ -136,15 +136,11 @@ class ModelSpec:
             return self.unknown_label()
         wanted = "Latest" if self.version is None else "Specific"
         version = "" if self.version is None else f", {self.version}"
-        return not_found(
-            f"Servable not found for request: {wanted}({self.name}{version})"
-        )
+        return not_found(f"Servable not found for request: {wanted}({self.name}{version})")
 
     def unknown_label(self) -> ServingError:
         """Returns the error for an unknown label."""
-        return invalid(
-            f"Unrecognized servable version label: {self.label}"
-        )
+        return invalid(f"Unrecognized servable version label: {self.label}")
 
 
 @dataclasses.dataclass(slots=True)

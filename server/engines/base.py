@@ -60,9 +60,7 @@ def chosen_statuses(spec: ModelSpec, statuses: Sequence[VersionStatus]) -> Seque
         return statuses
     chosen = [status for status in statuses if status.version == spec.version]
     if not chosen:
-        raise not_found(
-            f"Could not find version {spec.version} of model {spec.name}"
-        )
+        raise not_found(f"Could not find version {spec.version} of model {spec.name}")
     return chosen
 
 

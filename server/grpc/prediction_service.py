@@ -77,9 +77,7 @@ class TensorFlowServing:
         async with self._plane.lease(target) as servable:
             signature = servable.signatures.get(target.signature)
             if signature is None:
-                raise failed_precondition(
-                    f'Serving signature key "{target.signature}" not found.'
-                )
+                raise failed_precondition(f'Serving signature key "{target.signature}" not found.')
             _check_inputs(inputs, signature)
             request.rows = rows_of(inputs)
             outputs = await self._plane.run(servable, signature.name, inputs)

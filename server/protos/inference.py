@@ -87,6 +87,4 @@ def _typed(tensor: Any, dtype: DType, _: int) -> Array:
 def _check_here(tensor: Any) -> None:
     for name in ("shared_memory_region", "classification"):
         if name in tensor.parameters:
-            raise unimplemented(
-                f"Tensor {tensor.name[:128]} must not have the parameter {name}"
-            )
+            raise unimplemented(f"Tensor {tensor.name[:128]} must not have the parameter {name}")

@@ -75,9 +75,7 @@ def to_array(proto: Any) -> Array:
     dtype = dtype_of_number(proto.dtype)
     field = dtype.field
     if not field:
-        raise unimplemented(
-            f"Tensors of type {dtype.enum_name} are not supported"
-        )
+        raise unimplemented(f"Tensors of type {dtype.enum_name} are not supported")
     shape = tuple(dim.size for dim in proto.tensor_shape.dim)
     if proto.tensor_shape.unknown_rank or len(shape) > 32:
         raise invalid("A tensor must have a shape of known rank, 32 at most")

@@ -95,9 +95,7 @@ async def run_classify(
     return classes, scores
 
 
-async def run_regress(
-    plane: DataPlane, servable: Servable, name: str, examples: Array
-) -> Array:
+async def run_regress(plane: DataPlane, servable: Servable, name: str, examples: Array) -> Array:
     """Runs a signature that returns one value per example; as `run_classify`.
 
     Its output `outputs` (float32) has the shape (examples,) or (examples, 1).

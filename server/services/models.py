@@ -116,7 +116,5 @@ async def table_stats(servable: Servable) -> list[dict[str, Any]]:
     except (KeyError, ValueError):
         stats = None
     if not isinstance(stats, list) or not all(isinstance(entry, dict) for entry in stats):
-        raise internal(
-            f"signature {STATS_SIGNATURE} did not return a list of tables"
-        )
+        raise internal(f"signature {STATS_SIGNATURE} did not return a list of tables")
     return stats

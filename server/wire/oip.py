@@ -290,13 +290,9 @@ def _reader(
 
 def _check_supported(name: str, parameters: TensorParameters) -> None:
     if parameters.shared_memory_region:
-        raise unimplemented(
-            f"Tensor {name} must be in the request: shared memory is not supported"
-        )
+        raise unimplemented(f"Tensor {name} must be in the request: shared memory is not supported")
     if parameters.classification:
-        raise unimplemented(
-            f"Output {name} cannot be classified here: use `:classify`"
-        )
+        raise unimplemented(f"Output {name} cannot be classified here: use `:classify`")
 
 
 def datatype_of(name: str, array: Array) -> str:
