@@ -49,8 +49,8 @@ def load_protos() -> types.SimpleNamespace:
         for file in descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes()).file:
             pool.Add(file)
     protos = types.SimpleNamespace(pool=pool)
-    for name, path in _FILES.items():
-        messages = pool.FindFileByName(f"{path}.proto").message_types_by_name
+    for name, source in _FILES.items():
+        messages = pool.FindFileByName(f"{source}.proto").message_types_by_name
         classes = {key: message_factory.GetMessageClass(each) for key, each in messages.items()}
         setattr(protos, name, types.SimpleNamespace(**classes))
     return protos
