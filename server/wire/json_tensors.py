@@ -25,13 +25,7 @@ import orjson
 
 from ..errors import ServingError, invalid, unimplemented
 from ..limits import Limits
-from ..tensors import (
-    Array,
-    DType,
-    Kind,
-    SignatureSpec,
-    format_shape,
-)
+from ..tensors import Array, DType, Kind, SignatureSpec, format_shape
 from .json_text import debug_string, type_name
 from .tensor_bytes import bytes_array, decode_b64, is_b64_object
 
