@@ -103,7 +103,7 @@ class RoutedEngine:
     @property
     def routes(self) -> Routes:
         """The decisions now. Reads the file again if it changed."""
-        return self._look()
+        return self._routes if self._file is None else self._look()
 
     def _look(self, *, now: bool = False) -> Routes:
         if self._file is not None and self._file.look(now=now):

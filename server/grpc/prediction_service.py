@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from ..dependencies import RUN_SCOPES, DataPlane, permit_signature
+from ..dependencies import RUN_SCOPES, DataPlane, Lease, permit_signature
 from ..engines.base import STATE_NUMBERS, Servable
 from ..errors import Code, failed_precondition, invalid, unimplemented
 from ..protos.modules import MODEL_SERVICE, PREDICTION_SERVICE, load_protos, parse
@@ -74,7 +74,7 @@ class TensorFlowServing:
         )
         request.model = target.name
         permit_signature(target.signature)
-        async with self._plane.lease(target) as servable:
+        async with Lease(self._plane, target) as servable:
             signature = servable.signatures.get(target.signature)
             if signature is None:
                 raise failed_precondition(f'Serving signature key "{target.signature}" not found.')
@@ -111,7 +111,7 @@ class TensorFlowServing:
             if names.count(name) > 1:
                 raise invalid(f"Duplicate evaluation of signature: {name}")
         # One version answers all tasks, even if a newer one arrives meanwhile.
-        async with self._plane.lease(targets[0]) as servable:
+        async with Lease(self._plane, targets[0]) as servable:
             results = [await _run_task(self._plane, servable, each, examples) for each in targets]
         size = EXAMPLES_WORK * len(examples) * len(results)
         return await codec.run(size, "encode", write_examples, kind, results)
@@ -128,7 +128,7 @@ class TensorFlowServing:
                 raise invalid(f"Metadata field {field} is not supported")
         response = self._protos.metadata.GetModelMetadataResponse()
         definitions = self._protos.metadata.SignatureDefMap()
-        async with self._plane.lease(target) as servable:
+        async with Lease(self._plane, target) as servable:
             for signature in servable.described:
                 fill_signature(definitions.signature_def[signature.name], signature)
             fill_target(response.model_spec, target, servable.version)

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from ..dependencies import RUN_SCOPES, DataPlane
+from ..dependencies import RUN_SCOPES, DataPlane, Lease
 from ..errors import ServingError
 from ..request import RECORD, Answer, Headers, ModelSpec
 from ..services import examples, lookup, models, predict
@@ -118,7 +118,7 @@ async def document(request: Request) -> Response:
 
 
 async def _document(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
-    async with plane.lease(spec) as servable:
+    async with Lease(plane, spec) as servable:
         return model_openapi(spec.name, servable.signatures), servable.version
 
 

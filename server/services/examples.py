@@ -5,7 +5,7 @@ A model's outputs are checked as TensorFlow Serving checks them.
 
 import numpy as np
 
-from ..dependencies import DataPlane
+from ..dependencies import DataPlane, Lease
 from ..engines.base import Servable
 from ..errors import ServingError, failed_precondition, invalid
 from ..protos.examples import read_json_examples
@@ -26,7 +26,7 @@ Classifications = tuple[Array | None, Array | None]
 async def classify(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
     """Answers a `:classify` request; raises as `read_json_examples` and `run_classify`."""
     name, examples = await _decode(plane, body)
-    async with plane.lease(spec) as servable:
+    async with Lease(plane, spec) as servable:
         classes, scores = await run_classify(plane, servable, name, examples)
     size = EXAMPLES_WORK * sum(part.size for part in (classes, scores) if part is not None)
     encoded = await plane.codec.run(size, "encode", encode_classify, classes, scores)
@@ -36,7 +36,7 @@ async def classify(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
 async def regress(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
     """Answers a `:regress` request; raises as `read_json_examples` and `run_regress`."""
     name, examples = await _decode(plane, body)
-    async with plane.lease(spec) as servable:
+    async with Lease(plane, spec) as servable:
         values = await run_regress(plane, servable, name, examples)
     size = values.size * EXAMPLES_WORK
     return Answer(await plane.codec.run(size, "encode", encode_regress, values), servable.version)

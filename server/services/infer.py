@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import __version__
-from ..dependencies import DataPlane
+from ..dependencies import DataPlane, Lease
 from ..engines.base import Servable, VersionState
 from ..errors import ServingError, invalid
 from ..request import Answer, ModelSpec, current_request
@@ -42,7 +42,7 @@ async def infer(
     length = json_length(len(body), header)
     size = length + (len(body) - length) // BINARY_WORK
     request = await plane.codec.run(size, "decode", decode_infer, body, header, plane.limits)
-    async with plane.lease(spec) as servable:
+    async with Lease(plane, spec) as servable:
         outputs = await run_infer(plane, servable, request)
         version = servable.version
     binary = request.outputs.values() or [request.parameters.binary_data_output]
@@ -84,7 +84,7 @@ async def run_infer(plane: DataPlane, servable: Servable, request: InferRequest)
 
 async def metadata(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
     """Describes the inputs and outputs of a model's default signature; returns the version too."""
-    async with plane.lease(spec) as servable:
+    async with Lease(plane, spec) as servable:
         names, version = sorted(servable.signatures), servable.version
         name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in names or not names else names[0]
         signature = find_signature(servable.signatures, name)
@@ -144,7 +144,7 @@ async def ready(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]
         ServingError: NOT_FOUND if the model does not serve, UNAVAILABLE while it is being loaded.
     """
     try:
-        async with plane.lease(spec) as servable:
+        async with Lease(plane, spec) as servable:
             return {"name": spec.name, "ready": True}, servable.version
     except ServingError as error:
         raise ServingError(error.code, f"Model {spec.name} is not ready. {error.message}") from None

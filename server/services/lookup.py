@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from ..dependencies import DataPlane
+from ..dependencies import DataPlane, Lease
 from ..engines.base import Servable
 from ..errors import ServingError, invalid, not_found
 from ..limits import Limits
@@ -51,7 +51,7 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
         ServingError: INVALID_ARGUMENT for a wrong body; NOT_FOUND for an unknown table, or for
             unknown ids with `missing` "error"; see also `Servable.run`.
     """
-    async with plane.lease(spec) as servable:
+    async with Lease(plane, spec) as servable:
         if layout.raw_request:
             request = LookupBody(ids=None, table=layout.query.get("table", ""))
             for choice, allowed in _CHOICES.items():

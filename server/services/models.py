@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from ..dependencies import DataPlane
+from ..dependencies import DataPlane, Lease
 from ..engines.base import Engine, Servable, VersionStatus
 from ..errors import ServingError, internal
 from ..request import ModelSpec
@@ -39,7 +39,7 @@ async def all_statuses(engine: Engine) -> AsyncIterator[tuple[str, Sequence[Vers
 
 async def metadata(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
     """Describes a model's signatures, and returns the version; raises as `Engine.lease`."""
-    async with plane.lease(spec) as servable:
+    async with Lease(plane, spec) as servable:
         definitions = {
             signature.name: {
                 "inputs": _tensors(signature.inputs),
@@ -87,7 +87,7 @@ async def tables(
     Raises:
         ServingError: NOT_FOUND for an unknown table; see also `Engine.lease`.
     """
-    async with plane.lease(spec) as servable:
+    async with Lease(plane, spec) as servable:
         known = await table_stats(servable)
         if table is None:
             return {"tables": known}, servable.version
