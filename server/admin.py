@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .app import bare_app
 from .dependencies import DataPlane, Lifecycle
 from .engines.routed import VERSION_PATTERN, RoutedEngine
-from .errors import Code, ServingError
+from .errors import Code, ServingError, not_found
 from .keys import KeyRing
 from .observability.accounts import Accounts
 from .observability.metrics import Metrics
@@ -138,7 +138,7 @@ async def models(engine: Engine) -> dict[str, Any]:
 async def reload(engine: Engine, model: Name) -> dict[str, Any]:
     """Looks for new versions now."""
     if model not in engine.model_names():
-        raise ServingError(Code.NOT_FOUND, f"Could not find any versions of model {model}")
+        raise not_found(f"Could not find any versions of model {model}")
     await engine.reload()
     return await models(engine)
 

@@ -179,5 +179,6 @@ async def _http_error(request: Request, error: Any) -> Response:
         }
         headers = {"allow": ", ".join(sorted(allowed))}
     what = {404: "Not found", 405: "Method not allowed"}.get(error.status_code, str(error.detail))
+    encoded = tuple((name.encode(), value.encode("latin-1")) for name, value in headers.items())
     text = f"{what}: {request.method} {request.scope['path']}"
-    return error_response(error.status_code, text, tuple(headers.items()))
+    return error_response(error.status_code, text, encoded)

@@ -1,23 +1,23 @@
 """The conditions of every request, over any transport: key, scope, rate, places, deadline, limits.
 
-`DataPlane.answer` checks the client, and `DataPlane.lease` the model.
+`DataPlane.answer` checks the client, and `Lease` the model.
 """
 
 import contextlib
 import dataclasses
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
-from .engines.base import Engine, LeasedServable
+from .engines.base import Engine, Servable
 from .errors import PRIVATE_CODES, Code, ServingError, invalid
 from .keys import KeyRing, key_of_headers
 from .limits import Limits, Rate, Shares, Supervisor
 from .observability.logs import LOG
 from .request import ModelSpec, Request, begin_request, current_request, deadline_exceeded
 from .settings import Settings
-from .tensors import LOOKUP_PREFIX, STATS_SIGNATURE, Array, SignatureSpec, Tensors
+from .tensors import LOOKUP_PREFIX, STATS_SIGNATURE, Array, Tensors
 from .wire.codec import Codec
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ class DataPlane:
         self.codec = codec or Codec()
         self.settings = settings
         self._client_rate = Rate(settings.rate_per_second, "from one client", clock)
-        self._model_rate = Rate(settings.model_rate_per_second, "to one model", clock)
+        self.model_rate = Rate(settings.model_rate_per_second, "to one model", clock)
         # Running requests. A request runs once its body has arrived.
         running = "are answered at once"
         self._places = Shares(
@@ -168,66 +168,57 @@ class DataPlane:
         finally:
             self._bytes.give(request.counted_as, count)
 
-    async def lease(self, spec: ModelSpec) -> "Lease":
-        """Leases a version of a model to the current request; raises as `Engine.lease`.
-
-        Enter the result at once: `with await plane.lease(spec) as servable:`.
-
-        Raises:
-            ServingError: RESOURCE_EXHAUSTED if the model has too many requests.
-        """
-        servable = await self.engine.lease(spec)
-        try:
-            # Count only here, where the model is known to exist. The limits remember names, and
-            # clients could fill the memory with invented ones.
-            self._model_rate.count(spec.name)
-            self.model_places.take(spec.name)
-        except ServingError:
-            servable.release()
-            raise
-        return Lease(self, spec.name, servable)
-
-
-class Lease:
-    """A running request's lease of the model version that answers it. Can be entered once.
-
-    Inside the `with` block it is a `Servable` that checks scopes and limits before each run.
-    """
-
-    __slots__ = ("_model", "_plane", "_servable", "described", "signatures")
-
-    def __init__(self, plane: DataPlane, model: str, servable: LeasedServable) -> None:
-        """Creates the lease of a servable for which a place of the model was taken."""
-        self._plane, self._model, self._servable = plane, model, servable
-        #: See `Servable.signatures` and `Servable.described`.
-        self.signatures: Mapping[str, SignatureSpec] = servable.signatures
-        self.described: Sequence[SignatureSpec] = servable.described
-
-    def __enter__(self) -> "Lease":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._plane.model_places.give(self._model)
-        self._servable.release()
-
-    @property
-    def version(self) -> int:
-        """See `Servable.version`. A run changes it if another model server answers."""
-        return self._servable.version
-
-    def run(self, signature: str, inputs: Tensors) -> Coroutine[Any, Any, dict[str, Array]]:
-        """Runs a signature; raises as `Servable.run`.
+    def run(
+        self, servable: Servable, signature: str, inputs: Tensors
+    ) -> Awaitable[dict[str, Array]]:
+        """Runs a signature of a leased version; raises as `Servable.run`.
 
         Raises:
             ServingError: PERMISSION_DENIED if the client's key lacks the scope of the signature,
                 INVALID_ARGUMENT for inputs beyond a limit.
         """
-        if self._plane.keys is not None:
+        if self.keys is not None:
             permit_signature(signature)
-        values = self._plane.limits.check_tensors(inputs)
+        values = self.limits.check_tensors(inputs)
         if signature.startswith(LOOKUP_PREFIX):
-            self._plane.limits.check_count(values, "ids")
-        return self._servable.run(signature, inputs)
+            self.limits.check_count(values, "ids")
+        return servable.run(signature, inputs)
+
+
+class Lease:
+    """Context manager that leases a version of a model to the current request.
+
+    `DataPlane.run` runs its signatures. The generator of `contextlib.asynccontextmanager` would
+    take three times as long.
+    """
+
+    __slots__ = ("_plane", "_servable", "_spec")
+
+    def __init__(self, plane: DataPlane, spec: ModelSpec) -> None:
+        """Creates the lease of the version that `spec` selects when the block begins."""
+        self._plane, self._spec = plane, spec
+
+    async def __aenter__(self) -> Servable:
+        """Begins the lease; raises as `Engine.lease`.
+
+        Raises:
+            ServingError: RESOURCE_EXHAUSTED if the model has too many requests.
+        """
+        plane, name = self._plane, self._spec.name
+        self._servable = servable = await plane.engine.lease(self._spec)
+        try:
+            # Count only here, where the model is known to exist. The limits remember names, and
+            # clients could fill the memory with invented ones.
+            plane.model_rate.count(name)
+            plane.model_places.take(name)
+        except ServingError:
+            servable.release()
+            raise
+        return servable
+
+    async def __aexit__(self, *_: object) -> None:
+        self._plane.model_places.give(self._spec.name)
+        self._servable.release()
 
 
 def timeout_seconds(headers: Mapping[bytes, bytes], most: float) -> float:

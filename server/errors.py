@@ -5,6 +5,8 @@ understand them.
 """
 
 import enum
+import functools
+from typing import Any
 
 
 class Code(enum.Enum):
@@ -62,6 +64,9 @@ class ServingError(Exception):
             retry_after = 1.0
         self.retry_after = retry_after
 
+    def __reduce__(self) -> Any:
+        return ServingError, (self.code, self.message), vars(self)
+
 
 def too_many(waiting: str, count: int) -> ServingError:
     """Returns the error for a full queue, e.g. of `rows wait for the model`."""
@@ -69,9 +74,13 @@ def too_many(waiting: str, count: int) -> ServingError:
     return ServingError(Code.RESOURCE_EXHAUSTED, text, retry_after=1.0)
 
 
-def invalid(message: str) -> ServingError:
-    """Returns the error for an invalid request."""
-    return ServingError(Code.INVALID_ARGUMENT, message)
+# Errors by their code.
+invalid = functools.partial(ServingError, Code.INVALID_ARGUMENT)
+not_found = functools.partial(ServingError, Code.NOT_FOUND)
+failed_precondition = functools.partial(ServingError, Code.FAILED_PRECONDITION)
+unimplemented = functools.partial(ServingError, Code.UNIMPLEMENTED)
+unavailable = functools.partial(ServingError, Code.UNAVAILABLE)
+internal = functools.partial(ServingError, Code.INTERNAL)
 
 
 class RefusedError(Exception):

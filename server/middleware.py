@@ -17,7 +17,6 @@ from .routers.routing import path_of
 from .settings import Settings
 from .wire.paths import PREFIX
 
-_CLOSE = (b"connection", b"close")
 _ALLOWED_ID = re.compile(rb"[A-Za-z0-9-]{1,64}")
 
 
@@ -61,8 +60,8 @@ class RecordMiddleware:
                 headers = [*message["headers"], (b"x-request-id", record.id.encode())]
                 if self._cors and record.path[: len(PREFIX)].lower() == PREFIX:
                     headers += self._cors
-                if self._lifecycle.draining and _CLOSE not in headers:
-                    headers.append(_CLOSE)
+                if self._lifecycle.draining and CLOSE not in headers:
+                    headers.append(CLOSE)
                 message["headers"] = headers
             else:
                 record.sent_bytes += len(message.get("body", b""))
@@ -81,7 +80,7 @@ class RecordMiddleware:
             # tell the client to try again.
             if record.status:
                 raise
-            retry = (CLOSE, ("retry-after", "1"))
+            retry = (CLOSE, (b"retry-after", b"1"))
             response = error_response(503, "The gateway stops: try again", retry)
             await response(scope, receive, send_noted)
         except Exception as error:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
 
-from .errors import Code, ServingError
+from .errors import Code, ServingError, invalid, not_found
 
-Headers = tuple[tuple[str, str], ...]
+Headers = tuple[tuple[bytes, bytes], ...]
 
 #: Key of an ASGI scope: the `Request` of the request.
 RECORD = "gateway.record"
@@ -136,15 +136,11 @@ class ModelSpec:
             return self.unknown_label()
         wanted = "Latest" if self.version is None else "Specific"
         version = "" if self.version is None else f", {self.version}"
-        return ServingError(
-            Code.NOT_FOUND, f"Servable not found for request: {wanted}({self.name}{version})"
-        )
+        return not_found(f"Servable not found for request: {wanted}({self.name}{version})")
 
     def unknown_label(self) -> ServingError:
         """Returns the error for an unknown label."""
-        return ServingError(
-            Code.INVALID_ARGUMENT, f"Unrecognized servable version label: {self.label}"
-        )
+        return invalid(f"Unrecognized servable version label: {self.label}")
 
 
 @dataclasses.dataclass(slots=True)

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from ..errors import Code, ServingError
+from ..errors import Code, not_found
 from ..request import ModelSpec
 from ..tensors import Array, SignatureSpec, Tensors
 
@@ -55,14 +55,12 @@ def chosen_statuses(spec: ModelSpec, statuses: Sequence[VersionStatus]) -> Seque
         ServingError: NOT_FOUND if there are none.
     """
     if not statuses:
-        raise ServingError(Code.NOT_FOUND, f"Could not find any versions of model {spec.name}")
+        raise not_found(f"Could not find any versions of model {spec.name}")
     if spec.version is None:
         return statuses
     chosen = [status for status in statuses if status.version == spec.version]
     if not chosen:
-        raise ServingError(
-            Code.NOT_FOUND, f"Could not find version {spec.version} of model {spec.name}"
-        )
+        raise not_found(f"Could not find version {spec.version} of model {spec.name}")
     return chosen
 
 
@@ -95,10 +93,6 @@ class Servable(Protocol):
             ServingError: The model refused the inputs (INVALID_ARGUMENT), failed
                 (INTERNAL), or too many requests wait (RESOURCE_EXHAUSTED).
         """
-
-
-class LeasedServable(Servable, Protocol):
-    """A `Servable` that an engine has leased."""
 
     def release(self) -> None:
         """Ends the lease."""
@@ -148,7 +142,7 @@ class Engine(Protocol):
                 models are known, INVALID_ARGUMENT for an unknown label.
         """
 
-    async def lease(self, spec: ModelSpec) -> LeasedServable:
+    async def lease(self, spec: ModelSpec) -> Servable:
         """Leases the version that `spec` selects now. The caller releases it once.
 
         Raises:

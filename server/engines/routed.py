@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ..errors import Code, ServingError, StartError, invalid
+from ..errors import Code, ServingError, StartError, failed_precondition, invalid, not_found
 from ..keys import WatchedFile
 from ..request import ModelSpec
-from .base import Engine, LeasedServable, VersionState, VersionStatus
+from .base import Engine, Servable, VersionState, VersionStatus
 
 #: The number of a version. Without leading zeros, so that no two keys have equal numbers.
 VERSION_PATTERN = "^(0|[1-9][0-9]{0,18})$"
@@ -103,7 +103,7 @@ class RoutedEngine:
     @property
     def routes(self) -> Routes:
         """The decisions now. Reads the file again if it changed."""
-        return self._look()
+        return self._routes if self._file is None else self._look()
 
     def _look(self, *, now: bool = False) -> Routes:
         if self._file is not None and self._file.look(now=now):
@@ -118,7 +118,7 @@ class RoutedEngine:
         """See `Engine.status`."""
         return await self.inner.status(self._labelled(spec))
 
-    def lease(self, spec: ModelSpec) -> Coroutine[Any, Any, LeasedServable]:
+    def lease(self, spec: ModelSpec) -> Coroutine[Any, Any, Servable]:
         """See `Engine.lease`."""
         traffic = self.routes.traffic
         if spec.label is not None:
@@ -127,7 +127,7 @@ class RoutedEngine:
             return self._lease_by_weight(spec, dict(traffic[spec.name]))
         return self.inner.lease(spec)
 
-    async def _lease_by_weight(self, spec: ModelSpec, weights: dict[str, float]) -> LeasedServable:
+    async def _lease_by_weight(self, spec: ModelSpec, weights: dict[str, float]) -> Servable:
         """Leases one of the versions that serve, or the newest version if none of them does."""
         while sum(weights.values()) > 0:
             (version,) = random.choices(list(weights), list(weights.values()))
@@ -153,7 +153,7 @@ class RoutedEngine:
         if version is not None:
             labels[label] = version
         elif labels.pop(label, None) is None:
-            raise ServingError(Code.NOT_FOUND, f"Model {model} has no label {label}")
+            raise not_found(f"Model {model} has no label {label}")
         self._set(routes, labels=_with_model(routes.labels, model, labels))
 
     async def set_traffic(self, model: str, weights: Mapping[int, float]) -> None:
@@ -178,7 +178,7 @@ class RoutedEngine:
             ServingError: NOT_FOUND for an unknown upstream.
         """
         if upstream not in self.upstreams():
-            raise ServingError(Code.NOT_FOUND, f"There is no upstream called {upstream}")
+            raise not_found(f"There is no upstream called {upstream}")
         routes = self._look(now=True)
         others = [name for name in routes.drained if name != upstream]
         self._set(routes, drained=[*others, upstream] if drained else others)
@@ -190,10 +190,9 @@ class RoutedEngine:
     async def _check_serves(self, model: str, version: int) -> None:
         (status,) = await self.inner.status(ModelSpec(model, version))
         if status.state is not VersionState.AVAILABLE:
-            raise ServingError(
-                Code.FAILED_PRECONDITION,
+            raise failed_precondition(
                 f"Version {version} of model {model} must be AVAILABLE. "
-                f"Received: {status.state.value}",
+                f"Received: {status.state.value}"
             )
 
     def _labelled(self, spec: ModelSpec) -> ModelSpec:

@@ -45,7 +45,20 @@ class GrpcEdge:
         self, path: str, verb: str, scopes: Sequence[str] | None, work: Work
     ) -> Callable[[bytes, Any], Awaitable[bytes]]:
         async def handle(body: bytes, context: Any) -> bytes:
-            request = _request(path, verb, context)
+            headers: dict[bytes, bytes] = {}
+            for name, value in context.invocation_metadata() or ():
+                text = value.encode() if isinstance(value, str) else value
+                headers.setdefault(name.encode(), text)
+            # `ipv4:ADDRESS:PORT`; REST writes the address alone for the same client.
+            _, _, peer = str(context.peer()).partition(":")
+            request = Request(
+                id=new_id(),
+                path=path.encode(),
+                headers=headers,
+                address=peer.rpartition(":")[0] or peer,
+                timeout=context.time_remaining(),
+                verb=verb,
+            )
             begun = time.perf_counter()
             self._accounts.begin(request)
             code, message = Code.CANCELLED, ""
@@ -70,23 +83,3 @@ class GrpcEdge:
             raise AssertionError("abort raises")
 
         return handle
-
-
-def _request(path: str, verb: str, context: Any) -> Request:
-    headers: dict[bytes, bytes] = {}
-    for name, value in context.invocation_metadata() or ():
-        headers.setdefault(name.encode(), value.encode() if isinstance(value, str) else value)
-    return Request(
-        id=new_id(),
-        path=path.encode(),
-        headers=headers,
-        address=_address_of(str(context.peer())),
-        timeout=context.time_remaining(),
-        verb=verb,
-    )
-
-
-def _address_of(peer: str) -> str:
-    """Returns the address in `ipv4:ADDRESS:PORT`, as REST writes it for the same client."""
-    _, _, address = peer.partition(":")
-    return address.rpartition(":")[0] or address

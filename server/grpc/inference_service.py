@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..dependencies import RUN_SCOPES, Lifecycle
+from ..dependencies import RUN_SCOPES, Lease, Lifecycle
 from ..errors import Code, ServingError, invalid
 from ..protos.inference import SERVICE, message_type, read_infer, write_infer
 from ..protos.modules import parse
@@ -74,7 +74,7 @@ class InferenceService:
             len(body) // BINARY_WORK, "decode", read_infer, body, self._plane.limits
         )
         spec = _spec(model, version, request)
-        with await self._plane.lease(spec) as servable:
+        async with Lease(self._plane, spec) as servable:
             outputs = await infer.run_infer(self._plane, servable, asked)
             number = servable.version
         size = written_work(outputs)

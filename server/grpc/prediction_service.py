@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from ..dependencies import RUN_SCOPES, Lease, permit_signature
-from ..engines.base import STATE_NUMBERS
-from ..errors import Code, ServingError, invalid
+from ..dependencies import RUN_SCOPES, DataPlane, Lease, permit_signature
+from ..engines.base import STATE_NUMBERS, Servable
+from ..errors import Code, failed_precondition, invalid, unimplemented
 from ..protos.modules import MODEL_SERVICE, PREDICTION_SERVICE, load_protos, parse
 from ..protos.requests import (
     ExamplesResult,
@@ -74,14 +74,13 @@ class TensorFlowServing:
         )
         request.model = target.name
         permit_signature(target.signature)
-        with await self._plane.lease(target) as servable:
+        async with Lease(self._plane, target) as servable:
             signature = servable.signatures.get(target.signature)
             if signature is None:
-                text = f'Serving signature key "{target.signature}" not found.'
-                raise ServingError(Code.FAILED_PRECONDITION, text)
+                raise failed_precondition(f'Serving signature key "{target.signature}" not found.')
             _check_inputs(inputs, signature)
             request.rows = rows_of(inputs)
-            outputs = await servable.run(signature.name, inputs)
+            outputs = await self._plane.run(servable, signature.name, inputs)
             version = servable.version
         wanted = {}
         for name in names or outputs:
@@ -112,8 +111,8 @@ class TensorFlowServing:
             if names.count(name) > 1:
                 raise invalid(f"Duplicate evaluation of signature: {name}")
         # One version answers all tasks, even if a newer one arrives meanwhile.
-        with await self._plane.lease(targets[0]) as servable:
-            results = [await _run_task(servable, target, examples) for target in targets]
+        async with Lease(self._plane, targets[0]) as servable:
+            results = [await _run_task(self._plane, servable, each, examples) for each in targets]
         size = EXAMPLES_WORK * len(examples) * len(results)
         return await codec.run(size, "encode", write_examples, kind, results)
 
@@ -129,7 +128,7 @@ class TensorFlowServing:
                 raise invalid(f"Metadata field {field} is not supported")
         response = self._protos.metadata.GetModelMetadataResponse()
         definitions = self._protos.metadata.SignatureDefMap()
-        with await self._plane.lease(target) as servable:
+        async with Lease(self._plane, target) as servable:
             for signature in servable.described:
                 fill_signature(definitions.signature_def[signature.name], signature)
             fill_target(response.model_spec, target, servable.version)
@@ -150,22 +149,22 @@ class TensorFlowServing:
         return bytes(response.SerializeToString())
 
     async def _reload(self, _: Request, __: bytes) -> bytes:
-        raise ServingError(
-            Code.UNIMPLEMENTED,
-            "The model folder decides what is served: write a version there, or use the admin API",
+        raise unimplemented(
+            "The model folder decides what is served: write a version there, or use the admin API"
         )
 
 
-async def _run_task(servable: Lease, target: Target, examples: Array) -> ExamplesResult:
+async def _run_task(
+    plane: DataPlane, servable: Servable, target: Target, examples: Array
+) -> ExamplesResult:
     name = target.signature
     if target.method_name == CLASSIFY_METHOD:
-        found = await run_classify(servable, name, examples)  # it may change the version
+        found = await run_classify(plane, servable, name, examples)  # it may change the version
         return target, servable.version, found
     if target.method_name == REGRESS_METHOD:
-        values = await run_regress(servable, name, examples)
+        values = await run_regress(plane, servable, name, examples)
         return target, servable.version, values
-    text = f"Unsupported signature method_name: {target.method_name}"
-    raise ServingError(Code.UNIMPLEMENTED, text)
+    raise unimplemented(f"Unsupported signature method_name: {target.method_name}")
 
 
 def _check_inputs(given: Tensors, signature: SignatureSpec) -> None:

@@ -20,7 +20,6 @@ from ..engines.chosen import make_engine
 from ..engines.embedded.saved_model import load_tensorflow
 from ..observability.metrics import Metrics
 from ..observability.worker_metrics import WorkerMetrics
-from ..protos.modules import load_protos
 from ..settings import Settings
 from ..wire.codec import Codec
 from .server import listening_socket, url_of, uvicorn_config, with_admin
@@ -66,8 +65,6 @@ class Gateway(uvicorn.Server):
             )
         if settings.engine == "embedded":
             load_tensorflow()
-        if settings.grpc_port is not None or settings.engine == "tfserving":
-            load_protos()
         self._metrics, codec = Metrics(), Codec()
         # All workers share a file of routes.
         shared = (worker.models, worker.folder / "routes.json") if worker else ()

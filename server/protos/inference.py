@@ -3,11 +3,13 @@
 import functools
 from typing import Any
 
-from ..errors import Code, ServingError, invalid
+import msgspec
+
+from ..errors import invalid, unimplemented
 from ..limits import Limits
 from ..tensors import Array, DType, Kind, Tensors
 from ..wire.json_tensors import numeric_array
-from ..wire.oip import InferRequest, add_input, datatype_of, parameters_of
+from ..wire.oip import InferRequest, RequestParameters, add_input, datatype_of
 from ..wire.tensor_bytes import array_of_bytes, bytes_array, octets
 from .modules import load_protos, parse
 
@@ -51,7 +53,13 @@ def read_infer(body: bytes, limits: Limits) -> tuple[str, str, InferRequest]:
         for name, value in message.parameters.items()
     }
     outputs = {output.name: True for output in message.outputs}
-    request = InferRequest(inputs, outputs, parameters_of(told), message.id or None)
+    try:
+        parameters = msgspec.convert(told, RequestParameters)
+    except msgspec.ValidationError as error:
+        raise invalid(
+            f"A request's parameters must have the documented types. Received: {error}"
+        ) from None
+    request = InferRequest(inputs, outputs, parameters, message.id or None)
     return message.model_name, message.model_version, request
 
 
@@ -79,6 +87,4 @@ def _typed(tensor: Any, dtype: DType, _: int) -> Array:
 def _check_here(tensor: Any) -> None:
     for name in ("shared_memory_region", "classification"):
         if name in tensor.parameters:
-            raise ServingError(
-                Code.UNIMPLEMENTED, f"Tensor {tensor.name[:128]} must not have the parameter {name}"
-            )
+            raise unimplemented(f"Tensor {tensor.name[:128]} must not have the parameter {name}")

@@ -10,15 +10,13 @@ import types
 from pathlib import Path
 from typing import Any
 
-from ..errors import Code, ServingError, invalid
+from ..errors import internal, invalid
 
 DESCRIPTORS = Path(__file__).with_name("tensorflow_serving.binpb")
 INFERENCE_DESCRIPTORS = Path(__file__).with_name("open_inference.binpb")
 PREDICTION_SERVICE = "tensorflow.serving.PredictionService"
 MODEL_SERVICE = "tensorflow.serving.ModelService"
 _APIS = "tensorflow_serving/apis"
-
-
 # The message classes of a `.proto` file, by its short name.
 _FILES = {
     "predict": f"{_APIS}/predict",
@@ -34,30 +32,28 @@ _FILES = {
 }
 
 
-class Protos(types.SimpleNamespace):
-    """Message classes by the short name of their file, and the pool of descriptors.
+@functools.cache
+def load_protos() -> types.SimpleNamespace:
+    """Creates the message classes; takes milliseconds.
 
     protobuf's default pool cannot be used, because TensorFlow adds its own release of the same
     files there.
+
+    Returns:
+        The message classes by the short name of their file, and the `pool` of descriptors.
     """
-
-
-@functools.cache
-def load_protos() -> Protos:
-    """Creates the message classes; takes milliseconds."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     pool = descriptor_pool.DescriptorPool()
     for path in (DESCRIPTORS, INFERENCE_DESCRIPTORS):
         for file in descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes()).file:
             pool.Add(file)
-    message_class = message_factory.GetMessageClass
-
-    def messages(path: str) -> types.SimpleNamespace:
-        types_ = pool.FindFileByName(f"{path}.proto").message_types_by_name
-        return types.SimpleNamespace(**{name: message_class(each) for name, each in types_.items()})
-
-    return Protos(**{name: messages(path) for name, path in _FILES.items()}, pool=pool)
+    protos = types.SimpleNamespace(pool=pool)
+    for name, source in _FILES.items():
+        messages = pool.FindFileByName(f"{source}.proto").message_types_by_name
+        classes = {key: message_factory.GetMessageClass(each) for key, each in messages.items()}
+        setattr(protos, name, types.SimpleNamespace(**classes))
+    return protos
 
 
 def parse(kind: Any, body: bytes) -> Any:
@@ -74,5 +70,5 @@ def parse(kind: Any, body: bytes) -> Any:
     except DecodeError:
         name = kind.DESCRIPTOR.name
     if name.endswith("Response"):
-        raise ServingError(Code.INTERNAL, f"A model server must answer with a {name}")
+        raise internal(f"A model server must answer with a {name}")
     raise invalid(f"The request must be a {name}")

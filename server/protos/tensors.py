@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import Code, ServingError, invalid
+from ..errors import invalid, unimplemented
 from ..tensors import Array, DType, Kind, SignatureSpec, TensorSpec, dtype_of_number, dtype_of_numpy
 from ..wire.tensor_bytes import bytes_array
 
@@ -75,9 +75,7 @@ def to_array(proto: Any) -> Array:
     dtype = dtype_of_number(proto.dtype)
     field = dtype.field
     if not field:
-        raise ServingError(
-            Code.UNIMPLEMENTED, f"Tensors of type {dtype.enum_name} are not supported"
-        )
+        raise unimplemented(f"Tensors of type {dtype.enum_name} are not supported")
     shape = tuple(dim.size for dim in proto.tensor_shape.dim)
     if proto.tensor_shape.unknown_rank or len(shape) > 32:
         raise invalid("A tensor must have a shape of known rank, 32 at most")

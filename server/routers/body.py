@@ -21,7 +21,7 @@ from .routing import ROUTE
 
 T = TypeVar("T")
 
-CLOSE = ("connection", "close")
+CLOSE = (b"connection", b"close")
 # Larger bodies are sent in pieces of this size. Each piece waits until the connection has taken the
 # piece before it. Until then the rest of the body counts as memory of its client.
 _PIECE_BYTES = 256 << 10
@@ -143,10 +143,11 @@ class AnswerResponse(Response):
         self._parts = (answer.body,) if isinstance(answer.body, bytes) else answer.body
         self._size = sum(map(len, self._parts))
         self._lingers = lingers
-        self.raw_headers = [
-            *_raw_headers(answer.media_type, answer.version, answer.headers),
-            (b"content-length", b"%d" % self._size),
-        ]
+        media_type, version = answer.media_type, answer.version
+        headers = [(b"content-type", media_type.encode())] if media_type else []
+        if version is not None:
+            headers.append((b"x-model-version", b"%d" % version))
+        self.raw_headers = [*headers, *answer.headers, (b"content-length", b"%d" % self._size)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends the response."""
@@ -176,16 +177,6 @@ class AnswerResponse(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-@functools.lru_cache(maxsize=512)
-def _raw_headers(
-    media_type: str, version: int | None, headers: Headers
-) -> list[tuple[bytes, bytes]]:
-    named = [("content-type", media_type)] if media_type else []
-    if version is not None:
-        named.append(("x-model-version", str(version)))
-    return [(name.encode(), value.encode("latin-1")) for name, value in (*named, *headers)]
-
-
 async def _discard(receive: Receive) -> None:
     left = _LINGER_BYTES
     while left > 0:
@@ -211,7 +202,7 @@ def refusal(error: RefusedError | ServingError) -> AnswerResponse:
         headers = (CLOSE,) if error.close else ()
         return error_response(error.status, error.message, headers, lingers=error.linger)
     if error.retry_after is not None:
-        headers = (("retry-after", str(max(1, round(error.retry_after)))),)
+        headers = ((b"retry-after", b"%d" % max(1, round(error.retry_after))),)
     if error.code is Code.UNAUTHENTICATED:
-        headers = (*headers, ("www-authenticate", 'Bearer realm="gateway"'))
+        headers = (*headers, (b"www-authenticate", b'Bearer realm="gateway"'))
     return error_response(error.code.http, error.message, headers)

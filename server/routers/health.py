@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from .. import __version__
-from ..errors import Code, ServingError
+from ..errors import unavailable
 from .openapi import errors
 from .schemas import Object
 
@@ -34,11 +34,11 @@ async def readyz(request: Request) -> Response:
     """Tells whether every model serves."""
     state = request.app.state
     if state.lifecycle.draining:
-        raise ServingError(Code.UNAVAILABLE, "Draining: the gateway is about to stop")
+        raise unavailable("Draining: the gateway is about to stop")
     if state.plane.engine.routes.draining:
-        raise ServingError(Code.UNAVAILABLE, "Draining: an operator sends traffic elsewhere")
+        raise unavailable("Draining: an operator sends traffic elsewhere")
     if not state.plane.engine.ready():
-        raise ServingError(Code.UNAVAILABLE, "Not every model has a version that serves")
+        raise unavailable("Not every model has a version that serves")
     return JSONResponse(_OK)
 
 
@@ -46,7 +46,7 @@ async def readyz(request: Request) -> Response:
 async def startupz(request: Request) -> Response:
     """Tells whether the first loading is done."""
     if not request.app.state.plane.engine.started():
-        raise ServingError(Code.UNAVAILABLE, "Models are being loaded")
+        raise unavailable("Models are being loaded")
     return JSONResponse(_OK)
 
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from ..dependencies import RUN_SCOPES, DataPlane
+from ..dependencies import RUN_SCOPES, DataPlane, Lease
 from ..errors import ServingError
 from ..request import RECORD, Answer, Headers, ModelSpec
 from ..services import examples, lookup, models, predict
@@ -17,7 +17,7 @@ from .body import AnswerResponse, describe, run
 from .openapi import INT64, LOOKUP_QUERY, TIMEOUT, model_openapi
 from .routing import ModelRouter, path_of, with_query
 
-_ALLOWED_HEADERS = "authorization, content-type, x-api-key, x-request-id, x-request-timeout-ms"
+_ALLOWED_HEADERS = b"authorization, content-type, x-api-key, x-request-id, x-request-timeout-ms"
 
 router = ModelRouter("/v1", ("/versions/{version}", "/labels/{label}"))
 
@@ -118,7 +118,7 @@ async def document(request: Request) -> Response:
 
 
 async def _document(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
-    with await plane.lease(spec) as servable:
+    async with Lease(plane, spec) as servable:
         return model_openapi(spec.name, servable.signatures), servable.version
 
 
@@ -136,11 +136,12 @@ async def rest(request: Request) -> Response:
         except ServingError as error:
             refusal = error
         else:
-            headers: Headers = (("allow", f"{method}, OPTIONS"),)
+            methods = f"{method}, OPTIONS".encode()
+            headers: Headers = ((b"allow", methods),)
             if request.app.state.plane.settings.cors_origin:
                 headers += (
-                    ("access-control-allow-methods", f"{method}, OPTIONS"),
-                    ("access-control-allow-headers", _ALLOWED_HEADERS),
+                    (b"access-control-allow-methods", methods),
+                    (b"access-control-allow-headers", _ALLOWED_HEADERS),
                 )
             return AnswerResponse(Answer(b"", None, "", headers))
     raise ServingError(refusal.code, refusal.message.replace("GET", "OPTIONS", 1))

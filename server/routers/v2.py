@@ -14,8 +14,6 @@ from .body import answered, describe, run
 from .openapi import JSON_LENGTH, TIMEOUT, described
 from .routing import ModelRouter
 
-_HEADER = HEADER.encode()
-
 #: Requests about models.
 models = ModelRouter("/v2", ("/versions/{version}",))
 #: Requests about the server.
@@ -34,7 +32,7 @@ server = APIRouter()
 )
 async def run_infer(request: Request) -> Response:
     """Runs any signature on tensors, in JSON or in bytes."""
-    header = request.scope[RECORD].headers.get(_HEADER)
+    header = request.scope[RECORD].headers.get(HEADER)
     return await run(request, RUN_SCOPES, infer.infer, header=header)
 
 

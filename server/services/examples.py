@@ -6,7 +6,8 @@ A model's outputs are checked as TensorFlow Serving checks them.
 import numpy as np
 
 from ..dependencies import DataPlane, Lease
-from ..errors import Code, ServingError, invalid
+from ..engines.base import Servable
+from ..errors import ServingError, failed_precondition, invalid
 from ..protos.examples import read_json_examples
 from ..protos.modules import load_protos
 from ..protos.tensors import fill_signature
@@ -25,8 +26,8 @@ Classifications = tuple[Array | None, Array | None]
 async def classify(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
     """Answers a `:classify` request; raises as `read_json_examples` and `run_classify`."""
     name, examples = await _decode(plane, body)
-    with await plane.lease(spec) as servable:
-        classes, scores = await run_classify(servable, name, examples)
+    async with Lease(plane, spec) as servable:
+        classes, scores = await run_classify(plane, servable, name, examples)
     size = EXAMPLES_WORK * sum(part.size for part in (classes, scores) if part is not None)
     encoded = await plane.codec.run(size, "encode", encode_classify, classes, scores)
     return Answer(encoded, servable.version)
@@ -35,8 +36,8 @@ async def classify(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
 async def regress(plane: DataPlane, spec: ModelSpec, body: bytes) -> Answer:
     """Answers a `:regress` request; raises as `read_json_examples` and `run_regress`."""
     name, examples = await _decode(plane, body)
-    with await plane.lease(spec) as servable:
-        values = await run_regress(servable, name, examples)
+    async with Lease(plane, spec) as servable:
+        values = await run_regress(plane, servable, name, examples)
     size = values.size * EXAMPLES_WORK
     return Answer(await plane.codec.run(size, "encode", encode_regress, values), servable.version)
 
@@ -48,7 +49,9 @@ async def _decode(plane: DataPlane, body: bytes) -> tuple[str, Array]:
     return name, examples
 
 
-async def run_classify(servable: Lease, name: str, examples: Array) -> Classifications:
+async def run_classify(
+    plane: DataPlane, servable: Servable, name: str, examples: Array
+) -> Classifications:
     """Runs a signature that returns labels, scores or both per example.
 
     Like TensorFlow Serving we ignore the signature's method name: TensorFlow 2 saves every
@@ -61,14 +64,7 @@ async def run_classify(servable: Lease, name: str, examples: Array) -> Classific
         ServingError: The signature is missing or cannot classify examples; INVALID_ARGUMENT if its
             outputs have another form; or as `Servable.run`.
     """
-    signature = _with_examples(servable, name, "classification")
-    if not {"classes", "scores"} & signature.outputs.keys():
-        raise _unfit(
-            'Expected classification signature outputs to contain at least one of "classes" or '
-            '"scores". Signature was: ',
-            signature,
-        )
-    outputs = await _run(servable, signature, examples)
+    outputs = await _run(plane, servable, name, "classification", examples)
     classes, scores = outputs.get("classes"), outputs.get("scores")
     if classes is None and scores is None:
         raise invalid(
@@ -99,15 +95,12 @@ async def run_classify(servable: Lease, name: str, examples: Array) -> Classific
     return classes, scores
 
 
-async def run_regress(servable: Lease, name: str, examples: Array) -> Array:
+async def run_regress(plane: DataPlane, servable: Servable, name: str, examples: Array) -> Array:
     """Runs a signature that returns one value per example; as `run_classify`.
 
     Its output `outputs` (float32) has the shape (examples,) or (examples, 1).
     """
-    signature = _with_examples(servable, name, "regression")
-    if "outputs" not in signature.outputs:
-        raise _unfit("No regression outputs found in SignatureDef: ", signature)
-    outputs = await _run(servable, signature, examples)
+    outputs = await _run(plane, servable, name, "regression", examples)
     if "outputs" not in outputs:
         raise invalid("No regression outputs found in SignatureDef.")
     values = outputs["outputs"]
@@ -125,27 +118,34 @@ async def run_regress(servable: Lease, name: str, examples: Array) -> Array:
     return values.reshape(-1)
 
 
-def _with_examples(servable: Lease, name: str, kind: str) -> SignatureSpec:
+async def _run(
+    plane: DataPlane, servable: Servable, name: str, kind: str, examples: Array
+) -> Tensors:
+    """Runs a signature; `kind` is `classification` or `regression`."""
     signature = servable.signatures.get(name)
     if signature is None:
         raise invalid(f"No signature was found with the name: {name}")
     if len(signature.inputs) != 1:
         raise invalid("Expected one input Tensor.")
-    count = len(signature.outputs)
-    if kind == "classification" and count not in (1, 2):
-        raise invalid(f"Expected one or two output Tensors, found {count}")
-    if kind == "regression" and count != 1:
+    classifies, outputs = kind == "classification", signature.outputs.keys()
+    if classifies and len(outputs) not in (1, 2):
+        raise invalid(f"Expected one or two output Tensors, found {len(outputs)}")
+    if not classifies and len(outputs) != 1:
         raise invalid("Expected one output Tensor.")
     if "inputs" not in signature.inputs:
         raise _unfit(f"No {kind} inputs found in SignatureDef: ", signature)
-    return signature
-
-
-async def _run(servable: Lease, signature: SignatureSpec, examples: Array) -> Tensors:
+    if classifies and not {"classes", "scores"} & outputs:
+        raise _unfit(
+            'Expected classification signature outputs to contain at least one of "classes" or '
+            '"scores". Signature was: ',
+            signature,
+        )
+    if not classifies and "outputs" not in outputs:
+        raise _unfit("No regression outputs found in SignatureDef: ", signature)
     dtype = signature.inputs["inputs"].dtype
     if dtype.kind is not Kind.STRING:
         raise invalid(f"Type mismatch: actual string vs. expect {dtype.name}")
-    return await servable.run(signature.name, {"inputs": examples})
+    return await plane.run(servable, name, {"inputs": examples})
 
 
 def _unfit(message: str, signature: SignatureSpec) -> ServingError:
@@ -154,5 +154,4 @@ def _unfit(message: str, signature: SignatureSpec) -> ServingError:
 
     definition = load_protos().meta_graph.SignatureDef()
     fill_signature(definition, signature)
-    text = message + text_format.MessageToString(definition)
-    return ServingError(Code.FAILED_PRECONDITION, text)
+    return failed_precondition(message + text_format.MessageToString(definition))

@@ -5,7 +5,7 @@ from typing import Any
 
 from .. import __version__
 from ..dependencies import DataPlane, Lease
-from ..engines.base import VersionState
+from ..engines.base import Servable, VersionState
 from ..errors import ServingError, invalid
 from ..request import Answer, ModelSpec, current_request
 from ..tensors import (
@@ -42,19 +42,20 @@ async def infer(
     length = json_length(len(body), header)
     size = length + (len(body) - length) // BINARY_WORK
     request = await plane.codec.run(size, "decode", decode_infer, body, header, plane.limits)
-    with await plane.lease(spec) as servable:
+    async with Lease(plane, spec) as servable:
         outputs = await run_infer(plane, servable, request)
         version = servable.version
-    size = written_work(outputs) if request.all_binary else work_of(outputs)
+    binary = request.outputs.values() or [request.parameters.binary_data_output]
+    size = written_work(outputs) if all(binary) else work_of(outputs)
     encoded, json_size = await plane.codec.run(
         size, "encode", encode_infer, spec.name, version, request, outputs
     )
     if json_size is None:
         return Answer(encoded, version)
-    return Answer(encoded, version, RAW, ((HEADER, str(json_size)),))
+    return Answer(encoded, version, RAW, ((HEADER, b"%d" % json_size),))
 
 
-async def run_infer(plane: DataPlane, servable: Lease, request: InferRequest) -> Tensors:
+async def run_infer(plane: DataPlane, servable: Servable, request: InferRequest) -> Tensors:
     """Runs the signature that a request names.
 
     A signature may look up ids in a table. Then `ids` may have any shape, and the answer holds one
@@ -78,12 +79,12 @@ async def run_infer(plane: DataPlane, servable: Lease, request: InferRequest) ->
             f"Received: signature_name={signature.name}"
         )
     current_request().rows = rows_of(request.inputs)
-    return await servable.run(signature.name, request.inputs)
+    return await plane.run(servable, signature.name, request.inputs)
 
 
 async def metadata(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
     """Describes the inputs and outputs of a model's default signature; returns the version too."""
-    with await plane.lease(spec) as servable:
+    async with Lease(plane, spec) as servable:
         names, version = sorted(servable.signatures), servable.version
         name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in names or not names else names[0]
         signature = find_signature(servable.signatures, name)
@@ -143,7 +144,7 @@ async def ready(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]
         ServingError: NOT_FOUND if the model does not serve, UNAVAILABLE while it is being loaded.
     """
     try:
-        with await plane.lease(spec) as servable:
+        async with Lease(plane, spec) as servable:
             return {"name": spec.name, "ready": True}, servable.version
     except ServingError as error:
         raise ServingError(error.code, f"Model {spec.name} is not ready. {error.message}") from None

@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 
 from ..dependencies import DataPlane, Lease
-from ..errors import Code, ServingError, invalid
+from ..engines.base import Servable
+from ..errors import ServingError, invalid, not_found
 from ..limits import Limits
 from ..request import Answer, ModelSpec, current_request
 from ..tensors import LOOKUP_PREFIX, Array, SignatureSpec, dtype_of_numpy, written_work
@@ -50,7 +51,7 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
         ServingError: INVALID_ARGUMENT for a wrong body; NOT_FOUND for an unknown table, or for
             unknown ids with `missing` "error"; see also `Servable.run`.
     """
-    with await plane.lease(spec) as servable:
+    async with Lease(plane, spec) as servable:
         if layout.raw_request:
             request = LookupBody(ids=None, table=layout.query.get("table", ""))
             for choice, allowed in _CHOICES.items():
@@ -68,7 +69,7 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
             name, request, ids = await plane.codec.run(
                 len(body), "decode", _decode, body, servable.signatures, spec, plane.limits
             )
-        rows, found = await _find(servable, name, ids, request.combiner, request.missing)
+        rows, found = await _find(plane, servable, name, ids, request.combiner, request.missing)
         version = servable.version
     lengths, nullable = ids.lengths, request.missing == "null"
     pooled_work = 0 if lengths is None else _pooled_work(rows, lengths)
@@ -88,8 +89,8 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
         )
     # The headers tell clients where the embeddings end.
     headers = (
-        ("x-embeddings-dtype", dtype_of_numpy(rows.dtype).array_name),
-        ("x-embeddings-shape", ",".join(map(str, rows.shape))),
+        (b"x-embeddings-dtype", dtype_of_numpy(rows.dtype).array_name.encode()),
+        (b"x-embeddings-shape", ",".join(map(str, rows.shape)).encode()),
     )
     return Answer((octets(rows), octets(found)), version, RAW, headers)
 
@@ -113,13 +114,13 @@ def _pooled_work(rows: Array, lengths: list[int]) -> int:
 
 
 async def infer_lookup(
-    plane: DataPlane, servable: Lease, signature: SignatureSpec, request: InferRequest
+    plane: DataPlane, servable: Servable, signature: SignatureSpec, request: InferRequest
 ) -> dict[str, Array]:
     """Looks up the ids of an inference request; see `run_infer`."""
     asked = request.inputs["ids"]
     ids = bags_of(asked, request.inputs.get("lengths"), plane.limits)
     combiner, missing = request.parameters.combiner, request.parameters.missing
-    rows, found = await _find(servable, signature.name, ids, combiner, missing)
+    rows, found = await _find(plane, servable, signature.name, ids, combiner, missing)
     if combiner != "none" or missing == "null":
         work = rows.size if ids.lengths is None else _pooled_work(rows, ids.lengths)
         rows = await plane.codec.run(
@@ -139,7 +140,7 @@ def _answered(
 
 
 async def _find(
-    servable: Lease, signature: str, ids: Ids, combiner: str, missing: str
+    plane: DataPlane, servable: Servable, signature: str, ids: Ids, combiner: str, missing: str
 ) -> tuple[Array, Found]:
     """Returns a row for each id, and which ids the table holds."""
     if combiner != "none" and ids.lengths is None:
@@ -149,7 +150,7 @@ async def _find(
         )
     call = current_request()
     call.rows = len(ids.flat)
-    outputs = await servable.run(signature, {"ids": ids.flat})
+    outputs = await plane.run(servable, signature, {"ids": ids.flat})
     rows, found = outputs["embeddings"], outputs["found"].astype(np.bool_, copy=False)
     table = signature.removeprefix(LOOKUP_PREFIX)
     call.lookups[table] = (len(found), len(found) - int(np.count_nonzero(found)))
@@ -160,9 +161,8 @@ async def _find(
             for item in missing_ids[:_NAMED_IN_ERROR].tolist()
         )
         more = ", …" if len(missing_ids) > _NAMED_IN_ERROR else ""
-        raise ServingError(
-            Code.NOT_FOUND,
-            f"Ids not found in table {table}: {named}{more} ({len(missing_ids)} of {len(found)})",
+        raise not_found(
+            f"Ids not found in table {table}: {named}{more} ({len(missing_ids)} of {len(found)})"
         )
     return rows, found
 
@@ -170,11 +170,10 @@ async def _find(
 def unknown_table(spec: ModelSpec, table: str, tables: list[str]) -> ServingError:
     """Returns the error for an unknown table; its message names the model's tables."""
     if not tables:
-        return ServingError(Code.NOT_FOUND, f"Model {spec.name} has no embedding tables")
-    return ServingError(
-        Code.NOT_FOUND,
+        return not_found(f"Model {spec.name} has no embedding tables")
+    return not_found(
         f"Table not found in model {spec.name}. Received: table={table}. "
-        f"Its tables: {', '.join(tables)}",
+        f"Its tables: {', '.join(tables)}"
     )
 
 

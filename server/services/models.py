@@ -5,9 +5,9 @@ from typing import Any
 
 import orjson
 
-from ..dependencies import DataPlane
+from ..dependencies import DataPlane, Lease
 from ..engines.base import Engine, Servable, VersionStatus
-from ..errors import Code, ServingError
+from ..errors import ServingError, internal
 from ..request import ModelSpec
 from ..tensors import LOOKUP_PREFIX, STATS_SIGNATURE, TensorSpec
 from .lookup import unknown_table
@@ -39,7 +39,7 @@ async def all_statuses(engine: Engine) -> AsyncIterator[tuple[str, Sequence[Vers
 
 async def metadata(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
     """Describes a model's signatures, and returns the version; raises as `Engine.lease`."""
-    with await plane.lease(spec) as servable:
+    async with Lease(plane, spec) as servable:
         definitions = {
             signature.name: {
                 "inputs": _tensors(signature.inputs),
@@ -87,7 +87,7 @@ async def tables(
     Raises:
         ServingError: NOT_FOUND for an unknown table; see also `Engine.lease`.
     """
-    with await plane.lease(spec) as servable:
+    async with Lease(plane, spec) as servable:
         known = await table_stats(servable)
         if table is None:
             return {"tables": known}, servable.version
@@ -116,7 +116,5 @@ async def table_stats(servable: Servable) -> list[dict[str, Any]]:
     except (KeyError, ValueError):
         stats = None
     if not isinstance(stats, list) or not all(isinstance(entry, dict) for entry in stats):
-        raise ServingError(
-            Code.INTERNAL, f"signature {STATS_SIGNATURE} did not return a list of tables"
-        )
+        raise internal(f"signature {STATS_SIGNATURE} did not return a list of tables")
     return stats

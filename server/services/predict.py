@@ -1,6 +1,6 @@
 """`:predict`: runs any signature on tensors."""
 
-from ..dependencies import DataPlane
+from ..dependencies import DataPlane, Lease
 from ..errors import invalid
 from ..request import Answer, ModelSpec, current_request
 from ..tensors import Tensors
@@ -23,12 +23,12 @@ async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout
             "application/octet-stream is for :lookup. For bytes to and from other signatures use "
             "the Open Inference Protocol: POST /v2/models/MODEL/infer"
         )
-    with await plane.lease(spec) as servable:
+    async with Lease(plane, spec) as servable:
         request = await plane.codec.run(
             len(body), "decode", decode_predict, body, servable.signatures, plane.limits
         )
         current_request().rows = rows_of(request.inputs)
-        outputs = await servable.run(request.signature.name, request.inputs)
+        outputs = await plane.run(servable, request.signature.name, request.inputs)
         version = servable.version
     as_string = layout.query.get("int64") == "string"
     encoded = await plane.codec.run(

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..errors import Code, ServingError, invalid
+from ..errors import ServingError, invalid
 from ..tensors import Array
 
 # Address space of the process in bytes, far more than a body within the limits needs.
@@ -49,23 +49,17 @@ class CodecProcess:
         assert self._answers is not None
         try:
             _send(process.stdin, (function, *arguments))
-            kind, value = pickle.load(self._answers)
-        except BaseException as error:  # a pipe with a part of a message must not be used again
+            answer, error = pickle.load(self._answers)
+        except BaseException as failure:  # a pipe with a part of a message must not be used again
             self.kill()
             self.wait()
-            if isinstance(error, OSError | EOFError | pickle.UnpicklingError):
-                raise _too_large() from None
+            if isinstance(failure, OSError | EOFError | pickle.UnpicklingError):
+                text = "The request needs too much memory to be read: send it in parts."
+                raise invalid(text) from None
             raise
-        if kind == "result":
-            return value
-        if kind == "refused":
-            code, message = value
-            raise ServingError(Code[code], message)
-        if kind == "memory":
-            self.kill()
-            self.wait()
-            raise _too_large()
-        raise RuntimeError(f"a codec process failed: {value}")
+        if error is not None:
+            raise error
+        return answer
 
     def kill(self) -> None:
         """Kills the process. A running call fails."""
@@ -103,10 +97,6 @@ class CodecProcess:
         if not self.usable:
             self._process.kill()
         return self._process
-
-
-def _too_large() -> ServingError:
-    return invalid("The request needs too much memory to be read: send it in parts.")
 
 
 class _Pickler(pickle.Pickler):
@@ -147,15 +137,15 @@ def main(descriptor: int) -> None:
     with contextlib.suppress(EOFError, OSError):
         while True:
             function, *arguments = pickle.load(sys.stdin.buffer)
-            _send(answers, _answer(function, arguments))
-
-
-def _answer(function: Callable[..., Any], arguments: list[Any]) -> tuple[str, Any]:
-    try:
-        return "result", function(*arguments)
-    except ServingError as error:
-        return "refused", (error.code.value, error.message)
-    except MemoryError:
-        return "memory", None
-    except Exception as error:
-        return "failed", f"{type(error).__name__}: {error}"
+            answer: Any = None
+            error: Exception | None = None
+            try:
+                answer = function(*arguments)
+            except MemoryError:
+                os._exit(1)
+            except ServingError as refused:
+                error = refused
+            except Exception as failure:
+                text = f"a codec process failed: {type(failure).__name__}: {failure}"
+                error = RuntimeError(text)
+            _send(answers, (answer, error))

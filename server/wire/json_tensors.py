@@ -23,15 +23,9 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from ..errors import Code, ServingError, invalid
+from ..errors import ServingError, invalid, unimplemented
 from ..limits import Limits
-from ..tensors import (
-    Array,
-    DType,
-    Kind,
-    SignatureSpec,
-    format_shape,
-)
+from ..tensors import Array, DType, Kind, SignatureSpec, format_shape
 from .json_text import debug_string, type_name
 from .tensor_bytes import bytes_array, decode_b64, is_b64_object
 
@@ -267,9 +261,8 @@ def _element(value: Any, dtype: DType) -> Any:
         if isinstance(value, bool):
             return value
     elif dtype.kind is Kind.OTHER:
-        raise ServingError(
-            Code.UNIMPLEMENTED,
-            f"Conversion of JSON Value: {debug_string(value)} to type: {dtype.name}",
+        raise unimplemented(
+            f"Conversion of JSON Value: {debug_string(value)} to type: {dtype.name}"
         )
     elif isinstance(value, int) and not isinstance(value, bool) and value in dtype.integers:
         return value
@@ -283,7 +276,7 @@ def _array(flat: list[Any], dtype: DType, shape: tuple[int, ...]) -> Array:
     if dtype.kind is Kind.STRING:
         return bytes_array(flat, shape)
     if dtype.kind is Kind.OTHER:
-        raise ServingError(Code.UNIMPLEMENTED, f"Conversion of JSON to type: {dtype.name}")
+        raise unimplemented(f"Conversion of JSON to type: {dtype.name}")
     return numeric_array(flat, dtype).reshape(shape)
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 import orjson
 
-from ..errors import Code, ServingError, invalid
+from ..errors import ServingError, invalid, unimplemented
 from ..limits import Limits
 from ..tensors import (
     DEFAULT_SIGNATURE,
@@ -32,7 +32,7 @@ from .lookup import Combiner, Missing
 from .tensor_bytes import array_of_bytes, octets
 
 # The header with the length of the JSON part.
-HEADER = "inference-header-content-length"
+HEADER = b"inference-header-content-length"
 
 # The element types by the protocol's datatype, sorted: an error and the OpenAPI document list them.
 BY_DATATYPE = dict(sorted((dtype.datatype, dtype) for dtype in DTYPES if dtype.datatype))
@@ -117,13 +117,6 @@ class InferRequest:
     parameters: RequestParameters
     id: str | None
 
-    @property
-    def all_binary(self) -> bool:
-        """True if all tensors of the answer are sent as bytes."""
-        return all(self.outputs.values()) and (
-            bool(self.outputs) or self.parameters.binary_data_output
-        )
-
     def check(self, signature: SignatureSpec, optional: Sequence[str] = ()) -> None:
         """Checks the request against a signature.
 
@@ -181,8 +174,7 @@ def decode_infer(body: bytes, header: bytes | None, limits: Limits) -> InferRequ
         limits.check_count(sum(counts))
     inputs: dict[str, Array] = {}
     for tensor in request.inputs:
-        view, rest = _bytes_of(tensor, rest)
-        read = functools.partial(_read, tensor.data, view, limits)
+        read, rest = _reader(tensor, rest, limits)
         add_input(inputs, tensor.name, tensor.datatype, tensor.shape, read, limits)
     if rest:
         raise invalid(
@@ -273,19 +265,15 @@ def _count(name: str, shape: Sequence[int], limits: Limits) -> int:
     return math.prod(shape)
 
 
-def _read(data: Any, view: memoryview | None, limits: Limits, dtype: DType, count: int) -> Array:
-    if view is not None:
-        return array_of_bytes(view, dtype, count)
-    return decode_value(data, dtype, limits)
-
-
-def _bytes_of(tensor: InputTensor, rest: memoryview) -> tuple[memoryview | None, memoryview]:
-    """Returns a tensor's bytes, or None if its values are JSON; and the bytes after them."""
+def _reader(
+    tensor: InputTensor, rest: memoryview, limits: Limits
+) -> tuple[Callable[[DType, int], Array], memoryview]:
+    """Returns the function that reads a tensor's values, and the bytes after the tensor's bytes."""
     _check_supported(tensor.name, tensor.parameters)
     size = tensor.parameters.binary_data_size
     is_json = tensor.data is not msgspec.UNSET
     if is_json and size is None:
-        return None, rest
+        return lambda dtype, _: decode_value(tensor.data, dtype, limits), rest
     if is_json or size is None:
         raise invalid(
             f"Input {tensor.name} must have either `data` or the parameter binary_data_size. "
@@ -297,33 +285,14 @@ def _bytes_of(tensor: InputTensor, rest: memoryview) -> tuple[memoryview | None,
             "that follow the JSON and the inputs before: Inference-Header-Content-Length says "
             f"where they begin. Received: {size}"
         )
-    return rest[:size], rest[size:]
+    return functools.partial(array_of_bytes, rest[:size]), rest[size:]
 
 
 def _check_supported(name: str, parameters: TensorParameters) -> None:
     if parameters.shared_memory_region:
-        raise ServingError(
-            Code.UNIMPLEMENTED,
-            f"Tensor {name} must be in the request: shared memory is not supported",
-        )
+        raise unimplemented(f"Tensor {name} must be in the request: shared memory is not supported")
     if parameters.classification:
-        raise ServingError(
-            Code.UNIMPLEMENTED, f"Output {name} cannot be classified here: use `:classify`"
-        )
-
-
-def parameters_of(values: Mapping[str, Any]) -> RequestParameters:
-    """Returns the parameters of a request; ignores unknown ones.
-
-    Raises:
-        ServingError: INVALID_ARGUMENT for a parameter of the wrong type.
-    """
-    try:
-        return msgspec.convert(values, RequestParameters)
-    except msgspec.ValidationError as error:
-        raise invalid(
-            f"A request's parameters must have the documented types. Received: {error}"
-        ) from None
+        raise unimplemented(f"Output {name} cannot be classified here: use `:classify`")
 
 
 def datatype_of(name: str, array: Array) -> str:
@@ -334,7 +303,7 @@ def datatype_of(name: str, array: Array) -> str:
     """
     datatype = dtype_of_numpy(array.dtype).datatype
     if not datatype:
-        raise ServingError(Code.UNIMPLEMENTED, f"Output {name} has no datatype of this protocol")
+        raise unimplemented(f"Output {name} has no datatype of this protocol")
     return datatype
 
 

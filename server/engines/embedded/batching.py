@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import numpy as np
 
-from ...errors import Code, ServingError, too_many
+from ...errors import Code, ServingError, internal, too_many
 from ...request import Request, begin_request, current_request
 from ...tensors import Array, SignatureSpec, Tensors
 
@@ -139,10 +139,9 @@ class Batcher:
             outputs = await self._run(signature, inputs)
             for name, array in outputs.items():
                 if not array.ndim or len(array) != rows:
-                    raise ServingError(
-                        Code.INTERNAL,
+                    raise internal(
                         f"signature {signature} cannot be batched: output {name} has shape "
-                        f"{array.shape} for {rows} rows",
+                        f"{array.shape} for {rows} rows"
                     )
         except Exception as error:
             await self._answer_alone(signature, parts, error)

@@ -12,11 +12,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ...errors import Code, ServingError
+from ...errors import ServingError, unavailable
 from ...observability.metrics import Metrics
 from ...request import ModelSpec
 from ...settings import Settings
-from ..base import Engine, LeasedServable, VersionStatus, chosen_statuses
+from ..base import Engine, Servable, VersionStatus, chosen_statuses
 from .batching import Batcher
 from .leased_version import LeasedVersion
 from .model_folder import VersionPolicy, folder_of
@@ -124,7 +124,7 @@ class EmbeddedEngine(Engine):
             raise _loading(spec)
         return chosen_statuses(spec, statuses)
 
-    async def lease(self, spec: ModelSpec) -> LeasedServable:
+    async def lease(self, spec: ModelSpec) -> Servable:
         """See `Engine.lease`."""
         model, found = self._models.get(spec.name), None
         if model is not None and spec.label is None:
@@ -179,5 +179,4 @@ class EmbeddedEngine(Engine):
 
 
 def _loading(spec: ModelSpec) -> ServingError:
-    text = f"Model {spec.name} is being loaded. Try again later."
-    return ServingError(Code.UNAVAILABLE, text)
+    return unavailable(f"Model {spec.name} is being loaded. Try again later.")

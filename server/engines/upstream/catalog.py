@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from ...errors import Code, ServingError
-from ...protos.modules import Protos, parse
+from ...protos.modules import load_protos, parse
 from ...protos.tensors import signatures_of
 from ...request import ModelSpec
 from ...tensors import SignatureSpec
@@ -39,11 +39,11 @@ class Catalog:
     unknown.
     """
 
-    def __init__(self, models: Collection[str], pool: UpstreamPool, protos: Protos) -> None:
+    def __init__(self, models: Collection[str], pool: UpstreamPool) -> None:
         """Creates an empty catalog."""
         self.models = frozenset(models)
         self._pool = pool
-        self._protos = protos
+        self._protos = load_protos()
         self._found: dict[str, dict[str, list[VersionStatus]]] = {name: {} for name in self.models}
         self._signatures: dict[tuple[str, int], list[SignatureSpec]] = {}
         self._labels: dict[tuple[str, str], int] = {}

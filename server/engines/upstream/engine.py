@@ -10,14 +10,13 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from ...errors import Code, ServingError
+from ...errors import Code, ServingError, unavailable
 from ...observability.metrics import Metrics
-from ...protos.modules import Protos, load_protos
 from ...protos.requests import read_outputs, write_inputs, write_model
 from ...request import ModelSpec
 from ...settings import Settings
 from ...tensors import TENSOR_WORK, Array, Kind, SignatureSpec, Tensors, written_work
-from ..base import LeasedServable, VersionStatus, chosen_statuses
+from ..base import Servable, VersionStatus, chosen_statuses
 from .catalog import Catalog
 from .endpoint import Endpoint, check_client_certificate, parse_upstreams, upstream_token
 from .pool import UpstreamPool
@@ -56,8 +55,7 @@ class TfServingEngine:
         self._token = upstream_token(settings)
         endpoints = [Endpoint(*each) for each in parse_upstreams(settings.upstreams).items()]
         self._pool = UpstreamPool(endpoints, metrics)
-        self._protos: Protos = load_protos()
-        self._catalog = Catalog(model_names(settings), self._pool, self._protos)
+        self._catalog = Catalog(model_names(settings), self._pool)
         self._started = False
         self._poll_wanted = asyncio.Event()
         # By model and version: the codes of the answers since the last poll.
@@ -120,7 +118,7 @@ class TfServingEngine:
             raise spec.unknown_label()
         return chosen_statuses(spec, statuses)
 
-    async def lease(self, spec: ModelSpec) -> LeasedServable:
+    async def lease(self, spec: ModelSpec) -> Servable:
         """See `Engine.lease`."""
         if spec.name not in self._catalog.models:
             raise spec.not_found()
@@ -148,8 +146,7 @@ class TfServingEngine:
 
     @staticmethod
     def _unreached(spec: ModelSpec) -> ServingError:
-        text = f"No model server that serves {spec.name} can be reached"
-        return ServingError(Code.UNAVAILABLE, text)
+        return unavailable(f"No model server that serves {spec.name} can be reached")
 
     async def _watch(self) -> None:
         while True:
@@ -256,12 +253,11 @@ class UpstreamModel:
         answered, outputs = await work(size, "decode", read_outputs, answer)
         self.version = answered or self.version  # 0 if the answer names none
         if self.version != leased and outputs.keys() != spec.outputs.keys():
-            raise ServingError(
-                Code.UNAVAILABLE,
+            raise unavailable(
                 f"Version {self.version} of model {self.spec.name} has just replaced another one, "
-                f"whose signature {signature} has other outputs. Send the request again.",
+                f"whose signature {signature} has other outputs. Send the request again."
             )
         return outputs
 
     def release(self) -> None:
-        """See `LeasedServable.release`. A model server keeps its versions itself."""
+        """See `Servable.release`. A model server keeps its versions itself."""

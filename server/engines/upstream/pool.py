@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Sequence
 
-from ...errors import Code, ServingError, too_many
+from ...errors import Code, ServingError, too_many, unavailable
 from ...observability.metrics import Metrics
 from ...request import current_request
 from .endpoint import Endpoint
@@ -81,7 +81,7 @@ class UpstreamPool:
         """Returns the least busy endpoint; None if all usable ones are full."""
         usable = self._usable(eligible, tried)
         if not usable:
-            raise ServingError(Code.UNAVAILABLE, "No model server takes requests now")
+            raise unavailable("No model server takes requests now")
         random.shuffle(usable)
         best = min(usable, key=lambda endpoint: endpoint.in_flight)
         return best if best.in_flight < _IN_FLIGHT else None

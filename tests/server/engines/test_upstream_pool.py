@@ -137,7 +137,7 @@ class Polled(Endpoint):
 
 
 def polled(*endpoints: Polled) -> Catalog:
-    catalog = Catalog(["m"], UpstreamPool(list(endpoints)), PROTOS)
+    catalog = Catalog(["m"], UpstreamPool(list(endpoints)))
     asyncio.run(catalog.refresh())
     return catalog
 

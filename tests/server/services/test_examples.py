@@ -5,9 +5,11 @@ import asyncio
 import numpy as np
 import pytest
 
+from server.dependencies import DataPlane
 from server.errors import Code, ServingError
 from server.services.examples import run_classify, run_regress
-from tests.server.support.numpy_engine import NumpyServable, signature, tensor
+from server.settings import load_settings
+from tests.server.support.numpy_engine import NumpyEngine, NumpyServable, signature, tensor
 
 LABELS = np.array([[b"a", b"b"], [b"c", b"d"]], object)
 SCORES = np.array([[0.25, 0.75], [0.5, 0.5]], np.float32)
@@ -18,7 +20,8 @@ def ask(run, outputs):
     declared = [tensor(name, "float") for name in OUTPUTS[run]]
     spec = signature("s", [tensor("inputs", "string", None)], declared)
     servable = NumpyServable(1, {"s": (spec, lambda **_: outputs)}, 0.0)
-    return asyncio.run(run(servable, "s", np.array([b"", b""], object)))
+    plane = DataPlane(NumpyEngine(), load_settings(model_dir="unused"))
+    return asyncio.run(run(plane, servable, "s", np.array([b"", b""], object)))
 
 
 def test_labels_scores_or_both():
