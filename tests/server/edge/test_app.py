@@ -38,6 +38,21 @@ def test_int64_is_exact_and_a_string_on_request(app):
 
 
 @pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        ("predict?int64=text", "The parameter int64 must be string. Received: text"),
+        ("predict?table=user", "Malformed request: POST /v1/models/m:predict?table=user"),
+        ("lookup?int64=string", "Malformed request: POST /v1/models/m:lookup?int64=string"),
+        ("lookup?table=user", "Received: table in the query. Move them into the body."),
+    ],
+)
+def test_a_query_is_never_ignored(app, end, error):
+    reply = post(app, end, {"instances": [1.0], "ids": [7]})
+    assert reply.status == 400
+    assert error in reply.error
+
+
+@pytest.mark.parametrize(
     ("verb", "name", "error"),
     [
         ("regress", "", 'No regression inputs found in SignatureDef: inputs {\n  key: "x"\n'),
@@ -221,7 +236,7 @@ def test_an_answer_that_cannot_be_sent_is_no_answer():
 
 def test_options_answers_browsers_only_when_an_origin_is_set(app):
     origin = {"origin": "http://here"}
-    reply = ask(app, "OPTIONS", "/v1/models/m:predict", headers=origin)
+    reply = ask(app, "OPTIONS", "/v1/models/m:predict?int64=string", headers=origin)
     assert (reply.status, reply.headers["allow"]) == (200, "POST, OPTIONS")
     reply = ask(app, "OPTIONS", "/v1/models/m:predict")
     assert (reply.status, reply.error) == (400, "Malformed request: OPTIONS /v1/models/m:predict")
