@@ -175,7 +175,7 @@ class RowStatus:
     def export(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns all keys [n] and the column's values, int64 [n, 1]."""
         with tf.name_scope(name or "export_status"):
-            return export_column(self._table, self.column)
+            return self._table.export(self.column)
 
     @no_autograph
     def size(self, index: int | None = None, name: str | None = None) -> tf.Tensor:
@@ -288,10 +288,3 @@ def _row_count(name: str, value: Any) -> tf.Tensor:
         value = int(value)
     check_integer(name, value, 0, 2**63 - 1)
     return tf.constant(int(value), tf.int64)
-
-
-def export_column(table: ShardedTable, column: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns all keys [n] and a metadata column, int64 [n, 1]."""
-    parts = [shard.export(f"de/{column}", tf.int64) for shard in table.tables]
-    keys, values = zip(*parts, strict=True)
-    return tf.concat(list(keys), 0), tf.concat(list(values), 0)

@@ -15,7 +15,7 @@ from de_core.tables import keys_and_values
 from de_core.tables.admission import Admission
 from de_core.tables.eviction import Eviction
 from de_core.tables.policy import TablePolicy
-from de_core.tables.restrict import RestrictPolicy, export_column
+from de_core.tables.restrict import RestrictPolicy
 from de_core.tables.sharded import ShardedTable
 
 
@@ -189,7 +189,7 @@ class Retention:
                 + received(eviction=self.eviction, restrict_policy=self.restrict_policy)
             )
         with tf.name_scope(name or "export_keys_and_scores"):
-            keys, scores = export_column(self._table, column)
+            keys, scores = self._table.export(column)
             return keys, tf.squeeze(scores, -1)
 
 

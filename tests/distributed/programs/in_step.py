@@ -105,7 +105,12 @@ exported, values = table.export()
 sums = de.embedding_lookup_sparse(
     table, tf.sparse.from_dense(keys[None, 1:9]), None, combiner="sum"
 )
+with strategy.scope():
+    counted = de.Variable(dim=1, name="counted", restrict_policy=de.FrequencyRestrictPolicy)
+counted.upsert(keys, tf.zeros([60, 1]))
+known, scores = tf.function(counted.export_keys_and_scores)()
 result["verbs"] = {
+    "scored": [len(set(known.numpy().tolist())), len(scores)],
     "upserted": table.lookup(range(101, 104)).numpy()[:, 0].tolist(),
     "contained": table.contains([100, 101, 49]).numpy().tolist(),
     "exported": [len(exported), int(table.size())],
