@@ -2,7 +2,6 @@
 
 import re
 import threading
-import time
 
 import keras
 import numpy as np
@@ -78,22 +77,21 @@ def test_a_lost_master_is_counted_errors_until_its_replica_takes_over(nodes, sta
     servers.wait_for(
         lambda: replica.command("dbsize") == nodes[0].command("dbsize"), "not replicated"
     )
-    nodes[0].stop()
-    end = time.monotonic() + 60
-    refused = read_after = 0
-    while read_after < 3:
+    refused = []
+
+    def reads():
         try:
             rows = table.lookup(range(ROWS)).numpy()
         except tf.errors.UnavailableError as error:
-            lost = int(re.search(rf"(\d+) of {ROWS} keys could not be read", str(error))[1])
-            assert 0 < lost < ROWS
-            refused += 1
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        else:
-            # A lookup that cannot read a row must raise an error, not return zeros.
-            np.testing.assert_array_equal(rows, np.ones([ROWS, 2]))
-            read_after += 1
-    assert refused > 0
+            refused.append(re.search(rf"(\d+) of {ROWS} keys could not be read", str(error))[1])
+            return False
+        # A lookup that cannot read a row must raise an error, not return zeros.
+        np.testing.assert_array_equal(rows, np.ones([ROWS, 2]))
+        return True
+
+    nodes[0].stop()
+    servers.wait_for(lambda: reads() and reads() and reads(), "no replica takes over")
+    assert refused
+    assert all(0 < int(lost) < ROWS for lost in refused)
     table.upsert(range(ROWS), tf.fill([ROWS, 2], 2.0))
     np.testing.assert_array_equal(table.lookup(range(ROWS)), np.full([ROWS, 2], 2.0))
