@@ -204,7 +204,10 @@ def metrics_after(app, *requests):
 
 def test_metrics_count_and_unknown_models_share_a_label(app):
     paths = [f"/v1/models/{model}:predict" for model in "mabc"]
-    text = metrics_after(app, *((path, b'{"instances": [1]}') for path in paths))
+    inputs = b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}'
+    requests = [(path, b'{"instances": [1]}') for path in paths]
+    text = metrics_after(app, *requests, ("/v2/models/m/infer", inputs))
+    assert 'gateway_requests_total{code="200",model="m",verb="infer"} 1.0' in text
     assert 'gateway_requests_total{code="200",model="m",verb="predict"} 1.0' in text
     assert 'gateway_requests_total{code="404",model="unknown",verb="predict"} 3.0' in text
     assert 'gateway_request_seconds_count{model="m",verb="predict"} 1.0' in text
