@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from tests.server.support.eventually import wait_until
 from tests.storage import servers
 from tests.storage.servers import creator_for
 
@@ -71,12 +72,8 @@ def test_a_lost_master_is_counted_errors_until_its_replica_takes_over(nodes, sta
         kv_creator=creator_for(nodes, redis_socket_timeout=500, redis_connect_timeout=500),
     )
     table.upsert(range(ROWS), tf.ones([ROWS, 2]))
-    servers.wait_for(
-        lambda: "master_link_status:up" in replica.command("info", "replication"), "no replica"
-    )
-    servers.wait_for(
-        lambda: replica.command("dbsize") == nodes[0].command("dbsize"), "not replicated"
-    )
+    wait_until(lambda: "master_link_status:up" in replica.command("info", "replication"))
+    wait_until(lambda: replica.command("dbsize") == nodes[0].command("dbsize"))
     refused = []
 
     def reads():
@@ -90,7 +87,7 @@ def test_a_lost_master_is_counted_errors_until_its_replica_takes_over(nodes, sta
         return True
 
     nodes[0].stop()
-    servers.wait_for(lambda: reads() and reads() and reads(), "no replica takes over")
+    wait_until(lambda: reads() and reads() and reads())  # a replica takes over
     assert refused
     assert all(0 < int(lost) < ROWS for lost in refused)
     table.upsert(range(ROWS), tf.fill([ROWS, 2], 2.0))
