@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import json
 import os
 import pathlib
 import sys
@@ -64,7 +63,7 @@ def _lines(form: str, stream: Any) -> Write:
                     found = of_rows.items()
                     row["slots"] = {k: list(map(terminal.plain, v[index])) for k, v in found}
             if form == "json":
-                stream.write(json.dumps(row) + "\n")
+                stream.write(terminal.json_line(row))
             elif form == "csv":
                 cells = [row["key"], int("deleted" in row), *row.get("value", ())]
                 cells += [each for slot in row.get("slots", {}).values() for each in slot]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import math
 import sys
@@ -31,9 +32,20 @@ def shown(value: Any) -> str:
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in str(value))
 
 
+def json_line(value: Any) -> str:
+    """Returns a value as one line of JSON. Bytes are written as the gateway's JSON has them."""
+    return json.dumps(value, default=_json_value) + "\n"
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"b64": base64.b64encode(value).decode()}
+    return str(value)
+
+
 def print_json(value: Any) -> None:
     """Prints a value as one line of JSON."""
-    print(json.dumps(value, default=str))
+    print(json_line(value), end="")
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> None:
@@ -75,15 +87,15 @@ def _cell(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Returns a key or an element as a JSON value.
+    """Returns a key or an element as a value for `json_line`.
 
-    Bytes that are not UTF-8 become their repr. NaN and infinities, which JSON lacks, become text.
+    Bytes that are UTF-8 become text. NaN and infinities, which JSON lacks, become text too.
     """
     if isinstance(value, bytes):
         try:
             return value.decode()
         except UnicodeDecodeError:
-            return repr(value)
+            return value
     if value.dtype.kind in "biu":
         return value.item()
     number = float(value)

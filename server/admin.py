@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .app import bare_app
 from .dependencies import DataPlane, Lifecycle
-from .engines.routed import VERSION_PATTERN, RoutedEngine
+from .engines.routed import VERSION_PATTERN, WEIGHT_LIMIT, RoutedEngine
 from .errors import Code, ServingError, not_found
 from .keys import KeyRing
 from .observability.accounts import Accounts
@@ -109,7 +109,8 @@ class Traffic(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     weights: dict[
-        Annotated[str, Field(pattern=VERSION_PATTERN)], Annotated[float, Field(ge=0, lt=1e9)]
+        Annotated[str, Field(pattern=VERSION_PATTERN)],
+        Annotated[float, Field(ge=0, lt=WEIGHT_LIMIT)],
     ]
 
 

@@ -177,6 +177,8 @@ async def _http_error(request: Request, error: Any) -> Response:
             if route.matches(request.scope)[0] is not Match.NONE
             for method in getattr(route, "methods", None) or ()
         }
+        if "GET" in allowed:  # see RecordMiddleware
+            allowed.add("HEAD")
         headers = {"allow": ", ".join(sorted(allowed))}
     what = {404: "Not found", 405: "Method not allowed"}.get(error.status_code, str(error.detail))
     encoded = tuple((name.encode(), value.encode("latin-1")) for name, value in headers.items())

@@ -69,6 +69,9 @@ class RecordMiddleware:
             if is_start:
                 record.status = message["status"]
 
+        if record.method == "HEAD" and record.path[: len(PREFIX)].lower() != PREFIX:
+            # Whatever answers GET answers HEAD (RFC 9110, section 9.1). The server sends no body.
+            scope = {**scope, "method": "GET"}
         self._accounts.begin(record)
         try:
             _check_head(scope, record, self._settings)

@@ -175,7 +175,7 @@ class RowStatus:
     def export(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns all keys [n] and the column's values, int64 [n, 1]."""
         with tf.name_scope(name or "export_status"):
-            return self._table.export(f"de/{self.column}", tf.int64)
+            return self._table.export(self.column)
 
     @no_autograph
     def size(self, index: int | None = None, name: str | None = None) -> tf.Tensor:

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.ops import library
-from de_core.base.types import DTypeLike, TensorLike
+from de_core.base.types import TensorLike
 from de_core.tables.policy import TablePolicy, is_reserved
 from de_core.tables.router import Router
 from de_core.tables.served_copy import stand_ins
@@ -272,16 +272,19 @@ class ShardedTable:
         size = sizes[0] if len(sizes) == 1 else tf.add_n(sizes)
         return size if index is not None else self.router.total(size)
 
-    def export(self, slot: str = "", dtype: DTypeLike | None = None) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns all keys [n] with values [n, dim] or one slot [n, width], cast to `dtype`."""
-        if not slot and self._only_made():
+    def export(self, column: str = "") -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns all keys [n] with their values [n, dim] or a metadata column, int64 [n, 1]."""
+        if not column and self._only_made():
             keys, values = self._made["export"]
             return keys, values
-        parts = [table.export(slot, dtype) for table in self.tables]
+        slot = (f"de/{column}", tf.int64) if column else ()
+        parts = [table.export(*slot) for table in self.tables]
         if len(parts) > 1:
             keys, values = zip(*parts, strict=True)
             return tf.concat(list(keys), 0), tf.concat(list(values), 0)
-        keys, values = self.router.concatenated_over_processes(*parts[0])
+        [(keys, values)] = parts
+        values = tf.ensure_shape(values, [None, 1 if column else self.spec.dim])
+        keys, values = self.router.concatenated_over_processes(keys, values)
         return keys, values
 
     def export_batches(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:

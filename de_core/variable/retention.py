@@ -189,7 +189,7 @@ class Retention:
                 + received(eviction=self.eviction, restrict_policy=self.restrict_policy)
             )
         with tf.name_scope(name or "export_keys_and_scores"):
-            keys, scores = self._table.export(f"de/{column}", tf.int64)
+            keys, scores = self._table.export(column)
             return keys, tf.squeeze(scores, -1)
 
 

@@ -20,7 +20,9 @@ from .base import Engine, Servable, VersionState, VersionStatus
 #: The number of a version. Without leading zeros, so that no two keys have equal numbers.
 VERSION_PATTERN = "^(0|[1-9][0-9]{0,18})$"
 _Version = Annotated[str, msgspec.Meta(pattern=VERSION_PATTERN)]
-_Weight = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
+#: The weight of a version is at least 0 and less than this, so that sums are finite.
+WEIGHT_LIMIT = 1e9
+_Weight = Annotated[float, msgspec.Meta(ge=0, lt=WEIGHT_LIMIT)]
 
 
 class Routes(msgspec.Struct, frozen=True):

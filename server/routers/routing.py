@@ -115,18 +115,19 @@ def _parse(method: str, path: bytes, query: bytes) -> Route | None:
     if path[: len(PREFIX)].lower() != PREFIX:
         return parse_v2_path(path)
     try:
-        return parse_path(method, with_query(method, path, query))
+        return parse_path(method, with_query(path, query))
     except ServingError:
         return None
 
 
-def with_query(method: str, path: bytes, query: bytes) -> bytes:
+def with_query(path: bytes, query: bytes) -> bytes:
     """Returns a path under /v1/ as TensorFlow Serving sees it.
 
     TensorFlow Serving has no query parameters. The query is part of the path there, and here too
-    unless all its parameters are known.
+    unless its verb has all these parameters.
     """
     if not query:
         return path
     names = {name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)}
-    return path if method == "POST" and names and names <= PARAMETERS else path + b"?" + query
+    known = PARAMETERS.get(path.rpartition(b":")[2], set())
+    return path if names and names <= known else path + b"?" + query

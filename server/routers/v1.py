@@ -125,7 +125,7 @@ async def _document(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], 
 async def rest(request: Request) -> Response:
     """Answers a browser's preflight request. Refuses others in TensorFlow Serving's words."""
     record = request.scope[RECORD]
-    path = with_query(request.method, record.path, record.query)
+    path = with_query(record.path, record.query)
     if request.method != "OPTIONS":
         parse_path(request.method, path)
     if request.method != "OPTIONS" or b"origin" not in record.headers:

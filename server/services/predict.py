@@ -23,6 +23,9 @@ async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout
             "application/octet-stream is for :lookup. For bytes to and from other signatures use "
             "the Open Inference Protocol: POST /v2/models/MODEL/infer"
         )
+    integers = layout.query.get("int64", "string")
+    if integers != "string":
+        raise invalid(f"The parameter int64 must be string. Received: {integers[:128]}")
     async with Lease(plane, spec) as servable:
         request = await plane.codec.run(
             len(body), "decode", decode_predict, body, servable.signatures, plane.limits
@@ -30,7 +33,7 @@ async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout
         current_request().rows = rows_of(request.inputs)
         outputs = await plane.run(servable, request.signature.name, request.inputs)
         version = servable.version
-    as_string = layout.query.get("int64") == "string"
+    as_string = "int64" in layout.query
     encoded = await plane.codec.run(
         work_of(outputs), "encode", encode_predict, outputs, request.format, as_string
     )

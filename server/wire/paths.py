@@ -17,8 +17,8 @@ from ..request import ModelSpec
 
 PREFIX = b"/v1/"
 RAW = "application/octet-stream"
-# The allowed parameters of a query.
-PARAMETERS = frozenset({"int64", "table", "combiner", "missing"})
+# The allowed parameters of a query, by verb.
+PARAMETERS = {b"predict": {"int64"}, b"lookup": {"table", "combiner", "missing"}}
 
 _MODEL = rb"/models/(?P<model>[^/:]+)"
 _CHOICE = rb"(?:/versions/(?P<version>[0-9]+)|/labels/(?P<label>[^/:]+))?"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +152,10 @@ def test_a_checkpoint_stands_for_its_files(tmp_path, capsys):
     assert capsys.readouterr().out.count(" whole ") == 3
     assert main(["cat", str(tmp_path)]) == 0
     assert sorted(capsys.readouterr().out.splitlines()) == ["a\t1", "b'\\xff'\t2"]
+    assert main(["cat", str(tmp_path), "--json"]) == 0
+    rows = map(json.loads, capsys.readouterr().out.splitlines())
+    assert {"key": {"b64": "/w=="}, "value": [2.0]} in rows
+    assert main(["cat", str(tmp_path), "--key", os.fsdecode(base64.b64decode("/w=="))]) == 0
 
 
 def test_diff_names_the_keys(files, keras_files, capsys):

@@ -19,7 +19,7 @@ def check(found, here, rows):
         assert len(about["here"]) == here
     assert found["verbs"]["contained"] == [False, True, True]
     assert found["verbs"]["exported"] == [rows] * 2
-    assert found["verbs"]["ranked"] == rows - IDS - 1  # a row per worker
+    assert found["verbs"]["scored"] == [60, 60]
     assert found["verbs"]["as looked up"] == 0
     assert found["verbs"]["pooled"] < 1e-6
     assert found["restored"] == [[0, rows]] * 2

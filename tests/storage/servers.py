@@ -5,9 +5,9 @@ import itertools
 import pathlib
 import random
 import subprocess
-import time
 
 import de_core as de
+from tests.server.support.eventually import wait_until
 from tests.support.applies import program
 
 _numbers = itertools.count()
@@ -48,7 +48,7 @@ class Server:
             self.process = subprocess.Popen(
                 [path, *first, *port, "--dir", str(self.folder), *options], stdout=log, stderr=log
             )
-        wait_for(lambda: self._listens() or self.process.poll() is not None, "redis-server waits")
+        wait_until(lambda: self._listens() or self.process.poll() is not None)
         return self.process.poll() is None
 
     def _listens(self) -> bool:
@@ -98,18 +98,8 @@ def cluster(start, *options: str) -> list[Server]:
     nodes = [start(*NODE, *options) for _ in range(3)]
     hosts = [f"127.0.0.1:{node.port}" for node in nodes]
     cli("--cluster", "create", *hosts, "--cluster-yes")
-    wait_for(
-        lambda: all("cluster_state:ok" in node.command("cluster", "info") for node in nodes),
-        "the Cluster does not come up",
-    )
+    wait_until(lambda: all("cluster_state:ok" in node.command("cluster", "info") for node in nodes))
     return nodes
-
-
-def wait_for(condition, message: str, seconds: float = 120):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, message
-        time.sleep(0.05)
 
 
 def creator_for(nodes, **params):

@@ -2,7 +2,6 @@
 
 import re
 import threading
-import time
 
 import keras
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from tests.server.support.eventually import wait_until
 from tests.storage import servers
 from tests.storage.servers import creator_for
 
@@ -72,28 +72,23 @@ def test_a_lost_master_is_counted_errors_until_its_replica_takes_over(nodes, sta
         kv_creator=creator_for(nodes, redis_socket_timeout=500, redis_connect_timeout=500),
     )
     table.upsert(range(ROWS), tf.ones([ROWS, 2]))
-    servers.wait_for(
-        lambda: "master_link_status:up" in replica.command("info", "replication"), "no replica"
-    )
-    servers.wait_for(
-        lambda: replica.command("dbsize") == nodes[0].command("dbsize"), "not replicated"
-    )
-    nodes[0].stop()
-    end = time.monotonic() + 60
-    refused = read_after = 0
-    while read_after < 3:
+    wait_until(lambda: "master_link_status:up" in replica.command("info", "replication"))
+    wait_until(lambda: replica.command("dbsize") == nodes[0].command("dbsize"))
+    refused = []
+
+    def reads():
         try:
             rows = table.lookup(range(ROWS)).numpy()
         except tf.errors.UnavailableError as error:
-            lost = int(re.search(rf"(\d+) of {ROWS} keys could not be read", str(error))[1])
-            assert 0 < lost < ROWS
-            refused += 1
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        else:
-            # A lookup that cannot read a row must raise an error, not return zeros.
-            np.testing.assert_array_equal(rows, np.ones([ROWS, 2]))
-            read_after += 1
-    assert refused > 0
+            refused.append(re.search(rf"(\d+) of {ROWS} keys could not be read", str(error))[1])
+            return False
+        # A lookup that cannot read a row must raise an error, not return zeros.
+        np.testing.assert_array_equal(rows, np.ones([ROWS, 2]))
+        return True
+
+    nodes[0].stop()
+    wait_until(lambda: reads() and reads() and reads())  # a replica takes over
+    assert refused
+    assert all(0 < int(lost) < ROWS for lost in refused)
     table.upsert(range(ROWS), tf.fill([ROWS, 2], 2.0))
     np.testing.assert_array_equal(table.lookup(range(ROWS)), np.full([ROWS, 2], 2.0))

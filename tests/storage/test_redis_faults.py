@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.storage.redis.connection import Connection
+from tests.server.support.eventually import wait_until
 from tests.server.support.gateway_process import tls_files
 from tests.storage import servers
 from tests.storage.servers import creator_for
@@ -225,9 +226,7 @@ def test_a_sentinel_names_the_new_master(start, tmp_path):
         "sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 3000\n"
     )
     sentinel = start("--sentinel", config=file)
-    servers.wait_for(
-        lambda: "master_link_status:up" in replica.command("info", "replication"), "no replica"
-    )
+    wait_until(lambda: "master_link_status:up" in replica.command("info", "replication"))
     waiting = {
         "redis_connection_mode": 1,
         "redis_master_name": "main",
@@ -237,14 +236,9 @@ def test_a_sentinel_names_the_new_master(start, tmp_path):
     }
     table = filled(de.RedisTableCreator(de.RedisTableConfig(params=waiting)))
     assert replica.command("wait", "0", "100") is not None
-    servers.wait_for(lambda: int(replica.command("dbsize")) > 0, "nothing was replicated")
-    servers.wait_for(
-        lambda: f"port={replica.port}" in master.command("info", "replication"), "unknown"
-    )
-    servers.wait_for(
-        lambda: str(replica.port) in sentinel.command("sentinel", "replicas", "main"),
-        "the Sentinel knows no replica",
-    )
+    wait_until(lambda: int(replica.command("dbsize")) > 0)
+    wait_until(lambda: f"port={replica.port}" in master.command("info", "replication"))
+    wait_until(lambda: str(replica.port) in sentinel.command("sentinel", "replicas", "main"))
     master.stop()
     table.upsert([77], [[7.0, 7.0]])
     np.testing.assert_array_equal(table.lookup([1, 77]), [[1.0, 1.0], [7.0, 7.0]])

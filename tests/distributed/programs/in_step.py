@@ -101,18 +101,19 @@ for rule in RULES:
 mine = strategy.cluster_resolver.task_id if kind == "worker" else 0
 table.upsert(keys[:3] + 100 + mine, tf.fill([3, 3], float(mine)))
 table.remove([100])
-with strategy.scope():
-    ranked = de.Variable(name="ranked", eviction=de.EvictionScore(max_rows=1000))
-ranked.upsert(keys[:1] + mine, [[1.0]])
 exported, values = table.export()
 sums = de.embedding_lookup_sparse(
     table, tf.sparse.from_dense(keys[None, 1:9]), None, combiner="sum"
 )
+with strategy.scope():
+    counted = de.Variable(dim=1, name="counted", restrict_policy=de.FrequencyRestrictPolicy)
+counted.upsert(keys, tf.zeros([60, 1]))
+known, scores = tf.function(counted.export_keys_and_scores)()
 result["verbs"] = {
+    "scored": [len(set(known.numpy().tolist())), len(scores)],
     "upserted": table.lookup(range(101, 104)).numpy()[:, 0].tolist(),
     "contained": table.contains([100, 101, 49]).numpy().tolist(),
     "exported": [len(exported), int(table.size())],
-    "ranked": len(ranked.export_keys_and_scores()[0]),
     "as looked up": greatest(values - table.lookup(exported)),
     "pooled": greatest(sums[0] - tf.reduce_sum(table.lookup(keys[1:9]), 0)),
 }

@@ -39,6 +39,21 @@ def test_int64_is_exact_and_a_string_on_request(app):
 
 
 @pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        ("predict?int64=text", "The parameter int64 must be string. Received: text"),
+        ("predict?table=user", "Malformed request: POST /v1/models/m:predict?table=user"),
+        ("lookup?int64=string", "Malformed request: POST /v1/models/m:lookup?int64=string"),
+        ("lookup?table=user", "Received: table in the query. Move them into the body."),
+    ],
+)
+def test_a_query_is_never_ignored(app, end, error):
+    reply = post(app, end, {"instances": [1.0], "ids": [7]})
+    assert reply.status == 400
+    assert error in reply.error
+
+
+@pytest.mark.parametrize(
     ("verb", "name", "error"),
     [
         ("regress", "", 'No regression inputs found in SignatureDef: inputs {\n  key: "x"\n'),
@@ -185,7 +200,10 @@ async def metrics_after(app, *requests):
 @pytest.mark.asyncio
 async def test_metrics_count_and_unknown_models_share_a_label(app):
     paths = [f"/v1/models/{model}:predict" for model in "mabc"]
-    text = await metrics_after(app, *((path, b'{"instances": [1]}') for path in paths))
+    inputs = b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}'
+    requests = [(path, b'{"instances": [1]}') for path in paths]
+    text = await metrics_after(app, *requests, ("/v2/models/m/infer", inputs))
+    assert 'gateway_requests_total{code="200",model="m",verb="infer"} 1.0' in text
     assert 'gateway_requests_total{code="200",model="m",verb="predict"} 1.0' in text
     assert 'gateway_requests_total{code="404",model="unknown",verb="predict"} 3.0' in text
     assert 'gateway_request_seconds_count{model="m",verb="predict"} 1.0' in text
@@ -242,7 +260,7 @@ async def test_an_answer_that_cannot_be_sent_is_no_answer(app):
 
 def test_options_answers_browsers_only_when_an_origin_is_set(app):
     origin = {"origin": "http://here"}
-    reply = ask(app, "OPTIONS", "/v1/models/m:predict", headers=origin)
+    reply = ask(app, "OPTIONS", "/v1/models/m:predict?int64=string", headers=origin)
     assert (reply.status, reply.headers["allow"]) == (200, "POST, OPTIONS")
     reply = ask(app, "OPTIONS", "/v1/models/m:predict")
     assert (reply.status, reply.error) == (400, "Malformed request: OPTIONS /v1/models/m:predict")

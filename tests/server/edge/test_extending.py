@@ -110,20 +110,25 @@ NOWHERE = (
 @pytest.mark.parametrize(
     ("method", "path", "status", "allow"),
     [
-        ("POST", "/", 405, "GET"),
-        ("DELETE", "/livez", 405, "GET"),
+        ("POST", "/", 405, "GET, HEAD"),
+        ("DELETE", "/livez", 405, "GET, HEAD"),
+        ("HEAD", "/livez", 200, None),
+        ("HEAD", "/metrics", 200, None),
+        ("HEAD", "/v2/models/m", 200, None),
+        ("HEAD", "/v2/repository/index", 405, "POST"),
+        ("HEAD", "/x", 404, None),
         ("GET", "/v2/models/m/infer", 405, "POST"),
-        ("POST", "/v2/models/m", 405, "GET"),
+        ("POST", "/v2/models/m", 405, "GET, HEAD"),
         ("PUT", "/v2/repository/index", 405, "POST"),
         ("PUT", "/openapi.json", 405, "GET, HEAD"),
         ("PUT", "/v1/models/m:predict", 400, None),
         ("HEAD", "/v1/models/m", 400, None),
         ("TRACE", "/v1/anything", 400, None),
-        ("POST", "/v2/models/m/ready", 405, "GET"),
+        ("POST", "/v2/models/m/ready", 405, "GET, HEAD"),
         *(("GET", path, 404, None) for path in NOWHERE),
     ],
 )
-def test_an_undeclared_method_is_405_outside_of_v1(method, path, status, allow):
+def test_a_route_takes_its_methods_and_head_for_get_outside_of_v1(method, path, status, allow):
     app = make_app()
     reply = ask(app, method, path)
     assert (reply.status, reply.headers.get("allow")) == (status, allow)

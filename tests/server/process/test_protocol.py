@@ -187,9 +187,13 @@ def test_a_request_in_pieces_is_answered_as_a_whole_one(cut):
     assert without_ids(answers(request[:cut], request[cut:])) == without_ids(answers(request))
 
 
-def test_the_answer_to_head_has_no_body():
-    head, _, body = answers(post(line=PREDICT.replace("POST", "HEAD"))).partition(b"\r\n\r\n")
-    assert (head[9:12], body) == (b"400", b"")
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [(PREDICT.replace("POST", "HEAD"), b"400"), ("HEAD /livez HTTP/1.1", b"200")],
+)
+def test_the_answer_to_head_has_no_body(line, status):
+    head, _, body = answers(post(line=line)).partition(b"\r\n\r\n")
+    assert (head[9:12], body) == (status, b"")
 
 
 @in_virtual_time
