@@ -15,8 +15,21 @@ from ..tensors import DEFAULT_SIGNATURE, Kind, SignatureSpec, TensorSpec
 from ..wire.predict import ROW_SPLITS
 from .schemas import BODIES, Error
 
-# What an operation about a model may answer instead.
-_ERRORS = (400, 401, 403, 404, 408, 413, 415, 429, 431, 500, 501, 503, 504)
+_ERRORS = {
+    400: "The request is wrong: path, JSON, signature, types or shapes.",
+    401: "A key is needed.",
+    403: "The key does not open this.",
+    404: "There is no such model, version or table.",
+    408: "The body did not arrive in time.",
+    413: "The body is too large.",
+    415: "The body has a Content-Encoding other than gzip and deflate.",
+    429: "Too many requests: at once, a second, or waiting.",
+    431: "The head of the request is too large.",
+    500: "The model, or the gateway, failed.",
+    501: "The element type cannot be carried.",
+    503: "No model server can be reached, or the gateway is about to stop.",
+    504: "The answer was not there in time.",
+}
 _PATH = {
     "model": ("ranker", {"type": "string"}, "The model's name."),
     "version": (1, {"type": "integer", "format": "int64", "minimum": 0}, "A version's number."),
@@ -101,8 +114,8 @@ def described(
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Returns the errors of an operation, for the argument `responses` of a route."""
-    return {status: {"model": Error} for status in statuses}
+    """Returns the descriptions of errors, for the argument `responses` of a route."""
+    return {status: {"model": Error, "description": _ERRORS[status]} for status in statuses}
 
 
 def add_document(app: FastAPI) -> None:
