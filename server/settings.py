@@ -186,20 +186,22 @@ def load_settings(**flags: Any) -> Settings:
         >>> load_settings(model_dir="models", port="9000").port
         9000
     """
-    file = flags.get("settings_file") or os.environ.get(f"{ENV_PREFIX}SETTINGS_FILE")
-    given = _from_file(file) if file else {}
-    problems = [
+    given, problems = _from_file(
+        flags.get("settings_file") or os.environ.get(f"{ENV_PREFIX}SETTINGS_FILE")
+    )
+    problems += [
         f"{name} is not a setting of the gateway: see --help for those that are."
         for name in sorted(os.environ)
         if name.startswith(ENV_PREFIX)
         and name.removeprefix(ENV_PREFIX).lower() not in Settings.model_fields
     ]
-    for name in [each for each in given if f"{ENV_PREFIX}{each.upper()}" in os.environ]:
-        del given[name]
     try:
-        settings = Settings(**{**given, **flags})
+        environment = {name for name in given if f"{ENV_PREFIX}{name.upper()}" in os.environ}
+        from_file = {name: value for name, value in given.items() if name not in environment}
+        settings = Settings(**{**from_file, **flags})
     except ValidationError as error:
-        problems += [_problem(entry, file) for entry in error.errors()]
+        problems += [_problem(entry["loc"], entry["msg"], entry) for entry in error.errors()]
+        raise StartError("\n".join(problems)) from None
     if problems:
         raise StartError("\n".join(problems))
     return settings
@@ -213,20 +215,28 @@ def settings_text(settings: Settings) -> str:
     return str(yaml.safe_dump(values, sort_keys=False))
 
 
-def _from_file(path: str | Path) -> dict[str, Any]:
+def _from_file(path: str | Path | None) -> tuple[dict[str, Any], list[str]]:
+    """Returns the settings in the file, and the problems with it."""
+    if not path:
+        return {}, []
     # PyYAML comes with uvicorn[standard]. JSON is also YAML.
     import yaml
 
     try:
         content = yaml.safe_load(Path(path).read_text("utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise StartError(
-            "The settings file must be readable YAML or JSON. "
-            f"Received: {path}: {' '.join(str(error).split())}"
-        ) from None
-    if not isinstance(content, dict | None):
-        raise StartError(f"The settings file must hold settings by name. Received: {path}")
-    return {str(name): value for name, value in (content or {}).items()}
+        reason = " ".join(str(error).split())
+        return {}, [f"The settings file must be readable YAML or JSON. Received: {path}: {reason}"]
+    if content is None:
+        return {}, []
+    if not isinstance(content, dict):
+        return {}, [f"The settings file must hold settings by name. Received: {path}"]
+    unknown = [str(name) for name in content if name not in Settings.model_fields]
+    problems = [
+        f"{name} in {path} is not a setting of the gateway: see --help for those that are."
+        for name in sorted(unknown)
+    ]
+    return {k: v for k, v in content.items() if k in Settings.model_fields}, problems
 
 
 def flag_of(name: str) -> str:
@@ -234,12 +244,9 @@ def flag_of(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _problem(entry: Any, file: str | Path | None) -> str:
-    name = str(entry["loc"][0]) if entry["loc"] else "settings"
-    if entry["type"] == "extra_forbidden":
-        where = f"{name} in {file}" if file else name
-        return f"{where} is not a setting of the gateway: see --help for those that are."
+def _problem(location: tuple[int | str, ...], message: str, entry: Any) -> str:
+    name = str(location[0]) if location else "settings"
     where = f"{flag_of(name)} (or {ENV_PREFIX}{name.upper()})"
     if entry["type"] == "missing":
         return f"{where} must be given: {Settings.model_fields[name].description}"
-    return f"{where}: {entry['msg']}. Received: {entry['input']}"
+    return f"{where}: {message}. Received: {entry['input']}"
