@@ -80,9 +80,8 @@ class GrpcServer:
         server.add_generic_rpc_handlers(
             (*TensorFlowServing(edge).handlers, InferenceService(edge, self._lifecycle).handler)
         )
-        health_pb2_grpc.add_HealthServicer_to_server(
-            _Health(self._plane, self._lifecycle, streams), server
-        )
+        self._health = _Health(self._plane, self._lifecycle, streams)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         # Clients such as grpcurl discover services and messages.
         pool = load_protos().pool
         for file in (health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR):
@@ -112,49 +111,61 @@ class GrpcServer:
                 "it, or choose another with --grpc-port."
             )
         self._server = server
+        self._watcher = asyncio.get_running_loop().create_task(self._health.watch())
         await server.start()
 
     async def stop(self, seconds: float) -> None:
         """Refuses new requests, and gives running ones some time."""
-        if self._server is not None:
-            await self._server.stop(seconds)
+        if self._server is None:
+            return
+        self._watcher.cancel()
+        await asyncio.wait([self._watcher])
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(seconds)
 
 
-class _Health(health_pb2_grpc.HealthServicer):
+class _Health(health.aio.HealthServicer):
     """gRPC's health service: reports for every service whether the gateway takes traffic.
 
-    Like `/readyz` it needs no key. The servicer of `grpc_health` writes while it holds the lock of
-    all health checks, so a client that reads nothing would stop them.
+    Like `/readyz` it needs no key.
     """
 
     def __init__(self, plane: DataPlane, lifecycle: Lifecycle, streams: Shares) -> None:
+        super().__init__()
         self._plane = plane
         self._lifecycle = lifecycle
         self._streams = streams
 
-    def _answer(self, service: str) -> Any:
-        status = health_pb2.HealthCheckResponse
-        if service not in ("", *_SERVICES):
-            return status(status=status.SERVICE_UNKNOWN)
+    async def look(self) -> None:
+        """Sets the status of all services to the current one."""
         serves = self._plane.engine.ready() and not self._lifecycle.draining
-        return status(status=status.SERVING if serves else status.NOT_SERVING)
+        status = health_pb2.HealthCheckResponse
+        for name in ("", *_SERVICES):
+            await self.set(name, status.SERVING if serves else status.NOT_SERVING)
+
+    async def watch(self) -> None:
+        """Sends changes to the clients of `Watch`."""
+        while True:
+            await self.look()
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Reports the current status."""
-        answer = self._answer(request.service)
-        if answer.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN:
-            await context.abort(grpc.StatusCode.NOT_FOUND)
-        return answer
+        """Reports the current status, which `Watch` may report a little later."""
+        await self.look()
+        return await super().Check(request, context)
 
     async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802
         """Reports the status and its changes until the client goes."""
+        # The service's own `Watch` writes while it holds the lock of all health checks, so a client
+        # that reads nothing would stop them.
+        unknown = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
         last = None
         async with _counted(self._streams, context):
             while True:
-                answer = self._answer(request.service)
-                if answer != last:
-                    last = answer
-                    await context.write(answer)
+                status = self._server_status.get(request.service, unknown)
+                if status != last:
+                    last = status
+                    await context.write(health_pb2.HealthCheckResponse(status=status))
                 await asyncio.sleep(_LOOK_SECONDS)
 
 
