@@ -32,6 +32,7 @@ from ...tensors import Array, SignatureSpec, Tensors, format_shape
 from .brief_runs import steady_signatures
 
 _LOG = logging.getLogger("server.models")
+_SERVE_TAG = "serve"
 # The timeout of a run on the caller's thread, which TensorFlow cannot cancel. It is the number of
 # TensorFlow's thread pool for such runs.
 _INLINE = -1
@@ -40,8 +41,8 @@ _CODES = tuple(Code)
 _UNKNOWN_OP = re.compile(r"Op type not registered '([^']+)'")
 # Names of tfra's ops begin with the first one. A graph with the second one has no rows in its
 # variables, and only tfra's own Saver reads them.
-_TFRA = b"TFRA>"
-_TFRA_FILES = b"TFRA>CuckooHashTableLoadFromFileSystem"
+_TFRA = "TFRA>"
+_TFRA_FILES = "TFRA>CuckooHashTableLoadFromFileSystem"
 # Parts of TensorFlow's messages that name internals of the runtime and do not help a client.
 _NODE = re.compile(r"\s*\[\[\{\{.*?\}\}\]\]|\s*\[Op:\w+\]\s*")
 _PREAMBLE = re.compile(r"^.*<stack traces unavailable>\n", re.DOTALL)
@@ -125,20 +126,13 @@ class SavedModel:
         self._tf = importlib.import_module("tensorflow")
         op_library_problem()
         try:
-            content = (path / "saved_model.pb").read_bytes()
-            if _TFRA_FILES in content:
-                raise ValueError(
-                    "its rows lie in files of tfra's FileSystemSaver, which no model server reads. "
-                    "Import them with `de-core import-tfra`"
-                )
-            of_tfra = _TFRA in content
-            del content
+            meta_graph = _read_meta_graph(path)
+            of_tfra = _has_ops_of_tfra(meta_graph)
             if of_tfra and (problem := op_library_problem(of_tfra=True)):
                 raise ValueError(problem)
             # tfra's lookups write ids and rows to variables of the session and read them again, so
             # that runs at once would read each other's.
             self._alone = threading.Lock() if of_tfra else contextlib.nullcontext()
-            self._session, meta_graph = _load_session(self._tf, path, threads)
             self.described = signatures_of(meta_graph.signature_def)
             # Clients can run signatures whose inputs and outputs are dense tensors.
             self.signatures = {
@@ -151,6 +145,7 @@ class SavedModel:
                 )
             }
             self.steady = steady_signatures(meta_graph.graph_def, self.signatures.values())
+            self._session = _load_session(self._tf, path, threads)
         except Exception as error:  # TensorFlow raises many types here
             raise LoadError(_load_message(path, error)) from error
         # By signature and timeout: the session's callable, and the place of each output.
@@ -223,8 +218,7 @@ class SavedModel:
         return prepared
 
 
-def _load_session(tensorflow: Any, path: Path, threads: int) -> tuple[Any, Any]:
-    """Returns the session, and the MetaGraphDef message that it runs."""
+def _load_session(tensorflow: Any, path: Path, threads: int) -> Any:
     v1 = tensorflow.compat.v1
     config = v1.ConfigProto(inter_op_parallelism_threads=threads, allow_soft_placement=True)
     session = v1.Session(graph=tensorflow.Graph(), config=config)
@@ -233,12 +227,37 @@ def _load_session(tensorflow: Any, path: Path, threads: int) -> tuple[Any, Any]:
     level = logger.level
     logger.setLevel("ERROR")
     try:
-        return session, v1.saved_model.load(session, ["serve"], str(path))
+        v1.saved_model.load(session, [_SERVE_TAG], str(path))
     except BaseException:
         session.close()
         raise
     finally:
         logger.setLevel(level)
+    return session
+
+
+def _read_meta_graph(path: Path) -> Any:
+    """Reads the MetaGraphDef message to serve."""
+    saved_model_pb2 = importlib.import_module("tensorflow.core.protobuf.saved_model_pb2")
+    message = saved_model_pb2.SavedModel()
+    message.ParseFromString((path / "saved_model.pb").read_bytes())
+    for graph in message.meta_graphs:
+        if _SERVE_TAG in graph.meta_info_def.tags:
+            return graph
+    raise ValueError(f"it has no graph tagged {_SERVE_TAG!r}")
+
+
+def _has_ops_of_tfra(meta_graph: Any) -> bool:
+    """Returns whether a graph has ops of tfra; raises ValueError if it cannot be served."""
+    graph = meta_graph.graph_def
+    ops = {node.op for node in graph.node}
+    ops.update(node.op for function in graph.library.function for node in function.node_def)
+    if _TFRA_FILES in ops:
+        raise ValueError(
+            "its rows lie in files of tfra's FileSystemSaver, which no model server reads. Import "
+            "them with `de-core import-tfra`"
+        )
+    return any(op.startswith(_TFRA) for op in ops)
 
 
 def _run_error(error: Any, spec: SignatureSpec, inputs: Tensors) -> ServingError:
