@@ -1,11 +1,11 @@
 """The gateway reads and writes the JSON of cases restated from TensorFlow Serving's own tests.
 
-`tests/server/wire` has cases of the same rules, which need no file beside the checkout.
-
 The kinds of cases: `predict_ok` has a body and its tensors; `response_ok` has tensors and their
 JSON; `classify_regress_ok`, `classify_result` and `regress_result` are the same for examples;
 `path_ok` has a path and its parts.
 """
+
+from __future__ import annotations
 
 import json
 from pathlib import Path
@@ -28,19 +28,23 @@ from server.wire.predict import (
     encode_predict,
     encode_regress,
 )
-from tests.support.applies import applies_if
+from tests.conformance.essential_cases import ESSENTIAL_CASES
 
 CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "conformance" / "rest_cases.jsonl"
 
 
-LINES = CORPUS.read_text().splitlines() if CORPUS.exists() else []
-CASES = [json.loads(line) for line in LINES if line.strip()]
-pytestmark = applies_if(CASES, "the conformance cases beside the checkout")
+def corpus() -> list[dict[str, Any]]:
+    if not CORPUS.exists():
+        return []
+    return [json.loads(line) for line in CORPUS.read_text().splitlines() if line.strip()]
+
+
+CASES = [*ESSENTIAL_CASES, *corpus()]
 
 
 def of_kind(kind: str) -> Any:
     chosen = [pytest.param(case, id=case["id"]) for case in CASES if case["kind"] == kind]
-    assert chosen or not CASES
+    assert chosen
     return pytest.mark.parametrize("case", chosen)
 
 
