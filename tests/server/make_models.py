@@ -150,8 +150,9 @@ def write(version, path):
         "half_the_age": model.regress,
     }
     save(model, path, signatures)
-    _set_method(path, "old_or_young", "tensorflow/serving/classify")
-    _set_method(path, "half_the_age", "tensorflow/serving/regress")
+    if version != 3:  # version 3 stays as TensorFlow 2 saves it: every signature is for predict
+        _set_method(path, "old_or_young", "tensorflow/serving/classify")
+        _set_method(path, "half_the_age", "tensorflow/serving/regress")
 
 
 def _set_method(path, signature, method):
@@ -166,7 +167,7 @@ def _set_method(path, signature, method):
 
 
 if __name__ == "__main__":
-    for number in (1, 2):
+    for number in (1, 2, 3):
         write(number, Path(sys.argv[1]) / str(number))
     ranking = Ranking()
     save(ranking, Path(sys.argv[1]) / "ranking", {"serving_default": ranking.serve})

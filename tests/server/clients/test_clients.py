@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.support.asgi import make_app
-from tests.server.support.gateway_process import ROOT, run
+from tests.server.support.gateway_process import ROOT, GatewayProcess, run
 
 HERE = Path(__file__).parent
 
@@ -57,6 +57,26 @@ def test_a_client_generated_from_the_document(gateway, clients_python, tmp_path,
     )  # fmt: skip
     script = HERE / "ask_openapi.py"
     assert run(clients_python, script, str(gateway.port), tmp_path) == "asked\n"
+
+
+@pytest.mark.slow
+def test_tensorflow_serving_by_grpc(saved_models, tmp_path):
+    shutil.copytree(saved_models / "3", tmp_path / "ranker" / "3")
+    with GatewayProcess(tmp_path / "ranker", tmp_path / "log", "--grpc-port", "0") as gateway:
+        gateway.wait_ready()
+        script = HERE / "ask_tensorflow_serving.py"
+        assert run(sys.executable, script, str(gateway.port_of("gRPC"))) == "asked\n"
+        # REST answers `:classify` and `:regress` too, although the method names say predict.
+        told = gateway.ask("GET", "/v1/models/ranker/metadata").json()["metadata"]["signature_def"]
+        for verb, name, results in (
+            ("classify", "old_or_young", [[["young", 0.75], ["old", 0.25]]]),
+            ("regress", "half_the_age", [12.5]),
+        ):
+            method = told["signature_def"][name]["method_name"]
+            assert method == "tensorflow/serving/predict"
+            asked = {"signature_name": name, "examples": [{"age": 25.0}]}
+            reply = gateway.ask("POST", f"/v1/models/ranker:{verb}", asked)
+            assert (reply.status, reply.json()) == (200, {"results": results})
 
 
 COMPARE = """

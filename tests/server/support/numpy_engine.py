@@ -20,10 +20,14 @@ def tensor(name: str, dtype: str, *shape: int | None) -> TensorSpec:
     return TensorSpec(name, dtype_of_name(dtype), shape, f"{name}:0")
 
 
-def signature(name: str, inputs: list[TensorSpec], outputs: list[TensorSpec]) -> SignatureSpec:
-    """Returns a signature with the method name of predict, as TensorFlow 2 saves all of them."""
+def signature(
+    name: str, inputs: list[TensorSpec], outputs: list[TensorSpec], method: str = "predict"
+) -> SignatureSpec:
     return SignatureSpec(
-        name, {spec.name: spec for spec in inputs}, {spec.name: spec for spec in outputs}
+        name,
+        {spec.name: spec for spec in inputs},
+        {spec.name: spec for spec in outputs},
+        f"tensorflow/serving/{method}",
     )
 
 
@@ -149,10 +153,14 @@ FUNCTIONS = {
     "fail": (signature("fail", [tensor("x", "float", None)], []), _fail),
     "half_the_age": (
         signature(
-            "half_the_age", [tensor("inputs", "string", None)], [tensor("outputs", "float", None)]
+            "half_the_age",
+            [tensor("inputs", "string", None)],
+            [tensor("outputs", "float", None)],
+            "regress",
         ),
         lambda inputs: {"outputs": ages(inputs) / 2},
     ),
+    # This signature classifies, but has the method name of predict, as TensorFlow 2 saves it.
     "old": (
         signature("old", [tensor("inputs", "string", None)], [tensor("scores", "float", None, 1)]),
         lambda inputs: {"scores": ages(inputs).reshape(-1, 1)},
