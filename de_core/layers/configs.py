@@ -197,7 +197,14 @@ class FeatureConfig:
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments for `from_config`."""
-        return {**vars(self), "table": keras.saving.serialize_keras_object(self.table)}
+        return {
+            "name": self.name,
+            "table": keras.saving.serialize_keras_object(self.table),
+            "combiner": self.combiner,
+            "max_length": self.max_length,
+            "weights": self.weights,
+            "mask_key": self.mask_key,
+        }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

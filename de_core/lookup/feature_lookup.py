@@ -82,7 +82,7 @@ class _Part:
         if ids.shape.rank == 1:  # one id per example
             length, ids = None, ids[:, None]
             weights = None if weights is None else weights[:, None]
-        is_dense = isinstance(ids, tf.Tensor)
+        is_dense = kind_of(ids) == "dense"  # a tf.Variable too
         if is_dense and length is not None:  # cheaper than to regroup
             ids = ids[..., :length]
             weights = None if weights is None else weights[..., :length]
@@ -110,7 +110,7 @@ class _Part:
     def shaped(self, rows: tf.Tensor) -> Rows:
         """Returns the rows of the segments in the feature's shape."""
         ids, shape = self.feature.ids, self.feature.output_shape
-        is_dense = isinstance(ids, tf.Tensor)
+        is_dense = kind_of(ids) == "dense"  # a tf.Variable too
         is_unbounded = self.feature.combiner is None and self.feature.max_length is None
         if is_unbounded and not is_dense:
             return ids.with_values(rows)

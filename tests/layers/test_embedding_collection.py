@@ -168,7 +168,8 @@ def test_sequences_are_filled_with_zeros(devices):
 @SHARDS
 def test_sequences_without_a_length_have_a_row_for_each_id(devices):
     layer = collection({"a": de.FeatureConfig("a", table(devices=devices), None)})
-    np.testing.assert_array_equal(layer({"a": KINDS["deep"]})["a"], VALUES[KINDS["deep"]])
+    for ids in (KINDS["deep"], tf.Variable(KINDS["deep"])):
+        np.testing.assert_array_equal(layer({"a": ids})["a"], VALUES[KINDS["deep"]])
     rows = layer({"a": KINDS["ragged"]})["a"]
     assert isinstance(rows, tf.RaggedTensor)
     np.testing.assert_array_equal(rows.values, VALUES[[1, 2, 2, 3, 9, 9, 5]])

@@ -54,7 +54,7 @@ class _Counter:
         if hasattr(self._config, "workeroutput"):
             self._config.workeroutput["left_out"] = self._left_out
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(self, terminalreporter: "pytest.TerminalReporter") -> None:
         for reason, count in sorted(self._left_out.items()):
             terminalreporter.write_line(f"left out here: {count} that need {reason}")
 

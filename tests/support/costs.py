@@ -137,7 +137,7 @@ class _Report:
     def _above(self, seconds: float) -> list[str]:
         return [each for each, s in self._tests.items() if s > seconds and each not in self._marked]
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(self, terminalreporter: "pytest.TerminalReporter") -> None:
         write, everything = terminalreporter.write_line, cpu_seconds()
         tests, fixtures = self._tests.total(), self._fixtures.total()
         terminalreporter.section("CPU seconds")

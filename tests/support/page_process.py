@@ -76,6 +76,10 @@ def _serving(command: str) -> Iterator[str]:
     options = {"program": ["bash", "-c", f"exec {command}"], "cwd": folder, "env": os.environ}
     with GatewayProcess(None, folder.parent / "server.log", **options) as server:
         server.wait_ready()
-        yield f"127.0.0.1:{server.port}"
+        try:
+            yield f"127.0.0.1:{server.port}"
+        except BaseException:
+            sys.stderr.write(server.log())
+            raise
         server.process.terminate()
         server.process.wait(60)

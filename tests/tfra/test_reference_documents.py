@@ -85,7 +85,8 @@ class TestArguments:
         assert bytes_of[500_000][0] < bytes_of[1_000_000][0]
 
     def test_without_a_restrict_policy_restrict_returns_none(self, mode):
-        table = de.Variable(dim=1)
+        creator = de.tfra.dynamic_embedding.CuckooHashTableCreator()
+        table = de.get_variable("created", dim=1, kv_creator=creator)
         mode.run(lambda: table.upsert(int64(1, 2, 3), [[1.0], [2.0], [3.0]]))
         assert table.restrict_policy is None
         assert table.restrict(1) is None

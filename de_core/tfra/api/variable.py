@@ -70,13 +70,26 @@ class Variable(variable.Variable):
         short_file_name: bool = False,
         **further: Any,
     ) -> None:
-        arguments = {**locals(), **further}
-        for each in ("self", "__class__", "short_file_name", "further"):
-            del arguments[each]
         text = tf.as_dtype(value_dtype) == tf.string and initializer is not None
         if not text:
             initializer = _initial_value(initializer, tf.as_dtype(value_dtype), dim, init_size)
-        super().__init__(**{**arguments, "initializer": None if text else initializer})
+        super().__init__(
+            key_dtype,
+            value_dtype,
+            dim,
+            devices,
+            partitioner,
+            shared_name,
+            name,
+            None if text else initializer,
+            trainable,
+            checkpoint,
+            init_size,
+            kv_creator,
+            restrict_policy,
+            bp_v2,
+            **further,
+        )
         self.kv_creator = kv_creator
         self.short_file_name = bool(short_file_name)
         self._table.cast = _cast_array

@@ -27,3 +27,13 @@ def test_the_core_knows_no_http():
             text = file.read_text()
             for library in ("fastapi", "starlette", "uvicorn", "routers", "server.grpc"):
                 assert library not in text, f"{file} knows of {library}"
+
+
+def test_tensorflow_is_named_in_few_files():
+    files = {
+        file.name
+        for file in (ROOT / "server").rglob("*.py")
+        if 'import_module("tensorflow' in file.read_text()
+        or "import tensorflow" in file.read_text()
+    }
+    assert files == {"saved_model.py"}

@@ -21,6 +21,7 @@ from tests.server.support.gateway_process import run
 from tests.support.applies import applies_if
 
 NAMES = [dtype.name for dtype in DTYPES if dtype.kind is not Kind.OTHER]
+assert len(NAMES) == 14
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=3)
 
 json_text = st.recursive(
