@@ -228,6 +228,8 @@ def _check_own(table: ShardedTable, folder: str) -> None:
     file names cannot contain.
     """
     for match in _own_entries(table, folder):
+        if match["part"]:  # it belongs to the file that it was appended to
+            continue
         path = paths.join(folder, match[0])
         with contextlib.suppress(tf.errors.OpError):  # the file is missing or unreadable
             name = str(about(path)["metadata"].get("table", table.name))

@@ -81,7 +81,8 @@ def keys_of_shards(
 ) -> list[tf.Tensor]:
     """Returns the keys [n] that each shard reads from files: those that a predicate chooses.
 
-    None chooses all keys. Call it before any table changes, because the predicate may fail.
+    None chooses all keys. Call it before any table changes, because the predicate may fail. The
+    chosen keys of all files are in memory at once.
 
     Raises:
         ValueError: The predicate does not return a bool for each key.
@@ -95,7 +96,7 @@ def keys_of_shards(
             shards = router.shards(keys) if router.count > 1 else tf.zeros_like(keys, tf.int32)
             for number, own in enumerate(found, router.first):
                 own.append(tf.boolean_mask(keys, tf.equal(shards, number)))
-    return [tf.concat(own, 0) for own in found]
+    return [tf.concat(found.pop(0), 0) for _ in table.tables]
 
 
 def restore(
