@@ -66,6 +66,18 @@ def test_appended_rows_come_on_top(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_files_of_a_table_with_the_same_file_names_are_refused(tmp_path):
+    for append in (False, True):
+        filled().save_to_file_system(str(tmp_path), append_to_file=append)
+    other = make(name="emb_users")
+    with pytest.raises(ValueError, match="file names of two tables must differ"):
+        other.save_to_file_system(str(tmp_path))
+    [first] = [path for path in tmp_path.iterdir() if ".part-" not in path.name]
+    first.unlink()  # without it, the part belongs to nothing
+    other.save_to_file_system(str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == [first.name]
+
+
 def test_names_the_environment_and_a_whole_directory(tmp_path, monkeypatch):
     first, second = filled(2, 1.0), filled(1, 2.0, KEYS[:10] + 1000)
     first.save_to_file_system(str(tmp_path), file_name_list=["x", "y"])
