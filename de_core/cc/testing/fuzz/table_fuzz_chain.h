@@ -38,8 +38,7 @@ class SavedChain {
     std::vector<std::unique_ptr<SnapshotReader>> owned(files_.size());
     std::vector<const SnapshotReader*> readers;
     for (size_t i = 0; i < files_.size(); ++i) {
-      DE_RETURN_IF_ERROR(SnapshotReader::Open(files_[i].data(), files_[i].size(),
-                                              SnapshotVerify::kFull, &owned[i]));
+      DE_RETURN_IF_ERROR(SnapshotReader::Open(files_[i].data(), files_[i].size(), &owned[i]));
       readers.push_back(owned[i].get());
     }
     RestoreOptions options;

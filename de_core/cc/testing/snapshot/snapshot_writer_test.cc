@@ -13,7 +13,7 @@ namespace de::engine {
 namespace {
 
 using testing::FullSink;
-using testing::Open;
+using testing::OpenAndRead;
 using testing::SampleHeader;
 using testing::SampleTable;
 
@@ -59,7 +59,7 @@ TEST_F(SnapshotWriterOf, an_error_stays) {
   EXPECT_FALSE(writer_->Append(Section(words_, rows_, hash_, hash_)).ok());
   EXPECT_FALSE(writer_->Finish().ok());
   std::unique_ptr<SnapshotReader> reader;
-  EXPECT_FALSE(Open(sink_.bytes(), SnapshotVerify::kFull, &reader).ok());
+  EXPECT_FALSE(OpenAndRead(sink_.bytes(), &reader).ok());
 }
 
 TEST_F(SnapshotWriterOf, refuses_what_comes_after_finish) {
@@ -77,7 +77,7 @@ TEST_F(SnapshotWriterOf, an_empty_section_leaves_nothing) {
   EXPECT_EQ(writer_->bytes(), sink_.bytes().size());
   EXPECT_EQ(writer_->Finish().code, Code::kFailedPrecondition);
   std::unique_ptr<SnapshotReader> reader;
-  ASSERT_TRUE(Open(sink_.bytes(), SnapshotVerify::kFull, &reader).ok());
+  ASSERT_TRUE(OpenAndRead(sink_.bytes(), &reader).ok());
   EXPECT_EQ(reader->rows(), 0U);
 }
 
