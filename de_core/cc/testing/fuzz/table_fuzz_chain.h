@@ -17,7 +17,7 @@ namespace de::engine::testing {
 class SavedChain {
  public:
   /// Writes a base. With `delta` and earlier files, writes the changes since the last file.
-  Status Save(Table* table, bool delta, bool consistent, Executor* executor) {
+  Status Save(Table* table, bool delta, bool consistent) {
     SaveOptions options;
     options.chain = "fuzz";
     options.delta = delta && !files_.empty();
@@ -27,7 +27,7 @@ class SavedChain {
     std::unique_ptr<TableSave> save;
     DE_RETURN_IF_ERROR(TableSave::Begin(table, options, &save));
     StringSink sink;
-    DE_RETURN_IF_ERROR(save->Write(&sink, executor));
+    DE_RETURN_IF_ERROR(save->Write(&sink, nullptr));
     DE_RETURN_IF_ERROR(save->Done());
     files_.push_back(sink.bytes());
     return Status::Ok();
