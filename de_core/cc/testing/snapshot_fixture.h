@@ -174,9 +174,23 @@ class AlignedBytes {
 };
 
 /// Opens a reader of bytes in memory.
-inline Status Open(std::string_view bytes, SnapshotVerify verify,
-                   std::unique_ptr<SnapshotReader>* reader) {
-  return SnapshotReader::Open(bytes.data(), bytes.size(), verify, reader);
+inline Status Open(std::string_view bytes, std::unique_ptr<SnapshotReader>* reader) {
+  return SnapshotReader::Open(bytes.data(), bytes.size(), reader);
+}
+
+/// Reads and checks all sections.
+inline Status ReadAll(const SnapshotReader& reader) {
+  SectionBuffer buffer;
+  for (size_t i = 0; i < reader.sections().size(); ++i) {
+    DE_RETURN_IF_ERROR(reader.ReadSection(i, &buffer));
+  }
+  return Status::Ok();
+}
+
+/// Opens a reader of bytes in memory, and reads all sections.
+inline Status OpenAndRead(std::string_view bytes, std::unique_ptr<SnapshotReader>* reader) {
+  DE_RETURN_IF_ERROR(Open(bytes, reader));
+  return ReadAll(**reader);
 }
 
 /// A source whose bytes are not in memory, like a remote file.

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "de_core/cc/engine/rows/row_batch.h"
 #include "de_core/cc/engine/rows/row_layout.h"
 #include "de_core/cc/engine/snapshot/snapshot_format.h"
 
@@ -16,17 +17,25 @@ namespace de::engine {
 /// Copied rows and erased keys. Reuse an object to reuse its memory.
 class SavedRows {
  public:
-  void Clear() noexcept;
+  void Clear() noexcept {
+    batch_.Clear();
+    gone_.clear();
+    gone_texts_.clear();
+  }
 
-  /// Adds a row. The caller writes its `stride` bytes to the returned address before the next call,
-  /// and calls AddText for a string key, then for each string value.
-  char* AddRow(uint64_t word, size_t stride);
-  void AddText(std::string_view text);
+  /// Adds a row as RowBatch::Add does.
+  char* AddRow(uint64_t word, size_t stride) { return batch_.Add(word, stride); }
+  void AddText(std::string_view text) { batch_.AddText(text); }
   /// Adds an erased key. `text` is the string key, or nullptr.
-  void AddGone(uint64_t word, const std::string_view* text);
+  void AddGone(uint64_t word, const std::string_view* text) {
+    gone_.push_back(word);
+    if (text != nullptr) gone_texts_.emplace_back(*text);
+  }
 
-  size_t count() const noexcept { return words_.size() + gone_.size(); }
-  size_t bytes() const noexcept { return row_bytes_ + bytes_.size() + 8 * gone_.size(); }
+  size_t count() const noexcept { return batch_.size() + gone_.size(); }
+  size_t bytes() const noexcept {
+    return batch_.rows.size() + batch_.bytes.size() + 8 * gone_.size();
+  }
   /// Returns the copied rows and erased keys as a section of hashes `begin` to `last`. The section
   /// refers to this object's memory.
   SnapshotSection section(const RowLayout& layout, uint64_t begin, uint64_t last);
@@ -50,14 +59,10 @@ class SavedRows {
   std::vector<Entry> entries_;  ///< the rows of the piece that is being read
   /// rows of the piece that were not written since the last save, but may have been looked up
   std::vector<Entry> others_;
-  std::vector<uint64_t> words_, gone_;
-  std::vector<char> rows_;  ///< never shrinks
-  size_t row_bytes_ = 0;    ///< bytes of `rows_` in use
-  std::string bytes_;       ///< bytes of all strings: for each row its key, then its values
-  std::vector<size_t> lengths_;
-  std::string gone_bytes_;  ///< bytes of the erased string keys
-  std::vector<size_t> gone_lengths_;
-  std::vector<std::string_view> keys_, values_;
+  RowBatch batch_;
+  std::vector<uint64_t> gone_;
+  std::vector<std::string> gone_texts_;      // (gone) for string keys
+  std::vector<std::string_view> gone_keys_;  // (gone) `gone_texts_`, once section is called
 };
 
 }  // namespace de::engine

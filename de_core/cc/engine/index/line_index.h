@@ -126,6 +126,17 @@ uint32_t FindRow(const IndexLine* lines, uint32_t size, uint64_t word, uint64_t 
   return at.found() ? lines[at.line].rows[at.entry] : kNoRow;
 }
 
+/// Calls visit(word, row) for every entry of lines[0, size).
+template <typename Visit>
+void ForEachEntry(const IndexLine* lines, uint32_t size, const Visit& visit) {
+  for (uint32_t at = 0; at < size; ++at) {
+    for (uint32_t mask = lines[at].used & kFullLine; mask != 0; mask &= mask - 1) {
+      const uint32_t entry = LowestBit(mask);
+      visit(lines[at].words[entry], lines[at].rows[entry]);
+    }
+  }
+}
+
 /// A view of `size` lines. Does not own them and has no other state.
 class LineIndex {
  public:
@@ -168,20 +179,6 @@ class LineIndex {
     IndexLine& line = lines_[position.line];
     line.used = static_cast<uint8_t>(line.used & ~(1U << position.entry));
   }
-
-  /// Calls visit(word, row) for every entry.
-  template <typename Visit>
-  void ForEach(Visit&& visit) const {
-    for (uint32_t at = 0; at < size_; ++at) {
-      for (uint32_t mask = lines_[at].used & kFullLine; mask != 0; mask &= mask - 1) {
-        const uint32_t entry = LowestBit(mask);
-        visit(lines_[at].words[entry], lines_[at].rows[entry]);
-      }
-    }
-  }
-
-  IndexLine* lines() const noexcept { return lines_; }
-  uint32_t size() const noexcept { return size_; }
 
  private:
   IndexLine* lines_;  // (size)

@@ -34,9 +34,6 @@ char* Arena::Allocate(size_t bytes, bool zeroed) {
         dirty_ -= bytes;
         if (zeroed) std::memset(cell, 0, bytes);
       }
-      if (!trimmed.empty() && bytes <= kAhead / 2 && dirty.size() * bytes < kAhead / 2) {
-        wanted_ = bytes;
-      }
       return cell;
     }
   }
@@ -68,34 +65,7 @@ void Arena::AddBlock(size_t bytes) {
   held_ += left_;
 }
 
-bool Arena::PrefaultTrimmed() noexcept {
-  std::vector<char*> cells;
-  size_t bytes = 0;
-  try {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    if (wanted_ == 0) return false;
-    bytes = std::exchange(wanted_, 0);
-    FreeCells& free = free_[bytes];
-    const size_t most = kAhead / bytes;
-    cells.reserve(most);
-    std::vector<char*>& from = free.trimmed;
-    while (!from.empty() && cells.size() < most &&
-           (cells.empty() || from.back() == cells.back() + bytes)) {
-      cells.push_back(from.back());
-      from.pop_back();
-    }
-  } catch (const std::bad_alloc&) {
-    return false;  // a later Allocate reports the lack of memory
-  }
-  if (cells.empty()) return false;
-  PageMemory::Populate(cells.front(), cells.size() * bytes);
-  const std::lock_guard<std::mutex> guard(mutex_);
-  for (auto cell = cells.rbegin(); cell != cells.rend(); ++cell) KeepDirty(*cell, bytes);
-  return true;
-}
-
 void Arena::Prefault() noexcept {
-  if (PrefaultTrimmed()) return;
   char* from = nullptr;
   size_t bytes = 0;
   {
@@ -125,10 +95,6 @@ void Arena::Prefault() noexcept {
 void Arena::Free(char* cell, size_t bytes) noexcept {
   const std::lock_guard<std::mutex> guard(mutex_);
   live_ -= bytes;
-  KeepDirty(cell, bytes);
-}
-
-void Arena::KeepDirty(char* cell, size_t bytes) noexcept {
   try {
     free_[bytes].dirty.push_back(cell);
     dirty_ += bytes;

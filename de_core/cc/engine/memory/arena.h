@@ -45,11 +45,6 @@ class Arena {
     std::vector<char*> trimmed;  ///< occupy no memory, read as zeros
   };
 
-  /// Maps memory for some free cells that Trim released, which then become dirty cells. Returns
-  /// false if `wanted_` is 0 or there are no such cells.
-  bool PrefaultTrimmed() noexcept;
-  /// Records a free cell that occupies memory. Requires mutex_.
-  void KeepDirty(char* cell, size_t bytes) noexcept;
   size_t NextBlock(size_t bytes) const noexcept;
   void AddBlock(size_t bytes);
 
@@ -60,7 +55,6 @@ class Arena {
   size_t left_ = 0;
   char* ready_ = nullptr;  ///< end of the populated part of the current block
   PageMemory spare_;       ///< the next block, whose beginning is populated; or none
-  size_t wanted_ = 0;      ///< size of the cells that Prefault populates again after Trim, or 0
   size_t held_ = 0;        ///< bytes of all blocks
   size_t live_ = 0;
   size_t dirty_ = 0;

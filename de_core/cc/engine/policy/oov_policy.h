@@ -27,9 +27,6 @@ struct OovPolicy {
   /// kRow: the bytes of one row value: dim elements of the table's value dtype, little-endian.
   std::string value;
 
-  /// Writes the policy into `metadata`.
-  void Store(std::map<std::string, std::string>* metadata) const;
-
   /// Reads the policy from `metadata`; kInitial if there is none. Returns InvalidArgument for an
   /// unknown name.
   static Status Load(const std::map<std::string, std::string>& metadata, OovPolicy* policy);

@@ -19,6 +19,7 @@ struct ExportCursor {
   bool done = false;
 };
 
+/// To fill a batch: Clear, then Add for each row and AddText for its strings, then Finish.
 struct RowBatch {
   uint64_t hash_begin = 0;
   uint64_t hash_last = 0;       ///< inclusive
@@ -29,55 +30,49 @@ struct RowBatch {
   std::vector<std::string_view> keys;    // (count) for string keys
   std::vector<std::string_view> values;  // (count, dim) for string values
   std::string bytes;                     ///< the bytes that `keys` and `values` refer to
+  std::vector<size_t> lengths;           ///< of the strings in `bytes`: of each row key and values
 
   size_t size() const noexcept { return words.size(); }
-};
 
-/// Fills a batch row by row. The views of the batch are valid after Finish.
-class RowBatchBuilder {
- public:
   /// Empties the batch, and keeps its memory.
-  RowBatchBuilder(const RowLayout& layout, RowBatch* batch) : batch_(batch) {
-    batch->layout = layout;
-    batch->words.clear();
-    batch->rows.clear();
-    batch->keys.clear();
-    batch->values.clear();
-    batch->bytes.clear();
+  void Clear() noexcept {
+    words.clear();
+    rows.clear();
+    bytes.clear();
+    lengths.clear();
   }
 
-  /// Adds a row. The caller writes its bytes to the returned address before the next call, and
-  /// calls AddText for a string key, then for each string value.
-  char* Add(uint64_t word) {
-    const size_t stride = batch_->layout.stride();
-    batch_->words.push_back(word);
-    batch_->rows.resize(batch_->rows.size() + stride);
-    return batch_->rows.data() + batch_->rows.size() - stride;
+  /// Adds a row. The caller writes its `stride` bytes to the returned address before the next call,
+  /// and calls AddText for a string key, then for each string value.
+  char* Add(uint64_t word, size_t stride) {
+    words.push_back(word);
+    rows.resize(rows.size() + stride);
+    return rows.data() + rows.size() - stride;
   }
 
   void AddText(std::string_view text) {
-    lengths_.push_back(text.size());
-    batch_->bytes.append(text);
+    lengths.push_back(text.size());
+    bytes.append(text);
   }
 
-  void Finish() {
-    const bool keys = batch_->layout.key_type() == KeyType::kString;
-    const size_t values = batch_->layout.value_dtype() == DType::kString ? batch_->layout.dim() : 0;
-    const char* next = batch_->bytes.data();
-    const size_t* length = lengths_.data();
+  /// Sets the layout of the rows, and the views of their strings.
+  void Finish(const RowLayout& of_rows) {
+    layout = of_rows;
+    keys.clear();
+    values.clear();
+    const bool has_keys = layout.key_type() == KeyType::kString;
+    const size_t texts = layout.value_dtype() == DType::kString ? layout.dim() : 0;
+    const char* next = bytes.data();
+    const size_t* length = lengths.data();
     const auto take = [&](std::vector<std::string_view>* views) {
       views->emplace_back(next, *length);
       next += *length++;
     };
-    for (size_t row = 0; row < batch_->words.size(); ++row) {
-      if (keys) take(&batch_->keys);
-      for (size_t i = 0; i < values; ++i) take(&batch_->values);
+    for (size_t row = 0; row < words.size(); ++row) {
+      if (has_keys) take(&keys);
+      for (size_t i = 0; i < texts; ++i) take(&values);
     }
   }
-
- private:
-  RowBatch* batch_;
-  std::vector<size_t> lengths_;  ///< of all texts, row by row
 };
 
 }  // namespace de::engine

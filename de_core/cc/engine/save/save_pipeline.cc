@@ -39,7 +39,7 @@ SavePipeline::SavePipeline(RowSource* source, SnapshotWriter* writer,
 Status SavePipeline::Run(Executor* executor) {
   const auto task = [this](size_t number) {
     Status status = Guarded([&] {
-      if (Claims(number)) {
+      if (number == 0) {
         Copy();
       } else {
         Help();
@@ -55,18 +55,6 @@ Status SavePipeline::Run(Executor* executor) {
     executor->Run(helpers_ + 1, task);
   }
   return status_;
-}
-
-/// Returns whether this task must copy. Usually task 0 does, on the caller's thread. Another task
-/// copies if task 0 has not started after kPatience: an executor may run tasks one after another,
-/// in any order, and then task 0 cannot start before this task ends.
-bool SavePipeline::Claims(size_t number) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  if (number != 0) changed_.wait_for(lock, kPatience, [this] { return copier_; });
-  if (copier_) return false;
-  copier_ = true;
-  changed_.notify_all();
-  return true;
 }
 
 void SavePipeline::Copy() {

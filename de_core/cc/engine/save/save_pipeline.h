@@ -28,7 +28,7 @@ class SavePipeline {
                size_t helpers);
 
   /// Copies on task 0 of the executor, and encodes and writes on its other tasks. If the executor
-  /// is nullptr, or does not run tasks in parallel, the copying task does all work.
+  /// is nullptr, or runs one task after another, task 0 does all work: it must run first then.
   Status Run(Executor* executor);
 
  private:
@@ -41,7 +41,6 @@ class SavePipeline {
     bool encoded = false;
   };
 
-  bool Claims(size_t number);
   void Copy();
   Status CopyRange(RowSource::Range range, std::unique_lock<std::mutex>* lock);
   /// Calls rest_ without the lock. Returns with the lock.
@@ -65,7 +64,6 @@ class SavePipeline {
   uint64_t claimed_ = 0;        ///< number of batches that are encoded or being encoded
   uint64_t written_ = 0;
   bool writing_ = false;  ///< a thread is writing a batch
-  bool copier_ = false;   ///< a task has become the copying thread
   bool copying_ = true;   ///< more batches will come
   size_t helping_ = 0;    ///< number of threads that have started to help
   bool alone_ = false;    ///< the helpers must pause, because `rest` said so

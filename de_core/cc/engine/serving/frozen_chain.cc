@@ -32,8 +32,7 @@ Status FrozenChain::Open(const std::vector<File>& files,
     std::vector<const SnapshotReader*> all;
     for (const File& file : files) {
       std::unique_ptr<SnapshotReader> reader;
-      DE_RETURN_IF_ERROR(
-          SnapshotReader::Open(file.data, file.size, SnapshotVerify::kHeader, &reader));
+      DE_RETURN_IF_ERROR(SnapshotReader::Open(file.data, file.size, &reader));
       all.push_back(reader.get());
       readers.push_back(std::move(reader));
     }

@@ -44,7 +44,7 @@ Status FrozenTable::Start(const char* data, size_t size, const SnapshotHeader* u
   if (reinterpret_cast<uintptr_t>(data) % alignof(IndexLine) != 0) {
     return Status::InvalidArgument("a snapshot must lie at a multiple of 64 bytes in memory");
   }
-  DE_RETURN_IF_ERROR(SnapshotReader::Open(data, size, SnapshotVerify::kHeader, &reader_));
+  DE_RETURN_IF_ERROR(SnapshotReader::Open(data, size, &reader_));
   const RowLayout& layout = header().layout;
   stride_ = layout.stride();
   value_bytes_ = layout.dim() * SizeOf(value_dtype());

@@ -95,12 +95,8 @@ class FrozenTable {
   template <typename Visit>
   void ForEachHash(const Visit& visit) const {
     for (const Place& place : places_) {
-      for (uint32_t at = 0; at < place.line_count; ++at) {
-        const IndexLine& line = place.lines[at];
-        for (uint32_t mask = line.used & kFullLine; mask != 0; mask &= mask - 1) {
-          visit(Mix64(line.words[LowestBit(mask)]));
-        }
-      }
+      ForEachEntry(place.lines, place.line_count,
+                   [&](uint64_t word, uint32_t) { visit(Mix64(word)); });
     }
   }
 

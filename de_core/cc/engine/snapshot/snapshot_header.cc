@@ -243,14 +243,6 @@ bool IdOf(std::string_view text, SnapshotId* id) {
   return true;
 }
 
-Status CheckHost() {
-  const uint32_t mark = kEndianMark;
-  uint8_t first;
-  std::memcpy(&first, &mark, 1);
-  if (first == 0x04) return Status::Ok();
-  return Status::FailedPrecondition("snapshots are little-endian and this machine is not");
-}
-
 Status EncodeHeader(const SnapshotHeader& header, std::string* bytes,
                     std::array<uint32_t, 2>* checksums) {
   std::string fields;

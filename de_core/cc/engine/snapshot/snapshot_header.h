@@ -95,9 +95,6 @@ std::string Hex32(uint32_t value);
 /// Returns DataLoss with both checksums unless they are equal.
 Status CheckChecksum(const std::string& what, uint32_t computed, uint32_t stored);
 
-/// Returns an error if this machine is not little-endian. The format is.
-Status CheckHost();
-
 /// Encodes the header with padding and checksums. `checksums` receives the checksum of the
 /// HeaderRecord and of the fields after it.
 Status EncodeHeader(const SnapshotHeader& header, std::string* bytes,

@@ -43,29 +43,27 @@ Status Malformed(const char* why) { return Status::DataLoss(std::string("is malf
 
 }  // namespace
 
-Status SnapshotReader::Open(const ByteSource* source, SnapshotVerify verify,
+Status SnapshotReader::Open(const ByteSource* source,
                             std::unique_ptr<SnapshotReader>* reader) noexcept {
   return Guarded([&] {
     std::unique_ptr<SnapshotReader> opened(new SnapshotReader);
     DE_RETURN_IF_ERROR(opened->Start(source));
-    if (verify == SnapshotVerify::kFull) DE_RETURN_IF_ERROR(opened->Verify());
     *reader = std::move(opened);
     return Status::Ok();
   });
 }
 
-Status SnapshotReader::Open(const char* data, size_t size, SnapshotVerify verify,
+Status SnapshotReader::Open(const char* data, size_t size,
                             std::unique_ptr<SnapshotReader>* reader) noexcept {
   return Guarded([&] {
     auto span = std::make_unique<SpanSource>(data, size);
-    DE_RETURN_IF_ERROR(Open(span.get(), verify, reader));
+    DE_RETURN_IF_ERROR(Open(span.get(), reader));
     (*reader)->span_ = std::move(span);
     return Status::Ok();
   });
 }
 
 Status SnapshotReader::Start(const ByteSource* source) {
-  DE_RETURN_IF_ERROR(CheckHost());
   source_ = source;
   const uint64_t size = source->size();
   std::vector<char> buffer;
@@ -84,12 +82,6 @@ Status SnapshotReader::Start(const ByteSource* source) {
   DE_RETURN_IF_ERROR(Fetch(*source, footer_.directory_offset, DirectoryBytes(footer_.section_count),
                            &buffer, &bytes));
   return DecodeDirectory(bytes, record.header_bytes, footer_, header_, checksums, &sections_);
-}
-
-Status SnapshotReader::Verify() const noexcept {
-  SectionBuffer buffer;
-  for (size_t i = 0; i < sections_.size(); ++i) DE_RETURN_IF_ERROR(ReadSection(i, &buffer));
-  return Status::Ok();
 }
 
 template <typename Reading>

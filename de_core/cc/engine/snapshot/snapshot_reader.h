@@ -13,12 +13,6 @@
 
 namespace de::engine {
 
-/// How much of a file is checked before use.
-enum class SnapshotVerify : uint8_t {
-  kHeader,  ///< header, directory and footer; the time does not depend on the number of rows
-  kFull,    ///< every byte
-};
-
 /// A section read from a file, with its memory. Reuse a buffer to reuse its memory.
 struct SectionBuffer {
   SnapshotSection section;               ///< valid until the buffer is used again
@@ -31,14 +25,14 @@ struct SectionBuffer {
 /// Const methods are thread-safe if each thread uses its own buffer.
 class SnapshotReader {
  public:
-  /// Checks header, directory and footer, and with kFull every section. Errors: DataLoss (truncated
-  /// or corrupt; names the part and its offset), InvalidArgument (not a snapshot),
-  /// FailedPrecondition (a newer version or an unknown feature). `source` must outlive the reader.
-  static Status Open(const ByteSource* source, SnapshotVerify verify,
-                     std::unique_ptr<SnapshotReader>* reader) noexcept;
+  /// Checks header, directory and footer: the time does not depend on the number of rows. Errors:
+  /// DataLoss (truncated or corrupt; names the part and its offset), InvalidArgument (not a
+  /// snapshot), FailedPrecondition (a newer version or an unknown feature). `source` must outlive
+  /// the reader.
+  static Status Open(const ByteSource* source, std::unique_ptr<SnapshotReader>* reader) noexcept;
 
   /// Like above, for a file in memory, such as a mapped file. The memory must outlive the reader.
-  static Status Open(const char* data, size_t size, SnapshotVerify verify,
+  static Status Open(const char* data, size_t size,
                      std::unique_ptr<SnapshotReader>* reader) noexcept;
 
   const SnapshotHeader& header() const noexcept { return header_; }
@@ -59,9 +53,6 @@ class SnapshotReader {
   /// Compares the checksum of section `number`, and so every byte of it. Several times as fast as
   /// ReadSection.
   Status CheckSection(size_t number, SectionBuffer* buffer) const noexcept;
-
-  /// Reads and checks all sections.
-  Status Verify() const noexcept;
 
  private:
   SnapshotReader() = default;

@@ -161,7 +161,6 @@ Status SnapshotWriter::Remember(Status status) {
 }
 
 Status SnapshotWriter::Start(std::optional<DType> store_as) {
-  DE_RETURN_IF_ERROR(CheckHost());
   if (header_.layout.dim() == 0 || header_.layout.dim() > kMaxDim) {
     return Status::InvalidArgument("dim must be from 1 to " + std::to_string(kMaxDim) +
                                    ". Received: dim=" + std::to_string(header_.layout.dim()));

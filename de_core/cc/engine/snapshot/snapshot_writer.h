@@ -52,7 +52,6 @@ class SnapshotWriter {
 
   uint64_t rows() const noexcept { return footer_.row_count; }
   uint64_t tombstones() const noexcept { return footer_.tombstone_count; }
-  uint64_t sections() const noexcept { return sections_.size(); }
   uint64_t bytes() const noexcept { return offset_; }
   const ConversionError& error() const noexcept { return error_; }
 

@@ -165,7 +165,7 @@ void Shard::Resize(uint32_t segment, uint32_t lines) {
   IndexLine* cell = AllocateLines(lines);
   LineIndex index(cell, lines);
   uint64_t any_hash = 0;
-  LineIndex(old.lines, old.size).ForEach([&](uint64_t word, uint32_t row) {
+  ForEachEntry(old.lines, old.size, [&](uint64_t word, uint32_t row) {
     any_hash = Mix64(word);
     index.Insert(word, SeededHash(any_hash, seed_), row);
   });
@@ -188,7 +188,7 @@ void Shard::Split(uint32_t segment, uint64_t hash) {
   if (segments_.size() == segments_.capacity()) segments_.reserve(2 * segments_.size());
   Segment halves[2];
   for (Segment& half : halves) half = {AllocateLines(old.size), old.size, 0, old.depth + 1};
-  LineIndex(old.lines, old.size).ForEach([&](uint64_t word, uint32_t row) {
+  ForEachEntry(old.lines, old.size, [&](uint64_t word, uint32_t row) {
     const uint64_t entry_hash = Mix64(word);
     Segment& half = halves[(entry_hash & bit) != 0];
     LineIndex(half.lines, half.size).Insert(word, SeededHash(entry_hash, seed_), row);
@@ -220,9 +220,8 @@ void Shard::Rebuild(uint64_t rows, bool compact) {
   std::vector<std::pair<uint64_t, uint32_t>> entries;
   entries.reserve(size());
   for (const Segment& segment : segments_) {
-    LineIndex(segment.lines, segment.size).ForEach([&](uint64_t word, uint32_t row) {
-      entries.emplace_back(word, row);
-    });
+    ForEachEntry(segment.lines, segment.size,
+                 [&](uint64_t word, uint32_t row) { entries.emplace_back(word, row); });
   }
   Shard fresh(*this, Empty());
   std::vector<std::pair<uint32_t, uint32_t>> moves;

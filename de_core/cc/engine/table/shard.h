@@ -161,7 +161,7 @@ class Shard {
   template <typename Visit>
   uint64_t VisitSegment(uint64_t hash, Visit&& visit) const {
     const Place& place = PlaceOf(hash);
-    LineIndex(place.lines, place.size).ForEach(visit);
+    ForEachEntry(place.lines, place.size, visit);
     const uint32_t bits = kShardBits + segments_[place.segment].depth;
     return hash | (~uint64_t{0} >> bits);
   }

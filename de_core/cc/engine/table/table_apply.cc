@@ -18,22 +18,6 @@ constexpr size_t kKeysSummedAtOnce = 16384;
 // Rows that one call of an optimizer's kernel updates: few enough to stay in the first-level cache.
 constexpr size_t kRowsPerKernel = 8;
 
-/// Keys of a shard for which the recorded lookup found no row.
-struct ListedKeys {
-  const std::unique_ptr<Shard>* shards;  // (kShards) the table's shards
-  const OneShardsKeys* of;
-  const uint32_t* list;  // (size)
-  size_t size;
-
-  uint32_t first() const noexcept { return of->shard; }
-  uint32_t last() const noexcept { return of->shard; }
-  size_t count() const noexcept { return size; }
-  uint64_t word(size_t i) const noexcept { return of->word(list[i]); }
-  uint64_t int_word(size_t i) const noexcept { return word(i); }
-  uint64_t hash(uint64_t word, size_t) const noexcept { return Mix64(word); }
-  size_t position(size_t i) const noexcept { return of->position(list[i]); }
-};
-
 /// Like UpdateShard without a gate, for keys whose row numbers an earlier lookup recorded in
 /// `known`. `gradient(j)` points to the `bytes` of the gradient of key j, to prefetch them. If the
 /// shard's row numbers have changed since the lookup, finds the rows again.
@@ -62,12 +46,16 @@ void UpdateKnown(const OneShardsKeys& batch, const Keys& keys, const KnownKeys::
       PrefetchBytes(map.Row(numbers[j]), row_bytes);
       if (shard.watch != nullptr) shard.watch->Prefetch(numbers[j]);
     };
-    uint32_t unknown[kKeysPerLock];
+    // The keys for which the recorded lookup found no row.
+    uint32_t unknown[kKeysPerLock], positions[kKeysPerLock];
+    uint64_t words[kKeysPerLock];
     size_t unknown_count = 0;
     for (size_t j = begin; j < std::min(end, begin + kPrefetchAhead); ++j) ask_for(j);
     for (size_t j = begin; j < end; ++j) {
       if (j + kPrefetchAhead < end) ask_for(j + kPrefetchAhead);
       if (numbers[j] == kNoRow) {
+        words[unknown_count] = batch.word(j);
+        positions[unknown_count] = static_cast<uint32_t>(batch.position(j));
         unknown[unknown_count++] = static_cast<uint32_t>(j);
         continue;
       }
@@ -80,8 +68,8 @@ void UpdateKnown(const OneShardsKeys& batch, const Keys& keys, const KnownKeys::
     }
     if (unknown_count != 0) {
       UpdateLocked(
-          ListedKeys{batch.shards, &batch, unknown, unknown_count}, keys, 0, unknown_count,
-          row_bytes, kNoGate,
+          OneShardsKeys{batch.shards, batch.shard, {words, positions, unknown_count}}, keys, 0,
+          unknown_count, row_bytes, kNoGate,
           [&](Shard& of, const IndexKey& key, char* row, size_t i, bool inserted) {
             on_row(of, key, row, unknown[i], inserted);
           },

@@ -290,11 +290,11 @@ Status Table::CopyCool(RowColumn by, size_t most, double part, ClockHand* at,
     }
     const auto cool = static_cast<size_t>(std::ceil(static_cast<double>(ranks.size()) * part));
     KeepLowest(std::min(most, cool), &ranks);
-    RowBatchBuilder builder(layout_, batch);
+    batch->Clear();
     VisitRanked<std::shared_lock<ShardLock>>(ranks, [&](const Shard& shard, const auto& rows) {
-      for (const auto& [word, row] : rows) CopyTo(shard, word, row, &builder);
+      for (const auto& [word, row] : rows) CopyTo(shard, word, row, batch);
     });
-    builder.Finish();
+    batch->Finish(layout_);
     return Status::Ok();
   });
 }

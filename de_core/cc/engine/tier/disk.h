@@ -32,7 +32,6 @@ class Disk {
   /// Reads blocks, as BlockReader::ReadEach does.
   virtual void ReadEach(BlockRead* reads, size_t count, const ReadSlots& slots, Executor* executor,
                         const std::function<void(size_t)>& visit) noexcept = 0;
-  virtual bool has_ring() const noexcept { return false; }
 };
 
 /// A folder on a local disk, which one object at a time uses.
@@ -51,7 +50,6 @@ class FolderDisk final : public Disk {
                 const std::function<void(size_t)>& visit) noexcept override {
     reader_.ReadEach(reads, count, slots, executor, visit);
   }
-  bool has_ring() const noexcept override { return reader_.has_ring(); }
 
  private:
   FolderDisk(uint32_t depth, bool use_ring) : reader_(depth, use_ring) {}

@@ -125,7 +125,6 @@ class DiskRows {
   // For tests and benchmarks.
   uint64_t written_bytes() const noexcept { return written_bytes_; }
   uint64_t live_bytes() const noexcept { return live_bytes_; }
-  bool has_ring() const noexcept { return disk_->has_ring(); }
 
  private:
   struct Place;

@@ -114,17 +114,18 @@ Status DiskRows::CleanPart(uint64_t most) {
   DE_RETURN_IF_ERROR(index_->Find(keys.keys(), nullptr, &newest));
   StagedRows& staged = staged_.emplace_back();
   const Status status = Guarded([&]() -> Status {
-    staged.rows = &staged.cleaned;
-    RowBatchBuilder live(*layout_, &staged.cleaned);
+    RowBatch& live = staged.cleaned;
+    staged.rows = &live;
     Converters converters(*layout_);
     for (size_t i = 0; i < rows.size(); ++i) {
       if (!newest.found[i] || newest.packed[i] != places[i]) continue;
-      DE_RETURN_IF_ERROR(converters.Convert(*from, rows[i].row, live.Add(rows[i].word)));
+      DE_RETURN_IF_ERROR(
+          converters.Convert(*from, rows[i].row, live.Add(rows[i].word, layout_->stride())));
       if (has_texts) live.AddText(rows[i].key);
       staged.from.push_back(places[i]);
     }
-    live.Finish();
-    return WriteRows(staged.cleaned, &staged.places);
+    live.Finish(*layout_);
+    return WriteRows(live, &staged.places);
   });
   std::vector<char>().swap(staged.cleaned.rows);
   if (!status.ok() || staged.from.empty()) staged_.pop_back();

@@ -192,7 +192,7 @@ Status DiskRows::ReadRange(const LocatedRows& located, const RowLayout& layout,
                            RowBatch* batch) const {
   return Guarded([&]() -> Status {
     const size_t count = located.places.size(), stride = layout.stride();
-    RowBatchBuilder builder(layout, batch);
+    batch->Clear();
     batch->hash_begin = located.hash_begin;
     batch->hash_last = located.hash_last;
     // String keys come with the records, so rows are put in order after they are read.
@@ -207,10 +207,10 @@ Status DiskRows::ReadRange(const LocatedRows& located, const RowLayout& layout,
           return converters.Convert(from, row.row, rows.data() + i * stride);
         }));
     for (size_t i = 0; i < count; ++i) {
-      std::memcpy(builder.Add(located.words[i]), rows.data() + i * stride, stride);
-      if (!texts.empty()) builder.AddText(texts[i]);
+      std::memcpy(batch->Add(located.words[i], stride), rows.data() + i * stride, stride);
+      if (!texts.empty()) batch->AddText(texts[i]);
     }
-    builder.Finish();
+    batch->Finish(layout);
     return Status::Ok();
   });
 }

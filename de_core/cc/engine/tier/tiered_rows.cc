@@ -35,13 +35,13 @@ Status TieredTable::ReadPart(uint64_t begin, RowBatch* batch) const {
     return rows.keys.empty() ? nullptr : &rows.keys[i];
   };
   KeySet hot_keys;
-  RowBatchBuilder builder(hot.layout, batch);
+  batch->Clear();
   batch->hash_begin = begin;
   batch->hash_last = cold.hash_last;
   const size_t stride = hot.layout.stride();
   const auto add = [&](const RowBatch& from, size_t i) {
-    CopyBytes(builder.Add(from.words[i]), from.rows.data() + i * stride, stride);
-    if (!from.keys.empty()) builder.AddText(from.keys[i]);
+    CopyBytes(batch->Add(from.words[i], stride), from.rows.data() + i * stride, stride);
+    if (!from.keys.empty()) batch->AddText(from.keys[i]);
   };
   for (size_t i = 0; i < hot.size(); ++i) {
     if (Mix64(hot.words[i]) > cold.hash_last) continue;
@@ -53,7 +53,7 @@ Status TieredTable::ReadPart(uint64_t begin, RowBatch* batch) const {
   for (size_t i = 0; i < cold.size(); ++i) {
     if (!hot_keys.Contains(cold.words[i], text_of(cold, i))) add(cold, i);
   }
-  builder.Finish();
+  batch->Finish(hot.layout);
   return Status::Ok();
 }
 

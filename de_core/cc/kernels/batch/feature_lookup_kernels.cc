@@ -125,10 +125,13 @@ class LookupFeaturesOp final : public FeatureRowsOp {
     for (size_t f = 0; f < ids.size(); ++f) {
       const size_t t = specs_.features[f].table;
       if (IsPlain(specs_, ids, f)) {
+        const auto read = [&, f, t](engine::Executor* with) {
+          return tables[t]->Read(ids[f].keys(), {rows[f].data, nullptr, rows[f].stride}, with);
+        };
         if (threads > 1 && ids[f].count() > total / threads) {
-          TF_RETURN_IF_ERROR(FindRows(*tables[t], ids[f], rows[f], executor));
+          TF_RETURN_IF_ERROR(read(executor));
         } else {
-          tasks.push_back([&, f, t] { return FindRows(*tables[t], ids[f], rows[f], nullptr); });
+          tasks.push_back([read] { return read(nullptr); });
         }
         continue;
       }
@@ -163,12 +166,6 @@ class LookupFeaturesOp final : public FeatureRowsOp {
       }
     }
     return RowsIn(specs_, ids, tensors, rows);
-  }
-
-  /// Reads the rows of a feature of single ids.
-  absl::Status FindRows(const TableResource& table, const FeatureIds& ids, const FeatureRows& rows,
-                        PoolExecutor* executor) const {
-    return table.Read(ids.keys(), {rows.data, nullptr, rows.stride}, executor);
   }
 
   /// Pools the rows of some segments.

@@ -140,8 +140,7 @@ absl::Status FrozenFile::OpenTable(const std::vector<ServedFile>& served) {
     files.push_back({static_cast<const char*>(regions_[i]->data()), regions_[i]->length()});
     std::unique_ptr<engine::SnapshotReader> reader;
     TF_RETURN_IF_ERROR(
-        InFile(path, engine::SnapshotReader::Open(files.back().data, files.back().size,
-                                                  engine::SnapshotVerify::kHeader, &reader)));
+        InFile(path, engine::SnapshotReader::Open(files.back().data, files.back().size, &reader)));
     if (id.has_value() && reader->header().id != *id) {
       return absl::DataLossError(
           absl::StrCat(path, ": the file must have the id that the chain file names, ",

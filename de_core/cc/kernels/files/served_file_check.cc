@@ -37,8 +37,7 @@ class Sections {
     // returns an error that says so. A file that was deleted or replaced is read from the mapping,
     // because only the mapping still has its bytes.
     if (!FileSource::Open(tensorflow::Env::Default(), served.path(number), &source_).ok()) return;
-    const auto verify = engine::SnapshotVerify::kHeader;
-    if (!engine::SnapshotReader::Open(source_.get(), verify, &reader_).ok()) return;
+    if (!engine::SnapshotReader::Open(source_.get(), &reader_).ok()) return;
     if (reader_->header().id != mapped_.header().id) reader_.reset();
   }
 

@@ -76,8 +76,7 @@ absl::Status SnapshotFiles::Open(tensorflow::Env* env, const std::vector<std::st
     std::unique_ptr<FileSource> source;
     TF_RETURN_IF_ERROR(FileSource::Open(env, path, &source));
     std::unique_ptr<engine::SnapshotReader> reader;
-    TF_RETURN_IF_ERROR(InFile(path, engine::SnapshotReader::Open(
-                                        source.get(), engine::SnapshotVerify::kHeader, &reader)));
+    TF_RETURN_IF_ERROR(InFile(path, engine::SnapshotReader::Open(source.get(), &reader)));
     files->readers_.push_back(reader.get());
     files->sources_.push_back(std::move(source));
     files->owned_.push_back(std::move(reader));

@@ -53,8 +53,7 @@ Status Restore(Table* table, const Files& files, const RestoreOptions& options,
   std::vector<std::unique_ptr<SnapshotReader>> owned(files.size());
   std::vector<const SnapshotReader*> readers;
   for (size_t i = 0; i < files.size(); ++i) {
-    DE_RETURN_IF_ERROR(
-        SnapshotReader::Open(files[i].data(), files[i].size(), SnapshotVerify::kHeader, &owned[i]));
+    DE_RETURN_IF_ERROR(SnapshotReader::Open(files[i].data(), files[i].size(), &owned[i]));
     readers.push_back(owned[i].get());
   }
   RestoreReport report;

@@ -143,7 +143,7 @@ void TryAll(std::string_view bytes) {
   LookUp(*table, ints, {texts.begin(), texts.end()});
   TryChains(exact, ints, {texts.begin(), texts.end()});
   std::unique_ptr<SnapshotReader> reader;
-  status = SnapshotReader::Open(exact.data(), exact.size(), SnapshotVerify::kFull, &reader);
+  status = testing::OpenAndRead({exact.data(), exact.size()}, &reader);
   if (status.ok() != intact) std::abort();
 }
 

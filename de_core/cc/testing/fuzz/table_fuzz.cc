@@ -329,7 +329,7 @@ class Run {
     const bool delta = input_.Below(4) != 0;
     const bool consistent = input_.Below(2) == 0;
     std::unique_ptr<Table> fresh = Made();
-    Ok(chain_.Save(table_.get(), delta, consistent, executor_.get()));
+    Ok(chain_.Save(table_.get(), delta, consistent));
     Ok(chain_.Restore(fresh.get(), executor_.get()));
     table_ = std::move(fresh);
   }

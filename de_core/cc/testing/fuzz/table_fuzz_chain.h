@@ -17,7 +17,7 @@ namespace de::engine::testing {
 class SavedChain {
  public:
   /// Writes a base. With `delta` and earlier files, writes the changes since the last file.
-  Status Save(Table* table, bool delta, bool consistent, Executor* executor) {
+  Status Save(Table* table, bool delta, bool consistent) {
     SaveOptions options;
     options.chain = "fuzz";
     options.delta = delta && !files_.empty();
@@ -27,7 +27,7 @@ class SavedChain {
     std::unique_ptr<TableSave> save;
     DE_RETURN_IF_ERROR(TableSave::Begin(table, options, &save));
     StringSink sink;
-    DE_RETURN_IF_ERROR(save->Write(&sink, executor));
+    DE_RETURN_IF_ERROR(save->Write(&sink, nullptr));
     DE_RETURN_IF_ERROR(save->Done());
     files_.push_back(sink.bytes());
     return Status::Ok();
@@ -38,8 +38,7 @@ class SavedChain {
     std::vector<std::unique_ptr<SnapshotReader>> owned(files_.size());
     std::vector<const SnapshotReader*> readers;
     for (size_t i = 0; i < files_.size(); ++i) {
-      DE_RETURN_IF_ERROR(SnapshotReader::Open(files_[i].data(), files_[i].size(),
-                                              SnapshotVerify::kFull, &owned[i]));
+      DE_RETURN_IF_ERROR(SnapshotReader::Open(files_[i].data(), files_[i].size(), &owned[i]));
       readers.push_back(owned[i].get());
     }
     RestoreOptions options;

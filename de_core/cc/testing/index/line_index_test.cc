@@ -102,8 +102,9 @@ TEST(LineIndex, AgreesWithAMapWhenAllCollide) {
       }
     }
     std::map<uint64_t, uint32_t> visited;
-    index.ForEach(
-        [&](uint64_t word, uint32_t row) { ASSERT_TRUE(visited.emplace(word, row).second); });
+    ForEachEntry(lines.data(), size, [&](uint64_t word, uint32_t row) {
+      ASSERT_TRUE(visited.emplace(word, row).second);
+    });
     EXPECT_EQ(visited, oracle);
   }
 }

@@ -176,36 +176,5 @@ TEST(Arena, PrefaultedCellsHoldMemoryAndReadAsZeros) {
   EXPECT_EQ(arena.live_bytes(), 364 * kCell);
 }
 
-TEST(Arena, TrimmedCellsArePrefaultedOnceTheyAreWanted) {
-  PageMemory probe(PageMemory::kHugeBlock);
-  PageMemory::Populate(probe.data(), PageMemory::kPage);
-  if (!HoldsMemory(probe.data(), PageMemory::kPage)) GTEST_SKIP() << "needs Linux 5.14";
-  constexpr size_t kCell = size_t{128} << 10;
-  constexpr size_t kCells = 200;
-  Arena arena;
-  std::vector<char*> cells;
-  for (size_t i = 0; i < kCells; ++i) {
-    cells.push_back(arena.Allocate(kCell, false));
-    std::memset(cells.back(), 1, kCell);
-  }
-  for (char* cell : cells) arena.Free(cell, kCell);
-  arena.Trim();
-  EXPECT_EQ(arena.free_bytes(), 0U);
-  arena.Prefault();
-  EXPECT_EQ(arena.free_bytes(), 0U) << "no cell was allocated";
-  std::set<char*> again = {arena.Allocate(kCell, true)};
-  for (size_t i = 1; i < kCells; ++i) {
-    arena.Prefault();
-    EXPECT_LE(arena.free_bytes(), 2 * PageMemory::kHugePage);
-    char* const cell = arena.Allocate(kCell, true);
-    ASSERT_TRUE(HoldsMemory(cell, kCell)) << i;
-    ASSERT_TRUE(IsZero(cell, kCell)) << i;
-    ASSERT_TRUE(again.insert(cell).second);
-    std::memset(cell, 1, kCell);
-  }
-  EXPECT_EQ(again, std::set<char*>(cells.begin(), cells.end()));
-  EXPECT_EQ(arena.live_bytes(), kCells * kCell);
-}
-
 }  // namespace
 }  // namespace de::engine

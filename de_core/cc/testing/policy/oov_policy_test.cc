@@ -7,30 +7,18 @@ namespace de::engine {
 namespace {
 
 using Kind = OovPolicy::Kind;
-using Metadata = std::map<std::string, std::string>;
 
-TEST(OovPolicy, is_read_as_it_was_stored) {
+TEST(OovPolicy, is_read_from_metadata) {
   const std::string row("\0\xff\x80", 3);
   for (const Kind kind :
        {Kind::kInitial, Kind::kZeros, Kind::kConstant, Kind::kRow, Kind::kError}) {
-    Metadata metadata = {{"table", "users"}};
-    OovPolicy{kind, row}.Store(&metadata);
-    EXPECT_EQ(metadata["oov"], NameOf(kind));
-    EXPECT_EQ(metadata["table"], "users");
-    const bool valued = kind == Kind::kConstant || kind == Kind::kRow;
-    EXPECT_EQ(metadata.count("oov_value"), valued ? 1U : 0U) << NameOf(kind);
     OovPolicy read{Kind::kError, "old"};
-    ASSERT_TRUE(OovPolicy::Load(metadata, &read).ok());
+    ASSERT_TRUE(OovPolicy::Load({{"oov", std::string(NameOf(kind))}}, &read).ok());
     EXPECT_EQ(read.kind, kind);
-    EXPECT_EQ(read.value, valued ? row : "");
+    EXPECT_EQ(read.value, "");
+    ASSERT_TRUE(OovPolicy::Load({{"oov", "row"}, {"oov_value", row}}, &read).ok());
+    EXPECT_EQ(read.value, row);
   }
-}
-
-TEST(OovPolicy, leaves_no_value_of_the_one_before) {
-  Metadata metadata;
-  OovPolicy{Kind::kConstant, "1.5"}.Store(&metadata);
-  OovPolicy{Kind::kZeros, ""}.Store(&metadata);
-  EXPECT_EQ(metadata, (Metadata{{"oov", "zeros"}}));
 }
 
 TEST(OovPolicy, is_initial_where_none_is_stored) {

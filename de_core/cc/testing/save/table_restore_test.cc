@@ -141,9 +141,7 @@ TEST_F(RefusedRestore, finds_a_damaged_byte_of_the_last_file_before_any_row_is_r
   std::vector<std::unique_ptr<SnapshotReader>> owned(2);
   std::vector<const SnapshotReader*> all;
   for (size_t i = 0; i < 2; ++i) {
-    ASSERT_TRUE(
-        SnapshotReader::Open(files_[i].data(), files_[i].size(), SnapshotVerify::kHeader, &owned[i])
-            .ok());
+    ASSERT_TRUE(SnapshotReader::Open(files_[i].data(), files_[i].size(), &owned[i]).ok());
     all.push_back(owned[i].get());
   }
   const std::vector<SectionRecord>& sections = all[1]->sections();

@@ -28,8 +28,7 @@ class File {
   const FrozenTable& table() const { return *table_; }
   Status Restore(Table* table) const {
     std::unique_ptr<SnapshotReader> reader;
-    DE_RETURN_IF_ERROR(
-        SnapshotReader::Open(bytes_.data(), bytes_.size(), SnapshotVerify::kHeader, &reader));
+    DE_RETURN_IF_ERROR(SnapshotReader::Open(bytes_.data(), bytes_.size(), &reader));
     RestoreReport report;
     return RestoreTable(table, {reader.get()}, {}, nullptr, &report);
   }

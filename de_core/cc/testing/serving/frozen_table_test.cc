@@ -219,7 +219,7 @@ TEST(FrozenTable, string_values_are_views_and_unknown_keys_read_empty_or_the_con
   SnapshotHeader header = SampleHeader();
   header.initializer = {};
   for (const bool constant : {false, true}) {
-    if (constant) OovPolicy{OovPolicy::Kind::kConstant, "unknown"}.Store(&header.metadata);
+    if (constant) header.metadata = {{"oov", "constant"}, {"oov_value", "unknown"}};
     const Opened opened(table.Bytes(header, 3));
     ASSERT_TRUE(opened.status.ok()) << opened.status.message;
     std::vector<SampleKey> keys = table.keys();
@@ -242,7 +242,8 @@ class UnknownKeys : public ::testing::Test {
   /// Returns the row of an unknown key under the policy in the file.
   std::vector<float> Row(const OovPolicy& policy, Status* status) {
     SnapshotHeader header = SampleHeader();
-    policy.Store(&header.metadata);
+    header.metadata["oov"] = NameOf(policy.kind);
+    header.metadata["oov_value"] = policy.value;
     const Opened opened(SampleTable(Layout(KeyType::kInt64), 10).Bytes(header, 0));
     std::vector<float> row(kFloats, -1.0F);
     *status = opened.status;
@@ -282,7 +283,7 @@ TEST_F(UnknownKeys, are_named_by_the_policy_error) {
 TEST_F(UnknownKeys, the_first_of_a_batch_is_named) {
   constexpr size_t kKnown = 5000;
   SnapshotHeader header = SampleHeader();
-  OovPolicy{OovPolicy::Kind::kError, ""}.Store(&header.metadata);
+  header.metadata["oov"] = "error";
   for (const KeyType type : {KeyType::kInt64, KeyType::kString}) {
     const SampleTable table(Layout(type), kKnown);
     const Opened opened(table.Bytes(header, 1));

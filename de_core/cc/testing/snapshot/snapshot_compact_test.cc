@@ -26,8 +26,7 @@ class Files {
     for (const std::string& bytes : bytes_) {
       sources_.push_back(std::make_unique<testing::ReadOnlySource>(bytes));
       readers_.emplace_back();
-      const Status status =
-          SnapshotReader::Open(sources_.back().get(), SnapshotVerify::kHeader, &readers_.back());
+      const Status status = SnapshotReader::Open(sources_.back().get(), &readers_.back());
       EXPECT_TRUE(status.ok()) << status.message;
     }
   }

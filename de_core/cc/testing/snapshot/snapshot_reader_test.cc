@@ -11,6 +11,8 @@ namespace de::engine {
 namespace {
 
 using testing::Open;
+using testing::OpenAndRead;
+using testing::ReadAll;
 using testing::ReadOnlySource;
 using testing::SampleDeltaHeader;
 using testing::SampleHeader;
@@ -57,11 +59,12 @@ TEST(SnapshotReader, an_error_of_the_medium_is_passed_on_wherever_it_comes) {
   for (;; ++reads) {
     const FailingSource source(bytes, reads);
     std::unique_ptr<SnapshotReader> reader;
-    const Status status = SnapshotReader::Open(&source, SnapshotVerify::kFull, &reader);
+    Status status = SnapshotReader::Open(&source, &reader);
+    EXPECT_EQ(reader == nullptr, !status.ok());
+    if (reader != nullptr) status = ReadAll(*reader);
     if (status.ok()) break;
     EXPECT_EQ(status.code, Code::kInternal);
     EXPECT_NE(status.message.find("medium fails"), std::string::npos) << status.message;
-    EXPECT_EQ(reader, nullptr);
   }
   // four reads before the sections (two for the header, one each for footer and directory), and one
   // for each of four sections
@@ -71,32 +74,31 @@ TEST(SnapshotReader, an_error_of_the_medium_is_passed_on_wherever_it_comes) {
 TEST(SnapshotReader, a_file_that_is_refused_leaves_the_reader_that_was_open) {
   const std::string bytes = Delta(1);
   std::unique_ptr<SnapshotReader> reader;
-  ASSERT_TRUE(Open(bytes, SnapshotVerify::kFull, &reader).ok());
+  ASSERT_TRUE(OpenAndRead(bytes, &reader).ok());
   const SnapshotReader* const before = reader.get();
   for (const size_t size : {size_t{0}, size_t{1}, bytes.size() - 1}) {
-    EXPECT_EQ(Open({bytes.data(), size}, SnapshotVerify::kHeader, &reader).code, Code::kDataLoss);
+    EXPECT_EQ(Open({bytes.data(), size}, &reader).code, Code::kDataLoss);
     ASSERT_EQ(reader.get(), before);
   }
-  EXPECT_TRUE(reader->Verify().ok());
+  EXPECT_TRUE(ReadAll(*reader).ok());
   EXPECT_EQ(reader->file_bytes(), bytes.size());
 }
 
-TEST(SnapshotReader, headers_alone_are_checked_when_no_more_is_asked_for) {
+TEST(SnapshotReader, headers_alone_are_checked_when_a_file_is_opened) {
   std::string bytes = Delta(1);
   std::unique_ptr<SnapshotReader> reader;
-  ASSERT_TRUE(Open(bytes, SnapshotVerify::kHeader, &reader).ok());
+  ASSERT_TRUE(Open(bytes, &reader).ok());
   bytes[reader->sections()[1].offset + 64] ^= 1;
-  EXPECT_TRUE(Open(bytes, SnapshotVerify::kHeader, &reader).ok());
-  EXPECT_EQ(reader->Verify().code, Code::kDataLoss);
-  EXPECT_EQ(Open(bytes, SnapshotVerify::kFull, &reader).code, Code::kDataLoss);
+  EXPECT_TRUE(Open(bytes, &reader).ok());
+  EXPECT_EQ(ReadAll(*reader).code, Code::kDataLoss);
 }
 
 TEST(SnapshotReader, the_checksum_of_a_section_covers_each_of_its_bytes) {
   std::string bytes = Delta(1);
   const ReadOnlySource source(bytes);
   std::unique_ptr<SnapshotReader> mapped, streamed;
-  ASSERT_TRUE(Open(bytes, SnapshotVerify::kHeader, &mapped).ok());
-  ASSERT_TRUE(SnapshotReader::Open(&source, SnapshotVerify::kHeader, &streamed).ok());
+  ASSERT_TRUE(Open(bytes, &mapped).ok());
+  ASSERT_TRUE(SnapshotReader::Open(&source, &streamed).ok());
   const SectionRecord& section = mapped->sections()[1];
   const size_t begin = section.offset;
   const size_t stride = mapped->header().layout.stride();
@@ -121,7 +123,7 @@ TEST(SnapshotReader, the_checksum_of_a_section_covers_each_of_its_bytes) {
 TEST(SnapshotReader, a_section_that_is_not_there_is_named) {
   const std::string bytes = Delta(1);
   std::unique_ptr<SnapshotReader> reader;
-  ASSERT_TRUE(Open(bytes, SnapshotVerify::kHeader, &reader).ok());
+  ASSERT_TRUE(Open(bytes, &reader).ok());
   SectionBuffer buffer;
   for (const size_t number : {size_t{2}, ~size_t{0}}) {
     const Status status = reader->ReadSection(number, &buffer);
@@ -135,8 +137,8 @@ TEST(SnapshotReader, threads_read_with_a_buffer_each_what_one_reads) {
   const std::string bytes = Delta(4);
   const ReadOnlySource source(bytes);
   std::unique_ptr<SnapshotReader> mapped, streamed;
-  ASSERT_TRUE(Open(bytes, SnapshotVerify::kHeader, &mapped).ok());
-  ASSERT_TRUE(SnapshotReader::Open(&source, SnapshotVerify::kHeader, &streamed).ok());
+  ASSERT_TRUE(Open(bytes, &mapped).ok());
+  ASSERT_TRUE(SnapshotReader::Open(&source, &streamed).ok());
   const size_t sections = mapped->sections().size();
   std::vector<std::string> said(sections);
   for (size_t i = 0; i < sections; ++i) {

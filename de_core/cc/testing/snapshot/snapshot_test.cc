@@ -10,7 +10,7 @@ namespace de::engine {
 namespace {
 
 using testing::AlignedBytes;
-using testing::Open;
+using testing::OpenAndRead;
 using testing::ReadOnlySource;
 using testing::Reseal;
 using testing::SampleHeader;
@@ -27,7 +27,7 @@ RowLayout Layout(KeyType key_type, DType dtype, size_t dim, bool slots = false) 
 
 Status Verify(std::string_view bytes) {
   std::unique_ptr<SnapshotReader> reader;
-  return Open(bytes, SnapshotVerify::kFull, &reader);
+  return OpenAndRead(bytes, &reader);
 }
 
 /// Reads all sections and compares them with the table, row by row and byte by byte.
@@ -85,13 +85,13 @@ TEST_P(RoundTrip, keeps_every_row_mapped_and_streamed) {
   const std::string bytes = table.Bytes(header, c.bits);
 
   std::unique_ptr<SnapshotReader> reader;
-  Status status = Open(bytes, SnapshotVerify::kFull, &reader);
+  Status status = OpenAndRead(bytes, &reader);
   ASSERT_TRUE(status.ok()) << status.message;
   EXPECT_EQ(reader->header().layout.slots().size(), c.slots && !c.values_only ? 2U : 0U);
   ExpectHolds(*reader, table);
 
   const ReadOnlySource source(bytes);
-  status = SnapshotReader::Open(&source, SnapshotVerify::kFull, &reader);
+  status = SnapshotReader::Open(&source, &reader);
   ASSERT_TRUE(status.ok()) << status.message;
   ExpectHolds(*reader, table);
 }
@@ -125,7 +125,7 @@ TEST_P(Delta, keeps_rows_and_tombstones) {
   const SampleTable table(Layout(GetParam(), DType::kFloat32, 2), 100);
   const std::string bytes = table.Bytes(testing::SampleDeltaHeader(SampleHeader()), 1);
   std::unique_ptr<SnapshotReader> reader;
-  const Status status = Open(bytes, SnapshotVerify::kFull, &reader);
+  const Status status = OpenAndRead(bytes, &reader);
   ASSERT_TRUE(status.ok()) << status.message;
   EXPECT_EQ(reader->tombstones(), 34U);
   EXPECT_EQ(reader->rows(), 66U);
@@ -190,8 +190,7 @@ TEST_P(DamagedFile, every_truncation_is_named) {
     ASSERT_NE(mapped.message.find("truncated"), std::string::npos) << mapped.message;
     const ReadOnlySource source(std::string_view(bytes).substr(0, size));
     std::unique_ptr<SnapshotReader> reader;
-    ASSERT_EQ(SnapshotReader::Open(&source, SnapshotVerify::kHeader, &reader).message,
-              mapped.message);
+    ASSERT_EQ(SnapshotReader::Open(&source, &reader).message, mapped.message);
   }
 }
 
@@ -269,7 +268,7 @@ TEST(DamagedSnapshot, a_key_that_no_search_finds_is_named) {
   const SampleTable table(Layout(KeyType::kInt64, DType::kFloat32, 1), 2000);
   const std::string intact = table.Bytes(SampleHeader(), 0);
   std::unique_ptr<SnapshotReader> reader;
-  ASSERT_TRUE(Open(intact, SnapshotVerify::kFull, &reader).ok());
+  ASSERT_TRUE(OpenAndRead(intact, &reader).ok());
   const SectionRecord section = reader->sections()[0];
   size_t passed_lines = 0;
   for (uint32_t k = 0; k < section.lines && passed_lines < 20; ++k) {
@@ -293,7 +292,7 @@ TEST(DamagedSnapshot, each_fault_of_an_index_is_named) {
   const SampleTable table(Layout(KeyType::kInt64, DType::kFloat32, 1), 2000);
   const std::string intact = table.Bytes(SampleHeader(), 1);
   std::unique_ptr<SnapshotReader> reader;
-  ASSERT_TRUE(Open(intact, SnapshotVerify::kFull, &reader).ok());
+  ASSERT_TRUE(OpenAndRead(intact, &reader).ok());
   const SectionRecord section = reader->sections()[0];
   const auto verify = [&](const auto& damage) {
     std::string bytes = intact;
@@ -330,7 +329,7 @@ TEST(DamagedSnapshot, each_fault_of_an_index_is_named) {
 struct Index {
   explicit Index(const SampleTable& table) : bytes(table.Bytes(SampleHeader(), 0)) {
     std::unique_ptr<SnapshotReader> reader;
-    if (!Open({bytes.data(), bytes.size()}, SnapshotVerify::kFull, &reader).ok()) return;
+    if (!OpenAndRead({bytes.data(), bytes.size()}, &reader).ok()) return;
     const SectionRecord& section = reader->sections()[0];
     count = section.lines;
     lines = reinterpret_cast<const IndexLine*>(bytes.data() + section.offset + sizeof(BlockRecord));

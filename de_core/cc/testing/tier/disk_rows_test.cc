@@ -23,14 +23,6 @@ namespace fs = std::filesystem;
 INSTANTIATE_TEST_SUITE_P(Reads, DiskRowsTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "ByRing" : "ByThreads"; });
 
-TEST_P(DiskRowsTest, ReadsAsTheParameterSays) {
-  Open();
-  if (!GetParam()) {
-    EXPECT_FALSE(rows_->has_ring());
-  }
-  EXPECT_TRUE(rows_->empty());
-}
-
 TEST_P(DiskRowsTest, HoldsTheNewestRowOfEachKey) {
   for (const KeyType key_type : {KeyType::kInt64, KeyType::kString}) {
     Open(key_type);
