@@ -67,12 +67,8 @@ def test_a_slot_that_the_table_lacks_keeps_no_rows(table, tmp_path):
     assert not (tmp_path / "b.de").exists()
 
 
-def test_a_mask_and_sections_must_be_those_of_the_file(make_table, table, tmp_path):
+def test_sections_to_read_must_be_those_of_the_file(table, tmp_path):
     path = str(tmp_path / "a.de")
     save(table, path)
-    other = make_table(dim=8)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="mask must have one element"):
-        library.de_table_restore_part(other, path, 0, 1, tf.fill([3], True))
     with pytest.raises(tf.errors.InvalidArgumentError, match="name sections of the file"):
-        library.de_table_restore_part(other, path, 0, 10**6, tf.fill([500], True))
-    assert int(library.de_table_size(other)) == 0
+        library.de_snapshot_read(path, 0, 10**6, key_dtype=tf.int64, value_dtype=tf.float32)

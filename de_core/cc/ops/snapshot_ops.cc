@@ -20,12 +20,6 @@ absl::Status RestoresKeys(InferenceContext* c) {
   return Restores(c);
 }
 
-absl::Status HandlePathRangeMask(InferenceContext* c) {
-  TF_RETURN_IF_ERROR(InputsOfRank(c, {2, 3}, 0));
-  TF_RETURN_IF_ERROR(InputsOfRank(c, {4}, 1));
-  return HandleAndScalar(c);
-}
-
 }  // namespace
 
 // Common attributes of saves of all rows and of chosen keys.
@@ -153,24 +147,6 @@ REGISTER_OP("DeTableRestoreKeys")
 Like DeTableRestore for some keys only.
 
 keys: [n]; with `replace`, all other rows are removed.
-)doc");
-
-REGISTER_OP("DeTableRestorePart")
-    .Input("handle: resource")
-    .Input("path: string")
-    .Input("first: int64")
-    .Input("count: int64")
-    .Input("mask: bool")
-    .Attr("slots: bool = true")
-    .Attr("convert: bool = false")
-    .SetShapeFn(Guarded(HandlePathRangeMask))
-    .Doc(R"doc(
-Applies some rows of some sections of one snapshot file to a live table: rows replace existing rows,
-tombstones remove them. Use it for rows that a program chooses by the keys from DeSnapshotRead.
-Checks the sections that it reads. Verify the file first with DeSnapshotInfo.
-
-first, count: the sections, count >= 1.
-mask: [rows and tombstones of the sections], in the order of DeSnapshotRead.
 )doc");
 
 }  // namespace de::ops

@@ -9,7 +9,12 @@ void SavedRows::Reserve(size_t rows, size_t stride) {
     const size_t size = vector->size() + more;
     if (size > vector->capacity()) vector->reserve(std::max(2 * vector->capacity(), size));
   };
+  const size_t size = batch_.rows.size(), old_capacity = batch_.rows.capacity();
   reserve(&batch_.rows, rows * stride);
+  if (batch_.rows.capacity() > old_capacity) {  // map the new memory now
+    batch_.rows.resize(batch_.rows.capacity());
+    batch_.rows.resize(size);
+  }
   reserve(&batch_.words, rows);
   reserve(&entries_, rows);
   reserve(&others_, rows);

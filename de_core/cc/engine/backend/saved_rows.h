@@ -53,7 +53,7 @@ class SavedRows {
     const std::string* texts;
   };
 
-  /// Reserves memory, so that nothing is allocated while a shard is locked.
+  /// Reserves memory for rows, so that none is allocated or mapped while a shard is locked.
   void Reserve(size_t rows, size_t stride);
 
   std::vector<Entry> entries_;  ///< the rows of the piece that is being read

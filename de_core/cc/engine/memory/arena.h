@@ -24,7 +24,7 @@ class Arena {
   /// Makes the operating system map memory for future cells now, so that their first use causes no
   /// page fault. That takes up to 5 ms for a huge page, too long while holding a lock. So writers
   /// call it repeatedly while they hold no lock. Maps at most one huge page per call, and nothing
-  /// for a small table.
+  /// for a small table. It does not map what Trim returned.
   void Prefault() noexcept;
 
   /// Frees a cell of `bytes`. A later Allocate of the same size reuses it.

@@ -129,67 +129,8 @@ class RestoreOp final : public TableOp {
   bool map_ = false;
 };
 
-class RestorePartOp final : public LiveTableOp {
- public:
-  explicit RestorePartOp(OpKernelConstruction* context) : LiveTableOp(context) {
-    OP_REQUIRES_OK(context, context->GetAttr("slots", &slots_));
-    OP_REQUIRES_OK(context, context->GetAttr("convert", &convert_));
-  }
-
-  absl::Status RunLive(OpKernelContext* context, const TableResource&,
-                       engine::TableBackend* live) override {
-    std::string path;
-    TF_RETURN_IF_ERROR(PathOf(context, 1, &path));
-    SnapshotFiles files;
-    TF_RETURN_IF_ERROR(SnapshotFiles::Open(context->env(), {path}, &files));
-    const engine::SnapshotReader& reader = *files.readers()[0];
-    size_t first = 0, end = 0;
-    TF_RETURN_IF_ERROR(SectionsOf(context, 2, reader, &first, &end));
-    uint64_t entries = 0;
-    for (size_t i = first; i < end; ++i) {
-      entries += uint64_t{reader.sections()[i].count} + reader.sections()[i].tombstones;
-    }
-    const tensorflow::Tensor& mask = context->input(4);
-    if (mask.dims() != 1 || static_cast<uint64_t>(mask.NumElements()) != entries) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "mask must have one element for each of the ", entries,
-          " rows and tombstones of the sections. Received: shape=", mask.shape().DebugString()));
-    }
-    engine::SectionLoader loader;
-    TF_RETURN_IF_ERROR(InFile(
-        path, engine::SectionLoader::Create(live, reader.header(), slots_, convert_, &loader)));
-    // Read and check all sections before the first row of the table changes.
-    engine::SectionBuffer buffer;
-    for (size_t i = first; i < end; ++i) {
-      TF_RETURN_IF_ERROR(InFile(path, reader.ReadSection(i, &buffer)));
-    }
-    std::vector<engine::OwnedSlots> missing;
-    if (slots_) {
-      TF_RETURN_IF_ERROR(
-          InFile(path, engine::MissingSlots(live->layout(), files.readers(), &missing)));
-    }
-    for (const auto& [owner, specs] : missing) {
-      TF_RETURN_IF_ERROR(InFile(path, live->EnsureSlots(owner, specs)));
-    }
-    const bool* next = mask.flat<bool>().data();
-    for (size_t i = first; i < end; ++i) {
-      TF_RETURN_IF_ERROR(InFile(path, reader.ReadSection(i, &buffer)));
-      const size_t size = buffer.section.count + buffer.section.tombstones;
-      const std::vector<bool> chosen(next, next + size);
-      next += size;
-      TF_RETURN_IF_ERROR(InFile(path, loader.Load(buffer.section, &chosen)));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  bool slots_ = true;
-  bool convert_ = false;
-};
-
 DE_REGISTER_KERNEL("DeTableRestore", RestoreOp);
 DE_REGISTER_KERNEL("DeTableRestoreKeys", RestoreOp);
-DE_REGISTER_KERNEL("DeTableRestorePart", RestorePartOp);
 
 }  // namespace
 }  // namespace de::kernels
