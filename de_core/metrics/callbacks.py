@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from de_core.base.checks import check_integer
 from de_core.base.keras import keras
-from de_core.metrics.monitor import PERCENTILES, Monitor, since_creation
+from de_core.metrics.monitor import PERCENTILES, Monitor
 
 __all__ = ["TableMetrics"]
 _BINS = 30  # of a histogram
@@ -71,15 +71,14 @@ class TableMetrics(keras.callbacks.Callback):
         del logs
         self._monitor = None
         with contextlib.suppress(ValueError):  # the first batch may make the tables
-            self._monitor = Monitor(self.model, self._sample)
+            self._find_tables()
         if self._log_dir is not None:
             self._writer = tf.summary.create_file_writer(self._log_dir)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Writes the numbers if it is this batch's turn."""
         del batch, logs
-        if self._monitor is None:
-            self._monitor = since_creation(self.model, self._sample)
+        self._find_tables()
         self._batches += 1
         if self._every is not None and self._writer and self._batches % self._every == 0:
             self._write(self._monitor.read())
@@ -102,6 +101,10 @@ class TableMetrics(keras.callbacks.Callback):
         if self._writer:
             self._writer.close()
             self._writer = None
+
+    def _find_tables(self) -> None:
+        if self._monitor is None:
+            self._monitor = Monitor(self.model, self._sample)
 
     def _write(self, numbers: dict[str, dict[str, float]]) -> None:
         v1 = tf.compat.v1.Summary

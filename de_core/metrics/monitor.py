@@ -105,13 +105,6 @@ class Monitor:
         return numbers
 
 
-def since_creation(target: Target, sample: int) -> Monitor:
-    """Returns a monitor of tables that were just made. It counts from their creation."""
-    monitor = Monitor(target, sample)
-    monitor._before = {name: dict.fromkeys(now, 0.0) for name, now in monitor._before.items()}
-    return monitor
-
-
 def _counts(table: ShardedTable) -> dict[str, float]:
     require_eager("read", "Call it outside of the function.")
     stats = stats_of(table)
