@@ -78,8 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         # What bad input, a full disk or a missing package cause. All else is a fault of this code.
         expected = [library.CommandError, OSError, ValueError, TypeError, ImportError, MemoryError]
-        if "tensorflow" in sys.modules:
-            expected.append(sys.modules["tensorflow"].errors.OpError)
+        if (tensorflow := sys.modules.get("tensorflow")) is not None:
+            expected.append(tensorflow.errors.OpError)
         if not isinstance(error, tuple(expected)):
             raise
         print(f"de-core: {library.line_of(error)}", file=sys.stderr)

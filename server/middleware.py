@@ -4,6 +4,7 @@ import asyncio
 import re
 import time
 
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .dependencies import Lifecycle, public_error
@@ -63,13 +64,17 @@ class RecordMiddleware:
                 if self._lifecycle.draining and CLOSE not in headers:
                     headers.append(CLOSE)
                 message["headers"] = headers
-            else:
+            elif record.method != "HEAD":
                 record.sent_bytes += len(message.get("body", b""))
             await send(message)
             if is_start:
                 record.status = message["status"]
 
-        if record.method == "HEAD" and record.path[: len(PREFIX)].lower() != PREFIX:
+        if (
+            record.method == "HEAD"
+            and record.path[: len(PREFIX)].lower() != PREFIX
+            and not any(each.matches(scope)[0] is Match.FULL for each in scope["app"].routes)
+        ):
             # Whatever answers GET answers HEAD (RFC 9110, section 9.1). The server sends no body.
             scope = {**scope, "method": "GET"}
         self._accounts.begin(record)

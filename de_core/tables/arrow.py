@@ -104,6 +104,7 @@ class ArrowRows:
                 rows = tf.reshape(tf.constant(values, spec.value_dtype), [-1, spec.dim])
                 pair = keys_and_values.checked_pairs(keys, rows, self._table)
                 self._table.write(library.de_table_insert_or_assign, pair)
+                del keys, values, rows, pair  # before the next batch is made
                 count += len(batch)
         return count
 

@@ -124,10 +124,11 @@ def with_query(path: bytes, query: bytes) -> bytes:
     """Returns a path under /v1/ as TensorFlow Serving sees it.
 
     TensorFlow Serving has no query parameters. The query is part of the path there, and here too
-    unless its verb has all these parameters.
+    unless its verb has all these parameters, each once.
     """
     if not query:
         return path
-    names = {name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)}
+    names = [name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)]
     known = PARAMETERS.get(path.rpartition(b":")[2], set())
-    return path if names and names <= known else path + b"?" + query
+    is_known = names and known.issuperset(names) and len(set(names)) == len(names)
+    return path if is_known else path + b"?" + query

@@ -125,10 +125,14 @@ async def _document(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], 
 async def rest(request: Request) -> Response:
     """Answers a browser's preflight request. Refuses others in TensorFlow Serving's words."""
     record = request.scope[RECORD]
-    path = with_query(record.path, record.query)
-    if request.method != "OPTIONS":
-        parse_path(request.method, path)
-    if request.method != "OPTIONS" or b"origin" not in record.headers:
+    is_preflight = request.method == "OPTIONS" and b"origin" in record.headers
+    if is_preflight or request.method == "POST":
+        path = with_query(record.path, record.query)
+    else:
+        path = record.path + (b"?" + record.query if record.query else b"")
+    if not is_preflight:
+        if request.method != "OPTIONS":
+            parse_path(request.method, path)
         raise malformed(request.method, path)
     for method in ("POST", "GET"):
         try:

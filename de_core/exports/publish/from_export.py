@@ -38,7 +38,7 @@ def add(
     """Publishes an exported version: as a delta if a version exists already, otherwise in full.
 
     Copies graph and weights from the export. A delta holds the rows that differ from the newest
-    version. Needs memory for the rows of one table.
+    version. Needs memory for the rows of one table, and for the keys that differ.
 
     Raises:
         ValueError: `source` is not a version directory that `de.export` wrote.

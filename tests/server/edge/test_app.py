@@ -43,6 +43,8 @@ def test_int64_is_exact_and_a_string_on_request(app):
     [
         ("predict?int64=text", "The parameter int64 must be string. Received: text"),
         ("predict?table=user", "Malformed request: POST /v1/models/m:predict?table=user"),
+        ("regress?int64=string", "Malformed request: POST /v1/models/m:regress?int64=string"),
+        ("predict?int64=a&int64=string", "/v1/models/m:predict?int64=a&int64=string"),
         ("lookup?int64=string", "Malformed request: POST /v1/models/m:lookup?int64=string"),
         ("lookup?table=user", "Received: table in the query. Move them into the body."),
     ],
@@ -265,6 +267,10 @@ def test_options_answers_browsers_only_when_an_origin_is_set(app):
     assert (reply.status, reply.headers["allow"]) == (200, "POST, OPTIONS")
     reply = ask(app, "OPTIONS", "/v1/models/m:predict")
     assert (reply.status, reply.error) == (400, "Malformed request: OPTIONS /v1/models/m:predict")
+    for method in ("OPTIONS", "GET"):  # no preflight
+        reply = ask(app, method, "/v1/models/m:predict?int64=string")
+        told = f"Malformed request: {method} /v1/models/m:predict?int64=string"
+        assert (reply.status, reply.error) == (400, told)
     assert "access-control-allow-origin" not in reply.headers
     open_app = make_app(cors_origin="*")
     reply = ask(open_app, "OPTIONS", "/v1/models/m", headers=origin)

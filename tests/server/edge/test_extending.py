@@ -4,7 +4,7 @@ import asyncio
 import re
 
 import pytest
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 import server.app
 from server.errors import invalid
@@ -55,6 +55,12 @@ def test_a_middleware_sees_the_route_and_its_parameters():
         ("/livez", {}),
         ("/v1/{rest:path}", {}),
     ]
+
+
+def test_a_user_s_own_route_answers_head():
+    app = make_app()
+    app.add_api_route("/own", lambda: Response(headers={"x-own": "yes"}), methods=["HEAD"])
+    assert ask(app, "HEAD", "/own").headers["x-own"] == "yes"
 
 
 def test_an_error_of_a_route_of_the_user_has_the_gateway_s_form():

@@ -14,7 +14,7 @@ class Executor {
   /// Number of threads that may run at once. With 1, every verb runs on the caller's thread.
   virtual size_t threads() const = 0;
   /// Runs task(0) … task(count - 1), possibly in parallel and in any order. Returns when all are
-  /// done.
+  /// done. For a save, task(0) must not wait for others, which wait for it.
   virtual void Run(size_t count, const std::function<void(size_t)>& task) = 0;
 };
 
