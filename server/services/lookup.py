@@ -65,12 +65,7 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
             signature = _table_signature(servable.signatures, request.table, spec)
             name = signature.name
             ids = decode_raw_ids(body, signature.inputs["ids"].dtype, plane.limits)
-        elif layout.query:
-            raise invalid(
-                "A lookup in JSON must have its parameters in the body. Received: "
-                f"{', '.join(layout.query)} in the query. Move them into the body."
-            )
-        else:
+        else:  # generated clients send the query's defaults with JSON too, where the body counts
             name, request, ids = await plane.codec.run(
                 len(body), "decode", _decode, body, servable.signatures, spec, plane.limits
             )

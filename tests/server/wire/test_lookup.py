@@ -176,7 +176,7 @@ def test_lookup_in_bytes_says_what_json_says(app):
     split = dtype.itemsize * shape[0] * shape[1]
     rows = np.frombuffer(reply.body[:split], dtype).reshape(shape)
     found = np.frombuffer(reply.body[split:], np.uint8)
-    same = ask(app, "POST", "/v1/models/m:lookup", {"table": "user", "ids": ids.tolist()})
+    same = ask(app, "POST", LOOKUP, {"table": "user", "ids": ids.tolist()})
     assert rows.tolist() == same.json()["embeddings"]
     assert found.astype(bool).tolist() == same.json()["found"]
     assert reply.headers["x-model-version"] == "3"
