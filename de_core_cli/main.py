@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("de-core: interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        # What bad input, a full disk or a missing package cause. All else is a fault of this code.
+        # Bad input, a full disk or a missing package cause these. Others are faults of this code.
         expected = [library.CommandError, OSError, ValueError, TypeError, ImportError, MemoryError]
         if (tensorflow := sys.modules.get("tensorflow")) is not None:
             expected.append(tensorflow.errors.OpError)

@@ -94,7 +94,7 @@ class SnapshotFile:
             yield Rows(*(each.numpy() for each in read))
 
     def keys(self, dtype: tf.DType) -> Iterator[tf.Tensor]:
-        """Yields all keys [n], those of tombstones too, in the same order. `dtype` is a table's."""
+        """Yields the keys [n] of rows and tombstones as `dtype`, in the order of their hashes."""
         for keys, *_ in self._read(key_dtype=dtype, with_values=False):
             yield keys
 

@@ -18,7 +18,7 @@ from tests.server.support.gateway_process import GatewayProcess, children_of, st
 from tests.server.support.grpc_port import PROTOS, named
 from tests.server.support.light_upstream import LightUpstream, front
 
-#: What a request is told whose codec process ended before its work was done.
+#: The answer to a request if its codec process ends before the work is done.
 LOST = "The request needs too much memory to be read"
 
 

@@ -116,7 +116,7 @@ class GatewayProcess:
         program: Sequence[str] = COMMAND,
         **options: Any,
     ) -> None:
-        """Starts a program, in the checkout by default: the `options` are those of `Popen`."""
+        """Starts a program, by default in the checkout. `options` are passed to `Popen`."""
         folder = ("--model-dir", str(model_dir)) if model_dir else ()
         self._log_file = log.open("wb")
         self.log_path = log
