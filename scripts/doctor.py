@@ -15,9 +15,9 @@ from pathlib import Path
 
 OLDEST, NEWEST = (3, 10), (3, 13)
 GIB = 2**30
-#: Free disk space in GiB: for TensorFlow, its dependencies and the build; for a rebuild only; and
-#: for temporary files.
-FRESH_GIB, FILLED_GIB, TEMPORARY_GIB = 4.0, 0.5, 1.5
+#: Free disk space in GiB that a new environment needs: for TensorFlow, its dependencies and the
+#: build; and for temporary files.
+PROJECT_GIB, TEMPORARY_GIB = 4.0, 1.5
 COMPILERS = ("c++", "g++", "clang++")
 #: The programs that tests start, any one of each group, and the Debian package with them.
 TEST_TOOLS = (
@@ -77,10 +77,8 @@ def diagnose(root: Path, environment_exists: bool, tests: bool = False) -> "list
             f"{', '.join(names[0] for names, _ in missing)} on PATH. "
             f"Run: apt-get install {' '.join(package for _, package in missing)}"
         )
-    needs = [(str(root), FILLED_GIB)]
-    if not environment_exists:
-        needs = [(str(root), FRESH_GIB), (tempfile.gettempdir(), TEMPORARY_GIB)]
-    for folder, needed in needs:
+    needs = [(str(root), PROJECT_GIB), (tempfile.gettempdir(), TEMPORARY_GIB)]
+    for folder, needed in [] if environment_exists else needs:
         free = shutil.disk_usage(folder).free / GIB
         if free < needed:
             problems.append(

@@ -47,7 +47,7 @@ def found(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str
     [
         {"python": (3, 10)},
         {"python": (3, 13)},
-        {"free_gib": 0.5, "environment_exists": True},
+        {"free_gib": 0.0, "environment_exists": True},
     ],
 )
 def test_a_machine_that_lacks_nothing_has_no_problem(found, machine):
@@ -81,7 +81,6 @@ def test_a_full_disk_is_named_with_folder_and_need(found, root: Path):
     project, temporary = found(free_gib=1.25)
     assert project.startswith(f"4.0 GB of free disk are needed in {root}. Received: 1.2 GB")
     assert "1.5 GB" in temporary
-    assert len(found(free_gib=0.25, environment_exists=True)) == 1
 
 
 def test_several_missing_packages_end_in_one_command(found):
