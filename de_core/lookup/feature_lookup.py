@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import tensorflow as tf
 
 from de_core.base.types import Rows
@@ -57,69 +55,60 @@ def _groups(features: list[Feature]) -> dict[str | None, list[int]]:
 
 def _one_by_one(features: list[Feature]) -> list[Rows]:
     """Looks up features whose tables are in several shards, in other processes or in storages."""
-    parts = [_Part.of(feature) for feature in features]
-    remote = [part for part in parts if part.feature.variable._table.is_remote]
+    parts = [_segments_of(feature) for feature in features]
+    remote = [n for n, feature in enumerate(features) if feature.variable._table.is_remote]
     found = embedding_lookup_many(
-        [part.feature.variable for part in remote], [part.segments.ids for part in remote]
+        [features[number].variable for number in remote], [parts[number].ids for number in remote]
     )
-    rows_of = {id(part): rows for part, rows in zip(remote, found, strict=True)}
-    return [part.shaped(part.pooled(rows_of.get(id(part)))) for part in parts]
+    rows_of = dict(zip(remote, found, strict=True))
+    results = []
+    for number, (feature, segments) in enumerate(zip(features, parts, strict=True)):
+        combiner = feature.combiner or "sum"
+        if number in rows_of:
+            rows = pooled(rows_of[number], segments.row_splits, segments.weights, combiner)
+        else:
+            rows = pooled_rows(feature.variable, segments, combiner=combiner)
+        results.append(_shaped(rows, feature))
+    return results
 
 
-@dataclasses.dataclass(frozen=True)
-class _Part:
-    """The segments of a feature. Each makes one row: of an example, or of a place in a sequence."""
+def _segments_of(feature: Feature) -> Segments:
+    """Returns a feature's segments: one for each example, or for each place in a sequence."""
+    variable, ids, weights = feature.variable, feature.ids, feature.weights
+    ids = ids if ids.dtype == variable.key_dtype else tf.cast(ids, variable.key_dtype)
+    keys_and_values.note_kind(kind_of(ids), variable._table)
+    length = feature.max_length
+    if ids.shape.rank == 1:  # one id per example
+        length, ids = None, ids[:, None]
+        weights = None if weights is None else weights[:, None]
+    is_dense = kind_of(ids) == "dense"  # a tf.Variable too
+    if is_dense and length is not None:  # cheaper than to regroup
+        ids = ids[..., :length]
+        weights = None if weights is None else weights[..., :length]
+    segments = by_last_dimension(ids, weights)
+    if feature.combiner is None:
+        segments = _places(segments, length)
+    elif length is not None and not is_dense:
+        segments = segments.where(_numbers(segments) < length)
+    if feature.mask_key is not None:
+        padding = tf.cast(feature.mask_key, segments.ids.dtype)
+        segments = segments.where(tf.not_equal(segments.ids, padding))
+    return segments
 
-    feature: Feature
-    segments: Segments
 
-    @classmethod
-    def of(cls, feature: Feature) -> _Part:
-        variable, ids, weights = feature.variable, feature.ids, feature.weights
-        ids = ids if ids.dtype == variable.key_dtype else tf.cast(ids, variable.key_dtype)
-        keys_and_values.note_kind(kind_of(ids), variable._table)
-        length = feature.max_length
-        if ids.shape.rank == 1:  # one id per example
-            length, ids = None, ids[:, None]
-            weights = None if weights is None else weights[:, None]
-        is_dense = kind_of(ids) == "dense"  # a tf.Variable too
-        if is_dense and length is not None:  # cheaper than to regroup
-            ids = ids[..., :length]
-            weights = None if weights is None else weights[..., :length]
-        segments = by_last_dimension(ids, weights)
-        if feature.combiner is None:
-            segments = _places(segments, length)
-        elif length is not None and not is_dense:
-            segments = segments.where(_numbers(segments) < length)
-        if feature.mask_key is not None:
-            padding = tf.cast(feature.mask_key, segments.ids.dtype)
-            segments = segments.where(tf.not_equal(segments.ids, padding))
-        return cls(feature, segments)
-
-    def pooled(self, rows: tf.Tensor | None) -> tf.Tensor:
-        """Returns the row of each segment, [segments, dim].
-
-        Looks the ids up if `rows` is None.
-        """
-        variable, segments = self.feature.variable, self.segments
-        combiner = self.feature.combiner or "sum"
-        if rows is not None:
-            return pooled(rows, segments.row_splits, segments.weights, combiner)
-        return pooled_rows(variable, segments, combiner=combiner)
-
-    def shaped(self, rows: tf.Tensor) -> Rows:
-        """Returns the rows of the segments in the feature's shape."""
-        ids, shape = self.feature.ids, self.feature.output_shape
-        is_dense = kind_of(ids) == "dense"  # a tf.Variable too
-        is_unbounded = self.feature.combiner is None and self.feature.max_length is None
-        if is_unbounded and not is_dense:
-            return ids.with_values(rows)
-        # The result has the sizes of dense ids where the shape is unknown.
-        sizes = [
-            size if size is not None else tf.shape(ids)[place] if is_dense else -1
-            for place, size in enumerate(shape.as_list())
-        ]
-        return tf.ensure_shape(tf.reshape(rows, sizes), shape)
+def _shaped(rows: tf.Tensor, feature: Feature) -> Rows:
+    """Returns the rows of the segments, [segments, dim], in the feature's shape."""
+    ids, shape = feature.ids, feature.output_shape
+    is_dense = kind_of(ids) == "dense"  # a tf.Variable too
+    is_unbounded = feature.combiner is None and feature.max_length is None
+    if is_unbounded and not is_dense:
+        return ids.with_values(rows)
+    # The result has the sizes of dense ids where the shape is unknown.
+    sizes = [
+        size if size is not None else tf.shape(ids)[place] if is_dense else -1
+        for place, size in enumerate(shape.as_list())
+    ]
+    return tf.ensure_shape(tf.reshape(rows, sizes), shape)
 
 
 def _numbers(segments: Segments) -> tf.Tensor:
