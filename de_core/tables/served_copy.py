@@ -12,12 +12,14 @@ import uuid
 import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from de_core.base.ops import file_metadata, library
-from de_core.tables.spec import TableSpec
+
+if TYPE_CHECKING:
+    from de_core.tables.table import Table
 
 #: File name suffix of snapshot files.
 SUFFIX = ".de"
@@ -63,18 +65,6 @@ def deferred_writes(suffix: str = SUFFIX) -> Iterator[None]:
         _deferred.reset(token)
 
 
-class LiveTable(Protocol):
-    """The part of a shard that its copies in SavedModels use."""
-
-    name: str
-    spec: TableSpec
-    metadata: tuple[str, ...]
-
-    @property
-    def resource_handle(self) -> tf.Tensor:
-        """The resource of the shard."""
-
-
 class FrozenTable(tf.Module):
     """Represents one shard of a live table in one SavedModel.
 
@@ -83,7 +73,7 @@ class FrozenTable(tf.Module):
     handle.
     """
 
-    def __init__(self, table: LiveTable) -> None:
+    def __init__(self, table: Table) -> None:
         super().__init__()
         self.spec = table.spec
         self.handle = table.resource_handle
