@@ -8,6 +8,7 @@ import tf_keras
 
 import de_core as de
 from tests.optimizers.test_steps import new_table, slices
+from tests.support import execution_modes
 
 v1 = tf.compat.v1.train
 FAMILIES = {
@@ -42,20 +43,30 @@ WAYS_TO_NAME = {
 
 
 @pytest.mark.parametrize("way", WAYS_TO_NAME)
-@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "keras"])
-def test_minimize_takes_tables_by_each_name(family, way):
-    table, fixed, dense = new_table(), new_table("fixed", trainable=False), tf.Variable([2.0])
-    ids = tf.constant([1, 1, 2], tf.int64)
-    _, wrapper = de.embedding_lookup(table, ids, return_trainable=True)
+@pytest.mark.parametrize(
+    ("family", "mode"),
+    [(name, "eager") for name in FAMILIES if name != "keras"] + [("tensorflow 1", "graph")],
+)
+def test_minimize_takes_tables_by_each_name(family, mode, way):
     names = {"tensorflow 1": "GradientDescent"}
-    optimizer = de.DynamicEmbeddingOptimizer(FAMILIES[family](names.get(family, "SGD")))
+    ids = np.array([1, 1, 2])
+    with execution_modes.entered(mode) as run:
+        table, fixed, dense = new_table(), new_table("fixed", trainable=False), tf.Variable([2.0])
+        _, wrapper = de.embedding_lookup(table, ids, return_trainable=True)
+        _, of_fixed = de.embedding_lookup(fixed, ids, return_trainable=True)
+        optimizer = de.DynamicEmbeddingOptimizer(FAMILIES[family](names.get(family, "SGD")))
+        if mode == "graph":
+            run.initialize()
 
-    def loss():
-        return tf.reduce_sum(table.lookup(ids) * dense) + tf.reduce_sum(fixed.lookup(ids))
+        def loss():
+            return tf.reduce_sum(table.lookup(ids) * dense) + tf.reduce_sum(fixed.lookup(ids))
 
-    variables = [*WAYS_TO_NAME[way](table, wrapper), fixed, dense]
-    optimizer.minimize(loss, var_list=variables)
-    np.testing.assert_allclose(table.lookup([1, 2]), [[-0.4, -0.4], [-0.2, -0.2]])
+        variables = [*WAYS_TO_NAME[way](table, wrapper), fixed, of_fixed, dense]
+        given = loss() if mode == "graph" else loss
+        run.run(lambda: optimizer.minimize(given, var_list=variables))
+        rows = run.run(lambda: table.lookup([1, 2]))
+        np.testing.assert_allclose(rows, [[-0.4, -0.4], [-0.2, -0.2]])
+        assert run.run(fixed.size) == 0
     if family != "tensorflow 1":
         with tf.GradientTape() as tape:
             value = loss()
@@ -63,7 +74,7 @@ def test_minimize_takes_tables_by_each_name(family, way):
         optimizer.minimize(loss, var_list=lambda: variables)
         assert int(optimizer.iterations) == 3
         assert dense.numpy() > 2.0  # negative rows, from the second step on, make `dense` grow
-    assert int(fixed.size()) == 0
+        assert int(fixed.size()) == 0
 
 
 @pytest.mark.parametrize("way", WAYS_TO_NAME)

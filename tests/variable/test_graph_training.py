@@ -1,4 +1,4 @@
-"""Tables in graphs and sessions of TensorFlow 1: finalized graphs, control flow, `var_list`."""
+"""Tables in graphs and sessions of TensorFlow 1: finalized graphs, control flow."""
 
 import pytest
 import tensorflow as tf
@@ -80,29 +80,3 @@ def test_branches_and_loops_hand_gradients_out(control_flow_v2):
                 assert summed == expected
     finally:
         v1.enable_control_flow_v2()
-
-
-@pytest.mark.parametrize(
-    "listed",
-    [
-        lambda table, _: [table],
-        lambda table, _: table.trainable_variables,
-        lambda _, wrapper: [wrapper],
-        lambda _, wrapper: wrapper,
-    ],
-    ids=["Variable", "anchors", "wrapper", "wrapper alone"],
-)
-def test_a_var_list_may_name_a_table_in_several_ways(listed):
-    with tf.Graph().as_default(), v1.Session() as session:
-        keys = tf.range(3, dtype=tf.int64)
-        table = de.get_variable("listed", dim=1, initializer=1.0)
-        fixed = de.get_variable("fixed", dim=1, initializer=1.0, trainable=False)
-        rows, wrapper = de.embedding_lookup(table, keys[:2], return_trainable=True)
-        _, of_fixed = de.embedding_lookup(fixed, keys[:2], return_trainable=True)
-        variables = [*tf.nest.flatten(listed(table, wrapper)), fixed, of_fixed]
-        optimizer = de.DynamicEmbeddingOptimizer(v1.train.GradientDescentOptimizer(0.5))
-        step = optimizer.minimize(tf.reduce_sum(rows), var_list=variables)
-        after = table.lookup(keys)
-        session.run(v1.global_variables_initializer())
-        session.run(step)
-        assert session.run(after).tolist() == [[0.5], [0.5], [1.0]]
