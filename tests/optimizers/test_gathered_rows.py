@@ -1,6 +1,5 @@
 """Tests the slots and the threads of optimizers that run on gathered rows."""
 
-import contextlib
 import copy
 import threading
 
@@ -12,6 +11,7 @@ import tf_keras
 
 import de_core as de
 from tests.optimizers.test_steps import own
+from tests.support import execution_modes
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no rule inside the tables")
 
@@ -98,35 +98,7 @@ def test_slots_of_tensorflow_1_are_found_by_their_names(names):
     np.testing.assert_array_equal(table.lookup([7]), [[-66.0]])
 
 
-def uses_after_three_steps(make, mode, policies):
-    table = de.get_variable(
-        f"t_{make.__name__}",
-        dim=1,
-        devices=["/CPU:0"] * 2,
-        restrict_policy=de.FrequencyRestrictPolicy,
-        **policies,
-    )
-    optimizer = de.DynamicEmbeddingOptimizer(make(1.0))
-
-    def step():
-        gradient = tf.IndexedSlices(tf.ones([2, 1]), tf.constant([7, 8], tf.int64))
-        return optimizer.apply_gradients([(gradient, *table.trainable_variables)])
-
-    if mode == "graph":
-        train, uses = step(), table.restrict_policy.status.lookup([7, 8])
-        with tf.compat.v1.Session() as session:
-            session.run(tf.compat.v1.global_variables_initializer())
-            for _ in range(3):
-                session.run(train)
-            return session.run(uses).ravel().tolist()
-    step()
-    run = tf.function(step) if mode == "function" else step
-    for _ in range(2):
-        run()
-    return table.restrict_policy.status.lookup([7, 8]).numpy().ravel().tolist()
-
-
-@pytest.mark.parametrize("mode", ["eager", "function", "graph"])
+@pytest.mark.parametrize("mode", execution_modes.NAMES)
 @pytest.mark.parametrize(
     ("policies", "uses"),
     [
@@ -147,8 +119,20 @@ def uses_after_three_steps(make, mode, policies):
 def test_a_step_counts_as_one_use_of_a_row_with_and_without_a_rule(mode, policies, uses):
     sgd = tf.compat.v1.train.GradientDescentOptimizer if mode == "graph" else keras.optimizers.SGD
     for make in (sgd, own(sgd)):
-        with tf.Graph().as_default() if mode == "graph" else contextlib.nullcontext():
-            assert uses_after_three_steps(make, mode, policies) == [uses, uses]
+        with execution_modes.entered(mode) as run:
+            table = de.Variable(
+                dim=1,
+                devices=["/CPU:0"] * 2,
+                restrict_policy=de.FrequencyRestrictPolicy,
+                **policies,
+            )
+            optimizer = de.DynamicEmbeddingOptimizer(make(1.0))
+            gradient = tf.IndexedSlices(tf.ones([2, 1]), tf.constant([7, 8], tf.int64))
+            pairs = [(gradient, *table.trainable_variables)]
+            for _ in range(3):
+                run.run(lambda: optimizer.apply_gradients(pairs))
+            status = table.restrict_policy.status
+            assert run.run(lambda: status.lookup([7, 8])).ravel().tolist() == [uses, uses]
 
 
 def test_a_deep_copy_of_an_old_optimizer_trains():
