@@ -158,6 +158,22 @@ def test_pooled_lookups_in_branches_and_loops(key_dtype):
         check(Peers(key_dtype), loss_of, tf.constant([3, 5, 7]), tf.constant(condition), **lookups)
 
 
+@pytest.mark.parametrize("pooled", [False, True])
+def test_collections_in_a_branch_of_a_loop(pooled):
+    peers, rows = Peers(), de.TableConfig("rows", 3)
+    layer = de.layers.EmbeddingCollection({"a": de.FeatureConfig("a", rows, "sum")})
+    peers.table = layer.tables["rows"]
+    peers.table.upsert(range(12), peers.dense.value())
+
+    def dense_lookup(dense, ids):
+        return tf.reduce_sum(tf.gather(dense, ids), 1) if pooled else tf.gather(dense, ids)
+
+    lookups = {"lookup": lambda _, ids: layer({"a": ids})["a"], "dense_lookup": dense_lookup}
+    ids = tf.constant([[3, 5], [3, 3]] if pooled else [3, 5])
+    for condition in (True, False):
+        check(peers, in_a_branch_of_a_loop, ids, tf.constant(condition), **lookups)
+
+
 def test_a_tape_outside_the_function_sees_its_branches_and_loops():
     table = de.Variable(dim=2, initializer=1.0)
 

@@ -55,29 +55,3 @@ def test_large_batches_on_several_threads_equal_separate_layers(key_dtype, conca
             np.add.at(total, order, gradient.values.numpy())
             sums.append(total)
         np.testing.assert_allclose(sums[0], sums[1], rtol=1e-5)
-
-
-@pytest.mark.parametrize("pooled", [False, True])
-def test_lookups_in_branches_and_loops_are_trained(pooled):
-    rows = de.TableConfig("rows", 2, initializer="ones")
-    layer = de.layers.EmbeddingCollection({"a": de.FeatureConfig("a", rows, "sum")})
-    [anchor] = layer.tables["rows"].trainable_variables
-    ids = tf.constant([[3, 5], [3, 3]] if pooled else [3, 5], tf.int64)
-    counts = {3: 3, 5: 1} if pooled else {3: 1, 5: 1}
-
-    @tf.function
-    def gradient(times):
-        with tf.GradientTape() as tape:
-            loss = tf.constant(0.0)
-            for _ in tf.range(times):
-                loss += tf.cond(
-                    times > 1, lambda: tf.reduce_sum(layer({"a": ids})["a"]), lambda: 0.0
-                )
-        return tape.gradient(loss, anchor)
-
-    for times in (1, 3):
-        found = gradient(tf.constant(times))
-        totals = dict.fromkeys(counts, 0.0)
-        for key, value in zip(found.indices.numpy(), found.values.numpy(), strict=True):
-            totals[int(key)] += value[0]
-        assert totals == {key: count * (times if times > 1 else 0) for key, count in counts.items()}

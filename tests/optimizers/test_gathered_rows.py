@@ -98,6 +98,7 @@ def test_slots_of_tensorflow_1_are_found_by_their_names(names):
     np.testing.assert_array_equal(table.lookup([7]), [[-66.0]])
 
 
+@pytest.mark.parametrize("has_rule", [True, False])
 @pytest.mark.parametrize("mode", execution_modes.NAMES)
 @pytest.mark.parametrize(
     ("policies", "uses"),
@@ -116,23 +117,18 @@ def test_slots_of_tensorflow_1_are_found_by_their_names(names):
         ),
     ],
 )
-def test_a_step_counts_as_one_use_of_a_row_with_and_without_a_rule(mode, policies, uses):
+def test_a_step_counts_as_one_use_of_a_row(mode, policies, uses, has_rule):
     sgd = tf.compat.v1.train.GradientDescentOptimizer if mode == "graph" else keras.optimizers.SGD
-    for make in (sgd, own(sgd)):
-        with execution_modes.entered(mode) as run:
-            table = de.Variable(
-                dim=1,
-                devices=["/CPU:0"] * 2,
-                restrict_policy=de.FrequencyRestrictPolicy,
-                **policies,
-            )
-            optimizer = de.DynamicEmbeddingOptimizer(make(1.0))
-            gradient = tf.IndexedSlices(tf.ones([2, 1]), tf.constant([7, 8], tf.int64))
-            pairs = [(gradient, *table.trainable_variables)]
-            for _ in range(3):
-                run.run(lambda: optimizer.apply_gradients(pairs))
-            status = table.restrict_policy.status
-            assert run.run(lambda: status.lookup([7, 8])).ravel().tolist() == [uses, uses]
+    restricted = {"restrict_policy": de.FrequencyRestrictPolicy, **policies}
+    with execution_modes.entered(mode) as run:
+        optimizer = de.DynamicEmbeddingOptimizer((sgd if has_rule else own(sgd))(1.0))
+        table = de.Variable(dim=1, devices=["/CPU:0"] * 2, **restricted)
+        gradient = tf.IndexedSlices(tf.ones([2, 1]), tf.constant([7, 8], tf.int64))
+        pairs = [(gradient, *table.trainable_variables)]
+        for _ in range(3):
+            run.run(lambda: optimizer.apply_gradients(pairs))
+        status = table.restrict_policy.status
+        assert run.run(lambda: status.lookup([7, 8])).ravel().tolist() == [uses, uses]
 
 
 def test_a_deep_copy_of_an_old_optimizer_trains():
