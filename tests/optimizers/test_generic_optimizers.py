@@ -1,7 +1,7 @@
 """Optimizers without a rule in the engine, of every family, match dense variables."""
 
-import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
@@ -287,11 +287,8 @@ def test_steps_of_several_threads_in_one_session_add_up():
             for step in range(50):
                 session.run(train, {ids: np.arange(first, first + 10 + step % 5)})
 
-        threads = [threading.Thread(target=work, args=[first]) for first in (0, 5, 10)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(120)
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(work, (0, 5, 10)))
         expected = np.zeros(40)
         for first in (0, 5, 10):
             for step in range(50):

@@ -1,8 +1,8 @@
 """Tests properties of a table's optimizer step that do not depend on the optimizer's formula."""
 
 import inspect
-import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
@@ -194,11 +194,8 @@ def test_updates_of_several_threads_add_up(native):
         for _ in range(20):
             step()
 
-    threads = [threading.Thread(target=train, args=[each]) for each in optimizers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(train, optimizers))
     np.testing.assert_array_equal(table.lookup(IDS)[:, 0], [-84.0] + [-80.0] * 63)
 
 
