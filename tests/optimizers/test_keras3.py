@@ -11,10 +11,9 @@ import de_core as de
 
 
 @pytest.fixture
-def mixed_float16():
+def set_policy():
     before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("mixed_float16")
-    yield
+    yield keras.config.set_dtype_policy
     keras.config.set_dtype_policy(before)
 
 
@@ -50,9 +49,8 @@ def scaled_around(optimizer, **settings):
     ],
 )
 @pytest.mark.parametrize("value_dtype", [tf.float32, tf.bfloat16])
-def test_a_dynamic_loss_scale_fits_and_is_saved(policy, given, value_dtype, request):
-    if policy == "mixed_float16":
-        request.getfixturevalue("mixed_float16")
+def test_a_dynamic_loss_scale_fits_and_is_saved(policy, given, value_dtype, set_policy):
+    set_policy(policy)
     table, model = small_model(value_dtype)
     adam = keras.optimizers.Adam(0.1)
     make = {"around": scaled_around, "inside": scaled_inside}.get(given)
@@ -150,3 +148,73 @@ def test_gradients_that_wait_are_saved_with_the_model(tmp_path):
     second.load_weights(tmp_path / "half.weights.h5")
     second.fit(IDS[32:], LABELS[32:], batch_size=16, shuffle=False, verbose=0)
     np.testing.assert_allclose(resumed.lookup(np.arange(16)), expected, rtol=1e-5, atol=1e-6)
+
+
+HEIGHT, DIM, STEPS, BATCH = 12, 4, 6, 16
+EPSILON = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
+OPTIMIZERS = {
+    "momentum": lambda: keras.optimizers.SGD(0.05, momentum=0.9),
+    "adam": lambda: keras.optimizers.Adam(0.02, epsilon=1e-3),
+}
+
+
+def rows_at_first():
+    return np.random.default_rng(5).normal(scale=0.5, size=(HEIGHT, DIM)).astype(np.float32)
+
+
+def batches():
+    """Returns ids and labels. Every id occurs in every step, some of them several times."""
+    rng = np.random.default_rng(6)
+    some = rng.integers(0, HEIGHT, size=(STEPS, BATCH - HEIGHT))
+    ids = np.concatenate([np.tile(np.arange(HEIGHT), (STEPS, 1)), some], 1)
+    return ids, rng.normal(size=(STEPS, BATCH, 1)).astype(np.float32)
+
+
+class DenseEmbedding(keras.layers.Layer):
+    """A dense layer with float32 rows, which it returns in the dtype of the policy."""
+
+    def build(self, _):
+        """Makes the rows."""
+        at_first = keras.initializers.Constant(rows_at_first())
+        self.rows = self.add_weight(shape=(HEIGHT, DIM), initializer=at_first, autocast=False)
+
+    def call(self, ids):
+        """Returns the rows of ids, which Keras passes as floats."""
+        # The rows need a dense gradient: Keras would square a sparse one slice by slice.
+        rows = tf.tensordot(tf.one_hot(tf.cast(ids, tf.int64), HEIGHT), self.rows, 1)
+        return tf.cast(rows, self.compute_dtype)
+
+
+def fitted(layer, optimizer, run_eagerly):
+    model = keras.Sequential([layer, keras.layers.Dense(1, kernel_initializer="ones")])
+    model.compile(optimizer, "mse", run_eagerly=run_eagerly)
+    ids, labels = batches()
+    if isinstance(layer, de.layers.Embedding):
+        layer.build([None])
+        layer.table.upsert(np.arange(HEIGHT), rows_at_first())
+    fit = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
+    model.fit(ids.reshape(-1), labels.reshape(-1, 1), **fit)
+    return [model.layers[1].kernel.numpy(), model.layers[1].bias.numpy()]
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("run_eagerly", [False, True])
+@pytest.mark.parametrize(("name", "own"), [("momentum", False), ("adam", False), ("adam", True)])
+@pytest.mark.parametrize("dtype", EPSILON)
+def test_fit_under_a_mixed_policy_equals_dense_variables(dtype, name, own, run_eagerly, set_policy):
+    set_policy(f"mixed_{dtype}")
+    table = de.layers.Embedding(DIM, optimizer=OPTIMIZERS[name]() if own else None)
+    optimizer = OPTIMIZERS[name]()
+    if own and dtype == "float16":
+        optimizer = de.LossScaleOptimizer(optimizer)
+    elif not own:
+        optimizer = de.DynamicEmbeddingOptimizer(optimizer)
+    ours = fitted(table, optimizer, run_eagerly)
+    dense = DenseEmbedding()
+    theirs = fitted(dense, OPTIMIZERS[name](), run_eagerly)
+    assert table(tf.constant([1], tf.int64)).dtype == dtype
+    rows = table.table.lookup(np.arange(HEIGHT))
+    assert rows.dtype == tf.float32
+    moved = np.abs(dense.rows.numpy() - rows_at_first()).max()
+    for mine, wanted in zip([rows, *ours], [dense.rows.numpy(), *theirs], strict=True):
+        np.testing.assert_allclose(mine, wanted, atol=4 * EPSILON[dtype] * moved)

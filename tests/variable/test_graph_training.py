@@ -1,11 +1,14 @@
-"""Tables in graphs and sessions of TensorFlow 1: finalized graphs, control flow."""
+"""Tables in graphs of TensorFlow 1 that are finalized, branch or loop, or were imported."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 import de_core as de
 
 v1 = tf.compat.v1
+HEIGHT = 10
+START = np.random.default_rng(5).normal(size=(HEIGHT, 3)).astype(np.float32)
 
 
 @pytest.mark.parametrize("shards", [1, 2])
@@ -80,3 +83,69 @@ def test_branches_and_loops_hand_gradients_out(control_flow_v2):
                 assert summed == expected
     finally:
         v1.enable_control_flow_v2()
+
+
+def export(path, optimizer=None):
+    """Exports a graph with a filled table and a loss."""
+    with tf.Graph().as_default() as graph, v1.Session() as session:
+        ids = v1.placeholder(tf.int64, [None], name="ids")
+        table = de.get_variable("users", dim=3)
+        everything = np.arange(HEIGHT)
+        tf.identity(table.lookup(everything), name="all_rows")
+        fill = table.upsert(everything, START)
+        rows = de.embedding_lookup(table, ids)
+        loss = tf.reduce_sum(rows**3, name="loss")
+        if optimizer is not None:
+            step = v1.train.create_global_step()
+            de.DynamicEmbeddingOptimizer(optimizer()).minimize(loss, step, name="train")
+            graph.get_collection_ref("train_op").clear()
+        session.run(v1.global_variables_initializer())
+        session.run(fill)
+        return v1.train.Saver().save(session, str(path / "model"))
+
+
+def test_a_graph_that_was_exported_without_a_saver_says_so(tmp_path):
+    path = str(tmp_path / "graph")
+    with tf.Graph().as_default():
+        de.get_variable("users", dim=3)
+        v1.train.export_meta_graph(path)
+    with tf.Graph().as_default(), pytest.raises(TypeError, match=r"need_Saver\.export_meta"):
+        v1.train.import_meta_graph(path)
+
+
+def test_monitored_sessions_train_on_by_the_saver_of_the_import(tmp_path):
+    path = export(tmp_path, lambda: v1.train.GradientDescentOptimizer(0.1))
+    rows = []
+    for _ in range(2):
+        with tf.Graph().as_default() as graph:
+            saver = v1.train.import_meta_graph(f"{path}.meta")
+            with pytest.raises(TypeError, match=r"need_.*the_Saver_of_import_meta_graph"):
+                v1.train.Saver()
+            train_op = graph.get_operation_by_name("train")
+            scaffold = v1.train.Scaffold(
+                saver=saver, init_fn=lambda _, session, saver=saver: saver.restore(session, path)
+            )
+            with v1.train.MonitoredTrainingSession(
+                checkpoint_dir=str(tmp_path / "runs"), scaffold=scaffold, log_step_count_steps=None
+            ) as session:
+                rows.append(session.run("all_rows:0"))
+                session.run(train_op, {"ids:0": [1, 1, 2]})
+                rows.append(session.run("all_rows:0"))
+    np.testing.assert_array_equal(rows[0], START)
+    np.testing.assert_array_equal(rows[2], rows[1])
+    assert np.abs(rows[3][1:3] - rows[2][1:3]).min() > 0
+
+
+def test_a_new_optimizer_is_refused(tmp_path):
+    path = export(tmp_path)
+    with tf.Graph().as_default() as graph:
+        v1.train.import_meta_graph(f"{path}.meta")
+        loss = graph.get_tensor_by_name("loss:0")
+        optimizer = v1.train.AdamOptimizer(0.1)
+        with pytest.raises(RuntimeError, match=r"imported .*users/anchor.*with the original code"):
+            de.DynamicEmbeddingOptimizer(optimizer).minimize(loss)
+        train = optimizer.minimize(loss)
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            with pytest.raises(tf.errors.InvalidArgumentError, match="users/anchor"):
+                session.run(train, {"ids:0": [1]})
