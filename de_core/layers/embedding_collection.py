@@ -14,8 +14,7 @@ from de_core.base.types import Ids
 from de_core.layers import cast_ids, combining, keras_arguments, table_arguments
 from de_core.layers.configs import FeatureConfig, TableConfig
 from de_core.layers.declared_features import DeclaredFeatures
-from de_core.lookup.feature import Feature, shape_of_rows
-from de_core.lookup.feature_lookup import lookup_features, lookup_joined
+from de_core.lookup.feature import Feature, lookup_features, lookup_joined, shape_of_rows
 from de_core.lookup.segments import kind_of
 from de_core.tables.keys_and_values import placeholder_keys
 from de_core.variable.variable import Variable

@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from de_core.lookup.feature import Feature
-from de_core.lookup.feature_lookup import lookup_features
+from de_core.lookup.feature import Feature, lookup_features
 from tests.support.ports import held_ports
 
 tf1 = tf.compat.v1
