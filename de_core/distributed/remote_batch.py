@@ -13,9 +13,8 @@ import tensorflow as tf
 
 from de_core.base.ops import library
 from de_core.tables.router import summed_rows
-from de_core.tables.sharded import ShardedTable
+from de_core.tables.sharded import ShardedTable, TableStep
 from de_core.tables.spec import arithmetic_dtype
-from de_core.tables.table_step import TableStep
 
 # A table's number in the batch, and a shard's number in the table.
 _Member = tuple[int, int]

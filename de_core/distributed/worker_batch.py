@@ -10,8 +10,7 @@ import tensorflow as tf
 from de_core.distributed.router import WorkerRouter
 from de_core.distributed.workers import KeyDelivery
 from de_core.tables.router import summed_rows
-from de_core.tables.sharded import ShardedTable
-from de_core.tables.table_step import TableStep
+from de_core.tables.sharded import ShardedTable, TableStep
 
 # The attribute of a keys' tensor that has the delivery of the keys and their number in it.
 _DELIVERY = "_de_delivery"

@@ -16,9 +16,8 @@ from de_core.optimizers.clipping import Trained
 from de_core.optimizers.gathered_rows import Copies, RowUpdates
 from de_core.optimizers.rules import Plan, Power, Rule, as_scalar, nadam_u
 from de_core.optimizers.targets import anchor_of, table_under
-from de_core.tables.sharded import ShardedTable
+from de_core.tables.sharded import ShardedTable, TableStep
 from de_core.tables.spec import arithmetic_dtype
-from de_core.tables.table_step import TableStep
 from de_core.variable.own_optimizer import optimizer_of
 
 

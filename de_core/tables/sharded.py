@@ -1,4 +1,7 @@
-"""The table of a `Variable`: shards on one or more devices, with operations over all shards."""
+"""The table of a `Variable`: shards on one or more devices, with operations over all shards.
+
+An optimizer step is one of these operations.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ import copy
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from de_core.base.ops import library
 from de_core.base.types import TensorLike
 from de_core.tables.policy import TablePolicy, is_reserved
-from de_core.tables.router import Router
+from de_core.tables.router import Router, summed_rows
 from de_core.tables.served_copy import stand_ins
 from de_core.tables.spec import TableSpec, arithmetic_dtype
 from de_core.tables.table import Table, apply, is_remote
@@ -317,6 +320,53 @@ class ShardedTable:
         rows_shape = tf.concat([tf.shape(keys), [width]], 0)
         values = tf.ensure_shape(tf.reshape(values, rows_shape), keys.shape.concatenate([width]))
         return values, tf.ensure_shape(tf.reshape(found, tf.shape(keys)), keys.shape)
+
+
+class TableStep(NamedTuple):
+    """One optimizer step in one table.
+
+    Attributes:
+        gradient: Values [n, dim]; indices [n] are the keys.
+        table: The table.
+        settings: The rule's hyperparameters, float64 [k]. Tables with equal settings have the same
+            tensor.
+        owner: Scalar string, the name under which the table keeps the optimizer's slots.
+        rule: The engine's name of the update rule.
+        average: Whether to keep a moving average of each row.
+    """
+
+    gradient: tf.IndexedSlices
+    table: ShardedTable
+    settings: tf.Tensor
+    owner: tf.Tensor
+    rule: str
+    average: bool
+
+    @property
+    def keys(self) -> tf.Tensor:
+        """The keys [n] of the gradient's slices."""
+        return self.table.keys_of(self.gradient)
+
+    def run(self) -> tf.Operation | None:
+        """Does the step by itself. Returns the operation, or None in eager mode."""
+        keys, table = self.keys, self.table
+        batch = (keys, self.gradient.values)
+        if table.is_remote:
+            batch = summed_rows(*batch)
+        attributes = {"rule": self.rule, "average": self.average}
+        done = table.write(apply, batch, self.settings, self.owner, **attributes)
+        return table.updated(keys, done)
+
+    def run_in_shard(
+        self, shard: int, keys: tf.Tensor, values: tf.Tensor, settings: tf.Tensor
+    ) -> tf.Operation | None:
+        """Does a shard's part of the step: its keys [m] with their gradients [m, dim].
+
+        `settings` are a tensor on the shard's device. Returns the operation, or None in eager mode.
+        """
+        attributes = {"rule": self.rule, "average": self.average}
+        table = self.table.tables[shard]
+        return table.run(apply, keys, values, settings, self.owner, **attributes)
 
 
 def _grouped(ops: Iterable[tf.Operation | None]) -> tf.Operation | None:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 
 import de_core as de
-from de_core.tables.table_step import TableStep
+from de_core.tables.sharded import TableStep
 from tests.support.shims import shims
 
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 
 import de_core as de
-from de_core.tables.table_step import TableStep
+from de_core.tables.sharded import TableStep
 from tests.support.policy_model import TableModel, keep_best
 
 KEYS = st.lists(st.integers(-2, 60), min_size=1, max_size=12)

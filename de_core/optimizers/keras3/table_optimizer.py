@@ -16,8 +16,7 @@ from de_core.base.types import Gradient
 from de_core.optimizers import clipping, targets
 from de_core.optimizers.keras3.optimizer import KerasOptimizer, check_not_scaled_by_keras
 from de_core.optimizers.steps import run_owned, several_replicas
-from de_core.tables.sharded import ShardedTable
-from de_core.tables.table_step import TableStep
+from de_core.tables.sharded import ShardedTable, TableStep
 from de_core.variable.own_optimizer import OptimizerLike
 
 
