@@ -336,9 +336,7 @@ def run_owned(owned: Iterable[tuple[tf.IndexedSlices, Any]]) -> None:
     steps: list[TableStep] = []
     for gradient, own in owned:
         of_table = own.begin(gradient)
-        if of_table is None:
-            own.step_alone(gradient)
-        else:
+        if of_table is not None:
             begun.append(own)
             steps += of_table
     done = _run(steps)

@@ -166,10 +166,11 @@ class TableOptimizer(KerasOptimizer):
         run_owned([(gradient, self)])
 
     def begin(self, gradient: tf.IndexedSlices) -> list[TableStep] | None:
-        """Begins a step. Returns what to do in the table; None if only `step_alone` can do it."""
-        if self._generic is not None or self._accumulation is not None or several_replicas():
-            return None
+        """Begins a step. Returns what to do in the table; None if the whole step is done."""
         inner, [table] = vars(self)["inner_optimizer"], self._tables
+        if self._generic is not None or self._accumulation is not None or several_replicas():
+            self._step(targets.Targets([(gradient, table)], [], []))
+            return None
         self._admit(inner, table, several=False)
         trained, _ = clipping.clip_tables(inner, [(gradient, table)], [])
         return self._steps_of(trained)
@@ -179,10 +180,6 @@ class TableOptimizer(KerasOptimizer):
         self._overwrite(done)
         with tf.control_dependencies(done):
             self._apply_to_others(vars(self)["inner_optimizer"], [])
-
-    def step_alone(self, gradient: tf.IndexedSlices) -> None:
-        """Does a whole step. Not for steps that `begin` began."""
-        self._step(targets.Targets([(gradient, self._tables[0])], [], []))
 
 
 def _settings(optimizer: Any) -> dict[str, Any]:
