@@ -39,7 +39,7 @@ def _loop_anchor_gradient(op: Any, gradient: tf.Tensor) -> tf.IndexedSlices:
     """Returns the anchor's gradient: all gradients of lookups in a branch or a loop.
 
     Args:
-        op: The forward op. Its input is the anchor and its output the token (`loop_anchor.py`).
+        op: The forward op. Its input is the anchor and its output the token (`anchor_tensor`).
         gradient: Gradient of the token, a variant that lists sparse gradients.
     """
     dim = op.get_attr("dim")

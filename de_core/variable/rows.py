@@ -15,8 +15,7 @@ from de_core.distributed import strategy
 from de_core.tables import keys_and_values
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import arithmetic_dtype
-from de_core.variable.anchor import tensor_variable
-from de_core.variable.graph.loop_anchor import anchor_tensor
+from de_core.variable.anchor import anchor_tensor, tensor_variable
 
 Regularizer = Callable[[tf.Tensor], tf.Tensor | None]
 
