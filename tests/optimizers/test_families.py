@@ -1,5 +1,7 @@
 """Tests behaviour that the optimizers of all families share."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -12,19 +14,22 @@ from tests.support import execution_modes
 
 v1 = tf.compat.v1.train
 FAMILIES = {
-    "keras": lambda name: getattr(keras.optimizers, name)(0.1),
-    "tf_keras": lambda name: getattr(tf_keras.optimizers, name)(0.1),
-    "legacy": lambda name: getattr(tf_keras.optimizers.legacy, name)(0.1),
-    "tensorflow 1": lambda name: getattr(v1, f"{name}Optimizer")(0.1),
+    "keras": keras.optimizers,
+    "tf_keras": tf_keras.optimizers,
+    "legacy": tf_keras.optimizers.legacy,
+    "tensorflow 1": v1,
 }
+
+
+def wrapped_of(family, name="Adam", rate=0.1, **settings):
+    if family == "tensorflow 1":
+        name = f"{'GradientDescent' if name == 'SGD' else name}Optimizer"
+    return de.DynamicEmbeddingOptimizer(getattr(FAMILIES[family], name)(rate), **settings)
 
 
 @pytest.fixture(params=FAMILIES)
 def wrapped(request):
-    def make(name="Adam", **settings):
-        return de.DynamicEmbeddingOptimizer(FAMILIES[request.param](name), **settings)
-
-    return make
+    return functools.partial(wrapped_of, request.param)
 
 
 def test_a_table_that_is_not_trainable_is_skipped(wrapped):
@@ -48,13 +53,12 @@ WAYS_TO_NAME = {
     [(name, "eager") for name in FAMILIES if name != "keras"] + [("tensorflow 1", "graph")],
 )
 def test_minimize_takes_tables_by_each_name(family, mode, way):
-    names = {"tensorflow 1": "GradientDescent"}
     ids = np.array([1, 1, 2])
     with execution_modes.entered(mode) as run:
         table, fixed, dense = new_table(), new_table("fixed", trainable=False), tf.Variable([2.0])
         _, wrapper = de.embedding_lookup(table, ids, return_trainable=True)
         _, of_fixed = de.embedding_lookup(fixed, ids, return_trainable=True)
-        optimizer = de.DynamicEmbeddingOptimizer(FAMILIES[family](names.get(family, "SGD")))
+        optimizer = wrapped_of(family, "SGD")
         if mode == "graph":
             run.initialize()
 
@@ -87,7 +91,7 @@ def test_computed_gradients_come_with_the_anchor(family, way):
     def loss():
         return tf.reduce_sum(table.lookup([1]) * dense)
 
-    optimizer = de.DynamicEmbeddingOptimizer(FAMILIES[family]("Adam"))
+    optimizer = wrapped_of(family)
     (gradient, anchor), (_, other) = optimizer.compute_gradients(loss, named)
     assert anchor is table.trainable_variables[0].value
     assert other is dense
@@ -252,9 +256,8 @@ def test_gradient_transformers_are_refused():
 
 @pytest.mark.parametrize("family", ["keras", "tf_keras"])
 def test_tables_are_left_out_of_the_weight_decay(family):
-    of = {"keras": keras.optimizers, "tf_keras": tf_keras.optimizers}[family]
     decayed, kept, named = (new_table(name, initializer=1.0) for name in ("a", "b", "c_free"))
-    optimizer = de.DynamicEmbeddingOptimizer(of.SGD(0.5, weight_decay=0.5))
+    optimizer = de.DynamicEmbeddingOptimizer(FAMILIES[family].SGD(0.5, weight_decay=0.5))
     optimizer.exclude_from_weight_decay([kept], ["free"])
     pairs = [(slices([1], [1.0]), table) for table in (decayed, kept, named)]
     optimizer.apply_gradients(pairs)
@@ -334,3 +337,123 @@ def test_a_legacy_optimizer_that_was_used_eagerly_is_refused():
     used.apply_gradients([(tape.gradient(loss, anchor), anchor)])
     with pytest.raises(RuntimeError, match="made in the graph"):
         trained_in_a_graph(used)
+
+
+@pytest.mark.each_choice
+@pytest.mark.parametrize("in_function", [False, True])
+@pytest.mark.parametrize(
+    ("family", "scaled"), [*((name, False) for name in FAMILIES), ("keras", True)]
+)
+def test_the_anchor_and_wrappers_are_one_variable(family, scaled, in_function):
+    """A step applies a table's gradient once, even if a list of variables repeats the table."""
+    table, optimizer = de.Variable(dim=1, name="t"), wrapped_of(family, "SGD", 1.0)
+    if scaled:
+        optimizer = de.LossScaleOptimizer(optimizer, initial_scale=1.0)
+
+    def step():
+        with tf.GradientTape() as tape:
+            first, wrapper = de.embedding_lookup(table, [3], return_trainable=True)
+            second, other = de.embedding_lookup(table, [3, 5], return_trainable=True)
+            loss = tf.reduce_sum(first) + tf.reduce_sum(second)
+        variables = [*table.trainable_variables, wrapper, other]
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+
+    (tf.function(step) if in_function else step)()
+    np.testing.assert_array_equal(table.lookup([3, 5]), [[-2.0], [-1.0]])
+
+
+def test_gradients_that_differ_are_refused():
+    table, optimizer = de.Variable(dim=1, name="t"), wrapped_of("keras", "SGD", 1.0)
+    with tf.GradientTape(persistent=True) as tape:
+        rows, wrapper = de.embedding_lookup(table, [3], return_trainable=True)
+        losses = tf.reduce_sum(rows), tf.reduce_sum(rows**2)
+    anchor = table.trainable_variables[0]
+    pairs = [
+        (tape.gradient(losses[0], anchor), anchor),
+        (tape.gradient(losses[1], wrapper), wrapper),
+    ]
+    with pytest.raises(ValueError, match=r"one gradient in a step\. Received: two .* table 't'"):
+        optimizer.apply_gradients(pairs)
+    assert int(table.size()) == 0
+
+
+def test_positions_in_distinct_ids_are_not_taken_for_distinct_ids():
+    table = de.Variable(dim=1, name="t")
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(1.0, clipvalue=2.0))
+
+    @tf.function
+    def step(values):
+        _, positions = tf.unique(values, out_idx=tf.int64)
+        with tf.GradientTape() as tape:
+            loss = 1.5 * tf.reduce_sum(table.lookup(positions))
+        gradients = tape.gradient(loss, table.trainable_variables)
+        optimizer.apply(gradients, table.trainable_variables)
+
+    step(tf.constant([5, 5, 6], tf.int64))
+    np.testing.assert_array_equal(table.lookup([0, 1]), [[-2.0], [-1.5]])
+
+
+class TwoTables(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.users = de.layers.Embedding(2, name="users", initializer=1.0)
+        self.items = de.layers.Embedding(2, name="items", initializer=1.0)
+
+    def call(self, ids):
+        return tf.reduce_sum(self.users(ids) + self.items(ids), -1, keepdims=True)
+
+
+IDS, LABELS = np.array([1, 2], np.int64), np.zeros([2, 1], np.float32)
+
+
+def test_paths_carry_the_names_of_the_tables():
+    model = TwoTables()
+    model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")
+    model.fit(IDS, LABELS, verbose=0)
+    assert [each.path for each in model.trainable_variables] == ["users/anchor", "items/anchor"]
+    tree = model.get_state_tree("numpy_array")
+    assert set(tree["trainable_variables"]) == {"users", "items"}
+    model.set_state_tree(tree)
+
+
+def test_tables_under_optimizers_of_their_own():
+    model = TwoTables()
+    still = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.0))
+    moving = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.1))
+    optimizers = keras.optimizers.OptimizerMap(still, {"users/.*": moving})
+    model.compile(keras.optimizers.MultiOptimizer(optimizers), "mse")
+    model.fit(IDS, LABELS, verbose=0)
+    np.testing.assert_array_equal(model.items.table.lookup(IDS), np.ones([2, 2]))
+    assert np.all(model.users.table.lookup(IDS) != 1)
+    with pytest.raises(TypeError, match=r"Wrap each optimizer of a MultiOptimizer: keras"):
+        de.DynamicEmbeddingOptimizer(keras.optimizers.MultiOptimizer(optimizers))
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_ids_of_unknown_rank_train(shards):
+    table = de.Variable(dim=2, name="t", initializer=1.0, devices=["/CPU:0"] * shards)
+    optimizer = wrapped_of("keras", "SGD", 1.0)
+    anchor = table.trainable_variables[0]
+
+    @tf.function(input_signature=[tf.TensorSpec(None, tf.int64)])
+    def step(ids):
+        with tf.GradientTape() as tape:
+            rows = de.embedding_lookup(table, ids) + de.embedding_lookup_unique(table, ids)
+            loss = tf.reduce_sum(rows)
+        optimizer.apply_gradients([(tape.gradient(loss, anchor), anchor)])
+        return rows
+
+    assert step([[3, 5]]).shape == [1, 2, 2]
+    np.testing.assert_array_equal(table.lookup([3, 5, 7]), [[-1, -1], [-1, -1], [1, 1]])
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_ids_of_a_placeholder_of_unknown_rank_train(shards):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        table = de.get_variable("t", dim=2, devices=["/CPU:0"] * shards)
+        ids = tf.compat.v1.placeholder(tf.int64)
+        rows = de.embedding_lookup_many([table], [ids])[0]
+        train = wrapped_of("tensorflow 1", "SGD", 1.0).minimize(tf.reduce_sum(rows))
+        session.run(tf.compat.v1.global_variables_initializer())
+        session.run(train, {ids: [[3], [3]]})
+        assert session.run(rows, {ids: [3, 4]}).tolist() == [[-2, -2], [0, 0]]
