@@ -68,8 +68,8 @@ def test_minimize_takes_tables_by_each_name(family, mode, way):
         variables = [*WAYS_TO_NAME[way](table, wrapper), fixed, of_fixed, dense]
         given = loss() if mode == "graph" else loss
         run.run(lambda: optimizer.minimize(given, var_list=variables))
-        rows = run.run(lambda: table.lookup([1, 2]))
-        np.testing.assert_allclose(rows, [[-0.4, -0.4], [-0.2, -0.2]])
+        rows = run.run(lambda: table.lookup([1, 2, 3]))
+        np.testing.assert_allclose(rows, [[-0.4, -0.4], [-0.2, -0.2], [0.0, 0.0]])
         assert run.run(fixed.size) == 0
     if family != "tensorflow 1":
         with tf.GradientTape() as tape:

@@ -1,8 +1,8 @@
 """Tests the slots and the threads of optimizers that run on gathered rows."""
 
+import contextlib
 import copy
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
@@ -12,7 +12,6 @@ import tf_keras
 
 import de_core as de
 from tests.optimizers.test_steps import own
-from tests.support import execution_modes
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no rule inside the tables")
 
@@ -99,8 +98,35 @@ def test_slots_of_tensorflow_1_are_found_by_their_names(names):
     np.testing.assert_array_equal(table.lookup([7]), [[-66.0]])
 
 
-@pytest.mark.parametrize("has_rule", [True, False])
-@pytest.mark.parametrize("mode", execution_modes.NAMES)
+def uses_after_three_steps(make, mode, policies):
+    table = de.get_variable(
+        f"t_{make.__name__}",
+        dim=1,
+        devices=["/CPU:0"] * 2,
+        restrict_policy=de.FrequencyRestrictPolicy,
+        **policies,
+    )
+    optimizer = de.DynamicEmbeddingOptimizer(make(1.0))
+
+    def step():
+        gradient = tf.IndexedSlices(tf.ones([2, 1]), tf.constant([7, 8], tf.int64))
+        return optimizer.apply_gradients([(gradient, *table.trainable_variables)])
+
+    if mode == "graph":
+        train, uses = step(), table.restrict_policy.status.lookup([7, 8])
+        with tf.compat.v1.Session() as session:
+            session.run(tf.compat.v1.global_variables_initializer())
+            for _ in range(3):
+                session.run(train)
+            return session.run(uses).ravel().tolist()
+    step()
+    run = tf.function(step) if mode == "function" else step
+    for _ in range(2):
+        run()
+    return table.restrict_policy.status.lookup([7, 8]).numpy().ravel().tolist()
+
+
+@pytest.mark.parametrize("mode", ["eager", "function", "graph"])
 @pytest.mark.parametrize(
     ("policies", "uses"),
     [
@@ -118,18 +144,11 @@ def test_slots_of_tensorflow_1_are_found_by_their_names(names):
         ),
     ],
 )
-def test_a_step_counts_as_one_use_of_a_row(mode, policies, uses, has_rule):
+def test_a_step_counts_as_one_use_of_a_row_with_and_without_a_rule(mode, policies, uses):
     sgd = tf.compat.v1.train.GradientDescentOptimizer if mode == "graph" else keras.optimizers.SGD
-    restricted = {"restrict_policy": de.FrequencyRestrictPolicy, **policies}
-    with execution_modes.entered(mode) as run:
-        optimizer = de.DynamicEmbeddingOptimizer((sgd if has_rule else own(sgd))(1.0))
-        table = de.Variable(dim=1, devices=["/CPU:0"] * 2, **restricted)
-        gradient = tf.IndexedSlices(tf.ones([2, 1]), tf.constant([7, 8], tf.int64))
-        pairs = [(gradient, *table.trainable_variables)]
-        for _ in range(3):
-            run.run(lambda: optimizer.apply_gradients(pairs))
-        status = table.restrict_policy.status
-        assert run.run(lambda: status.lookup([7, 8])).ravel().tolist() == [uses, uses]
+    for make in (sgd, own(sgd)):
+        with tf.Graph().as_default() if mode == "graph" else contextlib.nullcontext():
+            assert uses_after_three_steps(make, mode, policies) == [uses, uses]
 
 
 def test_a_deep_copy_of_an_old_optimizer_trains():
@@ -146,20 +165,27 @@ def test_eager_steps_of_several_threads_are_those_of_one():
     table = de.Variable(dim=2, name="t", initializer="zeros")
     counts, steps = (1, 4, 9), 60
     optimizer = de.DynamicEmbeddingOptimizer(make(0.1), bp_v2=True)
-    barrier = threading.Barrier(len(counts))
+    barrier, errors = threading.Barrier(len(counts)), []
 
     def ids_of(count):
         return tf.range(100 * count, 101 * count, dtype=tf.int64)
 
     def work(count):
-        barrier.wait(120)
-        for step in range(steps):
-            values = tf.fill([count, 2], 1.0 + step)
-            optimizer.apply([tf.IndexedSlices(values, ids_of(count))], [table])
+        try:
+            barrier.wait(120)
+            for step in range(steps):
+                values = tf.fill([count, 2], 1.0 + step)
+                optimizer.apply([tf.IndexedSlices(values, ids_of(count))], [table])
+        except Exception as error:
+            errors.append(error)
 
     optimizer.build([table])
-    with ThreadPoolExecutor(len(counts)) as pool:
-        list(pool.map(work, counts))
+    threads = [threading.Thread(target=work, args=[count]) for count in counts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(240)
+    assert errors == []
     for count in counts:
         peer, dense = make(0.1), tf.Variable(tf.zeros([count, 2]))
         for step in range(steps):

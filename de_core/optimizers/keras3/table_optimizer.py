@@ -166,7 +166,7 @@ class TableOptimizer(KerasOptimizer):
         run_owned([(gradient, self)])
 
     def begin(self, gradient: tf.IndexedSlices) -> list[TableStep] | None:
-        """Begins a step. Returns what to do in the table; None if the whole step is done."""
+        """Begins a step. Returns what to do in the table; None if it has done the whole step."""
         inner, [table] = vars(self)["inner_optimizer"], self._tables
         if self._generic is not None or self._accumulation is not None or several_replicas():
             self._step(targets.Targets([(gradient, table)], [], []))

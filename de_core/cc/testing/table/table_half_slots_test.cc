@@ -1,5 +1,5 @@
 // Tables with bfloat16 slots: their bytes per row, and the bits after a restart.
-// tests/optimizers/test_half_slots.py tests conversions from and to float32.
+// tests/optimizers/test_half_precision.py tests conversions from and to float32.
 #include <gtest/gtest.h>
 
 #include <memory>
