@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
+import os
+import pathlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from de_core_cli import library, sources, terminal
 from de_core_cli.library import CommandError
-from de_core_cli.row_formats import writer
+
+#: Called as `write(file, rows, with_slots)` with a `SnapshotFile` and some of its `Rows`.
+Write = Callable[[Any, Any, bool], None]
 
 
 def add(verbs: Any) -> None:
@@ -55,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     library.load()
     from de_core.snapshot.file import SnapshotFile
 
-    with sources.whole(found) as files, writer(options.format, options.output) as write:
+    with sources.whole(found) as files, _writer(options.format, options.output) as write:
         left = options.limit
         for name, path in files:
             file = SnapshotFile(path)
@@ -96,3 +101,117 @@ def _wanted(
                     yield rows.take(mask)
             if shown:
                 bar.add(len(rows))
+
+
+@contextlib.contextmanager
+def _writer(form: str, output: str | None) -> Iterator[Write]:
+    """Yields a function that writes rows. An output file appears when it is complete."""
+    if output is None:
+        yield _lines(form, sys.stdout)
+        return
+    temporary = pathlib.Path(f"{output}.tmp-{os.getpid()}")
+    try:
+        if form == "parquet":
+            with _parquet(temporary) as write:
+                yield write
+        else:
+            with temporary.open("w", encoding="utf-8", newline="") as file:
+                yield _lines(form, file)
+        if not temporary.exists():
+            raise CommandError("A Parquet file needs at least one row. Received: no rows.")
+        temporary.replace(output)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _lines(form: str, stream: Any) -> Write:
+    table = csv.writer(stream, lineterminator="\n")
+    header: list[str] = []
+
+    def write(file: Any, rows: Any, slots: bool) -> None:
+        of_rows = file.slots_of(rows.slots) if slots else {}
+        if form == "csv":
+            columns = ["key", "deleted"]
+            for name, array in {"value": rows.values, **of_rows}.items():
+                columns += [f"{name}_{each}" for each in range(array.shape[1])]
+            if not header:
+                header.extend(columns)
+                table.writerow(columns)
+            _check_same(header, columns, file)
+        for index, key in enumerate(rows.keys):
+            row: dict[str, Any] = {"key": terminal.plain(key)}
+            if rows.deleted[index]:
+                row["deleted"] = True
+            else:
+                row["value"] = list(map(terminal.plain, rows.values[index]))
+                if slots:
+                    found = of_rows.items()
+                    row["slots"] = {k: list(map(terminal.plain, v[index])) for k, v in found}
+            if form == "json":
+                stream.write(terminal.json_line(row))
+            elif form == "csv":
+                cells = [row["key"], int("deleted" in row), *row.get("value", ())]
+                cells += [each for slot in row.get("slots", {}).values() for each in slot]
+                table.writerow(
+                    [terminal.shown(each) if isinstance(each, str) else each for each in cells]
+                )
+            else:
+                stream.write(_text(row) + "\n")
+
+    return write
+
+
+def _text(row: dict[str, Any]) -> str:
+    if "deleted" in row:
+        return f"{terminal.shown(row['key'])}\tdeleted"
+    cells = [terminal.shown(row["key"]), " ".join(map(terminal.short, row["value"]))]
+    slots = row.get("slots", {}).items()
+    return "\t".join([*cells, *(f"{k}={' '.join(map(terminal.short, v))}" for k, v in slots)])
+
+
+@contextlib.contextmanager
+def _parquet(path: pathlib.Path) -> Iterator[Write]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise CommandError("Parquet needs pyarrow. Run: pip install pyarrow") from None
+    import numpy as np
+
+    with contextlib.ExitStack() as stack:
+        made: list[Any] = []
+
+        def lists(array: Any, like: Any) -> Any:
+            if array.dtype == object:
+                flat = pa.array(array.reshape(-1).tolist(), pa.binary())
+            else:
+                kept = array.dtype.kind in "biu" or array.dtype in (np.float16, np.float64)
+                array = array if kept else array.astype(np.float32)  # bfloat16
+                flat = pa.array(np.ascontiguousarray(array).reshape(-1))
+            return pa.FixedSizeListArray.from_arrays(flat, like)
+
+        def write(file: Any, rows: Any, slots: bool) -> None:
+            keys = pa.array(rows.keys.tolist(), pa.binary()) if rows.keys.dtype == object else None
+            columns = {
+                "key": pa.array(rows.keys.astype(np.int64)) if keys is None else keys,
+                "deleted": pa.array(rows.deleted),
+                "value": lists(rows.values, file.info["dim"]),
+            }
+            if slots:
+                for name, array in file.slots_of(rows.slots).items():
+                    columns[name] = lists(array, array.shape[1])
+            batch = pa.RecordBatch.from_pydict(columns)
+            if not made:
+                made.append(stack.enter_context(parquet.ParquetWriter(path, batch.schema)))
+            _check_same(made[0].schema, batch.schema, file)
+            made[0].write_batch(batch)
+
+        yield write
+
+
+def _check_same(first: Any, other: Any, file: Any) -> None:
+    if first != other:
+        raise CommandError(
+            "One output file must hold tables of the same dtypes, dim and slots. Received: "
+            f"another table in {file.path!r}. Choose a table by --table."
+        )

@@ -3,8 +3,7 @@
 from de_core.base import removed_names as _removed
 from de_core.layers.embedding import Embedding
 from de_core.layers.embedding_collection import EmbeddingCollection
-from de_core.layers.field_wise_embedding import FieldWiseEmbedding
-from de_core.layers.squashed_embedding import SquashedEmbedding
+from de_core.layers.pooling_layers import FieldWiseEmbedding, SquashedEmbedding
 
 #: The reference API's name of `Embedding`.
 BasicEmbedding = Embedding

@@ -8,8 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.checks import received
-from de_core.layers import other_configs
-from de_core.layers.configs import FeatureConfig, TableConfig
+from de_core.layers.configs import FeatureConfig, TableConfig, converted
 
 
 class DeclaredFeatures:
@@ -30,10 +29,7 @@ class DeclaredFeatures:
         """Converts and checks a nest of configs, of this library or of others."""
         _require_string_keys(features)
         tables: dict[int, TableConfig] = {}
-        configs = [
-            other_configs.converted(config, path, tables)
-            for path, config in _leaves(features, features)
-        ]
+        configs = [converted(config, path, tables) for path, config in _leaves(features, features)]
         if not configs:
             raise ValueError(f"A collection must have a feature. {received(features=features)}")
         declared = cls(tf.nest.pack_sequence_as(features, configs), configs)

@@ -14,13 +14,7 @@ from de_core.base.keras import global_policy, is_symbolic, keras, only_builds
 from de_core.base.no_autograph import no_autograph
 from de_core.base.types import DTypeLike, Id, Ids, InitializerLike, RegularizerLike, Rows
 from de_core.checkpoint import tfra_refusal
-from de_core.layers import (
-    cast_ids,
-    combining,
-    keras_arguments,
-    masking,
-    table_arguments,
-)
+from de_core.layers import arguments, combining, id_inputs
 from de_core.lookup.lookup import embedding_lookup_unique
 from de_core.lookup.segments import (
     Segments,
@@ -113,11 +107,11 @@ class Embedding(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         combiner = combining.checked(combiner)
-        own = keras_arguments.taken_from(
+        own = arguments.from_keras(
             kwargs, key_dtype, dim=dim, initializer=initializer, mask_key=mask_key
         )
         value_dtype = tf.as_dtype(value_dtype)
-        of_table = table_arguments.taken_from(kwargs)
+        of_table = arguments.for_table(kwargs)
         policy = global_policy()
         if value_dtype.is_floating and policy.compute_dtype == policy.variable_dtype:
             kwargs.setdefault("dtype", value_dtype.name)  # return rows in their stored dtype
@@ -148,7 +142,7 @@ class Embedding(keras.layers.Layer):
             **self._of_table,
         )
         self.table.trainable = self.trainable  # a frozen layer may become trainable later
-        self.mask_key = masking.checked_key(own["mask_key"], self.table.key_dtype)
+        self.mask_key = id_inputs.checked_key(own["mask_key"], self.table.key_dtype)
         self._input_kinds: set[str] = set()  # kinds of the symbolic inputs: dense, ragged, sparse
         self.built = True
 
@@ -187,7 +181,7 @@ class Embedding(keras.layers.Layer):
     @no_autograph
     def __call__(self, ids: Any, *args: Any, **kwargs: Any) -> Any:
         """Looks up ids. Takes a number, a string, or a list of them, too."""
-        ids = keras_arguments.plain_ids(ids, self.table.key_dtype, f"layer {self.name!r}")
+        ids = id_inputs.plain_ids(ids, self.table.key_dtype, f"layer {self.name!r}")
         if len(args) < 2 and (mask := getattr(ids, "_keras_mask", None)) is not None:
             kwargs.setdefault("mask", mask)  # with weights, Keras passes on no mask
         return super().__call__(ids, *args, **kwargs)
@@ -221,7 +215,7 @@ class Embedding(keras.layers.Layer):
         if self.combiner is not None or (mask is None and self.mask_key is None):
             return None
         ids = ids if is_symbolic(ids) else self._as_keys(ids)
-        return masking.not_padding(ids, self.mask_key, mask)
+        return id_inputs.not_padding(ids, self.mask_key, mask)
 
     def compute_output_shape(self, input_shape: Sequence[int | None]) -> tuple[int | None, ...]:
         """Returns the shape of the output for ids of `input_shape`."""
@@ -274,24 +268,24 @@ class Embedding(keras.layers.Layer):
             "dim": table.dim,
             "key_dtype": table.key_dtype.name,
             "value_dtype": table.value_dtype.name,
-            "combiner": table_arguments.serialized(self.combiner),
-            "initializer": table_arguments.serialized(
+            "combiner": arguments.serialized(self.combiner),
+            "initializer": arguments.serialized(
                 initial_rows.with_fans(table.initializer, table.init_size, table.dim)
             ),
             "devices": table.devices,
             "with_unique": self.with_unique,
             "mask_key": self.mask_key,
             "max_norm": self.max_norm,
-            "embeddings_regularizer": table_arguments.serialized(self.embeddings_regularizer),
-            **{name: table_arguments.serialized(value) for name, value in self._of_table.items()},
+            "embeddings_regularizer": arguments.serialized(self.embeddings_regularizer),
+            **{name: arguments.serialized(value) for name, value in self._of_table.items()},
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Makes a layer with an empty table from the result of `get_config`."""
-        table_arguments.leave_to_saved_functions()
+        arguments.leave_to_saved_functions()
         kept = {name: config[name] for name in ("dtype",) if name in config}
-        restored = {name: table_arguments.deserialized(value) for name, value in config.items()}
+        restored = {name: arguments.deserialized(value) for name, value in config.items()}
         return cls(**{**restored, **kept})
 
     @property
@@ -323,7 +317,7 @@ class Embedding(keras.layers.Layer):
 
     def _without_padding(self, segments: Segments, ids: Ids, mask: Rows | None) -> Segments:
         """Removes masked ids from segments that contain all of `ids`."""
-        mask = masking.not_padding(ids, self.mask_key, mask)
+        mask = id_inputs.not_padding(ids, self.mask_key, mask)
         return segments if mask is None else segments.where(flat_values(mask))
 
     @staticmethod
@@ -335,7 +329,7 @@ class Embedding(keras.layers.Layer):
             )
 
     def _check_dtype(self, ids: Ids) -> None:
-        cast_ids.check_dtype(ids, self.table.key_dtype.name, f"layer {self.name!r}")
+        id_inputs.check_dtype(ids, self.table.key_dtype.name, f"layer {self.name!r}")
 
     def _as_keys(self, ids: Ids) -> Ids:
         key_dtype = self.table._table.spec.key_dtype

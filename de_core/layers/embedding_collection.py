@@ -11,7 +11,7 @@ from de_core.base.checks import received
 from de_core.base.keras import global_policy, keras, only_builds
 from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Ids
-from de_core.layers import cast_ids, combining, keras_arguments, table_arguments
+from de_core.layers import arguments, combining, id_inputs
 from de_core.layers.configs import FeatureConfig, TableConfig
 from de_core.layers.declared_features import DeclaredFeatures
 from de_core.lookup.feature import Feature, lookup_features, lookup_joined, shape_of_rows
@@ -137,7 +137,7 @@ class EmbeddingCollection(keras.layers.Layer):
         """Looks up the ids of all features. Takes lists of numbers or strings, too."""
         declared = self._declared
         ids = [
-            keras_arguments.plain_ids(each, config.table.key_dtype, f"feature {config.name!r}")
+            id_inputs.plain_ids(each, config.table.key_dtype, f"feature {config.name!r}")
             for each, config in zip(declared.flat(inputs), declared.configs, strict=True)
         ]
         return super().__call__(declared.packed(ids), *args, **kwargs)
@@ -192,7 +192,7 @@ class EmbeddingCollection(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Makes a layer with empty tables from the result of `get_config`."""
-        table_arguments.leave_to_saved_functions()
+        arguments.leave_to_saved_functions()
         features = keras.saving.deserialize_keras_object(config["features"])
         tables: dict[str, TableConfig] = {}
         for feature in tf.nest.flatten(features):  # each feature was stored with its own table
@@ -223,7 +223,7 @@ def _as_tensor(ids: Any) -> Ids:
 
 def _check_ids(config: FeatureConfig, ids: Any) -> None:
     """Checks the ids of a feature, tensors or Keras symbolic tensors."""
-    cast_ids.check_dtype(ids, config.table.key_dtype.name, f"feature {config.name!r}")
+    id_inputs.check_dtype(ids, config.table.key_dtype.name, f"feature {config.name!r}")
     rank = tf.TensorShape(ids.shape).rank
     kind = kind_of(ids)
     if rank is None or rank < 1 or (kind != "dense" and rank != 2):

@@ -12,7 +12,6 @@ from de_core.storage.redis import RedisTableConfig, RedisTableCreator
 from de_core.tables.restrict import RestrictPolicy
 from de_core.tfra import names as _names
 from de_core.tfra.api import keras_layers as _keras_layers
-from de_core.tfra.api import lookups as _lookups
 from de_core.tfra.api import shadow_ops
 from de_core.tfra.api.lookups import (
     embedding_lookup,
@@ -42,27 +41,23 @@ from de_core.tfra.names import (
 )
 
 _HERE = "tensorflow_recommenders_addons.dynamic_embedding"
-_layers = {name: getattr(_keras_layers, name) for name in _keras_layers.__all__}
 keras = _names.Namespace(
     f"{_HERE}.keras",
     {
-        "callbacks": _names.callbacks,
-        "layers": _names.Namespace(
-            f"{_HERE}.keras.layers",
-            _layers,
-            {
-                "HvdAllToAllEmbedding": f"use Embedding. {_names.HOROVOD}",
-                "LayerNormalization": "use keras.layers.LayerNormalization",
-            },
-        ),
-        "models": _names.models,
+        "callbacks": _names.CALLBACKS,
+        "layers": {
+            **{name: getattr(_keras_layers, name) for name in _keras_layers.__all__},
+            "HvdAllToAllEmbedding": f"use Embedding. {_names.HOROVOD}",
+            "LayerNormalization": "use keras.layers.LayerNormalization",
+        },
+        "models": _names.MODELS,
     },
 )
 ragged_embedding_ops = _names.Namespace(
     f"{_HERE}.ragged_embedding_ops",
     {
-        "embedding_lookup_sparse": _lookups.embedding_lookup_sparse,
-        "safe_embedding_lookup_sparse": _lookups.safe_embedding_lookup_sparse,
+        "embedding_lookup_sparse": embedding_lookup_sparse,
+        "safe_embedding_lookup_sparse": safe_embedding_lookup_sparse,
     },
 )
 #: Where programs find names that `tfra` does not export at its top.
@@ -76,16 +71,13 @@ python = _names.Namespace(
     f"{_HERE}.python",
     {
         "keras": keras,
-        "ops": _names.Namespace(
-            f"{_HERE}.python.ops",
-            {
-                **dict.fromkeys(_FILES, sys.modules[__name__]),
-                "data_flow_ops": data_flow,
-                "math_ops": math,
-                "ragged_embedding_ops": ragged_embedding_ops,
-                "shadow_embedding_ops": shadow_ops,
-            },
-        ),
+        "ops": {
+            **dict.fromkeys(_FILES, sys.modules[__name__]),
+            "data_flow_ops": data_flow,
+            "math_ops": math,
+            "ragged_embedding_ops": ragged_embedding_ops,
+            "shadow_embedding_ops": shadow_ops,
+        },
         "train": train,
     },
 )

@@ -252,17 +252,17 @@ def absent(name: str, remedy: str) -> Absent:
 class Namespace(types.ModuleType):
     """A module of `tfra`.
 
-    The error for a missing name tells its replacement. `without` has the replacements of names
-    without a counterpart.
+    In `names`, a dict becomes a module, and a text becomes the stand-in for a name without a
+    counterpart. The text is the remedy. The error for a missing name tells its replacement.
     """
 
-    def __init__(
-        self, name: str, names: Mapping[str, Any], without: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, name: str, names: Mapping[str, Any]) -> None:
         super().__init__(name)
         self.__path__: list[str] = []  # so that Python imports submodules of it
-        vars(self).update({key: absent(key, hint) for key, hint in (without or {}).items()})
-        vars(self).update(names)
+        for key, value in names.items():
+            if isinstance(value, dict):
+                value = Namespace(f"{name}.{key}", value)
+            setattr(self, key, absent(key, value) if isinstance(value, str) else value)
 
     def __getattr__(self, name: str) -> Any:
         """Raises AttributeError for a name that is not there."""
@@ -297,19 +297,16 @@ math = Namespace(
 )
 train = Namespace(
     f"{_HERE}.train",
-    {"Checkpoint": tf.train.Checkpoint, "DECheckpoint": tf.train.Checkpoint},
-    {"DEHvdSaver": f"tf.compat.v1.train.Saver saves the tables. {HOROVOD}"},
-)
-callbacks = Namespace(
-    f"{_HERE}.keras.callbacks",
-    {"ModelCheckpoint": keras.callbacks.ModelCheckpoint},
     {
-        "DEHvdBroadcastGlobalVariablesCallback": HOROVOD,
-        "DEHvdBroadcastGlobalVariablesCallbackImpl": HOROVOD,
-        "DEHvdModelCheckpoint": f"use keras.callbacks.ModelCheckpoint. {HOROVOD}",
+        **dict.fromkeys(("Checkpoint", "DECheckpoint"), tf.train.Checkpoint),
+        "DEHvdSaver": f"tf.compat.v1.train.Saver saves the tables. {HOROVOD}",
     },
 )
-models = Namespace(
-    f"{_HERE}.keras.models",
-    {"save_model": save_model, "de_save_model": save_model, "de_hvd_save_model": save_model},
-)
+#: Names of `dynamic_embedding.keras.callbacks` and of `dynamic_embedding.keras.models`.
+CALLBACKS = {
+    "ModelCheckpoint": keras.callbacks.ModelCheckpoint,
+    "DEHvdBroadcastGlobalVariablesCallback": HOROVOD,
+    "DEHvdBroadcastGlobalVariablesCallbackImpl": HOROVOD,
+    "DEHvdModelCheckpoint": f"use keras.callbacks.ModelCheckpoint. {HOROVOD}",
+}
+MODELS = dict.fromkeys(("save_model", "de_save_model", "de_hvd_save_model"), save_model)

@@ -15,9 +15,9 @@ from de_core.base.types import DTypeLike, Optimizer, Target
 from de_core.checkpoint.targets import tables_of
 from de_core.tables.restrict import FrequencyRestrictPolicy, TimestampRestrictPolicy
 from de_core.tables.sharded import ShardedTable
-from de_core.tfra_files import dense_state, location, roles
-from de_core.tfra_files.checkpoint_reader import Tensors
+from de_core.tfra_files import dense_state, readers, roles
 from de_core.tfra_files.dense_state import Assignment
+from de_core.tfra_files.readers import Tensors
 from de_core.tfra_files.saved_table import SavedTable, Spec, flat
 from de_core.tfra_files.writer import Job, Writer
 from de_core.variable.variable import Variable
@@ -126,7 +126,7 @@ def import_checkpoint(
     [[1.0, 1.0, 1.0]]
     """
     wanted = {} if target is None else tables_of(target)
-    there, found = location.tables_at(os.fspath(path).rstrip("/"))
+    there, found = readers.tables_at(os.fspath(path).rstrip("/"))
     try:
         pattern = None if tables is None else re.compile(tables)
     except re.error as error:
@@ -281,7 +281,7 @@ def _verified(job: Job, is_key_given: bool) -> int:
                 f"Received: {saved.name!r} of {own}."
             )
     rows = sum(saved.verify(spec) for _, saved, spec in job.parts())
-    location.check_keys(job.saved, job.spec, is_key_given)
+    readers.check_keys(job.saved, job.spec, is_key_given)
     return rows
 
 

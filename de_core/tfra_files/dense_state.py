@@ -16,7 +16,7 @@ import tensorflow as tf
 from de_core.base.checks import received
 from de_core.base.types import Optimizer
 from de_core.optimizers.tf1.optimizer import Tf1Optimizer
-from de_core.tfra_files.checkpoint_reader import Tensors
+from de_core.tfra_files.readers import Tensors
 from de_core.tfra_files.saved_table import escaped
 from de_core.variable.anchor import table_of
 

@@ -12,8 +12,7 @@ from de_core.base.checks import received
 from de_core.base.keras import keras
 from de_core.base.types import DTypeLike, InitializerLike
 from de_core.tfra.api.shadow_ops import ShadowVariable
-from de_core.tfra.api.slots import SlotVariable, slots_of
-from de_core.tfra.api.variable import Variable
+from de_core.tfra.api.variable import SlotVariable, Variable, slots_of
 from de_core.variable.new_table import numbered
 
 __all__ = ["BasicEmbedding", "Embedding", "FieldWiseEmbedding", "SquashedEmbedding"]

@@ -3,6 +3,8 @@
 Needs the environment that `tests/tfra/wheel.py` describes, and TF_USE_LEGACY_KERAS=1.
 
 Run: python tests/tfra_files/data/make_artefacts.py FOLDER [FORM ...]
+
+Without a form it writes all, except `old_adam`: tfra 0.6.0 wrote the committed files of that form.
 """
 
 import importlib.util
@@ -21,23 +23,23 @@ import numpy as np
 import tensorflow as tf
 from made_up_log import OPTIMIZERS, TF1_OPTIMIZERS, batches
 from tensorflow_recommenders_addons import dynamic_embedding as de
-from tensorflow_recommenders_addons.dynamic_embedding.python.ops import tf_save_restore_patch
 
 tf_keras = tf.keras
 CPU = "/CPU:0"
 STEPS_BEFORE, STEPS_AFTER = 12, 100
+OLD = "old_adam"
 EXPECTED: dict[str, Any] = {}
 NEW = tf_keras.optimizers
-LEGACY = tf_keras.optimizers.legacy
+LEGACY = getattr(NEW, "legacy", NEW)  # the TensorFlow of tfra 0.6.0 has only those
 POLICIES = {"user": de.FrequencyRestrictPolicy, "item": de.TimestampRestrictPolicy}
 
 
-def model(
-    shards: int = 1, short: bool = False, saver: Any = None, policies: bool = False
-) -> tf_keras.Model:
-    """Returns a model with the tables `user-parameter` and `item-parameter`."""
+def model(shards: int = 1, policies: bool = False, **options: Any) -> tf_keras.Model:
+    """Returns a model with the tables `user-parameter` and `item-parameter`.
+
+    `options` are further arguments of the layers. tfra 0.6.0 does not know all of them.
+    """
     initial = tf_keras.initializers.Constant
-    creator = de.CuckooHashTableCreator(saver=saver)
     inputs = {
         name: tf_keras.Input([], dtype=tf.int64, name=f"{name}_id") for name in ("user", "item")
     }
@@ -47,9 +49,8 @@ def model(
             name=name,
             devices=[CPU] * count,
             initializer=initial(value),
-            short_file_name=short,
-            kv_creator=creator,
-            restrict_policy=POLICIES[name] if policies else None,
+            **options,
+            **({"restrict_policy": POLICIES[name]} if policies else {}),
         )(inputs[name])
         for name, dim, count, value in (("user", 3, shards, 0.5), ("item", 2, 1, -0.25))
     ]
@@ -122,25 +123,16 @@ def note_model(form: str, made: tf_keras.Model, optimizer: Any, count: int) -> N
     }
 
 
-def checkpoints(folder: Path, kind: Any, name: str) -> None:
+def checkpoint(folder: Path, form: str, optimizer: Any, count: int = 20, **options: Any) -> None:
     """Writes a `tf.train.Checkpoint` of a model and its optimizer."""
-    count = STEPS_AFTER if name == "adam" else 20
-    form = f"{'legacy' if kind is LEGACY else 'new'}_{name}"
-    made, optimizer = trained(OPTIMIZERS[name](kind), shards=3 if name == "adam" else 1)
+    made, optimizer = trained(optimizer, **options)
     tf.train.Checkpoint(model=made, optimizer=optimizer).write(str(folder / form / "ckpt"))
     note_model(form, made, optimizer, count)
 
 
-def policies(folder: Path) -> None:
-    """Writes a checkpoint with what restrict policies count."""
-    made, optimizer = trained(NEW.Adam(0.01), policies=True)
-    tf.train.Checkpoint(model=made, optimizer=optimizer).write(str(folder / "policies" / "ckpt"))
-    note_model("policies", made, optimizer, 20)
-
-
 def keras_files(folder: Path) -> None:
     """Writes the checkpoint of `save_weights`, a SavedModel, and a file without rows."""
-    made, optimizer = trained(NEW.Adam(0.01), shards=2, short=True)
+    made, optimizer = trained(NEW.Adam(0.01), shards=2, short_file_name=True)
     made.save_weights(folder / "weights" / "model")
     options = tf.saved_model.SaveOptions(namespace_whitelist=["TFRA"])
     made.save(folder / "saved_model", options=options, save_traces=False)
@@ -151,15 +143,23 @@ def keras_files(folder: Path) -> None:
 
 def file_systems(folder: Path) -> None:
     """Writes checkpoints whose rows lie in a folder beside them."""
-    made, optimizer = trained(NEW.Adam(0.01), shards=2, saver=de.FileSystemSaver())
+    creator = de.CuckooHashTableCreator(saver=de.FileSystemSaver())
+    made, optimizer = trained(NEW.Adam(0.01), shards=2, kv_creator=creator)
     tf.train.Checkpoint(model=made, optimizer=optimizer).write(str(folder / "beside" / "ckpt"))
     de.keras.models.de_save_model(made, str(folder / "beside_saved_model"))
-    checkpoint = de.train.DECheckpoint(model=made, optimizer=optimizer)
-    checkpoint.save(str(folder / "beside_numbered" / "ckpt"))
+    numbered = de.train.DECheckpoint(model=made, optimizer=optimizer)
+    numbered.save(str(folder / "beside_numbered" / "ckpt"))
     note_model("beside", made, optimizer, 20)
     EXPECTED["beside_saved_model"] = EXPECTED["beside_numbered-1"] = EXPECTED["beside"]
-    checkpoint.save(str(folder / "beside_numbered" / "ckpt"))
+    numbered.save(str(folder / "beside_numbered" / "ckpt"))
     note_model("beside_numbered-2", made, optimizer, 0)
+
+
+def patched_saver() -> Any:
+    """Returns the Saver that tfra changes. It forgets tf.compat.v1.train.Saver."""
+    from tensorflow_recommenders_addons.dynamic_embedding.python.ops import tf_save_restore_patch
+
+    return tf_save_restore_patch.saver.Saver()
 
 
 def tf1_savers(folder: Path, name: str, in_files: bool = False) -> None:
@@ -183,8 +183,7 @@ def tf1_savers(folder: Path, name: str, in_files: bool = False) -> None:
         optimizer = de.DynamicEmbeddingOptimizer(TF1_OPTIMIZERS[name]())
         step = tf.compat.v1.train.get_or_create_global_step()
         train = optimizer.minimize(loss, step, [weight, wrapper])
-        # tfra changes this Saver, and forgets tf.compat.v1.train.Saver.
-        saver = tf_save_restore_patch.saver.Saver()
+        saver = patched_saver()
         session.run(tf.compat.v1.global_variables_initializer())
 
         def run(first: int, count: int) -> list[float]:
@@ -230,7 +229,7 @@ def names(folder: Path, in_files: bool = False) -> None:
         optimizer = de.DynamicEmbeddingOptimizer(TF1_OPTIMIZERS["adam"]())
         step = tf.compat.v1.train.get_or_create_global_step()
         train = optimizer.minimize(loss, step, list(wrappers.values()))
-        saver = tf_save_restore_patch.saver.Saver()
+        saver = patched_saver()
         session.run(tf.compat.v1.global_variables_initializer())
         for _ in range(2):
             session.run(train)
@@ -335,12 +334,16 @@ def by_length(keys: tf.Tensor, shards: int) -> tf.Tensor:
 def forms() -> dict[str, Any]:
     """Returns the functions that write, by a name for each."""
     made = {"keras": keras_files, "beside": file_systems, "dtypes": other_dtypes}
-    made["modules"], made["policies"], made["names"] = modules, policies, names
+    made["modules"], made["names"] = modules, names
     made["names_beside"] = lambda folder: names(folder, in_files=True)
-    for name in OPTIMIZERS:
-        for kind in (NEW, LEGACY):
-            prefix = "legacy" if kind is LEGACY else "new"
-            made[f"{prefix}_{name}"] = lambda folder, k=kind, n=name: checkpoints(folder, k, n)
+    made["policies"] = lambda folder: checkpoint(folder, "policies", NEW.Adam(0.01), policies=True)
+    made[OLD] = lambda folder: checkpoint(folder, OLD, NEW.Adam(0.01))
+    for name, make in OPTIMIZERS.items():
+        options = {"count": STEPS_AFTER, "shards": 3} if name == "adam" else {}
+        for form, kind in ((f"new_{name}", NEW), (f"legacy_{name}", LEGACY)):
+            made[form] = lambda folder, f=form, m=make, k=kind, o=options: checkpoint(
+                folder, f, m(k), **o
+            )
     for name in TF1_OPTIMIZERS:
         made[f"saver_{name}"] = lambda folder, n=name: tf1_savers(folder, n)
     made["beside_saver"] = lambda folder: tf1_savers(folder, "adam", in_files=True)
@@ -365,7 +368,8 @@ def main(folder: Path, chosen: list[str]) -> None:
         (folder / f"{chosen[1]}.part").write_text(json.dumps(EXPECTED))
         return
     folder.mkdir(parents=True, exist_ok=True)
-    for form in chosen or forms():  # tfra keeps slots of equal names for all models of a process
+    # tfra keeps slots of equal names for all models of a process.
+    for form in chosen or [each for each in forms() if each != OLD]:
         if os.spawnv(
             os.P_WAIT, sys.executable, [sys.executable, __file__, str(folder), "--only", form]
         ):
