@@ -15,7 +15,6 @@ from de_core.base.checks import check_integer, received
 from de_core.base.ops import library
 from de_core.base.types import DTypeLike, InputSpecs, Model, Request, Signatures, UnknownIds
 from de_core.exports import served_rows, version, warm_up
-from de_core.exports.publish import versions
 from de_core.exports.publish.publication import Publication
 from de_core.exports.served_rows import KeepRows
 from de_core.exports.template import Template
@@ -104,7 +103,7 @@ def publish(
             )
     folder = version.local(root, "root").resolve()
     arguments = (model, signatures, inputs, dtype, oov, keep)
-    with versions.alone_in(folder):
+    with version.alone_in(folder):
         known: Publication | None = None
         for table in living() if not full else []:
             before = table.publications.get(str(folder))
@@ -119,7 +118,7 @@ def publish(
             requests = None if sample is None else warm_up.requests(sample, function)
             known = Publication(folder, template, rows, requests)
         target = version.next_in(folder, None)
-        with version.being_written(target, versions.WORK_PREFIX) as work:
+        with version.being_written(target, version.WORK_PREFIX) as work:
             try:
                 written = known.write(work, last, consistent)
             except tf.errors.FailedPreconditionError:
@@ -132,7 +131,7 @@ def publish(
                 written = known.write(work, last, consistent)
             chains = {written.assets[shard]: links for shard, links in written.links.items()}
             previous = None if last is None else int(last.path.name)
-            report = versions.write_chains(work, chains, written.reports, previous)
+            report = version.write_chains(work, chains, written.reports, previous)
         # Only now, because the next delta must follow a version that exists.
         tables = known.template.names
         for name, table in tables.items():
@@ -141,7 +140,7 @@ def publish(
         written.path = target
         known.last = written
         next(iter(tables.values())).publications[str(folder)] = (arguments, known)
-        versions.prune(folder, keep_versions)
+        version.prune(folder, keep_versions)
     return Version(str(target), report)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.exports import version, warm_up
-from de_core.exports.publish import versions
 from de_core.exports.served_rows import ServedRows
 from de_core.exports.template import Template
 from de_core.snapshot import chain_file
@@ -103,7 +102,7 @@ class Publication:
         last = self.last
         if last is None or version.numbers_in(self._root)[-1:] != [int(last.path.name)]:
             return None
-        if versions.full_is_due(last.path, last.links.values(), full_every, full_part):
+        if version.full_is_due(last.path, last.links.values(), full_every, full_part):
             return None
         newest = [links[-1].identity for links in last.links.values()]
         return last if follow(last.links, self.chain, newest) else None
@@ -129,7 +128,7 @@ class Publication:
             for other in others:
                 target = folder / other.relative_to(last.path)
                 target.parent.mkdir(exist_ok=True)
-                versions.link(other, target)
+                version.link(other, target)
             last.weights.write(folder)
             made = Written(folder, last.assets, last.weights)
         else:
@@ -155,6 +154,6 @@ class Publication:
                 made.links[shard] = [Link(report["id"], file)]
                 if last is not None:
                     for each in last.links[shard]:
-                        versions.link(last.path / "assets" / each.name, assets / each.name)
+                        version.link(last.path / "assets" / each.name, assets / each.name)
                     made.links[shard] = [*last.links[shard], *made.links[shard]]
         return made
