@@ -64,7 +64,7 @@ def compare(
                 sides[number] = rows.take(due)
                 left = (rows.take(~due), own[~due])
                 waiting[number] = next(reads[number], None) if due.all() else left
-        yield _compared(sides[0], sides[1], slots)
+        yield _compared(*sides, slots)
 
 
 def _read(
