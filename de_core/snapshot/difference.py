@@ -51,28 +51,42 @@ def compare(
                 f"{first.info[name]} in {first.path!r}, {second.info[name]} in {second.path!r}."
             )
     slots = first.info["slots"] == second.info["slots"]
-    reads = [_read(each, on_read) for each in (first, second)]
-    # For each file, the rows that were read but not compared yet, with their hashes.
-    waiting = [next(each, None) for each in reads]
-    while present := [each for each in waiting if each is not None]:
-        end = min(own.max() for _, own in present)
-        sides: list[Rows | None] = [None, None]
-        for number, each in enumerate(waiting):
-            if each is not None:
-                rows, own = each
-                due = own <= end
-                sides[number] = rows.take(due)
-                left = (rows.take(~due), own[~due])
-                waiting[number] = next(reads[number], None) if due.all() else left
-        yield _compared(*sides, slots)
+    sides = (_Side(first, on_read), _Side(second, on_read))
+    while any([side.more() for side in sides]):  # a list, so that `more` runs for both sides
+        end = min((side.end for side in sides if not side.finished), default=None)
+        left, right = (side.up_to(end) for side in sides)
+        yield _compared(left, right, slots)
 
 
-def _read(
-    file: SnapshotFile, on_read: Callable[[int], object]
-) -> Iterator[tuple[Rows, np.ndarray[Any, Any]]]:
-    for batch in file.batches():
-        on_read(len(batch))
-        yield batch, hashes(batch.keys)
+class _Side:
+    """Rows of one file that were read but not compared yet."""
+
+    def __init__(self, file: SnapshotFile, on_read: Callable[[int], object]) -> None:
+        self._batches = file.batches()
+        self._on_read = on_read
+        self._waiting: Rows | None = None
+        self._hashes = np.zeros([0], np.uint64)
+        self.finished = False
+        self.end = np.uint64(0)
+
+    def more(self) -> bool:
+        if not len(self._hashes) and not self.finished:
+            batch = next(self._batches, None)
+            if batch is None:
+                self.finished = True
+            else:
+                self._on_read(len(batch))
+                self._waiting, self._hashes = batch, hashes(batch.keys)
+                self.end = self._hashes.max()
+        return len(self._hashes) > 0
+
+    def up_to(self, end: Any) -> Rows | None:
+        if self._waiting is None:
+            return None
+        taken = np.ones(len(self._hashes), bool) if end is None else self._hashes <= end
+        rows = self._waiting.take(taken)
+        self._waiting, self._hashes = self._waiting.take(~taken), self._hashes[~taken]
+        return rows
 
 
 def _compared(left: Rows | None, right: Rows | None, slots: bool) -> Difference:
