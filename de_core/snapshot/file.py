@@ -13,7 +13,7 @@ import tensorflow as tf
 from de_core.base.ops import library
 
 _STEP_BYTES = 16 << 20
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_WORD = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 def about(path: str, *, verified: bool = False) -> dict[str, Any]:
@@ -133,18 +133,28 @@ def hashes(keys: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
     `keys` are int64 or bytes objects [n].
     """
-    if keys.dtype != object:
-        return _mix(keys.astype(np.int64).view(np.uint64))
-    lengths = np.array([len(key) for key in keys], np.uint64)
-    state = _GOLDEN ^ lengths * np.uint64(0xFF51AFD7ED558CCD)
-    for at in range(0, int(lengths.max(initial=0)), 8):
-        longer = lengths > at
-        words = [int.from_bytes(key[at : at + 8], "little") for key in keys[longer]]
-        state[longer] = _mix(state[longer] ^ np.array(words, np.uint64)) + _GOLDEN
-    return _mix(state)
+    if keys.dtype == object:
+        words = np.array([_hash_bytes(key) for key in keys], np.uint64)
+    else:
+        words = keys.astype(np.int64).view(np.uint64)
+    return _mix(words)
 
 
 def _mix(words: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     words = (words ^ words >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ words >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
     return words ^ words >> np.uint64(31)
+
+
+def _mix_one(word: int) -> int:
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & int(_WORD)
+    word = (word ^ word >> 27) * 0x94D049BB133111EB & int(_WORD)
+    return word ^ word >> 31
+
+
+def _hash_bytes(key: bytes) -> int:
+    state = 0x9E3779B97F4A7C15 ^ len(key) * 0xFF51AFD7ED558CCD & int(_WORD)
+    for at in range(0, len(key), 8):
+        word = int.from_bytes(key[at : at + 8], "little")
+        state = _mix_one(state ^ word) + 0x9E3779B97F4A7C15 & int(_WORD)
+    return state
