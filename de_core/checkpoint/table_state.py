@@ -1,4 +1,16 @@
-"""Saves the table of one Variable in TensorFlow's checkpoints."""
+"""Saves the table of one Variable in TensorFlow's checkpoints.
+
+TensorFlow requests an object's state without passing the checkpoint's prefix. We need the prefix to
+write the rows' files beside the checkpoint. We find it in two places:
+
+- `tf.train.Checkpoint` and `CheckpointManager` request the state in a method whose argument is the
+  prefix. We find the argument on the call stack, also in a `tf.function`.
+- `tf.compat.v1.train.Saver` creates its ops in a name scope that contains the prefix's placeholder.
+
+No public API tells the prefix. The callbacks of `tf.train.CheckpointOptions` belong to the user who
+saves, and the callback after a save runs too late. Without a prefix, the rows' bytes are written
+into the checkpoint itself, through memory.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +18,9 @@ import contextlib
 import contextvars
 import dataclasses
 import functools
+import inspect
 import itertools
+import os
 import tempfile
 import weakref
 from collections.abc import Callable
@@ -14,13 +28,27 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.base import paths
-from de_core.checkpoint import prefix, reference, weights_file
+from de_core.base import call_stack, paths
+from de_core.checkpoint import reference, weights_file
 from de_core.checkpoint.compaction import Chains
 from de_core.snapshot import table_files
 from de_core.tables.sharded import ShardedTable
 
 _READER = "RestoreV2"  # the type of the op that reads an entry of a checkpoint
+_WRITERS = {
+    cls._write.__code__
+    for cls in (tf.train.Checkpoint, tf.compat.v1.train.Checkpoint)
+    if hasattr(cls, "_write")
+}
+_BUILDERS = {
+    inspect.unwrap(method).__code__
+    for method in (
+        tf.compat.v1.saved_model.Builder.add_meta_graph,
+        tf.compat.v1.saved_model.Builder.add_meta_graph_and_variables,
+    )
+}
+# Names of a Saver's two placeholders for the prefix. The first gives the second its default value.
+_SAVER_OPS = ("filename", "Const")
 
 
 @dataclasses.dataclass
@@ -53,7 +81,7 @@ active_plan: contextvars.ContextVar[Plan | None] = contextvars.ContextVar(
 class TableState(tf.Module):
     """A Variable's entry in a checkpoint: a reference to snapshot files beside the checkpoint.
 
-    If the checkpoint's location is unknown (see `prefix.py`), it holds the files' bytes instead.
+    If the checkpoint's prefix is unknown, it holds the files' bytes instead.
 
     Args:
         table: The table.
@@ -69,7 +97,7 @@ class TableState(tf.Module):
 
     def write(self) -> tf.Tensor:
         """Saves the rows and returns the checkpoint's entry."""
-        target, router = prefix.being_written(), self.table.router
+        target, router = _prefix_being_written(), self.table.router
         if tf.executing_eagerly() and isinstance(target, str):
             return self._write_beside(target)
         router.require_whole("A checkpoint made in a graph", "Use de.checkpoint.save.")
@@ -77,7 +105,7 @@ class TableState(tf.Module):
             with tempfile.TemporaryDirectory(prefix="de_core_save_") as folder:
                 return tf.stack(weights_file.files(self.table, folder))
         if target is None:
-            target = prefix.of_the_saver_being_built()
+            target = _prefix_of_the_saver_being_built()
         if target is None:
             return tf.stack(weights_file.files(self.table, self._lasting_folder()))
         files = reference.graph_file_names(target, len(self.table.tables))
@@ -146,7 +174,7 @@ class TableState(tf.Module):
                 )
                 return self.restore(entry)
         if not tf.executing_eagerly():
-            placeholder = prefix.of_the_saver_being_built()
+            placeholder = _prefix_of_the_saver_being_built()
             if placeholder is None:
 
                 def written(pair: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
@@ -160,7 +188,7 @@ class TableState(tf.Module):
             files = reference.graph_resolved(tf.ensure_shape(restored, [None, 2]), placeholder)
             # Map the files of a SavedModel into memory. A loaded SavedModel is then ready at once,
             # because no rows are copied.
-            mapped = prefix.saved_model_is_being_built()
+            mapped = call_stack.nearest_of(_BUILDERS) is not None
             return table_files.restore(self.table, files, mapped=mapped)
         if restored.shape.rank != 2:
             weights_file.restore(self.table, tf.unstack(restored))
@@ -212,3 +240,38 @@ class WhenUsed:
             with tf.init_scope() if self.is_eager else contextlib.nullcontext():
                 self._made = self._make()
         return self._made
+
+
+def _prefix_being_written() -> str | tf.Tensor | None:
+    """Returns the prefix of the checkpoint that this thread is writing, or None.
+
+    The prefix is a string in eager mode, otherwise a scalar string tensor.
+    """
+    frame = call_stack.nearest_of(_WRITERS)
+    prefix: Any = None if frame is None else frame.f_locals.get(frame.f_code.co_varnames[1])
+    if isinstance(prefix, os.PathLike):
+        prefix = os.fspath(prefix)
+    if not isinstance(prefix, str) and not tf.is_tensor(prefix):
+        return None
+    if tf.executing_eagerly():
+        return prefix if isinstance(prefix, str) else prefix.numpy().decode()
+    # A TensorFlow 1 graph is built once for all prefixes and has a placeholder for them.
+    in_function = tf.compat.v1.executing_eagerly_outside_functions()
+    return tf.convert_to_tensor(prefix) if in_function else None
+
+
+def _prefix_of_the_saver_being_built() -> tf.Tensor | None:
+    """Returns the prefix placeholder, a scalar string, of the Saver being built, or None."""
+    graph = tf.compat.v1.get_default_graph()
+    scope = graph.get_name_scope()
+    # Take the last match: an imported graph may also contain the scope of an earlier Saver.
+    placeholder = "PlaceholderWithDefault"
+    for operation in reversed(graph.get_operations() if scope else []):
+        parent, _, name = operation.name.rpartition("/")
+        in_scope = f"{scope}/".startswith(f"{parent}/")
+        if not in_scope or operation.type != placeholder or not name.startswith(_SAVER_OPS[1]):
+            continue
+        first = operation.inputs[0].op
+        if first.type == placeholder and _SAVER_OPS[0] in first.name.rpartition("/")[2]:
+            return operation.outputs[0]
+    return None

@@ -1,7 +1,17 @@
-"""The operations of a table over a `RowStore`. They take and return eager tensors."""
+"""The operations of a table over a `RowStore`. They take and return eager tensors.
+
+An update reads its rows into a table in memory, runs the engine's normal op on this table, and
+replaces the rows in the storage by the results. If another process has changed a row meanwhile, the
+update of that row is repeated. So every optimizer works, and no concurrent update is lost.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import tempfile
+import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -9,7 +19,6 @@ import numpy as np
 import tensorflow as tf
 
 from de_core.base.ops import library
-from de_core.storage.memory_tables import MemoryTables
 from de_core.storage.row_bytes import (
     Column,
     columns_in,
@@ -18,6 +27,8 @@ from de_core.storage.row_bytes import (
     decoded_rows,
     encoded_keys,
     encoded_rows,
+    ensure,
+    find_slot,
     slot_dtype,
 )
 from de_core.storage.row_store import Row, RowStore
@@ -25,18 +36,8 @@ from de_core.tables.initial_rows import InitialRow
 from de_core.tables.spec import TableSpec
 from de_core.tables.table import Table, apply
 
-#: Counters of a table in memory that a storage does not have.
-_NOT_COUNTED = (
-    "evicted",
-    "expired",
-    "refused",
-    "lookups",
-    "updates",
-    "lookup_nanoseconds",
-    "update_nanoseconds",
-    "gradients_read",
-    "gradient_norms",
-)
+# An update fails if other processes change one of its rows during each of this many attempts.
+_ATTEMPTS = 1000
 
 
 class StoredRows:
@@ -46,9 +47,12 @@ class StoredRows:
         self.name = name
         self.spec = spec
         self.store = store
-        self.memory = MemoryTables(name, spec, initial, store)
+        self.hits = self.misses = 0
+        self._initial = initial
         self._columns: dict[str, Column] = {}
-        self._hits = self._misses = 0
+        self._lock = threading.Lock()
+        self._table: Table | None = None
+        self._blank_file = ""
 
     def find(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns values, keys.shape + [dim], and whether each key has a row, keys.shape."""
@@ -56,15 +60,15 @@ class StoredRows:
         values, found = self._values(distinct, rows)
         values, found = placed(values), placed(tf.constant(found, tf.bool))
         hits = int(tf.math.count_nonzero(found))
-        self._hits += hits
-        self._misses += int(tf.size(found)) - hits
+        self.hits += hits
+        self.misses += int(tf.size(found)) - hits
         return values, found
 
     def find_or_insert(self, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the results of `find`, and stores the initial row of each key without a row."""
         values, found = self.find(keys)
         absent = tf.boolean_mask(tf.reshape(keys, [-1]), ~tf.reshape(found, [-1]))
-        self.memory.update([absent], [], lambda *_: None, insert=True)
+        self.update([absent], [], lambda *_: None, insert=True)
         return values, found
 
     def contains(self, keys: tf.Tensor) -> tf.Tensor:
@@ -83,7 +87,7 @@ class StoredRows:
         def add(table: Table, batch: list[tf.Tensor]) -> None:
             table.run(library.de_table_accum, *batch)
 
-        self.memory.update([keys, old, new], [], add)
+        self.update([keys, old, new], [], add)
 
     def erase(self, keys: tf.Tensor) -> None:
         """Removes rows and their slots."""
@@ -121,12 +125,12 @@ class StoredRows:
         def step(table: Table, batch: list[tf.Tensor]) -> None:
             table.run(apply, *batch, hyper, owner, rule=rule, average=average)
 
-        with self.memory.emptied() as table:
+        with self.emptied() as table:
             # A step without keys adds the rule's slots and changes nothing else.
             step(table, [keys[:0], gradients[:0]])
             columns = columns_of(table, _text(owner))
         self.remember(columns)
-        self.memory.update([keys, gradients], columns, step)
+        self.update([keys, gradients], columns, step)
 
     def take_averages(self, owner: tf.Tensor) -> None:
         """Sets each row to the moving average that the optimizer `owner` keeps."""
@@ -137,7 +141,7 @@ class StoredRows:
             table.run(library.de_table_take_averages, owner)
 
         for keys in self.store.scan():
-            self.memory.update([decoded_keys(keys, self.spec)], columns, take)
+            self.update([decoded_keys(keys, self.spec)], columns, take)
 
     def ensure_slots(
         self, owner: tf.Tensor, initial: tf.Tensor, *, names: Sequence[str], widths: Sequence[int]
@@ -175,7 +179,8 @@ class StoredRows:
             if slot.startswith(prefix):
                 self.store.drop(column.text)
                 self._columns.pop(slot, None)
-        self.memory.forget()
+        with self._lock:
+            self._table = None
 
     def batches(self, slot: str = "") -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
         """Yields keys [n] with their values, or with one slot, in batches."""
@@ -202,19 +207,6 @@ class StoredRows:
         none = tf.zeros([0], self.spec.key_dtype), tf.zeros([0, width], dtype)
         keys, values = zip(none, *batches, strict=True)
         return tf.concat(list(keys), 0), tf.concat(list(values), 0)
-
-    def stats(self) -> dict[str, Any]:
-        """Returns the table's statistics, as far as the storage knows them."""
-        parts = ("index", "rows", "slots", "strings", "policy", "free")
-        return {
-            **dict.fromkeys(_NOT_COUNTED, 0),
-            "rows": self.store.size(),
-            "hits": self._hits,
-            "misses": self._misses,
-            "load_factor": 0.0,
-            "probe_lengths": [],
-            "bytes": dict.fromkeys(parts, 0),
-        }
 
     def _read(
         self, keys: tf.Tensor, *columns: str
@@ -246,7 +238,7 @@ class StoredRows:
             values = decoded_rows(present, self.spec.value_dtype, self.spec.dim)
             return values, np.ones(len(rows), bool)
         found = np.array([row is not None for row in rows], bool)
-        initial = self.memory.blank.find(decoded_keys(keys, self.spec))[0]
+        initial = self.blank.find(decoded_keys(keys, self.spec))[0]
         if not present:
             return initial, found
         mixed = initial.numpy().copy()
@@ -278,6 +270,124 @@ class StoredRows:
     def remember(self, columns: Iterable[Column]) -> None:
         """Records slots that the storage may not have yet."""
         self._columns.update({column.slot: column for column in columns})
+
+    @functools.cached_property
+    def blank(self) -> Table:
+        """A table without rows, which returns initial rows."""
+        return self.new_table()
+
+    def new_table(self) -> Table:
+        """Creates a table in memory with the properties of the table in the storage."""
+        table = Table(f"{self.name}_work", self.spec, self._initial, "/CPU:0", 0)
+        if self._blank_file:
+            table.run(library.de_table_restore, [self._blank_file], slots=False)
+        return table
+
+    def adopt(self, blank: Table) -> None:
+        """Replaces the initial rows of keys without a row by the initial rows of `blank`."""
+        folder = tempfile.TemporaryDirectory(prefix="de_core_blank_")
+        weakref.finalize(self, folder.cleanup)
+        path = f"{folder.name}/blank.de"
+        blank.run(library.de_table_save, path, values_only=True)
+        with self._lock:
+            self._blank_file = path
+            self._table = None
+            self.blank = blank
+
+    @contextlib.contextmanager
+    def emptied(self) -> Iterator[Table]:
+        """Yields the table used for updates, without rows, to one thread at a time."""
+        with self._lock:
+            if self._table is None:
+                self._table = self.new_table()
+            else:
+                self._table.run(library.de_table_clear)
+            yield self._table
+
+    def update(
+        self,
+        batch: list[tf.Tensor],
+        columns: list[Column],
+        compute: Callable[[Table, list[tf.Tensor]], Any],
+        *,
+        insert: bool = False,
+    ) -> None:
+        """Computes rows in memory and writes them back. Repeats this for rows that others changed.
+
+        Args:
+            batch: Keys [n], then their data.
+            columns: The slots that the computation needs.
+            compute: A function of a table in memory that holds the rows, and of the keys and data
+                that are still to be processed.
+            insert: True to write only keys that have no row.
+
+        Raises:
+            tf.errors.AbortedError: Other processes changed a row during every attempt.
+        """
+        names = [self.store.VALUE, *(column.text for column in columns)]
+        raw = encoded_keys(batch[0])
+        todo = list(dict.fromkeys(raw))
+        for _ in range(_ATTEMPTS):
+            old = self.store.read(names, todo)
+            if insert:
+                todo = [key for key, row in zip(todo, old[0], strict=True) if row is None]
+                old = [[None] * len(todo) for _ in names]
+            if not todo:
+                return
+            wanted = decoded_keys(todo, self.spec)
+            with self.emptied() as table:
+                for column in columns:
+                    ensure(table, column)
+                self.load(table, todo, columns, old)
+                compute(table, batch)
+                values, _ = table.find(wanted)
+                slots = [find_slot(table, wanted, column) for column in columns]
+            new = [encoded_rows(values), *map(encoded_rows, slots)]
+            swapped = self.store.swap(
+                todo, dict(zip(names, old, strict=True)), dict(zip(names, new, strict=True))
+            )
+            todo = [key for key, done in zip(todo, swapped, strict=True) if not done]
+            if not todo:
+                return
+            left = set(todo)
+            mask = np.array([key in left for key in raw], bool)
+            batch = [tf.boolean_mask(each, mask) for each in batch]
+            raw = [key for key in raw if key in left]
+        raise tf.errors.AbortedError(
+            None,
+            None,
+            f"Rows must not change during an update. Received: {len(todo)} keys of table "
+            f"{self.name!r} that others changed during each of {_ATTEMPTS} attempts. "
+            "Use fewer writers, or smaller batches.",
+        )
+
+    def load(
+        self, table: Table, keys: Sequence[bytes], columns: list[Column], rows: list[list[Row]]
+    ) -> None:
+        """Copies rows from the storage into a table in memory that has the columns' slots.
+
+        Args:
+            table: The table in memory.
+            keys: The rows' keys.
+            columns: The slots.
+            rows: The values of all keys, then the slots of all keys per column.
+        """
+        for column, each in zip([None, *columns], rows, strict=True):
+            pairs = [
+                (key, row)
+                for key, row, value in zip(keys, each, rows[0], strict=True)
+                if value is not None and row is not None
+            ]
+            if not pairs:
+                continue
+            there = decoded_keys([key for key, _ in pairs], self.spec)
+            data = [row for _, row in pairs]
+            if column is None:
+                values = decoded_rows(data, self.spec.value_dtype, self.spec.dim)
+                table.run(library.de_table_insert_or_assign, there, values)
+            else:
+                slots = decoded_rows(data, slot_dtype(self.spec.value_dtype), column.width)
+                table.run(library.de_table_assign_slot, there, slots, tf.constant(column.slot))
 
 
 def _exist(rows: list[Row]) -> tf.Tensor:

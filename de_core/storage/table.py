@@ -39,6 +39,18 @@ _VERBS: dict[str, Callable[[TableSpec], list[tf.DType]]] = {
     "size": lambda _: [tf.int64],
     "slots": lambda _: [tf.string, tf.int64],
 }
+#: Counters of a table in memory that a storage does not have.
+_NOT_COUNTED = (
+    "evicted",
+    "expired",
+    "refused",
+    "lookups",
+    "updates",
+    "lookup_nanoseconds",
+    "update_nanoseconds",
+    "gradients_read",
+    "gradient_norms",
+)
 _RESTORES = ("de_table_restore", "de_table_restore_keys")
 
 
@@ -126,8 +138,17 @@ class StoredTable(Table):
         return self.rows.batches()
 
     def stats(self) -> dict[str, Any]:
-        """Returns the table's statistics. Eager mode only."""
-        return self.rows.stats()
+        """Returns the table's statistics, as far as the storage knows them. Eager mode only."""
+        parts = ("index", "rows", "slots", "strings", "policy", "free")
+        return {
+            **dict.fromkeys(_NOT_COUNTED, 0),
+            "rows": self.rows.store.size(),
+            "hits": self.rows.hits,
+            "misses": self.rows.misses,
+            "load_factor": 0.0,
+            "probe_lengths": [],
+            "bytes": dict.fromkeys(parts, 0),
+        }
 
     def _trackable_children(self, save_type: str = "checkpoint", **_: Any) -> dict[str, Any]:
         if save_type == "savedmodel" and not served_copy.is_exporting():
@@ -167,13 +188,13 @@ def _save(rows: StoredRows, path: tf.Tensor, **attributes: Any) -> tf.Tensor:
             "A table that saves deltas must be in main memory. Received: a delta of table "
             f"{rows.name!r}, whose rows are in a storage. Save the whole table."
         )
-    table = rows.memory.new_table()
+    table = rows.new_table()
     known = [] if attributes.get("values_only") else list(rows.known().values())
     for column in known:
         ensure(table, column)
     names = [rows.store.VALUE, *(column.text for column in known)]
     for keys in rows.store.scan():
-        rows.memory.load(table, keys, known, rows.store.read_together(names, keys))
+        rows.load(table, keys, known, rows.store.read_together(names, keys))
     return table.run(library.de_table_save, path, **attributes)
 
 
@@ -190,16 +211,16 @@ def _restore(rows: StoredRows, op: Any, *inputs: Any, replace: bool, **attribute
     Raises:
         NotImplementedError: The files hold frozen rows.
     """
-    table = rows.memory.new_table()
+    table = rows.new_table()
     # Read the slots' initial values and the initial row of unknown keys.
-    blank = rows.memory.new_table()
+    blank = rows.new_table()
     none = tf.zeros([0], rows.spec.key_dtype)
     options = {name: attributes[name] for name in ("slots", "convert")}
     blank.run(library.de_table_restore_keys, inputs[0], none, replace=True, **options)
     # Skip the columns of the library's own policies, because a storage has no policies.
     rows.remember(each for each in columns_of(blank, "") if not is_reserved(each.slot))
     if replace:
-        rows.memory.adopt(blank)
+        rows.adopt(blank)
     table.run(op, *inputs, replace=True, **attributes)
     slots = [name.decode() for name in table.run(library.de_table_slots)[0].numpy().tolist()]
     if FROZEN in slots:

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.exports.publish import from_export
-from de_core.exports.publish.versions import chains_of
+from de_core.exports.version import chains_of
 from de_core.snapshot import chain_file
 from tests.support import models
 from tests.support.models import ASKED, answers

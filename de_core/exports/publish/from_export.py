@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from de_core.base.ops import file_metadata, library
 from de_core.exports import version
-from de_core.exports.publish import versions
 from de_core.exports.version import Version
 from de_core.snapshot import chain_file
 from de_core.snapshot.chain_file import Link
@@ -52,16 +51,16 @@ def add(
             f"and snapshot files in its assets. Received: {str(source)!r}."
         )
     infos = {file: about(str(file), verified=True) for file in files}
-    with versions.alone_in(root):
-        last = None if full else next(reversed(versions.all_in(root)), None)
+    with version.alone_in(root):
+        last = None if full else next(reversed(version.published_in(root)), None)
         before: dict[pathlib.Path, list[pathlib.Path]] = {}
         if last is not None and int(last.name) == version.numbers_in(root)[-1]:
-            links_of = versions.chains_of(last)
+            links_of = version.chains_of(last)
             before = _followed(infos, last, links_of)
-            if before and versions.full_is_due(last, links_of.values(), full_every, full_part):
+            if before and version.full_is_due(last, links_of.values(), full_every, full_part):
                 before = {}
         target = version.next_in(root, None)
-        with version.being_written(target, versions.WORK_PREFIX) as folder:
+        with version.being_written(target, version.WORK_PREFIX) as folder:
             _copy_graph(source, folder, {file.name for file in files})
             reports: dict[str, list[dict[str, Any]]] = {}
             chains: dict[str, list[Link]] = {}
@@ -70,13 +69,13 @@ def add(
                 if before:
                     links, made = _write_delta(file, info, before[file], folder / "assets")
                 else:
-                    versions.link(file, folder / "assets" / file.name)
+                    version.link(file, folder / "assets" / file.name)
                     links, made = [Link(info["id"], file.name)], info
                 reports.setdefault(name, []).append(made)
                 chains[_asset_name(file.name)] = links
             previous = int(last.name) if last is not None and before else None
-            report = versions.write_chains(folder, chains, reports, previous)
-        versions.prune(root, keep_versions)
+            report = version.write_chains(folder, chains, reports, previous)
+        version.prune(root, keep_versions)
     return Version(str(target), report)
 
 
@@ -172,5 +171,5 @@ def _write_delta(
     made = dict(json.loads(report.numpy()))
     links = [Link(about(path)["id"], pathlib.Path(path).name) for path in before]
     for path in old:
-        versions.link(path, assets / path.name)
+        version.link(path, assets / path.name)
     return [*links, Link(made["id"], name)], made
