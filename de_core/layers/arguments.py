@@ -1,4 +1,4 @@
-"""The arguments of layers: those of `keras.layers.Embedding`, those of `Variable`, and configs."""
+"""Takes the arguments of `keras.layers.Embedding` and of `Variable`, and keeps them in configs."""
 
 from __future__ import annotations
 

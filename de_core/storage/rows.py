@@ -1,4 +1,4 @@
-"""The operations of a table over a `RowStore`. They take and return eager tensors.
+"""The operations of a table over a `RowStore`, on eager tensors.
 
 An update reads its rows into a table in memory, runs the engine's normal op on this table, and
 replaces the rows in the storage by the results. If another process has changed a row meanwhile, the

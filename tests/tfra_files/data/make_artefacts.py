@@ -1,10 +1,11 @@
 """Writes small files with the real tfra, and `expected.json`: their rows, slots and next losses.
 
-Needs the environment that `tests/tfra/wheel.py` describes, and TF_USE_LEGACY_KERAS=1.
+Needs an environment that `tests/tfra/wheel.py` describes.
 
 Run: python tests/tfra_files/data/make_artefacts.py FOLDER [FORM ...]
 
-Without a form it writes all, except `old_adam`: tfra 0.6.0 wrote the committed files of that form.
+Without a form it writes all, except `old_adam`. Write that form in the environment of tfra 0.6.0,
+which wrote its committed files.
 """
 
 import importlib.util
@@ -30,7 +31,7 @@ STEPS_BEFORE, STEPS_AFTER = 12, 100
 OLD = "old_adam"
 EXPECTED: dict[str, Any] = {}
 NEW = tf_keras.optimizers
-LEGACY = getattr(NEW, "legacy", NEW)  # the TensorFlow of tfra 0.6.0 has only those
+LEGACY = getattr(NEW, "legacy", NEW)  # the only ones, by this name, for tfra 0.6.0
 POLICIES = {"user": de.FrequencyRestrictPolicy, "item": de.TimestampRestrictPolicy}
 
 
