@@ -14,8 +14,6 @@ from .dependencies import DataPlane, Lifecycle
 from .engines.routed import VERSION_PATTERN, WEIGHT_LIMIT, RoutedEngine
 from .errors import Code, ServingError, not_found
 from .keys import KeyRing
-from .observability.accounts import Accounts
-from .observability.metrics import Metrics
 from .request import RECORD
 from .routers.body import admitted
 from .services.models import all_statuses, status_entry
@@ -38,11 +36,10 @@ def create_admin_app(
     The gateway's application starts and closes the engine. Every request needs a key with the scope
     `admin`.
     """
-    accounts = Accounts(Metrics(), engine.model_names)
     most = {"max_body_bytes": _BODY_BYTES, "max_decompressed_bytes": _BODY_BYTES}
     plane = DataPlane(engine, settings.model_copy(update=most), keys)
-    lifecycle = lifecycle or Lifecycle()
-    app = bare_app(plane, accounts, lifecycle, _Administrators, openapi_url=None)
+    plane.lifecycle = lifecycle or plane.lifecycle
+    app = bare_app(plane, _Administrators, openapi_url=None)
     app.router.routes.extend(router.routes)
     app.add_exception_handler(404, _unknown)
     return app

@@ -9,7 +9,7 @@ import grpc
 
 from ..dependencies import DataPlane, public_error
 from ..errors import Code, ServingError
-from ..observability.accounts import Accounts, new_id
+from ..observability.accounts import new_id
 from ..observability.logs import LOG
 from ..request import Request
 
@@ -23,10 +23,9 @@ Method = tuple[str, Sequence[str] | None, Work]
 class GrpcEdge:
     """Connects gRPC to the data plane. Messages arrive and leave as bytes."""
 
-    def __init__(self, plane: DataPlane, accounts: Accounts) -> None:
+    def __init__(self, plane: DataPlane) -> None:
         """Creates the edge."""
         self.plane = plane
-        self._accounts = accounts
 
     def service(self, name: str, methods: Mapping[str, Method]) -> Any:
         """Returns a generic handler for `grpc.aio.Server.add_generic_rpc_handlers`.
@@ -60,7 +59,7 @@ class GrpcEdge:
                 verb=verb,
             )
             begun = time.perf_counter()
-            self._accounts.begin(request)
+            self.plane.accounts.begin(request)
             code, message = Code.CANCELLED, ""
             try:
                 if scopes is None:
@@ -77,7 +76,7 @@ class GrpcEdge:
                 code, message = Code.INTERNAL, f"Internal error. Request id: {request.id}"
             finally:
                 request.status = code.http
-                self._accounts.end(request, time.perf_counter() - begun)
+                self.plane.accounts.end(request, time.perf_counter() - begun)
             del body  # gRPC keeps the error of `abort`, and with it the names of this frame
             await context.abort(getattr(grpc.StatusCode, code.value), message)
             raise AssertionError("abort raises")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..dependencies import RUN_SCOPES, Lease, Lifecycle
+from ..dependencies import RUN_SCOPES, Lease
 from ..errors import Code, ServingError, invalid
 from ..protos.inference import SERVICE, message_type, read_infer, write_infer
 from ..protos.modules import parse
@@ -15,10 +15,9 @@ from .exchange import GrpcEdge
 class InferenceService:
     """ModelInfer, and the health and metadata calls that clients send before it."""
 
-    def __init__(self, edge: GrpcEdge, lifecycle: Lifecycle) -> None:
-        """Creates the service on an edge; `lifecycle` says whether the gateway takes traffic."""
+    def __init__(self, edge: GrpcEdge) -> None:
+        """Creates the service on an edge."""
         self._plane = edge.plane
-        self._lifecycle = lifecycle
         self.handler = edge.service(
             SERVICE,
             {
@@ -37,8 +36,7 @@ class InferenceService:
         return _message("ServerLiveResponse", live=True)
 
     async def _ready(self, _: Request, __: bytes) -> bytes:
-        ready = self._plane.engine.ready() and not self._lifecycle.draining
-        return _message("ServerReadyResponse", ready=ready)
+        return _message("ServerReadyResponse", ready=self._plane.ready())
 
     async def _server(self, _: Request, __: bytes) -> bytes:
         return _message("ServerMetadataResponse", **infer.SERVER)

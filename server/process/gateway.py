@@ -90,14 +90,8 @@ class Gateway(uvicorn.Server):
         if settings.grpc_port is not None:
             from ..grpc.server import GrpcServer  # loads grpc
 
-            self._grpc = GrpcServer(
-                gateway.state.plane,
-                settings,
-                worker.grpc_port if worker else settings.grpc_port,
-                share_port=worker is not None,
-                accounts=gateway.state.accounts,
-                lifecycle=self._lifecycle,
-            )
+            grpc_port = worker.grpc_port if worker else settings.grpc_port
+            self._grpc = GrpcServer(gateway.state.plane, grpc_port, share_port=share)
         super().__init__(uvicorn_config(app, settings, "on"))
 
     def run_until_stopped(self) -> int:

@@ -13,7 +13,6 @@ from server.dependencies import DataPlane
 from server.grpc.server import GrpcServer
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto
-from server.settings import Settings, load_settings
 
 PROTOS = load_protos()
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -71,11 +70,9 @@ def multi_inference(model: str, **methods: str) -> Any:
 
 
 @contextlib.asynccontextmanager
-async def serving(
-    plane: DataPlane, settings: Settings | None = None, **options: Any
-) -> AsyncIterator[grpc.aio.Channel]:
+async def serving(plane: DataPlane) -> AsyncIterator[grpc.aio.Channel]:
     """Serves a plane, and yields a channel to it."""
-    server = GrpcServer(plane, settings or load_settings(model_dir="unused"), 0, **options)
+    server = GrpcServer(plane, 0)
     await server.start()
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
