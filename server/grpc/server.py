@@ -14,7 +14,6 @@ from ..errors import ServingError, StartError
 from ..limits import Shares
 from ..protos.inference import SERVICE
 from ..protos.modules import MODEL_SERVICE, PREDICTION_SERVICE, load_protos
-from .exchange import GrpcEdge
 from .inference_service import InferenceService
 from .prediction_service import TensorFlowServing
 
@@ -45,7 +44,7 @@ class GrpcServer:
         Raises:
             StartError: The address is not available.
         """
-        settings = self._plane.settings
+        plane, settings = self._plane, self._plane.settings
         server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", settings.max_decompressed_bytes),
@@ -59,11 +58,10 @@ class GrpcServer:
         streams = Shares(
             max(1, settings.max_in_flight // 2), "streams of health and reflection may be open"
         )
-        edge = GrpcEdge(self._plane)
         server.add_generic_rpc_handlers(
-            (*TensorFlowServing(edge).handlers, InferenceService(edge).handler)
+            (*TensorFlowServing(plane).handlers, InferenceService(plane).handler)
         )
-        self._health = _Health(self._plane, streams)
+        self._health = _Health(plane, streams)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         # Clients such as grpcurl discover services and messages.
         pool = load_protos().pool
