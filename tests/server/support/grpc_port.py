@@ -42,6 +42,27 @@ def stub(service: str, channel: Any) -> Any:
     )
 
 
+def on_the_wire(files: Any) -> dict[tuple[Any, ...], Any]:
+    """Returns what determines the encoding: fields by number, and methods by service."""
+    found: dict[tuple[Any, ...], Any] = {}
+
+    def add(prefix: str, message: Any) -> None:
+        name = f"{prefix}.{message.name}"
+        for field in message.field:
+            found[name, field.number] = (field.name, field.type, field.label, field.type_name)
+        for nested in message.nested_type:
+            add(name, nested)
+
+    for file in files.file:
+        for message in file.message_type:
+            add(file.package, message)
+        for service in file.service:
+            for method in service.method:
+                kind = (method.input_type, method.output_type)
+                found[file.package, service.name, method.name] = kind
+    return found
+
+
 def named(message: Any, model: str, signature: str = "") -> Any:
     message.model_spec.name, message.model_spec.signature_name = model, signature
     return message
