@@ -203,12 +203,10 @@ class Supervisor:
     It takes less time than `asyncio.wait_for`, which starts a task per request before Python 3.12.
     """
 
-    def __init__(self) -> None:
-        """Creates the supervisor of one request."""
-        self._reason: Exception | None = None
-        self._watcher: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._next_look = math.inf
+    _reason: Exception | None = None
+    _watcher: asyncio.Task[None] | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _next_look = math.inf
 
     def __enter__(self) -> "Supervisor":
         self._loop = asyncio.get_running_loop()

@@ -126,7 +126,7 @@ async def _read(request: HttpRequest, plane: DataPlane, supervisor: Supervisor) 
         body = b"".join(chunks)
     else:
         body = await asyncio.to_thread(b"".join, chunks)
-    record.spent("read", time.perf_counter() - begun)
+    record.stages["read"] += time.perf_counter() - begun
     return body
 
 
