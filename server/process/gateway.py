@@ -85,8 +85,7 @@ class Gateway(uvicorn.Server):
         if self._admin_listener is not None:
             from ..admin import create_admin_app  # its routes and models take 12 MiB
 
-            admin = create_admin_app(settings, engine, self._keys, self._lifecycle)
-            app = with_admin(app, admin, self._admin_listener)
+            app = with_admin(app, create_admin_app(gateway.state.plane), self._admin_listener)
         if settings.grpc_port is not None:
             from ..grpc.server import GrpcServer  # loads grpc
 
