@@ -90,9 +90,7 @@ class RecordMiddleware:
             response = error_response(503, "The gateway stops: try again", retry)
             await response(scope, receive, send_noted)
         except Exception as error:
-            if isinstance(error, RefusedError) and not record.status:
-                response = refusal(error)
-            elif isinstance(error, ServingError) and not record.status:
+            if isinstance(error, ServingError) and not record.status:
                 response = refusal(public_error(error, record))
             else:
                 # The client gets the id; the log gets everything else.
