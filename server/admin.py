@@ -10,16 +10,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .app import bare_app
-from .dependencies import DataPlane, Lifecycle
+from .dependencies import DataPlane
 from .engines.routed import VERSION_PATTERN, WEIGHT_LIMIT, RoutedEngine
 from .errors import Code, ServingError, not_found
-from .keys import KeyRing
-from .observability.accounts import Accounts
-from .observability.metrics import Metrics
 from .request import RECORD
 from .routers.body import admitted
 from .services.models import all_statuses, status_entry
-from .settings import Settings
 from .wire.paths import malformed
 
 _BODY_BYTES = 64 << 10
@@ -27,22 +23,16 @@ _BODY_BYTES = 64 << 10
 router = APIRouter(prefix="/admin")
 
 
-def create_admin_app(
-    settings: Settings,
-    engine: RoutedEngine,
-    keys: KeyRing | None,
-    lifecycle: Lifecycle | None = None,
-) -> FastAPI:
-    """Builds the application of the admin port; `engine` is the gateway's engine.
+def create_admin_app(gateway: DataPlane) -> FastAPI:
+    """Builds the application of the admin port; `gateway` is the gateway's data plane.
 
     The gateway's application starts and closes the engine. Every request needs a key with the scope
     `admin`.
     """
-    accounts = Accounts(Metrics(), engine.model_names)
     most = {"max_body_bytes": _BODY_BYTES, "max_decompressed_bytes": _BODY_BYTES}
-    plane = DataPlane(engine, settings.model_copy(update=most), keys)
-    lifecycle = lifecycle or Lifecycle()
-    app = bare_app(plane, accounts, lifecycle, _Administrators, openapi_url=None)
+    plane = DataPlane(gateway.engine, gateway.settings.model_copy(update=most), gateway.keys)
+    plane.lifecycle = gateway.lifecycle
+    app = bare_app(plane, _Administrators, openapi_url=None)
     app.router.routes.extend(router.routes)
     app.add_exception_handler(404, _unknown)
     return app

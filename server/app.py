@@ -82,7 +82,8 @@ def create_app(
     metrics = metrics or Metrics()
     routed = engine if isinstance(engine, RoutedEngine) else RoutedEngine(engine)
     plane = plane or DataPlane(routed, settings, keys, codec)
-    accounts = Accounts(metrics, routed.model_names, settings)
+    plane.lifecycle = lifecycle
+    plane.accounts = Accounts(metrics, routed.model_names, settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -101,15 +102,14 @@ def create_app(
             lifecycle.abandoned = True
             LOG.warning("a model still runs; the process ends without it")
 
-    app = bare_app(plane, accounts, lifecycle, lifespan=lifespan)
+    app = bare_app(plane, lifespan=lifespan)
     app.state.metrics = metrics
     app.state.snapshots = Snapshots(routed, metrics)
     app.state.workers = workers
-    app.state.accounts, app.state.live = accounts, accounts.live
     # `include_router` would match each request twice. FastAPI tries its routes in order, so its own
     # route of the document comes last.
     routers = [v1.router, v2.models, v2.server, health.router]
-    if accounts.live is not None:
+    if plane.accounts.live is not None:
         routers.append(page.router)
     app.router.routes[:0] = [route for router in routers for route in router.routes]
     add_document(app)
@@ -128,9 +128,7 @@ def create_app_from_environment() -> FastAPI:
     return create_app(settings, engine, metrics=metrics, keys=keys_of(settings), codec=codec)
 
 
-def bare_app(
-    plane: DataPlane, accounts: Accounts, lifecycle: Lifecycle, *middleware: Any, **options: Any
-) -> FastAPI:
+def bare_app(plane: DataPlane, *middleware: Any, **options: Any) -> FastAPI:
     """Returns an application with one route, for its document.
 
     `middleware` are classes of further middleware, and `options` are arguments of `FastAPI`.
@@ -147,12 +145,10 @@ def bare_app(
         **options,
         **_OWN_TELEMETRY,
     )
-    app.state.plane, app.state.lifecycle = plane, lifecycle
+    app.state.plane = plane
     for each in middleware:
         app.add_middleware(each)
-    app.add_middleware(
-        RecordMiddleware, settings=plane.settings, accounts=accounts, lifecycle=lifecycle
-    )
+    app.add_middleware(RecordMiddleware, plane=plane)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     return app

@@ -14,7 +14,9 @@ from .engines.base import Engine, Servable
 from .errors import PRIVATE_CODES, Code, ServingError, invalid
 from .keys import KeyRing, key_of_headers
 from .limits import Limits, Rate, Shares, Supervisor
+from .observability.accounts import Accounts
 from .observability.logs import LOG
+from .observability.metrics import Metrics
 from .request import ModelSpec, Request, begin_request, current_request, deadline_exceeded
 from .settings import Settings
 from .tensors import LOOKUP_PREFIX, STATS_SIGNATURE, Array, Tensors
@@ -47,7 +49,12 @@ class Lifecycle:
 
 
 class DataPlane:
-    """Admits requests, and leases models to them. Used from one event loop."""
+    """Admits requests, and leases models to them. Used from one event loop.
+
+    Attributes:
+        lifecycle: Says whether the gateway ends.
+        accounts: Counts and logs the requests.
+    """
 
     def __init__(
         self,
@@ -68,6 +75,8 @@ class DataPlane:
         """
         self.engine = engine
         self.keys = keys
+        self.lifecycle = Lifecycle()
+        self.accounts = Accounts(Metrics(), engine.model_names)
         self.limits = Limits(
             max_elements=settings.max_elements,
             max_ids=settings.max_ids,
@@ -93,6 +102,10 @@ class DataPlane:
         self._bytes = Shares(
             most // 2, f"bytes of requests of one client {held}", most, f"bytes of requests {held}"
         )
+
+    def ready(self) -> bool:
+        """Returns whether the gateway takes traffic."""
+        return self.engine.ready() and not self.lifecycle.draining
 
     async def answer(
         self,

@@ -46,7 +46,15 @@ PRIVATE_CODES = frozenset({Code.INTERNAL, Code.UNKNOWN, Code.DATA_LOSS})
 
 
 class ServingError(Exception):
-    """A refused request, with the code and the message for the client."""
+    """A refused request, with the code and the message for the client.
+
+    Attributes:
+        status: The HTTP status.
+        close: Whether the answer closes the connection.
+        linger: Whether the client may keep sending for a while before the connection closes.
+    """
+
+    close = linger = False
 
     def __init__(self, code: Code, message: str, *, retry_after: float | None = None) -> None:
         """Creates the error.
@@ -58,7 +66,7 @@ class ServingError(Exception):
             retry_after: Seconds after which a retry makes sense, or None. One for UNAVAILABLE.
         """
         super().__init__(message)
-        self.code = code
+        self.code, self.status = code, code.http
         self.message = message
         if retry_after is None and code is Code.UNAVAILABLE:
             retry_after = 1.0
@@ -83,25 +91,15 @@ unavailable = functools.partial(ServingError, Code.UNAVAILABLE)
 internal = functools.partial(ServingError, Code.INTERNAL)
 
 
-class RefusedError(Exception):
-    """The request breaks a rule of HTTP. Nobody reads its body.
-
-    Attributes:
-        status: The HTTP status.
-        message: The error message for the client.
-        close: Whether the answer closes the connection.
-        linger: Whether the client may keep sending for a while before the connection closes.
-    """
+class RefusedError(ServingError):
+    """The request breaks a rule of HTTP. Nobody reads its body."""
 
     def __init__(
         self, status: int, message: str, *, close: bool = True, linger: bool = False
     ) -> None:
         """Creates the refusal."""
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.close = close
-        self.linger = linger
+        super().__init__(Code.INVALID_ARGUMENT, message)
+        self.status, self.close, self.linger = status, close, linger
 
 
 class StartError(Exception):

@@ -203,12 +203,10 @@ class Supervisor:
     It takes less time than `asyncio.wait_for`, which starts a task per request before Python 3.12.
     """
 
-    def __init__(self) -> None:
-        """Creates the supervisor of one request."""
-        self._reason: Exception | None = None
-        self._watcher: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._next_look = math.inf
+    _reason: Exception | None = None
+    _watcher: asyncio.Task[None] | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _next_look = math.inf
 
     def __enter__(self) -> "Supervisor":
         self._loop = asyncio.get_running_loop()
@@ -231,7 +229,10 @@ class Supervisor:
         """
         now = self._loop.time()
         self._due, self._late, self._gone = now + seconds, late, gone
-        self._look_by(min(self._due, now + _LOOK_SECONDS))
+        at = min(self._due, now + _LOOK_SECONDS)
+        # A limit that replaces another one mostly leaves its timer as it is.
+        if at < self._next_look:
+            self._look_at(at)
 
     def __exit__(
         self,
@@ -248,12 +249,10 @@ class Supervisor:
                 self._task.uncancel()
             raise self._reason from None
 
-    def _look_by(self, at: float) -> None:
-        # A limit that replaces another one mostly leaves its timer as it is.
-        if at < self._next_look:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._next_look, self._timer = at, self._loop.call_at(at, self._look)
+    def _look_at(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._next_look, self._timer = at, self._loop.call_at(at, self._look)
 
     def _look(self) -> None:
         self._next_look = math.inf
@@ -262,7 +261,7 @@ class Supervisor:
             return
         if self._gone is not None and self._watcher is None:
             self._watcher = self._loop.create_task(self._wait_gone(self._gone))
-        self._look_by(self._due)
+        self._look_at(self._due)
 
     async def _wait_gone(self, gone: Callable[[], Awaitable[None]]) -> None:
         await gone()

@@ -7,10 +7,10 @@ import time
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .dependencies import Lifecycle, public_error
+from .dependencies import DataPlane, public_error
 from .errors import RefusedError, ServingError
 from .limits import ClientGoneError
-from .observability.accounts import Accounts, new_id
+from .observability.accounts import new_id
 from .observability.logs import LOG
 from .request import RECORD, Request
 from .routers.body import CLOSE, error_response, refusal
@@ -24,17 +24,15 @@ _ALLOWED_ID = re.compile(rb"[A-Za-z0-9-]{1,64}")
 class RecordMiddleware:
     """ASGI middleware that reports each request, and answers errors without their tracebacks."""
 
-    def __init__(
-        self, app: ASGIApp, settings: Settings, accounts: Accounts, lifecycle: Lifecycle
-    ) -> None:
+    def __init__(self, app: ASGIApp, plane: DataPlane) -> None:
         """Creates the middleware.
 
-        `settings` has the limits of heads and bodies, and the web origin that may call /v1/. While
-        `lifecycle` drains, answers ask clients to close their connections.
+        The settings of `plane` have the limits of heads and bodies, and the web origin that may
+        call /v1/. While its lifecycle drains, answers ask clients to close their connections.
         """
-        self._app, self._settings = app, settings
-        self._accounts, self._lifecycle = accounts, lifecycle
-        origin = settings.cors_origin
+        self._app, self._settings = app, plane.settings
+        self._accounts, self._lifecycle = plane.accounts, plane.lifecycle
+        origin = plane.settings.cors_origin
         self._cors = [(b"access-control-allow-origin", origin.encode())] if origin else []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,9 +90,7 @@ class RecordMiddleware:
             response = error_response(503, "The gateway stops: try again", retry)
             await response(scope, receive, send_noted)
         except Exception as error:
-            if isinstance(error, RefusedError) and not record.status:
-                response = refusal(error)
-            elif isinstance(error, ServingError) and not record.status:
+            if isinstance(error, ServingError) and not record.status:
                 response = refusal(public_error(error, record))
             else:
                 # The client gets the id; the log gets everything else.

@@ -1,8 +1,10 @@
 """A request over any transport: its record, the model that it asks, and its answer."""
 
 import dataclasses
+import functools
 import re
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -62,7 +64,9 @@ class Request:
     received_bytes: int = 0
     sent_bytes: int = 0
     deadline: float | None = None
-    stages: dict[str, float] = dataclasses.field(default_factory=dict)
+    stages: dict[str, float] = dataclasses.field(
+        default_factory=functools.partial(defaultdict, float)
+    )
     rows: int | None = None
     lookups: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     span: tuple[Any, Any] | None = None
@@ -94,10 +98,6 @@ class Request:
             raise deadline_exceeded()
         return left
 
-    def spent(self, stage: str, seconds: float) -> None:
-        """Adds seconds to a stage."""
-        self.stages[stage] = self.stages.get(stage, 0.0) + seconds
-
 
 def deadline_exceeded() -> ServingError:
     """Returns the error for an answer that missed the deadline."""
@@ -113,9 +113,8 @@ def current_request() -> Request:
     return Request() if request is None else request
 
 
-def begin_request(request: Request) -> None:
-    """Makes `request` the request of the running task."""
-    _CURRENT.set(request)
+#: Makes a request the request of the running task.
+begin_request = _CURRENT.set
 
 
 @dataclasses.dataclass(frozen=True)

@@ -105,7 +105,7 @@ class RoutedEngine:
     @property
     def routes(self) -> Routes:
         """The decisions now. Reads the file again if it changed."""
-        return self._routes if self._file is None else self._look()
+        return self._look()
 
     def _look(self, *, now: bool = False) -> Routes:
         if self._file is not None and self._file.look(now=now):
@@ -122,7 +122,7 @@ class RoutedEngine:
 
     def lease(self, spec: ModelSpec) -> Coroutine[Any, Any, Servable]:
         """See `Engine.lease`."""
-        traffic = self.routes.traffic
+        traffic = (self._routes if self._file is None else self._look()).traffic
         if spec.label is not None:
             spec = self._labelled(spec)
         elif spec.version is None and spec.name in traffic:

@@ -9,7 +9,7 @@ import grpc
 
 from ..dependencies import DataPlane, public_error
 from ..errors import Code, ServingError
-from ..observability.accounts import Accounts, new_id
+from ..observability.accounts import new_id
 from ..observability.logs import LOG
 from ..request import Request
 
@@ -20,66 +20,60 @@ Work = Callable[[Request, bytes], Awaitable[bytes]]
 Method = tuple[str, Sequence[str] | None, Work]
 
 
-class GrpcEdge:
-    """Connects gRPC to the data plane. Messages arrive and leave as bytes."""
+def service(plane: DataPlane, name: str, methods: Mapping[str, Method]) -> Any:
+    """Returns a generic handler for `grpc.aio.Server.add_generic_rpc_handlers`.
 
-    def __init__(self, plane: DataPlane, accounts: Accounts) -> None:
-        """Creates the edge."""
-        self.plane = plane
-        self._accounts = accounts
+    It connects a service of gRPC to the data plane. Messages arrive and leave as bytes. `name` is
+    the service's full name.
+    """
+    handlers = {
+        method: grpc.unary_unary_rpc_method_handler(
+            _handler(plane, f"/{name}/{method}", verb, scopes, work)
+        )
+        for method, (verb, scopes, work) in methods.items()
+    }
+    return grpc.method_handlers_generic_handler(name, handlers)
 
-    def service(self, name: str, methods: Mapping[str, Method]) -> Any:
-        """Returns a generic handler for `grpc.aio.Server.add_generic_rpc_handlers`.
 
-        `name` is the service's full name.
-        """
-        handlers = {
-            method: grpc.unary_unary_rpc_method_handler(
-                self._handler(f"/{name}/{method}", verb, scopes, work)
-            )
-            for method, (verb, scopes, work) in methods.items()
-        }
-        return grpc.method_handlers_generic_handler(name, handlers)
+def _handler(
+    plane: DataPlane, path: str, verb: str, scopes: Sequence[str] | None, work: Work
+) -> Callable[[bytes, Any], Awaitable[bytes]]:
+    async def handle(body: bytes, context: Any) -> bytes:
+        headers: dict[bytes, bytes] = {}
+        for name, value in context.invocation_metadata() or ():
+            text = value.encode() if isinstance(value, str) else value
+            headers.setdefault(name.encode(), text)
+        # `ipv4:ADDRESS:PORT`; REST writes the address alone for the same client.
+        _, _, peer = str(context.peer()).partition(":")
+        request = Request(
+            id=new_id(),
+            path=path.encode(),
+            headers=headers,
+            address=peer.rpartition(":")[0] or peer,
+            timeout=context.time_remaining(),
+            verb=verb,
+        )
+        begun = time.perf_counter()
+        plane.accounts.begin(request)
+        code, message = Code.CANCELLED, ""
+        try:
+            if scopes is None:
+                answer = await work(request, body)
+            else:
+                answer = await plane.answer(request, scopes, partial(work, request), body)
+            code = Code.OK
+            request.sent_bytes = len(answer)
+            return answer
+        except ServingError as error:
+            code, message = error.code, public_error(error, request).message
+        except Exception:
+            LOG.exception("request failed", extra={"request_id": request.id})
+            code, message = Code.INTERNAL, f"Internal error. Request id: {request.id}"
+        finally:
+            request.status = code.http
+            plane.accounts.end(request, time.perf_counter() - begun)
+        del body  # gRPC keeps the error of `abort`, and with it the names of this frame
+        await context.abort(getattr(grpc.StatusCode, code.value), message)
+        raise AssertionError("abort raises")
 
-    def _handler(
-        self, path: str, verb: str, scopes: Sequence[str] | None, work: Work
-    ) -> Callable[[bytes, Any], Awaitable[bytes]]:
-        async def handle(body: bytes, context: Any) -> bytes:
-            headers: dict[bytes, bytes] = {}
-            for name, value in context.invocation_metadata() or ():
-                text = value.encode() if isinstance(value, str) else value
-                headers.setdefault(name.encode(), text)
-            # `ipv4:ADDRESS:PORT`; REST writes the address alone for the same client.
-            _, _, peer = str(context.peer()).partition(":")
-            request = Request(
-                id=new_id(),
-                path=path.encode(),
-                headers=headers,
-                address=peer.rpartition(":")[0] or peer,
-                timeout=context.time_remaining(),
-                verb=verb,
-            )
-            begun = time.perf_counter()
-            self._accounts.begin(request)
-            code, message = Code.CANCELLED, ""
-            try:
-                if scopes is None:
-                    answer = await work(request, body)
-                else:
-                    answer = await self.plane.answer(request, scopes, partial(work, request), body)
-                code = Code.OK
-                request.sent_bytes = len(answer)
-                return answer
-            except ServingError as error:
-                code, message = error.code, public_error(error, request).message
-            except Exception:
-                LOG.exception("request failed", extra={"request_id": request.id})
-                code, message = Code.INTERNAL, f"Internal error. Request id: {request.id}"
-            finally:
-                request.status = code.http
-                self._accounts.end(request, time.perf_counter() - begun)
-            del body  # gRPC keeps the error of `abort`, and with it the names of this frame
-            await context.abort(getattr(grpc.StatusCode, code.value), message)
-            raise AssertionError("abort raises")
-
-        return handle
+    return handle

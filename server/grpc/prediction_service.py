@@ -29,7 +29,7 @@ from ..tensors import (
     Tensors,
     dtype_of_numpy,
 )
-from .exchange import GrpcEdge
+from .exchange import service
 
 _SIGNATURES = "signature_def"
 # TensorFlow Serving and gRPC number the codes in the order of their declaration.
@@ -39,11 +39,12 @@ _NUMBERS = {code: number for number, code in enumerate(Code)}
 class TensorFlowServing:
     """The methods of both services, but models cannot be configured over gRPC."""
 
-    def __init__(self, edge: GrpcEdge) -> None:
-        """Creates the services on an edge."""
-        self._plane = edge.plane
+    def __init__(self, plane: DataPlane) -> None:
+        """Creates the services of a data plane."""
+        self._plane = plane
         self._protos = load_protos()
-        predictions = edge.service(
+        predictions = service(
+            plane,
             PREDICTION_SERVICE,
             {
                 "Predict": ("predict", RUN_SCOPES, self._predict),
@@ -57,7 +58,8 @@ class TensorFlowServing:
                 "GetModelMetadata": ("metadata", ("predict",), self._metadata),
             },
         )
-        models = edge.service(
+        models = service(
+            plane,
             MODEL_SERVICE,
             {
                 "GetModelStatus": ("status", ("predict",), self._status),

@@ -9,15 +9,11 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
-from ..dependencies import DataPlane, Lifecycle
+from ..dependencies import DataPlane
 from ..errors import ServingError, StartError
 from ..limits import Shares
-from ..observability.accounts import Accounts
-from ..observability.metrics import Metrics
 from ..protos.inference import SERVICE
 from ..protos.modules import MODEL_SERVICE, PREDICTION_SERVICE, load_protos
-from ..settings import Settings
-from .exchange import GrpcEdge
 from .inference_service import InferenceService
 from .prediction_service import TensorFlowServing
 
@@ -28,32 +24,18 @@ _LOOK_SECONDS = 0.5
 class GrpcServer:
     """Serves TensorFlow Serving's and the Open Inference Protocol's services over gRPC."""
 
-    def __init__(
-        self,
-        plane: DataPlane,
-        settings: Settings,
-        port: int,
-        *,
-        share_port: bool = False,
-        accounts: Accounts | None = None,
-        lifecycle: Lifecycle | None = None,
-    ) -> None:
+    def __init__(self, plane: DataPlane, port: int, *, share_port: bool = False) -> None:
         """Creates the server.
 
         Args:
-            plane: Answers the requests. The engine's owner starts and closes the engine.
-            settings: Address, limits and TLS.
+            plane: Answers the requests. Its settings have the address, limits and TLS. The engine's
+                owner starts and closes the engine.
             port: Port to listen on; 0 for any free one.
             share_port: True if other processes listen on the same port.
-            accounts: Counts and logs the requests; created by default.
-            lifecycle: Says whether the gateway takes traffic; by default it always does.
         """
         self._plane = plane
-        self._settings = settings
         self.port = port
         self._share_port = share_port
-        self._accounts = accounts or Accounts(Metrics(), plane.engine.model_names)
-        self._lifecycle = lifecycle or Lifecycle()
         self._server: Any = None
 
     async def start(self) -> None:
@@ -62,7 +44,7 @@ class GrpcServer:
         Raises:
             StartError: The address is not available.
         """
-        settings = self._settings
+        plane, settings = self._plane, self._plane.settings
         server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", settings.max_decompressed_bytes),
@@ -76,11 +58,10 @@ class GrpcServer:
         streams = Shares(
             max(1, settings.max_in_flight // 2), "streams of health and reflection may be open"
         )
-        edge = GrpcEdge(self._plane, self._accounts)
         server.add_generic_rpc_handlers(
-            (*TensorFlowServing(edge).handlers, InferenceService(edge, self._lifecycle).handler)
+            (*TensorFlowServing(plane).handlers, InferenceService(plane).handler)
         )
-        self._health = _Health(self._plane, self._lifecycle, streams)
+        self._health = _Health(plane, streams)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         # Clients such as grpcurl discover services and messages.
         pool = load_protos().pool
@@ -130,18 +111,17 @@ class _Health(health.aio.HealthServicer):
     Like `/readyz` it needs no key.
     """
 
-    def __init__(self, plane: DataPlane, lifecycle: Lifecycle, streams: Shares) -> None:
+    def __init__(self, plane: DataPlane, streams: Shares) -> None:
         super().__init__()
         self._plane = plane
-        self._lifecycle = lifecycle
         self._streams = streams
 
     async def look(self) -> None:
         """Sets the status of all services to the current one."""
-        serves = self._plane.engine.ready() and not self._lifecycle.draining
         status = health_pb2.HealthCheckResponse
+        now = status.SERVING if self._plane.ready() else status.NOT_SERVING
         for name in ("", *_SERVICES):
-            await self.set(name, status.SERVING if serves else status.NOT_SERVING)
+            await self.set(name, now)
 
     async def watch(self) -> None:
         """Sends changes to the clients of `Watch`."""

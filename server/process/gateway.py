@@ -85,19 +85,12 @@ class Gateway(uvicorn.Server):
         if self._admin_listener is not None:
             from ..admin import create_admin_app  # its routes and models take 12 MiB
 
-            admin = create_admin_app(settings, engine, self._keys, self._lifecycle)
-            app = with_admin(app, admin, self._admin_listener)
+            app = with_admin(app, create_admin_app(gateway.state.plane), self._admin_listener)
         if settings.grpc_port is not None:
             from ..grpc.server import GrpcServer  # loads grpc
 
-            self._grpc = GrpcServer(
-                gateway.state.plane,
-                settings,
-                worker.grpc_port if worker else settings.grpc_port,
-                share_port=worker is not None,
-                accounts=gateway.state.accounts,
-                lifecycle=self._lifecycle,
-            )
+            grpc_port = worker.grpc_port if worker else settings.grpc_port
+            self._grpc = GrpcServer(gateway.state.plane, grpc_port, share_port=share)
         super().__init__(uvicorn_config(app, settings, "on"))
 
     def run_until_stopped(self) -> int:

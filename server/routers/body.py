@@ -126,7 +126,7 @@ async def _read(request: HttpRequest, plane: DataPlane, supervisor: Supervisor) 
         body = b"".join(chunks)
     else:
         body = await asyncio.to_thread(b"".join, chunks)
-    record.spent("read", time.perf_counter() - begun)
+    record.stages["read"] += time.perf_counter() - begun
     return body
 
 
@@ -195,14 +195,11 @@ def error_response(
     return AnswerResponse(Answer(body, headers=headers, status=status), lingers=lingers)
 
 
-def refusal(error: RefusedError | ServingError) -> AnswerResponse:
-    """Returns the response to a refused request; a `ServingError` must be public."""
-    headers: Headers = ()
-    if isinstance(error, RefusedError):
-        headers = (CLOSE,) if error.close else ()
-        return error_response(error.status, error.message, headers, lingers=error.linger)
+def refusal(error: ServingError) -> AnswerResponse:
+    """Returns the response to a refused request; the error must be public."""
+    headers: Headers = (CLOSE,) if error.close else ()
     if error.retry_after is not None:
-        headers = ((b"retry-after", b"%d" % max(1, round(error.retry_after))),)
+        headers = (*headers, (b"retry-after", b"%d" % max(1, round(error.retry_after))))
     if error.code is Code.UNAUTHENTICATED:
         headers = (*headers, (b"www-authenticate", b'Bearer realm="gateway"'))
-    return error_response(error.code.http, error.message, headers)
+    return error_response(error.status, error.message, headers, lingers=error.linger)

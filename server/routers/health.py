@@ -32,12 +32,12 @@ async def livez() -> Response:
 @router.get("/readyz", operation_id="readyz", response_model=Object, responses=errors(503))
 async def readyz(request: Request) -> Response:
     """Tells whether every model serves."""
-    state = request.app.state
-    if state.lifecycle.draining:
+    plane = request.app.state.plane
+    if plane.lifecycle.draining:
         raise unavailable("Draining: the gateway is about to stop")
-    if state.plane.engine.routes.draining:
+    if plane.engine.routes.draining:
         raise unavailable("Draining: an operator sends traffic elsewhere")
-    if not state.plane.engine.ready():
+    if not plane.ready():
         raise unavailable("Not every model has a version that serves")
     return JSONResponse(_OK)
 

@@ -40,7 +40,7 @@ async def data(request: Request) -> Response:
     request.scope[RECORD].verb = "page"
 
     async def work(_: bytes) -> Answer:
-        models, seconds = await state.snapshots.models(), state.live.points()
+        models, seconds = await state.snapshots.models(), state.plane.accounts.live.points()
         told = {"version": __version__, "models": models, "seconds": seconds}
         return Answer(orjson.dumps(told))
 

@@ -93,6 +93,5 @@ async def live() -> Response:
 )
 async def ready(request: Request) -> Response:
     """Tells whether every model serves."""
-    state = request.app.state
-    is_ready = state.plane.engine.ready() and not state.lifecycle.draining
+    is_ready = request.app.state.plane.ready()
     return JSONResponse({"ready": is_ready}, 200 if is_ready else 503)

@@ -65,7 +65,7 @@ class Codec:
                 return await loop.run_in_executor(self._threads, function, *arguments)
             return await self._run_apart(function, *arguments)
         finally:
-            current_request().spent(stage, time.perf_counter() - begun)
+            current_request().stages[stage] += time.perf_counter() - begun
 
     async def _run_apart(self, function: Callable[..., T], *arguments: object) -> T:
         if self._asked >= _PROCESSES + _MAX_WAITING:

@@ -136,6 +136,10 @@ def test_a_key_that_leaves_the_file_opens_nothing_a_second_later(tmp_path, caplo
     assert (opens(old), opens(new)) == (True, False)
 
 
+def admin_app(engine, ring):
+    return create_admin_app(DataPlane(engine, load_settings(model_dir="x"), ring))
+
+
 def admin(app, method, path, value=b"", key=None):
     return asyncio.run(send(app, method, path, value, {"x-api-key": key} if key else {}))
 
@@ -148,19 +152,18 @@ def admin(app, method, path, value=b"", key=None):
 )  # fmt: skip
 def test_the_admin_port_answers_administrators_only(keys, method, path, status, allow):
     ring, values = keys
-    engine, settings = RoutedEngine(NumpyEngine()), load_settings(model_dir="x")
-    app = create_admin_app(settings, engine, ring)
+    app = admin_app(RoutedEngine(NumpyEngine()), ring)
     assert admin(app, method, path).status == 401
     assert admin(app, method, path, key=values["predict"]).status == 403
     reply = admin(app, method, path, key=values["admin"])
     assert (reply.status, reply.headers.get("allow")) == (status, allow)
-    assert admin(create_admin_app(settings, engine, None), method, path).status == 401
+    assert admin(admin_app(RoutedEngine(NumpyEngine()), None), method, path).status == 401
 
 
 def test_labels_traffic_and_drain_are_set_and_reported(keys):
     ring, values = keys
     engine = RoutedEngine(NumpyEngine())
-    app = create_admin_app(load_settings(model_dir="x"), engine, ring)
+    app = admin_app(engine, ring)
 
     def told(method, path, value=b""):
         return admin(app, method, path, value, values["admin"])
@@ -271,7 +274,7 @@ def test_a_decision_that_the_disk_cannot_hold_leaves_no_file(tmp_path, monkeypat
 )  # fmt: skip
 def test_names_in_admin_paths_are_plain(keys, path):
     ring, values = keys
-    app = create_admin_app(load_settings(model_dir="x"), RoutedEngine(NumpyEngine()), ring)
+    app = admin_app(RoutedEngine(NumpyEngine()), ring)
     method = "PUT" if "labels" in path else "POST"
     assert admin(app, method, path, {"version": 3}, values["admin"]).status == 400
 
@@ -448,18 +451,16 @@ async def test_forwarded_addresses_are_trusted_only_from_trusted_proxies():
 
 
 @pytest.mark.asyncio
-async def test_answers_close_connections_once_the_gateway_drains(keys):
+async def test_answers_close_connections_once_the_gateway_drains():
     lifecycle = Lifecycle()
-    settings = load_settings(model_dir="x", max_header_bytes="1000")
     app = make_app(lifecycle=lifecycle, max_header_bytes="1000")
-    admin_app = create_admin_app(settings, RoutedEngine(NumpyEngine()), keys[0], lifecycle)
     open_ = [await send(app, *PREDICT), await send(app, "GET", "/livez")]
     lifecycle.draining = True
     closing = [
         await send(app, *PREDICT),
         await send(app, "GET", "/livez"),
         await send(app, *PREDICT, headers={"x": "a" * 1001}),
-        await send(admin_app, "GET", "/admin/models"),
+        await send(create_admin_app(app.state.plane), "GET", "/admin/models"),
         await send(app, "GET", "/readyz"),
     ]
     assert [reply.headers.get("connection") for reply in open_] == [None] * 2

@@ -44,7 +44,7 @@ class LeasedVersion:
         try:
             return await self._batcher.run(self.signatures[signature], inputs)
         finally:
-            current_request().spent("run", time.perf_counter() - begun)
+            current_request().stages["run"] += time.perf_counter() - begun
 
     async def _run_now(self, signature: str, inputs: Tensors) -> dict[str, Array]:
         model, brief, request = self._model, self._brief, current_request()
@@ -58,20 +58,20 @@ class LeasedVersion:
             finally:
                 seconds = time.perf_counter() - begun
                 brief.ran_here(signature, size, seconds)
-                request.spent("run", seconds)
+                request.stages["run"] += seconds
         # If the run may be brief, measure its CPU time. That is only possible on the pool's own
         # thread, where TensorFlow runs the graph if there is no deadline (and cannot cancel it).
         untimed = brief.may_be_brief(signature, size)
 
         def run() -> dict[str, Array]:
             started, cpu = time.perf_counter(), time.thread_time()
-            request.spent("queue", started - begun)
+            request.stages["queue"] += started - begun
             left = request.remaining()
             try:
                 return model.run(signature, inputs, None if untimed else left)
             finally:
                 seconds = time.perf_counter() - started
-                request.spent("run", seconds)
+                request.stages["run"] += seconds
                 brief.ran_on_thread(
                     signature, size, time.thread_time() - cpu if untimed else seconds
                 )

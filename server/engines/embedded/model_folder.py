@@ -149,6 +149,3 @@ class VersionPolicy:
         """Returns the versions to try, best first. The first `count` that load should serve."""
         allowed = (v for v in versions if self.numbers is None or v in self.numbers)
         return sorted(allowed, reverse=True)
-
-
-LATEST = VersionPolicy()

@@ -18,7 +18,7 @@ from pathlib import Path
 from ...errors import Code
 from ..base import VersionState, VersionStatus
 from .leased_version import LeasedVersion
-from .model_folder import LATEST, VersionPolicy, Versions, fingerprint
+from .model_folder import VersionPolicy, Versions, fingerprint
 from .saved_model import SavedModel
 from .worker_pool import WorkerPool
 
@@ -49,7 +49,7 @@ class ModelVersions:
         load: Callable[[Path], SavedModel],
         serve: Callable[[int, SavedModel], LeasedVersion],
         loader: WorkerPool,
-        policy: VersionPolicy = LATEST,
+        policy: VersionPolicy,
     ) -> None:
         """Creates a model without versions.
 

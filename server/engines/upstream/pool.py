@@ -55,7 +55,7 @@ class UpstreamPool:
                 await self._wait()
             tried.append(endpoint.name)
             sent = time.perf_counter()
-            call.spent("queue", sent - begun)
+            call.stages["queue"] += sent - begun
             code = Code.CANCELLED
             endpoint.in_flight += 1
             try:
@@ -73,7 +73,7 @@ class UpstreamPool:
                     codes.add(code)
                 self._wake()
                 seconds = time.perf_counter() - sent
-                call.spent("run", seconds)
+                call.stages["run"] += seconds
                 self._metrics.upstream_seconds(endpoint.name, code.value).observe(seconds)
             self._metrics.retries.inc()
 

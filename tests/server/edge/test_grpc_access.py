@@ -93,9 +93,10 @@ def test_an_output_that_is_asked_for_twice_is_given_once():
 
 
 LOOKUP = predict("de_lookup/user", ids=np.arange(3))
-# The string repeats twice to fill its tensor.
+# The string repeats 99 times to fill its tensor.
 REPEATED = predict("both", a=np.arange(3), s=np.array([b"x" * 60], object))
-REPEATED.inputs["s"].tensor_shape.dim[0].size = 3
+REPEATED.inputs["s"].tensor_shape.dim[0].size = 100
+REPEATED.output_filter.append("a")
 
 
 @pytest.mark.parametrize(
@@ -106,8 +107,8 @@ REPEATED.inputs["s"].tensor_shape.dim[0].size = 3
         ({"max_elements": "3"}, predict(x=np.empty((0, 4), np.float32)), ""),
         ({"max_ids": "2"}, LOOKUP, "at most 2 ids"),
         ({"max_ids": "3"}, LOOKUP, ""),
-        ({"max_decompressed_bytes": "119"}, REPEATED, "at most 119 bytes: send"),
-        ({"max_decompressed_bytes": "120"}, REPEATED, ""),
+        ({"max_decompressed_bytes": "5939"}, REPEATED, "at most 5939 bytes: send"),
+        ({"max_decompressed_bytes": "5940"}, REPEATED, ""),
     ],
 )
 def test_the_limits_on_tensors_and_ids_hold(limits, request_, message):

@@ -30,17 +30,12 @@ MODEL = "/v1/models/ranker"
 ROW = {"instances": [{"user": 7, "item": "x"}]}
 
 
-def delimited(field: int, content: bytes) -> bytes:
-    """Returns the encoding of a message's field."""
-    size = len(content)
-    return bytes([field << 3 | 2, size & 127 | 128, size >> 7]) + content
-
-
 def write_warm_up(folder: Path, *requests: object) -> None:
     """Writes a TFRecord file of PredictionLog messages, with invalid checksums."""
     file = folder / "assets.extra" / "tf_serving_warmup_requests"
     file.parent.mkdir()
-    records = [delimited(6, delimited(1, each.SerializeToString())) for each in requests]
+    logs = [PROTOS.log.PredictionLog(predict_log={"request": each}) for each in requests]
+    records = [log.SerializeToString() for log in logs]
     file.write_bytes(
         b"".join(struct.pack("<Q4x", len(r)) + r + bytes(4) for r in records) + b"damaged"
     )
@@ -210,6 +205,5 @@ def test_versions_ages_and_tables_are_metrics(secured):
     told = secured.ask("GET", "/metrics").body.decode()
     assert 'gateway_model_version{model="ranker"} 2.0' in told
     assert 'gateway_table_rows{model="ranker",table="user"} 4.0' in told
-    for line in told.splitlines():
-        if line.startswith('gateway_model_version_age_seconds{model="ranker"}'):
-            assert 0 < float(line.rsplit(" ", 1)[1]) < 3600
+    age = 'gateway_model_version_age_seconds{model="ranker"}'
+    assert 0 < secured.gateway.metric(age) < 3600

@@ -12,7 +12,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
-from server.dependencies import DataPlane, Lifecycle
+from server.dependencies import DataPlane
 from server.engines.routed import RoutedEngine
 from server.protos.inference import message_type
 from server.settings import load_settings
@@ -174,11 +174,11 @@ def test_a_client_that_knows_nothing_calls_by_reflection(channel):
 
 @pytest.mark.asyncio
 async def test_health_follows_the_gateway():
-    lifecycle, engine = Lifecycle(), NumpyEngine()
+    engine = NumpyEngine()
     routed = RoutedEngine(engine)
     plane = DataPlane(routed, load_settings(model_dir="x"))
     status = health_pb2.HealthCheckResponse
-    async with serving(plane, lifecycle=lifecycle) as channel:
+    async with serving(plane) as channel:
         health = health_pb2_grpc.HealthStub(channel)
 
         async def check(name: str = "") -> Any:
@@ -203,7 +203,7 @@ async def test_health_follows_the_gateway():
         assert not await is_ready()
         routed.set_draining(False)
         assert await is_ready()
-        lifecycle.draining = True
+        plane.lifecycle.draining = True
         assert not await is_ready()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await check("no.such.Service")
@@ -212,9 +212,8 @@ async def test_health_follows_the_gateway():
 
 @pytest.mark.asyncio
 async def test_open_streams_hold_up_no_request():
-    settings = load_settings(model_dir="x", max_in_flight="8")
-    plane = DataPlane(NumpyEngine(), settings)
-    async with serving(plane, settings) as channel:
+    plane = DataPlane(NumpyEngine(), load_settings(model_dir="x", max_in_flight="8"))
+    async with serving(plane) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         reflection = channel.stream_stream(
             "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"

@@ -69,9 +69,9 @@ def test_health_probes_have_no_span(spans):
 async def test_a_grpc_request_is_a_span_like_one_over_rest(spans):
     settings = load_settings(model_dir="x", tracing="true")
     plane = DataPlane(NumpyEngine(), settings)
-    accounts = Accounts(Metrics(), plane.engine.model_names, settings)
+    plane.accounts = Accounts(Metrics(), plane.engine.model_names, settings)
     request = predict_request("m", x=np.ones(1, np.float32))
-    async with serving(plane, accounts=accounts) as channel:
+    async with serving(plane) as channel:
         metadata = (("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01"),)
         predictions = stub(PREDICTION_SERVICE, channel)
         await predictions.Predict(request, metadata=metadata)

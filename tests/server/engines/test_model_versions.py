@@ -13,7 +13,7 @@ import pytest
 from server.engines.base import ModelSpec, VersionState
 from server.engines.embedded.engine import EmbeddedEngine
 from server.engines.embedded.leased_version import LeasedVersion
-from server.engines.embedded.model_folder import ModelFolder
+from server.engines.embedded.model_folder import ModelFolder, VersionPolicy
 from server.engines.embedded.model_versions import ModelVersions
 from server.engines.embedded.worker_pool import WorkerPool
 from server.errors import Code, ServingError
@@ -77,7 +77,10 @@ class World:
         self.pool = WorkerPool("test", 2, 10)
         self.loader = WorkerPool("load", 1, 100)
         self.serve = functools.partial(LeasedVersion, pool=self.pool)
-        self.model = ModelVersions("m", self.load, self.serve, self.loader)
+        self.model = self.versions(self.load)
+
+    def versions(self, load):
+        return ModelVersions("m", load, self.serve, self.loader, VersionPolicy())
 
     def load(self, path):
         self.loading += 1
@@ -202,9 +205,7 @@ async def test_a_version_is_released_when_its_last_run_has_ended(world, client_l
 async def test_a_broken_version_is_tried_again_only_when_its_files_change(world):
     tries = []
     load = world.load
-    world.model = ModelVersions(
-        "m", lambda path: tries.append(path) or load(path), world.serve, world.loader
-    )
+    world.model = world.versions(lambda path: tries.append(path) or load(path))
     world.write(1, "broken")
     for _ in range(3):
         await world.update()

@@ -19,13 +19,6 @@ def version_of(reply):
     return version
 
 
-def metric(gateway, start):
-    for line in gateway.ask("GET", "/metrics").body.decode().splitlines():
-        if line.startswith(start):
-            return float(line.rsplit(" ", 1)[1])
-    return 0.0
-
-
 def test_a_model_that_no_model_server_knows_hides_no_other(tmp_path):
     key, keys = write_key(tmp_path, "predict", "admin")
     headers = {"authorization": f"Bearer {key}"}
@@ -105,7 +98,7 @@ def test_upstreams_that_die_and_return_with_another_version_cost_no_request(tmp_
         assert {reply.status for reply in replies} == {200}
         assert {version_of(reply) for reply in replies} == {3, 4}
         # In two outages, three clients: a lost server takes no further requests.
-        assert metric(gateway, "gateway_retries_total") <= 2 * 3 * 2
+        assert gateway.metric("gateway_retries_total") <= 2 * 3 * 2
 
 
 @pytest.mark.slow
@@ -114,15 +107,15 @@ def test_a_server_that_hangs_is_left_out(tmp_path):
         gateway.wait_ready()
         one.pause()
         service = 'gateway_upstream_in_service{upstream="u%d"}'
-        wait_until(lambda: metric(gateway, service % 0) == 0)
+        wait_until(lambda: gateway.metric(service % 0) == 0)
         for _ in range(20):
             assert gateway.ask("POST", PREDICT, TELL).status == 200
         two.pause()
         gateway.wait_for("/readyz", lambda reply: reply.status == 503)
         assert gateway.ask("POST", PREDICT, TELL).status == 503
         one.go_on()
-        wait_until(lambda: metric(gateway, service % 0) == 1)
-        assert metric(gateway, service % 1) == 0
+        wait_until(lambda: gateway.metric(service % 0) == 1)
+        assert gateway.metric(service % 1) == 0
         assert gateway.ask("POST", PREDICT, TELL).status == 200
 
 
@@ -196,4 +189,4 @@ def test_a_slow_upstream_meets_the_deadline(tmp_path):
         gateway.wait_ready()
         reply = gateway.ask("POST", PREDICT, TELL, {"x-request-timeout-ms": "200"})
         assert (reply.status, reply.error) == (504, "Deadline exceeded")
-        assert metric(gateway, "gateway_retries_total") == 0
+        assert gateway.metric("gateway_retries_total") == 0

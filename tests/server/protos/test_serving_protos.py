@@ -9,6 +9,7 @@ from google.protobuf import descriptor_pb2
 
 from server.protos.modules import DESCRIPTORS
 from tests.server.support.gateway_process import run
+from tests.server.support.grpc_port import on_the_wire
 from tests.support.applies import applies_if
 
 GENERATED_FROM = "2.21"
@@ -24,27 +25,6 @@ def committed():
 @pytest.fixture(scope="module")
 def installed():
     return serving_protos.collect()
-
-
-def on_the_wire(files):
-    """Returns what determines the encoding: fields by number, and methods by service."""
-    found = {}
-
-    def add(prefix, message):
-        name = f"{prefix}.{message.name}"
-        for field in message.field:
-            found[name, field.number] = (field.name, field.type, field.label, field.type_name)
-        for nested in message.nested_type:
-            add(name, nested)
-
-    for file in files.file:
-        for message in file.message_type:
-            add(file.package, message)
-        for service in file.service:
-            for method in service.method:
-                kind = (method.input_type, method.output_type)
-                found[file.package, service.name, method.name] = kind
-    return found
 
 
 def test_the_descriptors_are_those_of_the_installed_package(committed, installed):

@@ -171,6 +171,11 @@ class GatewayProcess:
             assert time.monotonic() < deadline, f"{path} answers {reply}\n{self.log()}"
             time.sleep(0.05)
 
+    def metric(self, start: str) -> float:
+        """Returns the sum of the metrics whose lines begin so."""
+        lines = self.ask("GET", "/metrics").body.decode().splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(start))
+
     def wait_in_flight(self, requests: int) -> None:
         """Waits until this many requests run, not counting the request that reads the metric."""
         wanted = f"gateway_in_flight {requests + 1}.0"

@@ -13,7 +13,6 @@ from server.dependencies import DataPlane
 from server.grpc.server import GrpcServer
 from server.protos.modules import load_protos
 from server.protos.tensors import fill_proto
-from server.settings import Settings, load_settings
 
 PROTOS = load_protos()
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -41,6 +40,27 @@ def stub(service: str, channel: Any) -> Any:
             for method, (request, response) in methods_of(service).items()
         }
     )
+
+
+def on_the_wire(files: Any) -> dict[tuple[Any, ...], Any]:
+    """Returns what determines the encoding: fields by number, and methods by service."""
+    found: dict[tuple[Any, ...], Any] = {}
+
+    def add(prefix: str, message: Any) -> None:
+        name = f"{prefix}.{message.name}"
+        for field in message.field:
+            found[name, field.number] = (field.name, field.type, field.label, field.type_name)
+        for nested in message.nested_type:
+            add(name, nested)
+
+    for file in files.file:
+        for message in file.message_type:
+            add(file.package, message)
+        for service in file.service:
+            for method in service.method:
+                kind = (method.input_type, method.output_type)
+                found[file.package, service.name, method.name] = kind
+    return found
 
 
 def named(message: Any, model: str, signature: str = "") -> Any:
@@ -71,11 +91,9 @@ def multi_inference(model: str, **methods: str) -> Any:
 
 
 @contextlib.asynccontextmanager
-async def serving(
-    plane: DataPlane, settings: Settings | None = None, **options: Any
-) -> AsyncIterator[grpc.aio.Channel]:
+async def serving(plane: DataPlane) -> AsyncIterator[grpc.aio.Channel]:
     """Serves a plane, and yields a channel to it."""
-    server = GrpcServer(plane, settings or load_settings(model_dir="unused"), 0, **options)
+    server = GrpcServer(plane, 0)
     await server.start()
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:

@@ -26,7 +26,7 @@ async def serve(port: int, version: int, seconds: float) -> None:
     functions = {"told": (told, lambda x: {"version": np.full(x.shape, version, np.int64)})}
     engine = NumpyEngine({**FUNCTIONS, **functions}, version=version, seconds=seconds)
     settings = load_settings(model_dir="unused")
-    server = GrpcServer(DataPlane(engine, settings), settings, port)
+    server = GrpcServer(DataPlane(engine, settings), port)
     await server.start()
     print(f"gRPC listens on 127.0.0.1:{server.port}", flush=True)
     await asyncio.Event().wait()
