@@ -48,7 +48,7 @@ class GrpcServer:
         server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", settings.max_decompressed_bytes),
-                ("grpc.max_send_message_length", settings.max_decompressed_bytes),
+                ("grpc.max_send_message_length", -1),  # the limit is of requests, not of answers
                 ("grpc.so_reuseport", int(self._share_port)),
             ],
             # The data plane refuses requests beyond `max_in_flight`. Streams take at most half of

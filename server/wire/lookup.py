@@ -17,10 +17,10 @@ import orjson
 
 from ..errors import ServingError, invalid
 from ..limits import Limits
-from ..tensors import Array, DType, Kind
+from ..tensors import Array, DType, Kind, dtype_of_numpy
 from .json_tensors import json_ready, numeric_array
 from .json_text import debug_string, parse_value, type_name
-from .tensor_bytes import bytes_array, decode_b64, is_b64_object
+from .tensor_bytes import bytes_array, decode_b64, is_b64_object, octets
 
 Combiner = Annotated[
     Literal["none", "sum", "mean", "sqrtn"],
@@ -239,19 +239,26 @@ def combined(
 
     Returns:
         The vectors of the answer; which of them were found, None if none of them becomes null; and
-        the sizes of their bags, None if they are in no bags. A bag without rows has zeros. Integer
-        rows stay integers with `sum`. 16-bit floats are combined and returned as float32.
+        the sizes of their bags, None if they are in no bags. A bag without rows has zeros. The
+        `sum` of integers has 64 bits. 16-bit floats are combined and returned as float32.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT for a combiner of strings.
     """
     present: Found | None = found if nullable else None
     if combiner == "none" or lengths is None:
         return rows, present, lengths
+    if rows.dtype.kind == "O":
+        raise invalid(
+            f"A combiner needs a table of numbers. Received: combiner {combiner} for strings"
+        )
     counted = found if nullable else np.ones_like(found)
     if nullable:  # a bag was found if the table holds any of its ids
         present = np.asarray(_sums(found.astype(np.int64), lengths) > 0)
-    if rows.dtype.kind not in "iu" and rows.dtype.itemsize < 4:
+    if rows.dtype.kind in "iu":
+        rows = rows.astype(f"{rows.dtype.kind}8" if combiner == "sum" else np.float64)
+    elif rows.dtype.itemsize < 4:
         rows = rows.astype(np.float32)
-    elif rows.dtype.kind in "iu" and combiner != "sum":
-        rows = rows.astype(np.float64)
     pooled = _sums(np.where(counted[:, None], rows, np.zeros((), rows.dtype)), lengths)
     if combiner != "sum":
         counts = _sums(counted.astype(np.int64), lengths)
@@ -274,11 +281,12 @@ def nest(values: Any, lengths: list[int] | None) -> Any:
 
 
 def nulled(rows: Array, present: Found | None) -> Array:
-    """Returns rows with NaN (zero for integers) where `present` is False."""
+    """Returns rows with NaN (0, False or "" where there is no NaN) where `present` is False."""
     if present is None or present.all():
         return rows
     rows = rows.copy()
-    rows[~present] = 0 if rows.dtype.kind in "iu" else np.nan
+    kind = rows.dtype.kind
+    rows[~present] = 0 if kind in "iub" else b"" if kind == "O" else np.nan
     return rows
 
 
@@ -299,8 +307,8 @@ def encode_lookup(
         if bags and len(set(bags)) == 1:
             shape = (len(bags), bags[0], vectors.shape[1])
         embeddings = {
-            "b64": base64.b64encode(np.ascontiguousarray(vectors).tobytes()).decode(),
-            "dtype": vectors.dtype.name,
+            "b64": base64.b64encode(octets(np.ascontiguousarray(vectors))).decode(),
+            "dtype": dtype_of_numpy(vectors.dtype).array_name,
             "shape": list(shape),
         }
     elif present is not None and not present.all():

@@ -7,6 +7,7 @@ from a waiting batch and does not affect the others.
 
 import asyncio
 import dataclasses
+import re
 from collections.abc import Awaitable, Callable
 
 import numpy as np
@@ -16,6 +17,8 @@ from ...request import Request, begin_request, current_request
 from ...tensors import Array, SignatureSpec, Tensors
 
 Run = Callable[[str, Tensors], Awaitable[dict[str, Array]]]
+# Names of the row lengths of ragged inputs and outputs.
+_ROW_LENGTHS = re.compile(r"_row_lengths(_\d+)?$")
 _Key = tuple[str, tuple[tuple[str, tuple[int, ...]], ...]]
 # The server, not one of the requests, is the reason for these errors.
 _OF_THE_SERVER = (
@@ -46,9 +49,19 @@ class _Batch:
 
 
 def batchable(signature: SignatureSpec) -> bool:
-    """Returns whether the first dimension of every input and output can have any size."""
-    specs = [*signature.inputs.values(), *signature.outputs.values()]
-    return bool(signature.inputs) and all(spec.shape and spec.shape[0] is None for spec in specs)
+    """Returns whether each row of the outputs belongs to the same row of the inputs.
+
+    So the first dimension of every input and output can have any size. The other dimensions of an
+    output are known, unless they can follow an input's. And nothing is ragged (see `de.export`).
+    """
+    inputs, outputs = signature.inputs.values(), signature.outputs.values()
+    specs = [*inputs, *outputs]
+    if not inputs or not all(spec.shape and spec.shape[0] is None for spec in specs):
+        return False
+    if any(_ROW_LENGTHS.search(spec.name) for spec in specs):
+        return False
+    inner_known = all(None not in (spec.shape or ())[1:] for spec in outputs)
+    return inner_known or any(None in (spec.shape or ())[1:] for spec in inputs)
 
 
 class Batcher:
@@ -137,6 +150,10 @@ class Batcher:
                     name: np.concatenate([part.inputs[name] for part in parts]) for name in inputs
                 }
             outputs = await self._run(signature, inputs)
+            if len(parts) == 1:
+                if not parts[0].done.done():
+                    parts[0].done.set_result(outputs)
+                return
             for name, array in outputs.items():
                 if not array.ndim or len(array) != rows:
                     raise internal(

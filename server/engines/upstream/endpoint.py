@@ -139,8 +139,9 @@ class Endpoint:
 
         arguments = (
             ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
-            ("grpc.max_receive_message_length", settings.max_decompressed_bytes),
-            ("grpc.max_send_message_length", settings.max_decompressed_bytes),
+            # Requests are limited where they come in, and answers are as large as they are.
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.max_send_message_length", -1),
             ("grpc.keepalive_time_ms", 30_000),
             # Without this option, two channels to one target share a connection.
             ("grpc.use_local_subchannel_pool", 1),

@@ -19,11 +19,15 @@ from tests.server.support.asgi import PREDICT, make_app, send
 from tests.server.support.eventually import eventually
 from tests.server.support.gateway_process import write_key
 from tests.server.support.grpc_port import (
+    PREDICT as PREDICT_METHOD,
+)
+from tests.server.support.grpc_port import (
     PROTOS,
     ask_grpc,
     multi_inference,
     named,
     predict_request,
+    serving,
     with_example,
 )
 from tests.server.support.numpy_engine import NumpyEngine
@@ -73,6 +77,19 @@ async def test_a_client_is_counted_once_over_all_protocols(tmp_path):
     assert (await send(app, *PREDICT, {"x-api-key": key})).status == 200
     codes = await codes_of(plane, predict(), predict(), key=key)
     assert codes == ["OK", "RESOURCE_EXHAUSTED"]
+
+
+@pytest.mark.asyncio
+async def test_an_answer_may_be_larger_than_the_largest_request():
+    settings = load_settings(model_dir="x", max_decompressed_bytes="1000")
+    request = named(PROTOS.predict.PredictRequest(), "m", "de_lookup/user")
+    ids = request.inputs["ids"]
+    ids.dtype = 9  # int64
+    ids.int64_val.extend([7] * 500)
+    ids.tensor_shape.dim.add(size=500)
+    plane = DataPlane(NumpyEngine(), settings)
+    async with serving(plane, settings) as channel:
+        assert len(await channel.unary_unary(PREDICT_METHOD)(request.SerializeToString())) > 4000
 
 
 def test_a_model_has_a_rate_limit_and_unknown_names_are_not_counted():

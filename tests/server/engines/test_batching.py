@@ -129,13 +129,15 @@ async def test_rows_that_wait_are_bounded():
     assert all("Too many rows wait" in str(e) for e in refused)
 
 
+@pytest.mark.parametrize("requests", [1, 2])
 @in_virtual_time
-async def test_an_output_without_rows_is_an_error_of_the_model():
-    async def wrong(_signature, _inputs):
-        return {"y": np.zeros(3)}
+async def test_requests_whose_answers_have_other_rows_are_answered_alone(requests):
+    async def sums(_signature, inputs):
+        return {"y": inputs["x"].sum(), "rows": np.zeros(3)}
 
-    with pytest.raises(ServingError, match="cannot be batched"):
-        await Batcher(wrong, 8, 0.002).run(SPEC, rows(1))
+    batcher = Batcher(sums, 8, 0.002)
+    answers = await asyncio.gather(*(batcher.run(SPEC, rows(i)) for i in range(requests)))
+    assert [answer["y"] for answer in answers] == [2.0 * i for i in range(requests)]
 
 
 @pytest.mark.parametrize(
@@ -146,6 +148,18 @@ async def test_an_output_without_rows_is_an_error_of_the_model():
         ([tensor("x", "float", None)], [tensor("y", "float")], False),
         ([tensor("x", "float", 3)], [tensor("y", "float", None)], False),
         ([], [tensor("y", "float", None)], False),
+        ([tensor("x", "float", None, None)], [tensor("y", "float", None, None)], True),
+        ([tensor("u", "float", None, 2)], [tensor("scores", "float", None, None)], False),
+        (
+            [tensor("x", "int64", None)],
+            [tensor("y_values", "int64", None), tensor("y_row_lengths", "int64", None)],
+            False,
+        ),
+        (
+            [tensor("x_values", "int64", None), tensor("x_row_lengths_1", "int64", None)],
+            [tensor("y", "float", None)],
+            False,
+        ),
     ],
 )
 def test_only_signatures_of_rows_are_batched(inputs, outputs, is_batchable):

@@ -31,6 +31,7 @@ class ModelServer:
 
     version = 3
     output = "y"  # the name of its output
+    rows = 1  # the size of its output
     names_version = True  # whether its answers name the version
     polls = 0  # number of polls that it was asked
     refuses_polls = None  # the error of every poll; None to answer
@@ -56,7 +57,7 @@ class ModelServer:
         answer = PROTOS.predict.PredictResponse()
         if self.names_version:
             answer.model_spec.version.value = self.version
-        fill_proto(answer.outputs[self.output], np.zeros(1, np.float32))
+        fill_proto(answer.outputs[self.output], np.zeros(self.rows, np.float32))
         return answer
 
     async def GetModelMetadata(self, request, _):  # noqa: N802
@@ -139,6 +140,14 @@ async def engine(service):
         yield engine
     finally:
         await engine.close()
+
+
+async def test_messages_may_be_larger_than_the_largest_body_of_a_request(service):
+    service.rows = 1000
+    request = PROTOS.predict.PredictRequest()
+    fill_proto(request.inputs["x"], np.zeros(1000, np.float32))
+    async with connected(service, max_decompressed_bytes=1000) as endpoint:
+        assert len(await endpoint.call("Predict", request.SerializeToString(), PATIENCE_S)) > 4000
 
 
 FULL = (grpc.StatusCode.UNAVAILABLE, "full")

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from server.errors import ServingError
 from server.limits import Limits
 from server.tensors import dtype_of_name
-from server.wire.lookup import LookupBody, combined, decode_ids, decode_lookup, encode_lookup
+from server.wire.lookup import (
+    LookupBody,
+    combined,
+    decode_ids,
+    decode_lookup,
+    encode_lookup,
+    nulled,
+)
 from server.wire.paths import RAW
 from tests.server.support.asgi import ask, make_app
 
@@ -134,6 +141,27 @@ def test_integer_rows_keep_their_type_only_where_they_can():
     both = np.array([True, True])
     assert combined(rows, both, [2], "sum", False)[0].tolist() == [[3]]
     assert combined(rows, both, [2], "mean", False)[0].tolist() == [[1.5]]
+
+
+@pytest.mark.parametrize(("dtype", "pooled"), [("int8", "int64"), ("uint8", "uint64")])
+def test_the_sum_of_narrow_integers_does_not_wrap(dtype, pooled):
+    total = combined(np.full((3, 1), 100, dtype), np.ones(3, bool), [3], "sum", False)[0]
+    assert (total.tolist(), total.dtype.name) == ([[300]], pooled)
+
+
+def test_rows_of_strings_are_bytes_with_their_lengths_and_have_no_sum():
+    rows, found = np.array([[b"ab"], [b"c"]], object), np.array([True, False])
+    request = LookupBody(None, format="b64", missing="null")
+    told = json.loads(encode_lookup(request, None, rows, found))["embeddings"]
+    assert base64.b64decode(told["b64"]) == b"\x02\0\0\0ab\0\0\0\0"
+    assert (told["dtype"], told["shape"]) == ("string", [2, 1])
+    with pytest.raises(ServingError, match="Received: combiner sum for strings"):
+        combined(rows, found, [2], "sum", True)
+
+
+def test_an_unknown_id_is_false_in_rows_of_booleans():
+    rows, found = np.array([[True], [True]]), np.array([True, False])
+    assert nulled(rows, found).tolist() == [[True], [False]]
 
 
 @pytest.mark.parametrize(("missing", "absent"), [("default", [-1, -1]), ("null", None)])
