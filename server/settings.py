@@ -83,7 +83,7 @@ class Settings(BaseSettings):
     tls_key: Path | None = None
     """Private key (PEM) of --tls-cert."""
     tls_client_ca: Path | None = None
-    """CA certificates (PEM) for client certificates, then required."""
+    """CA certificates (PEM) for client certificates, then required; needs --tls-cert."""
     cors_origin: str = ""
     """Web origin whose pages may call the gateway; * for all; none if empty."""
     trusted_proxies: str = ""

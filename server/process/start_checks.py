@@ -35,6 +35,11 @@ def check_start(settings: Settings, *, is_worker: bool = False) -> KeyRing | Non
         )
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise StartError("TLS needs both --tls-cert and --tls-key.")
+    if settings.tls_client_ca is not None and settings.tls_cert is None:
+        raise StartError(
+            "Client certificates need --tls-cert and --tls-key. "
+            f"Received: --tls-client-ca={settings.tls_client_ca}"
+        )
     check_client_certificate(settings)
     for name, path in settings:
         is_file = isinstance(path, Path) and name.startswith(("tls_", "upstream_"))

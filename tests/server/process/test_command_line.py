@@ -92,6 +92,11 @@ def test_certificates_that_cannot_be_used(tmp_path, spoiled, workers):
     assert_refused(done, sentence)
 
 
+def test_client_certificates_without_tls_are_refused(tmp_path):
+    done = run_here("--model-dir", str(tmp_path), "--tls-client-ca", __file__)
+    assert_refused(done, f"need --tls-cert and --tls-key. Received: --tls-client-ca={__file__}")
+
+
 @pytest.mark.parametrize(
     ("versions", "flags", "sentence"),
     [
