@@ -7,12 +7,14 @@ import asyncio
 import gc
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from server.dependencies import DataPlane
+from server.grpc.exchange import GrpcEdge
 from server.keys import KeyRing
 from server.settings import load_settings
 from tests.server.support.asgi import PREDICT, make_app, send
@@ -73,6 +75,26 @@ async def test_a_client_is_counted_once_over_all_protocols(tmp_path):
     assert (await send(app, *PREDICT, {"x-api-key": key})).status == 200
     codes = await codes_of(plane, predict(), predict(), key=key)
     assert codes == ["OK", "RESOURCE_EXHAUSTED"]
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("ipv4:10.0.0.5:4711", "10.0.0.5"),
+        ("ipv6:%5B::1%5D:4711", "::1"),
+        ("ipv6:[2001:db8::1]:4711", "2001:db8::1"),
+    ],
+)
+def test_a_client_has_the_address_that_rest_counts(peer, address):
+    async def told(request, _):
+        return request.address.encode()
+
+    accounts = SimpleNamespace(begin=lambda *_: None, end=lambda *_: None)
+    context = SimpleNamespace(
+        peer=lambda: peer, invocation_metadata=lambda: (), time_remaining=lambda: None
+    )
+    handle = GrpcEdge(plane_of(), accounts)._handler("/s/m", "m", None, told)
+    assert asyncio.run(handle(b"", context)) == address.encode()
 
 
 def test_a_model_has_a_rate_limit_and_unknown_names_are_not_counted():
