@@ -101,6 +101,7 @@ def test_client_certificates_without_tls_are_refused(tmp_path):
     ("versions", "flags", "sentence"),
     [
         ((), (), "The model folder must hold a version to serve."),
+        ((), ("labels", "stable=1"), "The model folder must hold a version to serve."),
         ((1, 2), ("version_policy", "9"), "Received: 9; model m has 1, 2."),
         ((1, 2), ("labels", "stable=9"), "Received: m:stable=9; --version-policy=latest serves 2"),
         ((1, 2), ("labels", "stable=1"), "Received: m:stable=1; --version-policy=latest serves 2"),
