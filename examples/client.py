@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +31,7 @@ class Client:
     """
 
     def __init__(self, url: str, model: str) -> None:
-        self.base = f"{url.rstrip('/')}/v1/models/{model}"
+        self.base = f"{url.rstrip('/')}/v1/models/{urllib.parse.quote(model, safe='')}"
 
     def predict(self, instances: list[dict[str, Any]]) -> list[Any]:
         """Returns the model's output for each instance, a value per input name."""

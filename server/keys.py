@@ -57,6 +57,11 @@ def keys_of(settings: Settings) -> "KeyRing | None":
         if not settings.jwt_issuer or not settings.jwt_audience:
             raise StartError("Tokens need --jwt-issuer and --jwt-audience beside --jwt-keys-file.")
         tokens = Tokens(settings.jwt_keys_file, settings.jwt_issuer, settings.jwt_audience)
+    elif settings.jwt_issuer or settings.jwt_audience:
+        raise StartError(
+            "Tokens need --jwt-keys-file beside --jwt-issuer and --jwt-audience. Received: "
+            f"--jwt-issuer={settings.jwt_issuer} --jwt-audience={settings.jwt_audience}"
+        )
     if settings.keys_file is None and tokens is None:
         return None
     return KeyRing(settings.keys_file, tokens)

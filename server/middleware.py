@@ -4,7 +4,7 @@ import asyncio
 import re
 import time
 
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match, Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .dependencies import DataPlane, public_error
@@ -68,13 +68,13 @@ class RecordMiddleware:
             if is_start:
                 record.status = message["status"]
 
-        if (
-            record.method == "HEAD"
-            and record.path[: len(PREFIX)].lower() != PREFIX
-            and not any(each.matches(scope)[0] is Match.FULL for each in scope["app"].routes)
-        ):
+        if record.method == "HEAD" and record.path[: len(PREFIX)].lower() != PREFIX:
             # Whatever answers GET answers HEAD (RFC 9110, section 9.1). The server sends no body.
-            scope = {**scope, "method": "GET"}
+            # A mounted application takes every method, also of paths whose GET a route answers.
+            as_get = {**scope, "method": "GET"}
+            taker = _taker(scope)
+            if taker is None or (isinstance(taker, Mount) and _taker(as_get) is not taker):
+                scope = as_get
         self._accounts.begin(record)
         try:
             _check_head(scope, record, self._settings)
@@ -100,6 +100,12 @@ class RecordMiddleware:
                 await response(scope, receive, send_noted)
         finally:
             self._accounts.end(record, time.perf_counter() - begun)
+
+
+def _taker(scope: Scope) -> BaseRoute | None:
+    """Returns the route that takes a request; None if there is none."""
+    routes: list[BaseRoute] = scope["app"].routes
+    return next((each for each in routes if each.matches(scope)[0] is Match.FULL), None)
 
 
 def _check_head(scope: Scope, record: Request, settings: Settings) -> None:

@@ -53,7 +53,7 @@ class Settings(BaseSettings):
     warm_up: bool = True
     """Run a version before it takes traffic: the requests in its
     assets.extra/tf_serving_warmup_requests, or else one row of zeros per signature."""
-    poll_seconds: float = Field(2.0, gt=0)
+    poll_seconds: float = Field(2.0, gt=0, allow_inf_nan=False)
     """Seconds between two checks for new versions."""
     upstreams: str = Field("", validate_default=True)
     """Model servers of the tfserving engine: [NAME=]HOST:PORT, separated by commas. Required by
@@ -83,7 +83,7 @@ class Settings(BaseSettings):
     tls_key: Path | None = None
     """Private key (PEM) of --tls-cert."""
     tls_client_ca: Path | None = None
-    """CA certificates (PEM) for client certificates, then required."""
+    """CA certificates (PEM) for client certificates, then required; needs --tls-cert."""
     cors_origin: str = ""
     """Web origin whose pages may call the gateway; * for all; none if empty."""
     trusted_proxies: str = ""
@@ -111,12 +111,12 @@ class Settings(BaseSettings):
     """Rows of the largest micro-batch (embedded engine); 0 for none."""
     batch_delay_ms: float = Field(2.0, ge=0, le=1000)
     """Milliseconds that a row may wait for its batch."""
-    request_seconds: float = Field(60.0, gt=0)
+    request_seconds: float = Field(60.0, gt=0, allow_inf_nan=False)
     """Seconds until an answer is due. A client may set a shorter time with X-Request-Timeout-Ms or
     grpc-timeout."""
-    head_seconds: float = Field(10.0, gt=0)
+    head_seconds: float = Field(10.0, gt=0, allow_inf_nan=False)
     """Seconds for a client to send a request's head."""
-    body_seconds: float = Field(30.0, gt=0)
+    body_seconds: float = Field(30.0, gt=0, allow_inf_nan=False)
     """Seconds for a client to send its request body, or to take 256 KiB of an answer."""
     max_header_bytes: int = Field(32 << 10, ge=256)
     """Largest head of a request, in bytes."""
@@ -138,10 +138,10 @@ class Settings(BaseSettings):
     """Requests to one model at once, so that other models get some too."""
     model_rate_per_second: float = Field(10_000.0, ge=0)
     """Requests per second to one model, per process; 0 for no limit."""
-    drain_seconds: float = Field(5.0, ge=0)
+    drain_seconds: float = Field(5.0, ge=0, allow_inf_nan=False)
     """Seconds after SIGTERM in which /readyz fails and requests are still accepted, so that load
     balancers can switch first. Ctrl-C skips this."""
-    shutdown_seconds: float = Field(30.0, gt=0)
+    shutdown_seconds: float = Field(30.0, gt=0, allow_inf_nan=False)
     """Seconds for running requests to finish at shutdown."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least important message to log."""

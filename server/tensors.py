@@ -86,7 +86,7 @@ class DType:
     def numpy(self) -> np.dtype[Any]:
         """The numpy type of arrays of this element type."""
         if self.name == "bfloat16":
-            # numpy itself has no bfloat16; ml_dtypes comes with TensorFlow.
+            # numpy itself has no bfloat16.
             import ml_dtypes
 
             bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)

@@ -7,7 +7,7 @@ from ..observability.metrics import Metrics
 from ..settings import Settings
 from .base import Engine
 from .embedded.engine import EmbeddedEngine
-from .embedded.model_folder import found_models
+from .embedded.model_folder import folder_of, found_models
 from .routed import RoutedEngine, Routes, parse_labels
 from .upstream.engine import RunWork, TfServingEngine, model_names
 
@@ -41,5 +41,5 @@ def routes_of(settings: Settings) -> Routes:
     if settings.engine == "tfserving":
         models = model_names(settings)
     else:
-        models = [settings.model_name] if settings.model_name else list(found_models(settings))
+        models = list(found_models(settings)) or [folder_of(settings).name]
     return Routes(labels=parse_labels(settings.labels, models[0] if len(models) == 1 else None))

@@ -4,6 +4,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 
@@ -43,13 +44,14 @@ def _handler(
         for name, value in context.invocation_metadata() or ():
             text = value.encode() if isinstance(value, str) else value
             headers.setdefault(name.encode(), text)
-        # `ipv4:ADDRESS:PORT`; REST writes the address alone for the same client.
-        _, _, peer = str(context.peer()).partition(":")
+        # `ipv4:ADDRESS:PORT`, or `ipv6:%5BADDRESS%5D:PORT`; REST writes the address alone for the
+        # same client.
+        _, _, peer = unquote(str(context.peer())).partition(":")
         request = Request(
             id=new_id(),
             path=path.encode(),
             headers=headers,
-            address=peer.rpartition(":")[0] or peer,
+            address=peer.rpartition(":")[0].strip("[]") or peer,
             timeout=context.time_remaining(),
             verb=verb,
         )

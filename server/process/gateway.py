@@ -61,7 +61,10 @@ class Gateway(uvicorn.Server):
         self._admin_listener: socket.socket | None = None
         if settings.admin_port is not None and (worker is None or worker.index == 0):
             self._admin_listener = listening_socket(
-                settings.admin_host, settings.admin_port, flag="--admin-port", listen=False
+                settings.admin_host,
+                worker.admin_port if worker else settings.admin_port,
+                flag="--admin-port",
+                listen=False,
             )
         if settings.engine == "embedded":
             load_tensorflow()

@@ -51,6 +51,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Begins a connection."""
         super().connection_made(transport)
+        if self.client and self.client[0].startswith("::ffff:") and "." in self.client[0]:
+            # An IPv4 client of an IPv6 socket. gRPC and --trusted-proxies use its IPv4 address.
+            self.client = self.client[0].removeprefix("::ffff:"), self.client[1]
         self.flow = _Flow(self, transport)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._start_timer("head", self.seconds, transport.close)

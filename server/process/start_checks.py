@@ -1,5 +1,6 @@
 """Checks files, keys, models and ports before the gateway listens."""
 
+import itertools
 import logging
 import os
 import ssl
@@ -35,6 +36,11 @@ def check_start(settings: Settings, *, is_worker: bool = False) -> KeyRing | Non
         )
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise StartError("TLS needs both --tls-cert and --tls-key.")
+    if settings.tls_client_ca is not None and settings.tls_cert is None:
+        raise StartError(
+            "Client certificates need --tls-cert and --tls-key. "
+            f"Received: --tls-client-ca={settings.tls_client_ca}"
+        )
     check_client_certificate(settings)
     for name, path in settings:
         is_file = isinstance(path, Path) and name.startswith(("tls_", "upstream_"))
@@ -64,16 +70,18 @@ def check_start(settings: Settings, *, is_worker: bool = False) -> KeyRing | Non
 
 def _check_ports(settings: Settings) -> None:
     """Raises `StartError` if a port is taken, even by a process that lets others share the port."""
-    if settings.port and settings.port == settings.grpc_port:
-        raise StartError(
-            f"--port and --grpc-port must differ. Received: {settings.port} for both. "
-            "Choose another with --grpc-port."
-        )
-    for host, port, flag in (
+    listeners = (
         (settings.host, settings.port, "--port"),
         (settings.host, settings.grpc_port, "--grpc-port"),
         (settings.admin_host, settings.admin_port, "--admin-port"),
-    ):
+    )
+    for (host, port, flag), (other, same, second) in itertools.combinations(listeners, 2):
+        if port and port == same and (host == other or {host, other} & {"0.0.0.0", "::"}):
+            raise StartError(
+                f"{flag} and {second} must differ. Received: {port} for both. "
+                f"Choose another with {second}."
+            )
+    for host, port, flag in listeners:
         if port is not None:
             listening_socket(host, port, flag=flag, listen=False).close()
 

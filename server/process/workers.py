@@ -46,6 +46,7 @@ class Worker:
         folder: The folder that all workers share.
         port: The port that all workers share. The supervisor has chosen it if the settings give 0.
         grpc_port: The gRPC port that all workers share, chosen in the same way; 0 if there is none.
+        admin_port: The admin port of worker 0, chosen in the same way; 0 if there is none.
         parent: The supervisor's process id.
         models: The models that must serve before the worker is ready.
         replaces: True if this worker replaces a dead one. The other workers serve meanwhile, so
@@ -57,6 +58,7 @@ class Worker:
     port: int
     grpc_port: int
     parent: int
+    admin_port: int = 0
     models: Sequence[str] = ()
     replaces: bool = False
 
@@ -116,13 +118,19 @@ class WorkerSupervisor:
                 settings.host, settings.grpc_port, share=True, flag="--grpc-port", listen=False
             )
             grpc_port = grpc_keeper.getsockname()[1]
+        admin_port = 0
+        if settings.admin_port is not None:
+            admin_keeper = listening_socket(
+                settings.admin_host, settings.admin_port, flag="--admin-port", listen=False
+            )
+            admin_port = admin_keeper.getsockname()[1]
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._pass_on)
         models = list(found_models(settings))
         with tempfile.TemporaryDirectory(prefix="gateway-") as folder:
             port = keeper.getsockname()[1]
             workers = [
-                Worker(index, Path(folder), port, grpc_port, os.getpid(), models)
+                Worker(index, Path(folder), port, grpc_port, os.getpid(), admin_port, models)
                 for index in range(settings.workers)
             ]
             for worker in workers:
@@ -136,9 +144,8 @@ class WorkerSupervisor:
             print(f"Gateway listens on {url_of(keeper, scheme)}", flush=True)
             if grpc_port:
                 print(f"gRPC listens on {settings.host}:{grpc_port}", flush=True)
-            if settings.admin_port:
-                where = f"{settings.admin_host}:{settings.admin_port}"
-                print(f"Admin API listens on {scheme}://{where}", flush=True)
+            if admin_port:
+                print(f"Admin API listens on {url_of(admin_keeper, scheme)}", flush=True)
             self._look_after(workers)
         return 0
 

@@ -11,7 +11,6 @@ from ..request import Answer, ModelSpec, current_request
 from ..tensors import (
     BINARY_WORK,
     DEFAULT_SIGNATURE,
-    LOOKUP_PREFIX,
     Tensors,
     TensorSpec,
     written_work,
@@ -69,7 +68,7 @@ async def run_infer(plane: DataPlane, servable: Servable, request: InferRequest)
     """
     parameters = request.parameters
     signature = find_signature(servable.signatures, parameters.signature_name)
-    if signature.name.startswith(LOOKUP_PREFIX):
+    if signature.is_table:
         request.check(signature, optional=["lengths"])
         return await infer_lookup(plane, servable, signature, request)
     request.check(signature)

@@ -158,3 +158,6 @@ def test_private_keys_have_no_place_on_a_gateway(file, private):
 def test_the_error_at_the_start_names_missing_settings_of_tokens(file):
     with pytest.raises(StartError, match="--jwt-issuer and --jwt-audience"):
         keys_of(load_settings(model_dir="x", jwt_keys_file=str(file)))
+    for name in ("jwt_issuer", "jwt_audience"):
+        with pytest.raises(StartError, match=r"Tokens need --jwt-keys-file .*=https://us"):
+            keys_of(load_settings(model_dir="x", **{name: "https://us"}))

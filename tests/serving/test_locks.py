@@ -1,12 +1,15 @@
 """The images' lock files match their sources, and the Dockerfile uses its layers."""
 
+import importlib.metadata
 import re
+import sys
 
 import lock
 import pytest
 from packaging.requirements import Requirement
 from versions import versions
 
+from tests.repo.imports import imports_below
 from tests.serving.test_model_server_stage import instructions
 from tests.serving.tools import ROOT
 
@@ -63,6 +66,19 @@ def test_the_gateway_needs_neither_tensorflow_nor_tools(texts):
     names = {requirement.name for requirement, _ in pins(texts["gateway.txt"])}
     assert not names & {"setuptools", "pygments", "rich", "pip", "wheel", "tensorflow", "keras"}
     assert not any("tensorflow" in name for name in names)
+
+
+def test_the_gateway_imports_nothing_that_only_tensorflow_brings(texts):
+    locked = {requirement.name for requirement, _ in pins(texts["gateway.txt"])}
+    brought_by = importlib.metadata.packages_distributions()
+    known = {*sys.stdlib_module_names, "server", "tensorflow"}
+    missing = {
+        (file, name)
+        for file, _, module, _ in imports_below(ROOT, "server")
+        if (name := module.partition(".")[0]) not in known
+        and not locked & {each.lower().replace("_", "-") for each in brought_by.get(name, ())}
+    }
+    assert missing == set()
 
 
 def test_dependencies_ops_and_sources_have_layers_of_their_own():

@@ -8,6 +8,7 @@ Every scan detects one of two layouts::
 """
 
 import dataclasses
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -32,6 +33,13 @@ class ModelFolder:
 
     path: Path
     model_name: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The model's name if the folder holds one model."""
+        # A link gives its own name, because its target may change.
+        own = Path(os.path.abspath(self.path)).name  # noqa: PTH100
+        return self.model_name or own or "default"
 
     def check(self) -> None:
         """Raises `StartError` if the folder can never be served in its present state."""
@@ -64,8 +72,7 @@ class ModelFolder:
         """
         numbered = _numbered_folders(self.path)
         if numbered or self.model_name is not None:
-            name = self.model_name or self.path.resolve().name or "default"
-            return {name: _complete(numbered)}
+            return {self.name: _complete(numbered)}
         models = {}
         for folder in sorted(self.path.iterdir()):
             if folder.is_dir() and not folder.name.startswith("."):

@@ -63,6 +63,16 @@ def test_a_user_s_own_route_answers_head():
     assert ask(app, "HEAD", "/own").headers["x-own"] == "yes"
 
 
+def test_a_mounted_application_takes_head_only_where_it_takes_get():
+    async def mounted(scope, receive, send):
+        await Response(headers={"x-method": scope["method"]})(scope, receive, send)
+
+    app = make_app()
+    app.mount("/", mounted)
+    assert ask(app, "HEAD", "/livez").headers.get("x-method") is None
+    assert ask(app, "HEAD", "/index.html").headers["x-method"] == "HEAD"
+
+
 def test_an_error_of_a_route_of_the_user_has_the_gateway_s_form():
     app = make_app()
 

@@ -7,12 +7,14 @@ import asyncio
 import gc
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from server.dependencies import DataPlane
+from server.grpc.exchange import _handler
 from server.keys import KeyRing
 from server.settings import load_settings
 from tests.server.support.asgi import PREDICT, make_app, send
@@ -88,8 +90,27 @@ async def test_an_answer_may_be_larger_than_the_largest_request():
     ids.int64_val.extend([7] * 500)
     ids.tensor_shape.dim.add(size=500)
     plane = DataPlane(NumpyEngine(), settings)
-    async with serving(plane, settings) as channel:
+    async with serving(plane) as channel:
         assert len(await channel.unary_unary(PREDICT_METHOD)(request.SerializeToString())) > 4000
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("ipv4:10.0.0.5:4711", "10.0.0.5"),
+        ("ipv6:%5B::1%5D:4711", "::1"),
+        ("ipv6:[2001:db8::1]:4711", "2001:db8::1"),
+    ],
+)
+def test_a_client_has_the_address_that_rest_counts(peer, address):
+    async def told(request, _):
+        return request.address.encode()
+
+    context = SimpleNamespace(
+        peer=lambda: peer, invocation_metadata=lambda: (), time_remaining=lambda: None
+    )
+    handle = _handler(plane_of(), "/s/m", "m", None, told)
+    assert asyncio.run(handle(b"", context)) == address.encode()
 
 
 def test_a_model_has_a_rate_limit_and_unknown_names_are_not_counted():

@@ -1,5 +1,7 @@
 """Tests the model folder: layouts, incomplete versions, and folders that cannot be served."""
 
+from pathlib import Path
+
 import pytest
 
 from server.engines.embedded.model_folder import ModelFolder, fingerprint
@@ -23,6 +25,14 @@ def test_numbered_folders_are_versions_of_one_model(tmp_path):
         }
     }
     assert list(ModelFolder(tmp_path / "ranker", "other").scan()) == ["other"]
+
+
+def test_a_link_is_a_model_under_its_own_name(tmp_path, monkeypatch):
+    write_version(tmp_path / "build-41", 1)
+    (tmp_path / "tagger").symlink_to("build-41")
+    assert list(ModelFolder(tmp_path / "tagger").scan()) == ["tagger"]
+    monkeypatch.chdir(tmp_path / "build-41")
+    assert list(ModelFolder(Path()).scan()) == ["build-41"]
 
 
 def test_folders_of_versions_are_models(tmp_path):

@@ -12,8 +12,8 @@ from server.app import create_app_from_environment
 from server.cli import main
 from server.errors import StartError
 from server.process.start_checks import check_start
-from server.settings import load_settings
-from tests.server.support.gateway_process import COMMAND, tls_files
+from server.settings import flag_of, load_settings
+from tests.server.support.gateway_process import COMMAND, tls_files, write_key
 from tests.support import commands
 
 
@@ -70,9 +70,16 @@ def test_a_port_that_another_process_shares_is_refused(tmp_path, flag, workers):
     assert f"choose another with {flag}." in done.stderr
 
 
-def test_two_equal_ports_are_refused(tmp_path):
-    done = run_here("--model-dir", str(tmp_path), "--port", "8501", "--grpc-port", "8501")
-    assert_refused(done, "--port and --grpc-port must differ. Received: 8501 for both.")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("port", "grpc_port"), ("port", "admin_port"), ("grpc_port", "admin_port")],
+)
+def test_two_equal_ports_are_refused(tmp_path, first, second):
+    _, keys = write_key(tmp_path, "admin")
+    ports = {"port": 0, first: 8477, second: 8477}
+    sentence = f"{flag_of(first)} and {flag_of(second)} must differ. Received: 8477 for both."
+    with pytest.raises(StartError, match=re.escape(sentence)):
+        check_start(load_settings(model_dir=tmp_path, keys_file=keys, **ports))
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -92,10 +99,16 @@ def test_certificates_that_cannot_be_used(tmp_path, spoiled, workers):
     assert_refused(done, sentence)
 
 
+def test_client_certificates_without_tls_are_refused(tmp_path):
+    done = run_here("--model-dir", str(tmp_path), "--tls-client-ca", __file__)
+    assert_refused(done, f"need --tls-cert and --tls-key. Received: --tls-client-ca={__file__}")
+
+
 @pytest.mark.parametrize(
     ("versions", "flags", "sentence"),
     [
         ((), (), "The model folder must hold a version to serve."),
+        ((), ("labels", "stable=1"), "The model folder must hold a version to serve."),
         ((1, 2), ("version_policy", "9"), "Received: 9; model m has 1, 2."),
         ((1, 2), ("labels", "stable=9"), "Received: m:stable=9; --version-policy=latest serves 2"),
         ((1, 2), ("labels", "stable=1"), "Received: m:stable=1; --version-policy=latest serves 2"),

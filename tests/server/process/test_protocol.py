@@ -27,8 +27,8 @@ def post(*headers: str, line: str = PREDICT, body: bytes = ROW) -> bytes:
 class RecordingTransport(asyncio.Transport):
     """A transport that keeps all bytes that the client received."""
 
-    def __init__(self):
-        super().__init__({"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)})
+    def __init__(self, peer="127.0.0.1"):
+        super().__init__({"sockname": ("127.0.0.1", 1), "peername": (peer, 2)})
         self.received = b""
         self.closed = self.aborted = False
         self.reads = True
@@ -55,13 +55,13 @@ class RecordingTransport(asyncio.Transport):
 class Connection:
     """A connection in memory to a gateway with numpy functions."""
 
-    def __init__(self, app, **options):
+    def __init__(self, app, peer="127.0.0.1", **options):
         config = uvicorn_config(app, load_settings(model_dir="unused", **options), "off")
         config.load()
         state = ServerState()
         state.default_headers = [(b"date", b"today")]
         self.protocol = config.http_protocol_class(config, state, {})
-        self.client = RecordingTransport()
+        self.client = RecordingTransport(peer)
         self.protocol.connection_made(self.client)
 
     async def send(self, *pieces: bytes) -> bytes:
@@ -361,6 +361,17 @@ def test_the_log_warns_before_connections_are_refused(monkeypatch, caplog):
     caplog.set_level(logging.WARNING, "server")
     answers(post())
     assert "may have 100 open files, and 95 are open" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("peer", "client"),
+    [("::ffff:10.0.0.5", "10.0.0.5"), ("::ffff:a", "::ffff:a"), ("2001:db8::1", "2001:db8::1")],
+)
+@in_virtual_time
+async def test_an_ipv4_client_of_an_ipv6_socket_has_its_ipv4_address(peer, client):
+    connection = Connection(make_app(), peer)
+    assert connection.protocol.client == (client, 2)
+    connection.protocol.connection_lost(None)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from server.errors import StartError
-from server.settings import load_settings, settings_text
+from server.settings import Settings, flag_of, load_settings, settings_text
 
 
 def test_all_problems_are_reported_at_once(monkeypatch):
@@ -59,6 +59,16 @@ def test_effective_settings_can_be_printed_and_read_again(tmp_path):
     assert load_settings(settings_file=str(file)) == settings.model_copy(
         update={"settings_file": file}
     )
+
+
+def test_seconds_must_be_finite():
+    """A request with endless time fails in TensorFlow, and other endless times in the server."""
+    names = [name for name in Settings.model_fields if name.endswith("_seconds")]
+    with pytest.raises(StartError) as caught:
+        load_settings(model_dir="x", **dict.fromkeys(names, "inf"))
+    told = str(caught.value).splitlines()
+    assert [line.split()[0] for line in told] == [flag_of(name) for name in names]
+    assert all(line.endswith("finite number. Received: inf") for line in told)
 
 
 def test_the_tfserving_engine_requires_upstreams_and_models():

@@ -188,6 +188,16 @@ def test_lookups_of_any_shape_and_in_bags(app):
     assert (missing.status, missing.error) == (404, "Ids not found in table user: 1 (1 of 2)")
 
 
+def test_a_user_s_signature_named_as_a_lookup_is_no_table():
+    custom = signature("de_lookup/custom", STRING, STRING)
+    app = make_app(NumpyEngine({"de_lookup/custom": (custom, lambda x: {"x": x})}))
+    value = {
+        "parameters": {"signature_name": "de_lookup/custom"},
+        "inputs": [input_("x", "BYTES", (1,), ["a"])],
+    }
+    assert infer(app, value).json()["outputs"][0]["data"] == ["a"]
+
+
 X = given("x", "FP32", (2,), bytes(8))
 
 
