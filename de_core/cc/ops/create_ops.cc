@@ -64,7 +64,12 @@ REGISTER_OP("DeTableStats")
     .Input("handle: resource")
     .Output("stats: string")
     .SetShapeFn(Guarded(HandleToScalars))
-    .Doc("A JSON object: rows, dim, dtypes, bytes by part, load factor of a live or frozen table.");
+    .Doc(R"doc(
+Describes a table. DeServingStats describes the files of a frozen table.
+
+stats: scalar; JSON: rows, dim, dtypes, and the numbers of ops and gradients with their times and
+  norms. For rows in memory also bytes by part, load factor, hits, misses and evicted rows.
+)doc");
 
 REGISTER_OP("DeProcessTables")
     .Output("tables: string")

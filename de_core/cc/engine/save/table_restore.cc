@@ -5,6 +5,7 @@
 
 #include "de_core/cc/engine/base/guarded_tasks.h"
 #include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/rows/row_converter.h"
 
 namespace de::engine {
 namespace {
@@ -48,20 +49,6 @@ struct Filter {
   }
 };
 
-void MaskOf(const SnapshotSection& section, const Filter& filter, bool tombstones,
-            std::vector<bool>* mask) {
-  mask->assign(section.count + section.tombstones, false);
-  for (size_t i = 0; i < section.count; ++i) {
-    (*mask)[i] =
-        filter.Takes(section.words[i], section.keys == nullptr ? nullptr : section.keys + i);
-  }
-  for (size_t i = 0; tombstones && i < section.tombstones; ++i) {
-    (*mask)[section.count + i] =
-        filter.Takes(section.tombstone_words[i],
-                     section.tombstone_keys == nullptr ? nullptr : section.tombstone_keys + i);
-  }
-}
-
 Status AddKeys(const SnapshotReader& file, KeySet* keys) {
   SectionBuffer buffer;
   for (size_t i = 0; i < file.sections().size(); ++i) {
@@ -73,8 +60,14 @@ Status AddKeys(const SnapshotReader& file, KeySet* keys) {
   return Status::Ok();
 }
 
-}  // namespace
+/// The slots of one optimizer.
+struct OwnedSlots {
+  std::string owner;
+  std::vector<SlotSpec> specs;
+};
 
+/// Returns the slots in `files` that a table of `layout` does not have, grouped by optimizer.
+/// InvalidArgument if the table has a slot of the same name with another width or kind of dtype.
 Status MissingSlots(RowLayout layout, const std::vector<const SnapshotReader*>& files,
                     std::vector<OwnedSlots>* missing) {
   for (const SnapshotReader* file : files) {
@@ -94,87 +87,94 @@ Status MissingSlots(RowLayout layout, const std::vector<const SnapshotReader*>& 
   return Status::Ok();
 }
 
-Status VerifySections(const SnapshotReader& file, Executor* executor) {
-  return ForEachSection(file, executor, [](const SnapshotSection&) { return Status::Ok(); });
-}
-
-Status SectionLoader::Create(TableBackend* table, const SnapshotHeader& header, bool slots,
-                             bool convert, SectionLoader* loader) {
-  const TableOptions& options = table->options();
-  const RowLayout& file = header.layout;
-  const bool same = file.value_dtype() == options.value_dtype && !header.converted.has_value();
-  if (!same && !convert && IsFloating(header.reads_as()) && IsFloating(options.value_dtype)) {
-    return Status::InvalidArgument(
-        "the file's values must have the table's dtype; set convert to convert them. Received: " +
-        std::string(NameOf(header.reads_as())) + " stored as " +
-        std::string(NameOf(file.value_dtype())) + " for a table of " +
-        std::string(NameOf(options.value_dtype)));
+/// Applies the rows and tombstones of a file's sections to a table.
+class SectionLoader {
+ public:
+  /// Checks that the file has the table's key type and dim, and the table's dtype unless `convert`
+  /// is set. With `slots`, the loader also reads the file's slots.
+  static Status Create(TableBackend* table, const SnapshotHeader& header, bool slots, bool convert,
+                       SectionLoader* loader) {
+    const TableOptions& options = table->options();
+    const RowLayout& file = header.layout;
+    const bool same = file.value_dtype() == options.value_dtype && !header.converted.has_value();
+    if (!same && !convert && IsFloating(header.reads_as()) && IsFloating(options.value_dtype)) {
+      return Status::InvalidArgument(
+          "the file's values must have the table's dtype; set convert to convert them. Received: " +
+          std::string(NameOf(header.reads_as())) + " stored as " +
+          std::string(NameOf(file.value_dtype())) + " for a table of " +
+          std::string(NameOf(options.value_dtype)));
+    }
+    loader->table_ = table;
+    loader->file_ = file;
+    loader->target_ = RowLayout(options.key_type, options.value_dtype, options.dim);
+    for (const RowSlot& slot : file.slots()) {
+      if (slots && slot.owner != kScaleOwner) loader->target_.Append(slot.owner, {slot.spec});
+    }
+    // Load no rows: this only checks key type, dtype and dim.
+    DE_RETURN_IF_ERROR(
+        table->LoadRows(same ? file : RowLayout(file.key_type(), options.value_dtype, file.dim()),
+                        {}, {}, nullptr));
+    DE_RETURN_IF_ERROR(RowConverter::Create(file, loader->target_, slots, &loader->converter_));
+    return Status::Ok();
   }
-  loader->table_ = table;
-  loader->file_ = file;
-  loader->target_ = RowLayout(options.key_type, options.value_dtype, options.dim);
-  for (const RowSlot& slot : file.slots()) {
-    if (slots && slot.owner != kScaleOwner) loader->target_.Append(slot.owner, {slot.spec});
-  }
-  // Load no rows: this only checks key type, dtype and dim.
-  DE_RETURN_IF_ERROR(table->LoadRows(
-      same ? file : RowLayout(file.key_type(), options.value_dtype, file.dim()), {}, {}, nullptr));
-  DE_RETURN_IF_ERROR(RowConverter::Create(file, loader->target_, slots, &loader->converter_));
-  return Status::Ok();
-}
 
-Status SectionLoader::Load(const SnapshotSection& section, const std::vector<bool>* mask) const {
-  return Guarded([&] {
-    const bool whole = mask == nullptr;
-    const size_t from = file_.stride();
-    const size_t to = target_.stride();
-    std::vector<uint64_t> words;
-    std::vector<std::string_view> keys, values;
-    std::vector<char> rows;
-    SnapshotSection taken = section;
-    if (!whole || !converter_.identity()) {
-      taken.count = 0;
-      rows.resize(section.count * to);
-      for (size_t i = 0; i < section.count; ++i) {
-        if (!whole && !(*mask)[i]) continue;
-        converter_.Convert(section.rows + i * from, rows.data() + taken.count * to);
-        if (section.keys != nullptr) keys.push_back(section.keys[i]);
-        if (section.keys == nullptr) words.push_back(section.words[i]);
-        if (section.values != nullptr) {
-          values.insert(values.end(), section.values + i * file_.dim(),
-                        section.values + (i + 1) * file_.dim());
+  /// Applies the rows, and with `tombstones` the tombstones, of the keys that `filter` takes.
+  Status Load(const SnapshotSection& section, const Filter& filter, bool tombstones) const {
+    return Guarded([&] {
+      const size_t from = file_.stride();
+      const size_t to = target_.stride();
+      std::vector<uint64_t> words;
+      std::vector<std::string_view> keys, values;
+      std::vector<char> rows;
+      SnapshotSection taken = section;
+      if (filter.active() || !converter_.identity()) {
+        taken.count = 0;
+        rows.resize(section.count * to);
+        for (size_t i = 0; i < section.count; ++i) {
+          const std::string_view* const key = section.keys == nullptr ? nullptr : section.keys + i;
+          if (!filter.Takes(section.words[i], key)) continue;
+          converter_.Convert(section.rows + i * from, rows.data() + taken.count * to);
+          if (key != nullptr) keys.push_back(*key);
+          if (key == nullptr) words.push_back(section.words[i]);
+          if (section.values != nullptr) {
+            values.insert(values.end(), section.values + i * file_.dim(),
+                          section.values + (i + 1) * file_.dim());
+          }
+          ++taken.count;
         }
-        ++taken.count;
+        taken.rows = rows.data();
+        taken.words = words.data();
+        if (section.keys != nullptr) taken.keys = keys.data();
+        if (section.values != nullptr) taken.values = values.data();
       }
-      taken.rows = rows.data();
-      taken.words = words.data();
-      if (section.keys != nullptr) taken.keys = keys.data();
-      if (section.values != nullptr) taken.values = values.data();
-    }
-    if (taken.count > 0) {
-      DE_RETURN_IF_ERROR(table_->LoadRows(target_, Keys::Of(taken.words, taken.keys, taken.count),
-                                          {taken.rows, taken.values}, nullptr));
-    }
-    words.clear();
-    keys.clear();
-    size_t gone = 0;
-    for (size_t i = 0; i < section.tombstones; ++i) {
-      if (!whole && !(*mask)[section.count + i]) continue;
-      ++gone;
-      if (section.tombstone_keys != nullptr) {
-        keys.push_back(section.tombstone_keys[i]);
-      } else {
-        words.push_back(section.tombstone_words[i]);
+      if (taken.count > 0) {
+        DE_RETURN_IF_ERROR(table_->LoadRows(target_, Keys::Of(taken.words, taken.keys, taken.count),
+                                            {taken.rows, taken.values}, nullptr));
       }
-    }
-    if (gone == 0) return Status::Ok();
-    return table_->Erase(
-        Keys::Of(words.data(), section.tombstone_keys == nullptr ? nullptr : keys.data(), gone),
-        nullptr);
-  });
-}
+      words.clear();
+      keys.clear();
+      size_t gone = 0;
+      for (size_t i = 0; tombstones && i < section.tombstones; ++i) {
+        const std::string_view* const key =
+            section.tombstone_keys == nullptr ? nullptr : section.tombstone_keys + i;
+        if (!filter.Takes(section.tombstone_words[i], key)) continue;
+        ++gone;
+        if (key != nullptr) keys.push_back(*key);
+        if (key == nullptr) words.push_back(section.tombstone_words[i]);
+      }
+      if (gone == 0) return Status::Ok();
+      return table_->Erase(
+          Keys::Of(words.data(), section.tombstone_keys == nullptr ? nullptr : keys.data(), gone),
+          nullptr);
+    });
+  }
 
-namespace {
+ private:
+  TableBackend* table_ = nullptr;
+  RowLayout file_{KeyType::kInt64, DType::kFloat32, 1};
+  RowLayout target_{KeyType::kInt64, DType::kFloat32, 1};
+  RowConverter converter_;
+};
 
 Status CheckOptions(const std::vector<ChainSpan>& chains, const RestoreOptions& options,
                     bool same_dtype) {
@@ -227,10 +227,7 @@ Status Fill(TableBackend* table, const std::vector<const SnapshotReader*>& files
       filter.newer = newer.empty() ? nullptr : &newer;
       DE_RETURN_IF_ERROR(ForEachSection(*files[at], executor, [&](const SnapshotSection& section) {
         read += section.count + section.tombstones;
-        if (!filter.active() && options.replace) return loaders[at].Load(section, nullptr);
-        std::vector<bool> mask;
-        MaskOf(section, filter, options.replace, &mask);
-        return loaders[at].Load(section, &mask);
+        return loaders[at].Load(section, filter, options.replace);
       }));
       report->bytes += files[at]->file_bytes();
     }
@@ -240,6 +237,10 @@ Status Fill(TableBackend* table, const std::vector<const SnapshotReader*>& files
 }
 
 }  // namespace
+
+Status VerifySections(const SnapshotReader& file, Executor* executor) {
+  return ForEachSection(file, executor, [](const SnapshotSection&) { return Status::Ok(); });
+}
 
 Status RestoreTable(TableBackend* table, const std::vector<const SnapshotReader*>& files,
                     const RestoreOptions& options, Executor* executor, RestoreReport* report) {

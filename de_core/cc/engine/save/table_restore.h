@@ -8,7 +8,6 @@
 
 #include "de_core/cc/engine/backend/table_backend.h"
 #include "de_core/cc/engine/base/executor.h"
-#include "de_core/cc/engine/rows/row_converter.h"
 #include "de_core/cc/engine/snapshot/snapshot_chain.h"
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"
 
@@ -37,37 +36,8 @@ struct RestoreReport {
 Status RestoreTable(TableBackend* table, const std::vector<const SnapshotReader*>& files,
                     const RestoreOptions& options, Executor* executor, RestoreReport* report);
 
-/// The slots of one optimizer.
-struct OwnedSlots {
-  std::string owner;
-  std::vector<SlotSpec> specs;
-};
-
-/// Returns the slots in `files` that a table of `layout` does not have, grouped by optimizer.
-/// InvalidArgument if the table has a slot of the same name with another width or kind of dtype.
-Status MissingSlots(RowLayout layout, const std::vector<const SnapshotReader*>& files,
-                    std::vector<OwnedSlots>* missing);
-
 /// Reads and checks every section of a file, on several threads.
 Status VerifySections(const SnapshotReader& file, Executor* executor);
-
-/// Applies the rows and tombstones of a section to a table: those for which the mask is true, or
-/// all if the mask is nullptr. The mask has size section.count + section.tombstones.
-class SectionLoader {
- public:
-  /// Checks that the file has the table's key type and dim, and the table's dtype unless `convert`
-  /// is set. With `slots`, the loader also reads the file's slots.
-  static Status Create(TableBackend* table, const SnapshotHeader& header, bool slots, bool convert,
-                       SectionLoader* loader);
-
-  Status Load(const SnapshotSection& section, const std::vector<bool>* mask) const;
-
- private:
-  TableBackend* table_ = nullptr;
-  RowLayout file_{KeyType::kInt64, DType::kFloat32, 1};
-  RowLayout target_{KeyType::kInt64, DType::kFloat32, 1};
-  RowConverter converter_;
-};
 
 }  // namespace de::engine
 

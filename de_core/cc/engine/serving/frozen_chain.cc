@@ -163,20 +163,10 @@ Status FrozenChain::CountRows(uint64_t* rows) const {
   return Status::Ok();
 }
 
-FrozenStats FrozenChain::stats() const noexcept {
-  FrozenStats all = base_->stats();
-  for (const auto& delta : deltas_) {
-    const FrozenStats stats = delta->stats();
-    all.rows += stats.rows;
-    all.sections += stats.sections;
-    all.file_bytes += stats.file_bytes;
-    all.index_bytes += stats.index_bytes;
-    all.row_bytes += stats.row_bytes;
-    all.string_bytes += stats.string_bytes;
-    all.heap_bytes += stats.heap_bytes;
-  }
-  all.heap_bytes += filter_.capacity() * sizeof(uint64_t);
-  return all;
+uint64_t FrozenChain::file_bytes() const noexcept {
+  uint64_t bytes = 0;
+  for (size_t file = 0; file <= deltas(); ++file) bytes += reader(file).file_bytes();
+  return bytes;
 }
 
 }  // namespace de::engine

@@ -56,8 +56,10 @@ class FrozenChain {
   const SnapshotHeader& header() const noexcept {
     return deltas_.empty() ? base_->header() : deltas_.back()->header();
   }
-  /// Sums over all files. A key that is in several files counts several times in `rows`.
-  FrozenStats stats() const noexcept;
+  /// The sizes of all files together.
+  uint64_t file_bytes() const noexcept;
+  /// Heap bytes of the filter of the deltas' keys.
+  uint64_t filter_bytes() const noexcept { return filter_.capacity() * sizeof(uint64_t); }
 
  private:
   FrozenChain() = default;

@@ -139,21 +139,6 @@ Status FrozenTable::PrepareOov(const InitializerOptions& initializer) {
   return Status::Ok();
 }
 
-FrozenStats FrozenTable::stats() const noexcept {
-  FrozenStats stats;
-  stats.rows = size();
-  stats.sections = reader_->sections().size();
-  stats.file_bytes = reader_->file_bytes();
-  stats.row_bytes = size() * stride_;
-  stats.string_bytes = reader_->string_bytes();
-  for (const Place& place : places_) stats.index_bytes += place.line_count * sizeof(IndexLine);
-  stats.index_bytes -= sizeof(IndexLine);  // the line of the empty place is not in the file
-  stats.heap_bytes = places_.capacity() * sizeof(Place) + cells_.capacity() * sizeof(Cell) +
-                     first_places_.capacity() * sizeof(uint32_t) +
-                     stats.sections * sizeof(SectionRecord);
-  return stats;
-}
-
 Status FrozenTable::CheckArguments(const Keys& keys, const FrozenOut& out) const {
   DE_RETURN_IF_ERROR(CheckBatch(keys.size));
   const bool fits = key_type() == KeyType::kInt64 ? keys.ints != nullptr : keys.strings != nullptr;

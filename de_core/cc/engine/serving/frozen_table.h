@@ -46,16 +46,6 @@ struct FrozenOut {
   std::string_view* strings = nullptr;  // (keys, dim)
 };
 
-struct FrozenStats {
-  uint64_t rows = 0;
-  uint64_t sections = 0;
-  uint64_t file_bytes = 0;
-  uint64_t index_bytes = 0;   ///< bytes of the file's indexes
-  uint64_t row_bytes = 0;     ///< bytes of the file's values, slots and string references
-  uint64_t string_bytes = 0;  ///< bytes of the file's string keys and values
-  uint64_t heap_bytes = 0;    ///< heap memory in addition to the mapping
-};
-
 /// The parts of a file that a lookup reads, in this order.
 enum class FrozenPart { kLines, kRows, kTexts };
 
@@ -111,7 +101,6 @@ class FrozenTable {
   DType value_dtype() const noexcept { return header().reads_as(); }  ///< dtype that Find returns
   const SnapshotHeader& header() const noexcept { return reader_->header(); }
   const OovPolicy& oov() const noexcept { return oov_; }
-  FrozenStats stats() const noexcept;
 
   /// Returns the reader of the table's file, to enumerate or verify the file.
   const SnapshotReader& reader() const noexcept { return *reader_; }

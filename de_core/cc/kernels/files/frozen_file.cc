@@ -16,7 +16,6 @@
 #include "de_core/cc/kernels/files/chain_file.h"
 #include "de_core/cc/kernels/files/env_stream.h"
 #include "de_core/cc/kernels/files/served_file_check.h"
-#include "de_core/cc/kernels/files/snapshot_json.h"
 #include "tensorflow/core/platform/logging.h"
 
 namespace de::kernels {
@@ -222,7 +221,7 @@ void FrozenFile::Checked(uint64_t bytes) noexcept {
 
 void FrozenFile::FoundIntact() noexcept {
   Health unchecked = Health::kUnchecked;
-  checked_bytes_ = table_->stats().file_bytes;
+  checked_bytes_ = file_bytes();
   health_.compare_exchange_strong(unchecked, Health::kIntact);
 }
 
@@ -325,23 +324,6 @@ absl::Status FrozenFile::Rows(int64_t* rows) const {
   TF_RETURN_IF_ERROR(status);
   *rows = static_cast<int64_t>(counted);
   return absl::OkStatus();
-}
-
-std::string FrozenFile::StatsJsonFields() const {
-  const engine::FrozenStats stats = table_->stats();
-  const engine::SnapshotHeader& header = table_->header();
-  std::string metadata;
-  for (const auto& [key, value] : header.metadata) {
-    if (key.rfind("de.", 0) == 0) continue;  // binary metadata of the table, not the user's
-    absl::StrAppend(&metadata, ", ", JsonText(key), ": ", JsonText(value));
-  }
-  return absl::StrCat(
-      "\"bytes\": ", stats.file_bytes, ", \"index_bytes\": ", stats.index_bytes,
-      ", \"row_bytes\": ", stats.row_bytes, ", \"string_bytes\": ", stats.string_bytes,
-      ", \"heap_bytes\": ", stats.heap_bytes, ", \"stored_as\": \"",
-      engine::NameOf(header.layout.value_dtype()), "\", \"deltas\": ", table_->deltas(),
-      ", \"generation\": ", header.sequence, ", \"id\": \"", engine::HexOf(header.id),
-      "\", \"created_micros\": ", header.created_micros, metadata);
 }
 
 }  // namespace de::kernels

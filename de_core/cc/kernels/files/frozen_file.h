@@ -44,7 +44,7 @@ class FrozenFile {
   /// base() returns the header of the first file, header() the header of the last.
   const engine::SnapshotHeader& base() const noexcept { return table_->base(); }
   const engine::SnapshotHeader& header() const noexcept { return table_->header(); }
-  engine::FrozenStats stats() const noexcept { return table_->stats(); }
+  uint64_t file_bytes() const noexcept { return table_->file_bytes(); }
   size_t deltas() const noexcept { return table_->deltas(); }
   /// The names of all files, without folders.
   std::vector<std::string> names() const;
@@ -67,9 +67,6 @@ class FrozenFile {
   void FoundIntact() noexcept;
   /// Refuses all later lookups. Logs the path of the file.
   void FoundDamaged(const std::string& path, const engine::Status& why) const noexcept;
-
-  /// Returns fields of a JSON object, without braces.
-  std::string StatsJsonFields() const;
 
  private:
   size_t RegionOf(size_t file) const noexcept {

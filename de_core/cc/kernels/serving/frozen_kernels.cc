@@ -128,7 +128,7 @@ class ServingStatsOp final : public GuardedOp {
       checked += file->checked_bytes();
       read += file->read_bytes();
       rows += own;
-      bytes += file->stats().file_bytes;
+      bytes += file->file_bytes();
       deltas = std::max(deltas, file->deltas());
       created = std::max(created, file->header().created_micros);
       for (const std::string& name : file->names()) files.push_back(JsonText(name));

@@ -105,7 +105,7 @@ absl::Status TableResource::StatsJson(std::string* json) const {
   if (reader.file != nullptr) {
     int64_t rows = 0;
     TF_RETURN_IF_ERROR(reader.file->Rows(&rows));
-    *json = absl::StrCat("{\"rows\": ", rows, ", ", own, ", ", reader.file->StatsJsonFields(), "}");
+    *json = absl::StrCat("{\"rows\": ", rows, ", ", own, "}");
     return absl::OkStatus();
   }
   const engine::TableStats stats = reader.table->Stats();

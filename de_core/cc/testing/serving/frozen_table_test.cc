@@ -112,7 +112,7 @@ TEST_P(FrozenLookups, equal_a_map_for_known_and_unknown_keys) {
   ASSERT_TRUE(opened.status.ok()) << opened.status.message;
   EXPECT_EQ(opened.table->size(), c.rows);
   EXPECT_EQ(opened.table->dim(), c.dim);
-  if (c.bits == 12) EXPECT_GT(opened.table->stats().sections, 250U);
+  if (c.bits == 12) EXPECT_GT(opened.table->reader().sections().size(), 250U);
   ExpectFindsLikeAMap(table, *opened.table, c.batch);
 }
 
@@ -347,18 +347,6 @@ TEST(FrozenTable, many_threads_look_up_at_once) {
     threads.emplace_back([&] { ExpectFindsLikeAMap(table, *opened.table, 500); });
   }
   for (std::thread& thread : threads) thread.join();
-}
-
-TEST(FrozenTable, counts_its_bytes) {
-  const SampleTable table(Layout(KeyType::kInt64), 1000);
-  const std::string bytes = table.Bytes(SampleHeader(), 2);
-  const FrozenStats stats = Opened(bytes).table->stats();
-  EXPECT_EQ(stats.rows, 1000U);
-  EXPECT_EQ(stats.sections, 4U);
-  EXPECT_EQ(stats.file_bytes, bytes.size());
-  EXPECT_EQ(stats.row_bytes, 1000 * kFloats * sizeof(float));
-  EXPECT_GE(stats.index_bytes, 1000 * 64 / 5);
-  EXPECT_LE(stats.index_bytes + stats.row_bytes, bytes.size());
 }
 
 // --------------------------------------------------------------------------------- damaged files
