@@ -78,11 +78,10 @@ def create_app(
         >>> create_app(settings, EmbeddedEngine(settings)).title
         'Embedding gateway'
     """
-    lifecycle = lifecycle or Lifecycle()
     metrics = metrics or Metrics()
     routed = engine if isinstance(engine, RoutedEngine) else RoutedEngine(engine)
     plane = plane or DataPlane(routed, settings, keys, codec)
-    plane.lifecycle = lifecycle
+    lifecycle = plane.lifecycle = lifecycle or plane.lifecycle
     plane.accounts = Accounts(metrics, routed.model_names, settings)
 
     @asynccontextmanager

@@ -68,7 +68,7 @@ class DataPlane:
 
         Args:
             engine: Runs the models. Its owner starts and closes it.
-            settings: The limits.
+            settings: The limits, and the address and TLS of the gRPC port.
             keys: The accepted API keys; None if no key is needed.
             codec: Decodes and encodes bodies; its owner closes it. Created by default.
             clock: Returns the time in seconds, for the limits on requests per second.

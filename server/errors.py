@@ -49,7 +49,10 @@ class ServingError(Exception):
     """A refused request, with the code and the message for the client.
 
     Attributes:
-        status: The HTTP status.
+        code: The code of gRPC.
+        message: The message for the client.
+        retry_after: Seconds after which a retry makes sense, or None.
+        status: The HTTP status. It follows from the code, except in `RefusedError`.
         close: Whether the answer closes the connection.
         linger: Whether the client may keep sending for a while before the connection closes.
     """

@@ -64,7 +64,7 @@ class Request:
     received_bytes: int = 0
     sent_bytes: int = 0
     deadline: float | None = None
-    stages: dict[str, float] = dataclasses.field(
+    stages: defaultdict[str, float] = dataclasses.field(
         default_factory=functools.partial(defaultdict, float)
     )
     rows: int | None = None

@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# Name, kind, and the function that computes it from a table's statistics.
+# Name, kind, and the function that computes it from a table's statistics. A table that answers from
+# the files of a SavedModel has only some of them.
 _OF_A_TABLE: tuple[tuple[str, str, Callable[[dict[str, Any]], int]], ...] = (
     ("de_table_rows", "gauge", lambda stats: stats["rows"]),
-    ("de_table_bytes", "gauge", lambda stats: sum(stats["bytes"].values())),
-    ("de_table_hits_total", "counter", lambda stats: stats["hits"]),
-    ("de_table_misses_total", "counter", lambda stats: stats["misses"]),
-    ("de_table_evicted_total", "counter", lambda stats: stats["evicted"]),
+    ("de_table_bytes", "gauge", lambda stats: sum(stats.get("bytes", {}).values())),
+    ("de_table_hits_total", "counter", lambda stats: stats.get("hits", 0)),
+    ("de_table_misses_total", "counter", lambda stats: stats.get("misses", 0)),
+    ("de_table_evicted_total", "counter", lambda stats: stats.get("evicted", 0)),
 )
 
 

@@ -122,7 +122,7 @@ class RoutedEngine:
 
     def lease(self, spec: ModelSpec) -> Coroutine[Any, Any, Servable]:
         """See `Engine.lease`."""
-        traffic = (self._routes if self._file is None else self._look()).traffic
+        traffic = self._look().traffic
         if spec.label is not None:
             spec = self._labelled(spec)
         elif spec.version is None and spec.name in traffic:

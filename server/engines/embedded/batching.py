@@ -51,17 +51,16 @@ class _Batch:
 def batchable(signature: SignatureSpec) -> bool:
     """Returns whether each row of the outputs belongs to the same row of the inputs.
 
-    So the first dimension of every input and output can have any size. The other dimensions of an
-    output are known, unless they can follow an input's. And nothing is ragged (see `de.export`).
+    So the first dimension of every input and output can have any size, the other dimensions of the
+    outputs are known, and nothing is ragged (see `de.export`).
     """
-    inputs, outputs = signature.inputs.values(), signature.outputs.values()
-    specs = [*inputs, *outputs]
-    if not inputs or not all(spec.shape and spec.shape[0] is None for spec in specs):
-        return False
-    if any(_ROW_LENGTHS.search(spec.name) for spec in specs):
-        return False
-    inner_known = all(None not in (spec.shape or ())[1:] for spec in outputs)
-    return inner_known or any(None in (spec.shape or ())[1:] for spec in inputs)
+    specs = [*signature.inputs.values(), *signature.outputs.values()]
+    return (
+        bool(signature.inputs)
+        and all(spec.shape and spec.shape[0] is None for spec in specs)
+        and all(None not in (spec.shape or ())[1:] for spec in signature.outputs.values())
+        and not any(_ROW_LENGTHS.search(spec.name) for spec in specs)
+    )
 
 
 class Batcher:

@@ -31,6 +31,7 @@ class LeasedVersion:
         self._model = model
         self._pool = pool
         self._batcher = batcher(self._run_now) if batcher else None
+        self._batchable = {name for name, each in self.signatures.items() if batchable(each)}
         self._brief = BriefRuns(model.steady)
         self._holders = 0
         self._free = asyncio.Event()
@@ -38,7 +39,7 @@ class LeasedVersion:
 
     async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
         """See `Servable.run`."""
-        if self._batcher is None or not batchable(self.signatures[signature]):
+        if self._batcher is None or signature not in self._batchable:
             return await self._run_now(signature, inputs)
         begun = time.perf_counter()
         try:

@@ -148,7 +148,8 @@ async def test_requests_whose_answers_have_other_rows_are_answered_alone(request
         ([tensor("x", "float", None)], [tensor("y", "float")], False),
         ([tensor("x", "float", 3)], [tensor("y", "float", None)], False),
         ([], [tensor("y", "float", None)], False),
-        ([tensor("x", "float", None, None)], [tensor("y", "float", None, None)], True),
+        ([tensor("x", "float", None, None)], [tensor("y", "float", None, 2)], True),
+        ([tensor("x", "float", None, None)], [tensor("y", "float", None, None)], False),
         ([tensor("u", "float", None, 2)], [tensor("scores", "float", None, None)], False),
         (
             [tensor("x", "int64", None)],

@@ -136,7 +136,7 @@ def test_a_missing_row_that_is_not_finite_does_not_spoil_its_bag():
     assert combined(rows, np.array([True, False]), [2], "sum", True)[0].tolist() == [[1.0]]
 
 
-def test_integer_rows_keep_their_type_only_where_they_can():
+def test_integer_rows_stay_integers_only_where_they_can():
     rows = np.array([[1], [2]], np.int32)
     both = np.array([True, True])
     assert combined(rows, both, [2], "sum", False)[0].tolist() == [[3]]
