@@ -307,7 +307,7 @@ def encode_lookup(
         if bags and len(set(bags)) == 1:
             shape = (len(bags), bags[0], vectors.shape[1])
         embeddings = {
-            "b64": base64.b64encode(octets(np.ascontiguousarray(vectors))).decode(),
+            "b64": base64.b64encode(octets(np.ascontiguousarray(vectors)).data).decode(),
             "dtype": dtype_of_numpy(vectors.dtype).array_name,
             "shape": list(shape),
         }
