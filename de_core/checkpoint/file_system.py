@@ -15,7 +15,7 @@ import tensorflow as tf
 from de_core.base import paths
 from de_core.base.checks import check_integer, received
 from de_core.base.directory_lock import alone_in
-from de_core.checkpoint import tfra_refusal
+from de_core.checkpoint import sources, tfra_refusal
 from de_core.snapshot import table_files
 from de_core.snapshot.file import about
 from de_core.tables.router import default_partition_fn
@@ -139,7 +139,8 @@ class FileSystem:
             file_name_list: Names of the files; None for the names derived from the Variable's name.
             dirpath_env: Name of an environment variable that replaces `dirpath` if it is set.
             load_entire_dir: Read every snapshot file of the directory, whatever its name. If two
-                files have a row for a key, the file whose name sorts last wins.
+                files have a row for a key, the file whose name sorts last wins; a part that was
+                appended counts as directly after its file.
             buffer_size: Ignored.
             name: Ignored.
             merge: True to keep rows that are not in the files.
@@ -167,7 +168,8 @@ class FileSystem:
             return table_files.restore(table, files, merge=merge)
         only = None
         if load_entire_dir:
-            files = sorted(tf.io.gfile.glob(paths.join(paths.literal(folder), f"*{SUFFIX}")))
+            found = tf.io.gfile.glob(paths.join(paths.literal(folder), f"*{SUFFIX}"))
+            files = sources.in_order(found)
             _check_found(files, folder, f"*{SUFFIX}")
         elif file_name_list is not None:
             files = [part for each in file_name_list for part in _parts(paths.join(folder, each))]

@@ -8,6 +8,8 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from de_core.checkpoint import sources
+from de_core_cli import sources as cli_sources
 
 KEYS = np.arange(200, dtype=np.int64)
 
@@ -64,6 +66,27 @@ def test_appended_rows_come_on_top(tmp_path):
     other.load_from_file_system(str(tmp_path))
     assert rows_of(other) == dict.fromkeys(range(3), 4.0)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_every_way_to_read_a_folder_takes_the_later_row(tmp_path):
+    for value, keys in enumerate([KEYS, KEYS[:100], KEYS[:50], KEYS[:20]]):
+        filled(2, value, keys).save_to_file_system(str(tmp_path), append_to_file=value > 0)
+    expected = {key: float((key < 100) + (key < 50) + (key < 20)) for key in range(200)}
+    names = [path.name for path in tmp_path.iterdir()]
+    in_order = sources.in_order(names)
+    assert [name.partition(".")[0] for name in in_order] == sorted(
+        name.partition(".")[0] for name in names
+    )
+    assert [name.rpartition("part-")[2] for name in in_order[1:4]] == [
+        f"00000{part}.de" for part in (1, 2, 3)
+    ]
+    assert [path.name for path in cli_sources._in_order(tmp_path.iterdir())] == in_order
+    other = make()
+    other.load_from_file_system(str(tmp_path), load_entire_dir=True)
+    assert rows_of(other) == expected
+    again = make()
+    de.checkpoint.restore(again, str(tmp_path))
+    assert rows_of(again) == expected
 
 
 def test_files_of_a_table_with_the_same_file_names_are_refused(tmp_path):
