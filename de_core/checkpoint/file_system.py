@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -146,11 +146,13 @@ class FileSystem:
             merge: True to keep rows that are not in the files.
 
         Returns:
-            None; in a graph, an op.
+            None; in a graph, an op. It chooses the files when it runs, in this Python process.
 
         Raises:
-            ValueError: `proc_rank` does not fit, or the files belong to another Variable.
-            tf.errors.NotFoundError: There are no such files, or some of them are missing.
+            ValueError: `proc_rank` does not fit, or the files belong to another Variable. In a
+                graph the latter is a `tf.errors.InvalidArgumentError`.
+            tf.errors.NotFoundError: There are no such files, or some of them are missing. In a
+                graph it is a `tf.errors.UnknownError` with the same text.
             tf.errors.DataLossError: A file is damaged.
             tf.errors.InvalidArgumentError: A file's table has other dtypes or another dim.
         """
@@ -158,31 +160,56 @@ class FileSystem:
         _check_processes(proc_size, proc_rank, buffer_size)
         folder = os.environ.get(dirpath_env) or os.fspath(dirpath)
         table = self._table
-        if not tf.executing_eagerly():
+
+        def chosen() -> tuple[list[str], table_files.Predicate | None]:
+            """Returns the files to read, and the keys to read from them."""
+            if load_entire_dir:
+                found = tf.io.gfile.glob(paths.join(paths.literal(folder), f"*{SUFFIX}"))
+                _check_found(found, folder, f"*{SUFFIX}")
+                return sources.in_order(found), None
             if file_name_list is not None:
-                files = tf.constant([paths.join(folder, each) + SUFFIX for each in file_name_list])
-            else:
-                stem = "" if load_entire_dir else f"{file_stem(table.name)}_mht_*of"
-                pattern = paths.join(paths.literal(folder), f"{stem}*{SUFFIX}")
-                files = tf.io.matching_files(pattern)
-            return table_files.restore(table, files, merge=merge)
-        only = None
-        if load_entire_dir:
-            found = tf.io.gfile.glob(paths.join(paths.literal(folder), f"*{SUFFIX}"))
-            files = sources.in_order(found)
-            _check_found(files, folder, f"*{SUFFIX}")
-        elif file_name_list is not None:
-            files = [part for each in file_name_list for part in _parts(paths.join(folder, each))]
-        else:
+                named = (_parts(paths.join(folder, each)) for each in file_name_list)
+                return [part for parts in named for part in parts], None
             files, saved_by = _own_files(table, folder, proc_size, proc_rank)
-            if saved_by != proc_size and proc_size > 1:
-                only = lambda keys: default_partition_fn(keys, proc_size) == proc_rank  # noqa: E731
             _check_found(files, folder, f"{file_stem(table.name)}_mht_*{SUFFIX}")
             _check_own(table, folder)
+            if saved_by == proc_size or proc_size == 1:
+                return files, None
+            return files, lambda keys: default_partition_fn(keys, proc_size) == proc_rank
+
+        if not tf.executing_eagerly():
+            return _restore_when_run(table, chosen, merge, by_key=proc_size > 1)
+        files, only = chosen()
         table_files.restore(table, files, merge=merge, only=only)
         if not merge:
             table_files.restore_beside_slots(table, files)
         return None
+
+
+def _restore_when_run(
+    table: ShardedTable,
+    chosen: Callable[[], tuple[list[str], table_files.Predicate | None]],
+    merge: bool,
+    by_key: bool,
+) -> Any:
+    """Returns an op of a graph that reads the files that `chosen` returns when the op runs.
+
+    Args:
+        table: The table.
+        chosen: Returns the files, and the keys to read from them.
+        merge: True to keep rows that are not in the files.
+        by_key: True if `chosen` may choose keys. Then the keys to read are in memory at once.
+    """
+
+    def choice() -> list[Any]:
+        files, only = chosen()
+        return [files, *(table_files.keys_of_shards(table, files, only) if by_key else [])]
+
+    keys = [table.spec.key_dtype] * len(table.tables) if by_key else []
+    files, *only = tf.py_function(choice, [], [tf.string, *keys])
+    for each in (files, *only):
+        each.set_shape([None])
+    return table_files.restore(table, files, merge=merge, only=only if by_key else None)
 
 
 def _write_all_or_none(table: ShardedTable, targets: list[str]) -> None:

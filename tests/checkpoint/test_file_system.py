@@ -232,6 +232,57 @@ def test_in_a_graph(tmp_path):
                 assert session.run(table.size()) == 200
 
 
+def loaded_in_a_graph(folder, name="t", **options):
+    """Returns the keys of a table that a graph's op loads, made before its files."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        table = de.get_variable(name, dim=2)
+        load = table.load_from_file_system(folder, **options)
+        session.run(v1.global_variables_initializer())
+        session.run(load)
+        keys, values = session.run(table.export())
+        return dict(zip(keys.tolist(), values[:, 0].tolist(), strict=True))
+
+
+@pytest.mark.parametrize("loading", [1, 2, 3])
+def test_a_graph_reads_the_files_that_eager_mode_reads(tmp_path, loading):
+    for size in (1, 2):
+        for rank in range(size):
+            table = make(size, "t")
+            table.upsert(KEYS[rank::size], np.full([len(KEYS[rank::size]), 2], size, np.float32))
+            table.save_to_file_system(str(tmp_path), proc_size=size, proc_rank=rank)
+            table.upsert([rank], [[9.0, 9.0]])
+            table.save_to_file_system(
+                str(tmp_path), proc_size=size, proc_rank=rank, append_to_file=True
+            )
+    for rank in range(loading):
+        options = {"proc_size": loading, "proc_rank": rank}
+        eager = make(name="t")
+        eager.load_from_file_system(str(tmp_path), **options)
+        assert loaded_in_a_graph(str(tmp_path), **options) == rows_of(eager)
+
+
+def test_a_graph_reads_appended_parts_and_the_newest_save(tmp_path):
+    for value, appended in ((1.0, False), (2.0, True)):
+        table = make(name="t")
+        table.upsert([1], [[value, value]])
+        table.save_to_file_system(str(tmp_path / "f"), append_to_file=appended)
+    for options in ({}, {"load_entire_dir": True}, {"file_name_list": ["t_mht_1of1"]}):
+        assert loaded_in_a_graph(str(tmp_path / "f"), **options) == {1: 2.0}
+    v1 = tf.compat.v1
+    (tmp_path / "g").mkdir()
+    for shards, keys in ((1, [1, 2, 3]), (2, [2, 3])):
+        with tf.Graph().as_default(), v1.Session() as session:
+            table = de.get_variable("t", dim=2, devices=["/CPU:0"] * shards)
+            write = table.upsert(keys, np.ones([len(keys), 2], np.float32))
+            session.run(v1.global_variables_initializer())
+            session.run(write)
+            session.run(table.save_to_file_system(str(tmp_path / "g")))
+    assert loaded_in_a_graph(str(tmp_path / "g")) == {2: 1.0, 3: 1.0}
+    with pytest.raises(tf.errors.UnknownError, match=r"no 't_mht_\*\.de' in"):
+        loaded_in_a_graph(str(tmp_path))
+
+
 def test_bad_input_is_named_and_changes_nothing(tmp_path):
     table = filled(2)
     with pytest.raises(tf.errors.NotFoundError, match=r"no 'emb_users_mht_\*\.de'"):
