@@ -55,7 +55,8 @@ class FileSystem:
             file_name_list: One name per shard; None for `<name>_mht_<i>of<n>`.
             dirpath_env: Name of an environment variable that replaces `dirpath` if it is set.
             append_to_file: True to keep the files' rows and append the table's rows as another
-                part. Loading takes the later row of a key. Eager mode only.
+                part. Loading takes the later row of a key. The table must have as many shards as
+                the files. Eager mode only.
             buffer_size: Ignored, because memory is always bounded.
             name: Ignored.
 
@@ -63,8 +64,8 @@ class FileSystem:
             None; in a graph, an op.
 
         Raises:
-            ValueError: `proc_rank` or `file_name_list` does not fit, or files of these names belong
-                to another Variable.
+            ValueError: `proc_rank`, `file_name_list` or the number of shards does not fit, or files
+                of these names belong to another Variable.
             tf.errors.OpError: A file cannot be written.
         """
         del name
@@ -97,6 +98,8 @@ class FileSystem:
         if file_name_list is None:
             _check_own(self._table, folder)
         if append_to_file:
+            if file_name_list is None:
+                _check_as_many_shards(self._table, folder, (proc_size, proc_rank))
             targets = [
                 f"{_part_stem(path)}{len(_parts(path)):06}{SUFFIX}"
                 if tf.io.gfile.exists(path)
@@ -268,6 +271,19 @@ def _check_own(table: ShardedTable, folder: str) -> None:
                     f"contain are replaced. Received: {path!r} of table {name!r} for table "
                     f"{table.name!r}. To keep both, use two directories, or `file_name_list`."
                 )
+
+
+def _check_as_many_shards(table: ShardedTable, folder: str, process: tuple[int, int]) -> None:
+    """Raises if this process's files are of another number of shards: a load would skip them."""
+    count = table.router.count
+    for match in _own_entries(table, folder):
+        if match["part"] or _process(match) != process or int(match["n"]) == count:
+            continue
+        raise ValueError(
+            "With `append_to_file` a table must have as many shards as the files. Received: "
+            f"{count} shards for {paths.join(folder, match[0])!r} of {match['n']}. "
+            "Load the files first, then save without `append_to_file`."
+        )
 
 
 def _own_entries(table: ShardedTable, folder: str) -> list[re.Match[str]]:

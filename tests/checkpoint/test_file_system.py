@@ -89,6 +89,19 @@ def test_every_way_to_read_a_folder_takes_the_later_row(tmp_path):
     assert rows_of(again) == expected
 
 
+def test_parts_of_another_number_of_shards_are_refused(tmp_path):
+    filled(1).save_to_file_system(str(tmp_path))
+    two = filled(2, 2.0, KEYS[:3])
+    with pytest.raises(ValueError, match=r"as many shards as the files.*2 shards.*1of1.*of 1\."):
+        two.save_to_file_system(str(tmp_path), append_to_file=True)
+    two.load_from_file_system(str(tmp_path))
+    two.save_to_file_system(str(tmp_path))
+    two.save_to_file_system(str(tmp_path), append_to_file=True)
+    other = make()
+    other.load_from_file_system(str(tmp_path))
+    assert len(rows_of(other)) == 200
+
+
 def test_files_of_a_table_with_the_same_file_names_are_refused(tmp_path):
     for append in (False, True):
         filled().save_to_file_system(str(tmp_path), append_to_file=append)
@@ -233,7 +246,7 @@ def test_in_a_graph(tmp_path):
 
 
 def loaded_in_a_graph(folder, name="t", **options):
-    """Returns the keys of a table that a graph's op loads, made before its files."""
+    """Returns the first column of the rows that a graph loads, by key."""
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
         table = de.get_variable(name, dim=2)
