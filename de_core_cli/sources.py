@@ -7,14 +7,17 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from de_core_cli import header, keras_file, library
 from de_core_cli.library import CommandError
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
+# What `append_to_file` adds to a file's name, as in `de_core/checkpoint/sources.py`.
+_PART = re.compile(r"\.[0-9a-f]{12}\.part-(\d+)(?=\.de$)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +123,17 @@ def _of_directory(folder: pathlib.Path) -> list[pathlib.Path]:
     chains = [each.read_text("utf-8").split("\n")[1:-2] for each in sorted(assets.glob("*.chain"))]
     if chains:
         return [assets / line.partition(" ")[2] for lines in chains for line in lines]
-    return sorted(folder.glob("*.de")) or sorted(assets.glob("*.de"))
+    return _in_order(folder.glob("*.de")) or _in_order(assets.glob("*.de"))
+
+
+def _in_order(files: Iterable[pathlib.Path]) -> list[pathlib.Path]:
+    """Sorts files by name, each before the parts that `save_to_file_system` appended to it."""
+
+    def place(path: pathlib.Path) -> tuple[str, int, str]:
+        part = _PART.search(path.name)
+        return _PART.sub("", path.name), int(part[1]) if part else 0, path.name
+
+    return sorted(files, key=place)
 
 
 def _newest(folder: pathlib.Path) -> pathlib.Path | None:

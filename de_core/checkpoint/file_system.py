@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,7 +15,7 @@ import tensorflow as tf
 from de_core.base import paths
 from de_core.base.checks import check_integer, received
 from de_core.base.directory_lock import alone_in
-from de_core.checkpoint import tfra_refusal
+from de_core.checkpoint import sources, tfra_refusal
 from de_core.snapshot import table_files
 from de_core.snapshot.file import about
 from de_core.tables.router import default_partition_fn
@@ -55,7 +55,8 @@ class FileSystem:
             file_name_list: One name per shard; None for `<name>_mht_<i>of<n>`.
             dirpath_env: Name of an environment variable that replaces `dirpath` if it is set.
             append_to_file: True to keep the files' rows and append the table's rows as another
-                part. Loading takes the later row of a key. Eager mode only.
+                part. Loading takes the later row of a key. The table must have as many shards as
+                the files. Eager mode only.
             buffer_size: Ignored, because memory is always bounded.
             name: Ignored.
 
@@ -63,8 +64,8 @@ class FileSystem:
             None; in a graph, an op.
 
         Raises:
-            ValueError: `proc_rank` or `file_name_list` does not fit, or files of these names belong
-                to another Variable.
+            ValueError: `proc_rank`, `file_name_list` or the number of shards does not fit, or files
+                of these names belong to another Variable.
             tf.errors.OpError: A file cannot be written.
         """
         del name
@@ -97,6 +98,8 @@ class FileSystem:
         if file_name_list is None:
             _check_own(self._table, folder)
         if append_to_file:
+            if file_name_list is None:
+                _check_as_many_shards(self._table, folder, (proc_size, proc_rank))
             targets = [
                 f"{_part_stem(path)}{len(_parts(path)):06}{SUFFIX}"
                 if tf.io.gfile.exists(path)
@@ -139,17 +142,20 @@ class FileSystem:
             file_name_list: Names of the files; None for the names derived from the Variable's name.
             dirpath_env: Name of an environment variable that replaces `dirpath` if it is set.
             load_entire_dir: Read every snapshot file of the directory, whatever its name. If two
-                files have a row for a key, the file whose name sorts last wins.
+                files have a row for a key, the file whose name sorts last wins; a part that was
+                appended counts as directly after its file.
             buffer_size: Ignored.
             name: Ignored.
             merge: True to keep rows that are not in the files.
 
         Returns:
-            None; in a graph, an op.
+            None; in a graph, an op. It chooses the files when it runs, in this Python process.
 
         Raises:
-            ValueError: `proc_rank` does not fit, or the files belong to another Variable.
-            tf.errors.NotFoundError: There are no such files, or some of them are missing.
+            ValueError: `proc_rank` does not fit, or the files belong to another Variable. In a
+                graph the latter is a `tf.errors.InvalidArgumentError`.
+            tf.errors.NotFoundError: There are no such files, or some of them are missing. In a
+                graph it is a `tf.errors.UnknownError` with the same text.
             tf.errors.DataLossError: A file is damaged.
             tf.errors.InvalidArgumentError: A file's table has other dtypes or another dim.
         """
@@ -157,30 +163,56 @@ class FileSystem:
         _check_processes(proc_size, proc_rank, buffer_size)
         folder = os.environ.get(dirpath_env) or os.fspath(dirpath)
         table = self._table
-        if not tf.executing_eagerly():
+
+        def chosen() -> tuple[list[str], table_files.Predicate | None]:
+            """Returns the files to read, and the keys to read from them."""
+            if load_entire_dir:
+                found = tf.io.gfile.glob(paths.join(paths.literal(folder), f"*{SUFFIX}"))
+                _check_found(found, folder, f"*{SUFFIX}")
+                return sources.in_order(found), None
             if file_name_list is not None:
-                files = tf.constant([paths.join(folder, each) + SUFFIX for each in file_name_list])
-            else:
-                stem = "" if load_entire_dir else f"{file_stem(table.name)}_mht_*of"
-                pattern = paths.join(paths.literal(folder), f"{stem}*{SUFFIX}")
-                files = tf.io.matching_files(pattern)
-            return table_files.restore(table, files, merge=merge)
-        only = None
-        if load_entire_dir:
-            files = sorted(tf.io.gfile.glob(paths.join(paths.literal(folder), f"*{SUFFIX}")))
-            _check_found(files, folder, f"*{SUFFIX}")
-        elif file_name_list is not None:
-            files = [part for each in file_name_list for part in _parts(paths.join(folder, each))]
-        else:
+                named = (_parts(paths.join(folder, each)) for each in file_name_list)
+                return [part for parts in named for part in parts], None
             files, saved_by = _own_files(table, folder, proc_size, proc_rank)
-            if saved_by != proc_size and proc_size > 1:
-                only = lambda keys: default_partition_fn(keys, proc_size) == proc_rank  # noqa: E731
             _check_found(files, folder, f"{file_stem(table.name)}_mht_*{SUFFIX}")
             _check_own(table, folder)
+            if saved_by == proc_size or proc_size == 1:
+                return files, None
+            return files, lambda keys: default_partition_fn(keys, proc_size) == proc_rank
+
+        if not tf.executing_eagerly():
+            return _restore_when_run(table, chosen, merge, by_key=proc_size > 1)
+        files, only = chosen()
         table_files.restore(table, files, merge=merge, only=only)
         if not merge:
             table_files.restore_beside_slots(table, files)
         return None
+
+
+def _restore_when_run(
+    table: ShardedTable,
+    chosen: Callable[[], tuple[list[str], table_files.Predicate | None]],
+    merge: bool,
+    by_key: bool,
+) -> Any:
+    """Returns an op of a graph that reads the files that `chosen` returns when the op runs.
+
+    Args:
+        table: The table.
+        chosen: Returns the files, and the keys to read from them.
+        merge: True to keep rows that are not in the files.
+        by_key: True if `chosen` may choose keys. Then the keys to read are in memory at once.
+    """
+
+    def choice() -> list[Any]:
+        files, only = chosen()
+        return [files, *(table_files.keys_of_shards(table, files, only) if by_key else [])]
+
+    keys = [table.spec.key_dtype] * len(table.tables) if by_key else []
+    files, *only = tf.py_function(choice, [], [tf.string, *keys])
+    for each in (files, *only):
+        each.set_shape([None])
+    return table_files.restore(table, files, merge=merge, only=only if by_key else None)
 
 
 def _write_all_or_none(table: ShardedTable, targets: list[str]) -> None:
@@ -239,6 +271,19 @@ def _check_own(table: ShardedTable, folder: str) -> None:
                     f"contain are replaced. Received: {path!r} of table {name!r} for table "
                     f"{table.name!r}. To keep both, use two directories, or `file_name_list`."
                 )
+
+
+def _check_as_many_shards(table: ShardedTable, folder: str, process: tuple[int, int]) -> None:
+    """Raises if this process's files are of another number of shards: a load would skip them."""
+    count = table.router.count
+    for match in _own_entries(table, folder):
+        if match["part"] or _process(match) != process or int(match["n"]) == count:
+            continue
+        raise ValueError(
+            "With `append_to_file` a table must have as many shards as the files. Received: "
+            f"{count} shards for {paths.join(folder, match[0])!r} of {match['n']}. "
+            "Load the files first, then save without `append_to_file`."
+        )
 
 
 def _own_entries(table: ShardedTable, folder: str) -> list[re.Match[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 
 import tensorflow as tf
@@ -13,6 +14,9 @@ from de_core.checkpoint import manifest, reference, tfra_refusal
 from de_core.snapshot import chain_file
 from de_core.snapshot.file import about
 from de_core.tables.served_copy import SUFFIX
+
+# What `append_to_file` adds to a file's name: the file's id, and the part's number.
+_PART = re.compile(rf"\.[0-9a-f]{{12}}\.part-(\d+)(?={re.escape(SUFFIX)}$)")
 
 
 def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
@@ -55,7 +59,7 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     if chains:
         return _by_table(chains, exported=True)
     for folder in (path, paths.join(path, "assets")):
-        files = sorted(_matching(folder, f"*{SUFFIX}"))
+        files = in_order(_matching(folder, f"*{SUFFIX}"))
         if files:
             return _by_table(([file] for file in files), exported=folder != path)
     newest = latest(path)
@@ -100,6 +104,23 @@ def latest(directory: str | os.PathLike[str]) -> str | None:
         older = {path for path in prefixes if _number(path) <= _number(recorded)}
         candidates = [*(path for path in newer if path not in older), recorded, *candidates]
     return next(filter(is_whole, candidates), None)
+
+
+def in_order(files: Iterable[str]) -> list[str]:
+    """Sorts files by name, each before the parts that `save_to_file_system` appended to it.
+
+    If two files have a row for a key, the later file wins.
+
+    Example:
+    >>> in_order(["t.0123456789ab.part-000001.de", "t.de"])
+    ['t.de', 't.0123456789ab.part-000001.de']
+    """
+
+    def place(path: str) -> tuple[str, int, str]:
+        part = _PART.search(path)
+        return _PART.sub("", path), int(part[1]) if part else 0, path
+
+    return sorted(files, key=place)
 
 
 def _matching(folder: str, pattern: str) -> list[str]:

@@ -45,7 +45,8 @@ def embedding_lookup(
         Rows, ids.shape + [dim]. With `return_trainable` the pair (rows, `TrainableWrapper`).
 
     Raises:
-        TypeError: `params` is not a Variable, or `ids` have another dtype than its keys.
+        TypeError: `params` is not a Variable, or `ids` are sparse or have another dtype than its
+            keys.
         ValueError: `max_norm` is not above 0.
 
     Example:
@@ -58,6 +59,7 @@ def embedding_lookup(
     [3, 3, 5]
     """
     variable = one_variable(params)
+    _check_not_sparse(ids)
     with tf.name_scope(name or "embedding_lookup"):
         rows = variable._lookup_scaled(ids, max_norm)
     return (rows, TrainableWrapper(variable, ids, max_norm)) if return_trainable else rows
@@ -87,7 +89,8 @@ def embedding_lookup_unique(
         Rows, ids.shape + [dim]. With `return_trainable` the pair (rows, `TrainableWrapper`).
 
     Raises:
-        TypeError: `params` is not a Variable, or `ids` have another dtype than its keys.
+        TypeError: `params` is not a Variable, or `ids` are sparse or have another dtype than its
+            keys.
         ValueError: `max_norm` is not above 0.
 
     Example:
@@ -99,9 +102,18 @@ def embedding_lookup_unique(
     [3, 5]
     """
     variable = one_variable(params)
+    _check_not_sparse(ids)
     with tf.name_scope(name or "embedding_lookup_unique"):
         rows = _unique_rows(variable, ids, max_norm)
     return (rows, TrainableWrapper(variable, ids, max_norm)) if return_trainable else rows
+
+
+def _check_not_sparse(ids: Any) -> None:
+    if isinstance(ids, tf.SparseTensor):
+        raise TypeError(
+            "`ids` must be a dense tensor or a tf.RaggedTensor. Received: a tf.SparseTensor of "
+            f"shape {ids.shape}. To pool its rows, use de.embedding_lookup_sparse."
+        )
 
 
 def _unique_rows(

@@ -111,7 +111,9 @@ def _of_keras(opt: Any, options: dict[str, Any]) -> Any:
     if global_policy().name == "mixed_float16" and opt.loss_scale_factor is None:
         # Return a LossScaleOptimizer. Model.compile would wrap any other result in Keras's own
         # LossScaleOptimizer.
-        return LossScaleOptimizer(wrapped)
+        made = LossScaleOptimizer(wrapped)
+        made.is_of_policy = True
+        return made
     return wrapped
 
 

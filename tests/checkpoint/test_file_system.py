@@ -8,6 +8,8 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from de_core.checkpoint import sources
+from de_core_cli import sources as cli_sources
 
 KEYS = np.arange(200, dtype=np.int64)
 
@@ -64,6 +66,40 @@ def test_appended_rows_come_on_top(tmp_path):
     other.load_from_file_system(str(tmp_path))
     assert rows_of(other) == dict.fromkeys(range(3), 4.0)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_every_way_to_read_a_folder_takes_the_later_row(tmp_path):
+    for value, keys in enumerate([KEYS, KEYS[:100], KEYS[:50], KEYS[:20]]):
+        filled(2, value, keys).save_to_file_system(str(tmp_path), append_to_file=value > 0)
+    expected = {key: float((key < 100) + (key < 50) + (key < 20)) for key in range(200)}
+    names = [path.name for path in tmp_path.iterdir()]
+    in_order = sources.in_order(names)
+    assert [name.partition(".")[0] for name in in_order] == sorted(
+        name.partition(".")[0] for name in names
+    )
+    assert [name.rpartition("part-")[2] for name in in_order[1:4]] == [
+        f"00000{part}.de" for part in (1, 2, 3)
+    ]
+    assert [path.name for path in cli_sources._in_order(tmp_path.iterdir())] == in_order
+    other = make()
+    other.load_from_file_system(str(tmp_path), load_entire_dir=True)
+    assert rows_of(other) == expected
+    again = make()
+    de.checkpoint.restore(again, str(tmp_path))
+    assert rows_of(again) == expected
+
+
+def test_parts_of_another_number_of_shards_are_refused(tmp_path):
+    filled(1).save_to_file_system(str(tmp_path))
+    two = filled(2, 2.0, KEYS[:3])
+    with pytest.raises(ValueError, match=r"as many shards as the files.*2 shards.*1of1.*of 1\."):
+        two.save_to_file_system(str(tmp_path), append_to_file=True)
+    two.load_from_file_system(str(tmp_path))
+    two.save_to_file_system(str(tmp_path))
+    two.save_to_file_system(str(tmp_path), append_to_file=True)
+    other = make()
+    other.load_from_file_system(str(tmp_path))
+    assert len(rows_of(other)) == 200
 
 
 def test_files_of_a_table_with_the_same_file_names_are_refused(tmp_path):
@@ -207,6 +243,57 @@ def test_in_a_graph(tmp_path):
             else:
                 session.run(table.load_from_file_system(str(tmp_path)))
                 assert session.run(table.size()) == 200
+
+
+def loaded_in_a_graph(folder, name="t", **options):
+    """Returns the first column of the rows that a graph loads, by key."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        table = de.get_variable(name, dim=2)
+        load = table.load_from_file_system(folder, **options)
+        session.run(v1.global_variables_initializer())
+        session.run(load)
+        keys, values = session.run(table.export())
+        return dict(zip(keys.tolist(), values[:, 0].tolist(), strict=True))
+
+
+@pytest.mark.parametrize("loading", [1, 2, 3])
+def test_a_graph_reads_the_files_that_eager_mode_reads(tmp_path, loading):
+    for size in (1, 2):
+        for rank in range(size):
+            table = make(size, "t")
+            table.upsert(KEYS[rank::size], np.full([len(KEYS[rank::size]), 2], size, np.float32))
+            table.save_to_file_system(str(tmp_path), proc_size=size, proc_rank=rank)
+            table.upsert([rank], [[9.0, 9.0]])
+            table.save_to_file_system(
+                str(tmp_path), proc_size=size, proc_rank=rank, append_to_file=True
+            )
+    for rank in range(loading):
+        options = {"proc_size": loading, "proc_rank": rank}
+        eager = make(name="t")
+        eager.load_from_file_system(str(tmp_path), **options)
+        assert loaded_in_a_graph(str(tmp_path), **options) == rows_of(eager)
+
+
+def test_a_graph_reads_appended_parts_and_the_newest_save(tmp_path):
+    for value, appended in ((1.0, False), (2.0, True)):
+        table = make(name="t")
+        table.upsert([1], [[value, value]])
+        table.save_to_file_system(str(tmp_path / "f"), append_to_file=appended)
+    for options in ({}, {"load_entire_dir": True}, {"file_name_list": ["t_mht_1of1"]}):
+        assert loaded_in_a_graph(str(tmp_path / "f"), **options) == {1: 2.0}
+    v1 = tf.compat.v1
+    (tmp_path / "g").mkdir()
+    for shards, keys in ((1, [1, 2, 3]), (2, [2, 3])):
+        with tf.Graph().as_default(), v1.Session() as session:
+            table = de.get_variable("t", dim=2, devices=["/CPU:0"] * shards)
+            write = table.upsert(keys, np.ones([len(keys), 2], np.float32))
+            session.run(v1.global_variables_initializer())
+            session.run(write)
+            session.run(table.save_to_file_system(str(tmp_path / "g")))
+    assert loaded_in_a_graph(str(tmp_path / "g")) == {2: 1.0, 3: 1.0}
+    with pytest.raises(tf.errors.UnknownError, match=r"no 't_mht_\*\.de' in"):
+        loaded_in_a_graph(str(tmp_path))
 
 
 def test_bad_input_is_named_and_changes_nothing(tmp_path):

@@ -86,6 +86,9 @@ def test_an_impossible_command_prints_the_reason(tmp_path, capsys):
     for arguments, reason in [
         (["add", empty, root], "version directory that de.export wrote"),
         (["add", empty, root, "--keep", "1"], "`--keep` must be at least 2"),
+        (["add", empty, root, "--full-every", "-3"], "`full_every` must be an integer of at least"),
+        (["add", empty, root, "--full-part", "-1"], "`full_part` must be a number above 0"),
+        (["add", empty, root, "--full-part", "nan"], "`full_part` must be a number above 0"),
     ]:
         assert main(["publish", *arguments]) == 1
         said = capsys.readouterr().err

@@ -93,3 +93,10 @@ def test_pooled_ragged_ids_of_any_rank(lookup, rank, combiner, max_norm):
         return wanted
 
     peers.check(pooled, dense_pooled, ids, weights, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("lookup", [de.embedding_lookup, de.embedding_lookup_unique])
+def test_sparse_ids_are_refused_with_the_function_for_them(lookup):
+    ids = tf.sparse.from_dense(tf.constant([[1, 2], [3, 0]], tf.int64))
+    with pytest.raises(TypeError, match=r"SparseTensor of shape.*use de\.embedding_lookup_sparse"):
+        lookup(de.Variable(dim=2, name="not_sparse"), ids)

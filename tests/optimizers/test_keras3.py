@@ -218,3 +218,18 @@ def test_fit_under_a_mixed_policy_equals_dense_variables(dtype, name, own, run_e
     moved = np.abs(dense.rows.numpy() - rows_at_first()).max()
     for mine, wanted in zip([rows, *ours], [dense.rows.numpy(), *theirs], strict=True):
         np.testing.assert_allclose(mine, wanted, atol=4 * EPSILON[dtype] * moved)
+
+
+def test_a_loss_scale_replaces_the_scale_of_the_policy(set_policy):
+    set_policy("mixed_float16")
+    wrapped = de.DynamicEmbeddingOptimizer(OPTIMIZERS["adam"]())
+    scaled = de.LossScaleOptimizer(wrapped, initial_scale=8.0)
+    assert scaled.inner_optimizer is wrapped.inner_optimizer
+    assert scaled.initial_scale == 8.0
+    ours = fitted(de.layers.Embedding(DIM), scaled, False)
+    by_policy = de.DynamicEmbeddingOptimizer(OPTIMIZERS["adam"]())
+    theirs = fitted(de.layers.Embedding(DIM), by_policy, False)
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, other, atol=EPSILON["float16"])
+    with pytest.raises(TypeError, match=r"Pass an optimizer such as de\.DynamicEmbeddingOptimizer"):
+        de.LossScaleOptimizer(scaled)

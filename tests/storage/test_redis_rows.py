@@ -1,5 +1,7 @@
 """A Variable in Redis behaves like one in main memory."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -212,3 +214,23 @@ def test_pooled_lookups_train(server):
     [gradient] = tape.gradient(loss, table.trainable_variables)
     de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(1.0)).apply([gradient], [table])
     np.testing.assert_array_equal(table.lookup([1, 2, 3, 4])[:, 0], [-1.0, 0.0, 0.0, 1.0])
+
+
+def test_keras_saves_loads_and_clones_a_model_without_passwords(start, tmp_path):
+    server = start("--requirepass", "secret")
+    file = tmp_path / "redis.json"
+    file.write_text(json.dumps({"redis_connection_mode": 2, "redis_password": "secret"}))
+    params = {"redis_host_port": (server.port,), "redis_sentinel_password": "hidden"}
+    config = de.RedisTableConfig(str(file), params=params)
+    layer = de.layers.Embedding(2, name="saved", kv_creator=de.RedisTableCreator(config))
+    model = keras.Sequential([keras.Input([], dtype="int64"), layer])
+    layer.table.upsert([1, 2], [[1.0, 1.0], [2.0, 2.0]])
+    saved = rows_of(layer.table)
+    assert "secret" not in model.to_json()
+    assert "hidden" not in model.to_json()
+    model.save(tmp_path / "m.keras")
+    layer.table.upsert([2], [[9.0, 9.0]])
+    for copy in (keras.models.clone_model(model), keras.models.model_from_json(model.to_json())):
+        assert rows_of(copy.get_layer("saved").table) == rows_of(layer.table)
+    loaded = keras.models.load_model(tmp_path / "m.keras")
+    assert rows_of(loaded.get_layer("saved").table) == saved

@@ -100,12 +100,8 @@ def publish(
     >>> de.publish(model, root).report["tables"]["t"]["rows"]
     1
     """
-    check_integer("full_every", full_every, 1)
+    check_when_full(full_every, full_part)
     check_integer("keep_versions", keep_versions, 2, or_none=True)
-    if not isinstance(full_part, numbers.Real) or not 0 < full_part <= 10:
-        raise ValueError(
-            f"`full_part` must be a number above 0 and at most 10. {received(full_part=full_part)}"
-        )
     for each in keep.values() if isinstance(keep, Mapping) else [keep]:
         if getattr(each, "where", None) is not None:
             raise ValueError(
@@ -153,6 +149,15 @@ def publish(
         next(iter(tables.values())).publications[str(folder)] = (arguments, known)
         version.prune(folder, keep_versions)
     return Version(str(target), report)
+
+
+def check_when_full(full_every: int, full_part: float) -> None:
+    """Raises if the rules for the next full version are out of range."""
+    check_integer("full_every", full_every, 1)
+    if not isinstance(full_part, numbers.Real) or not 0 < full_part <= 10:
+        raise ValueError(
+            f"`full_part` must be a number above 0 and at most 10. {received(full_part=full_part)}"
+        )
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from de_core.base.ops import file_metadata, library
 from de_core.exports import version
+from de_core.exports.publish import check_when_full
 from de_core.exports.version import Version
 from de_core.snapshot import chain_file
 from de_core.snapshot.chain_file import Link
@@ -40,9 +41,11 @@ def add(
     version. Needs memory for the rows of one table, and for the keys that differ.
 
     Raises:
-        ValueError: `source` is not a version directory that `de.export` wrote.
+        ValueError: `source` is not a version directory that `de.export` wrote, or `full_every` or
+            `full_part` is out of range.
         tf.errors.OpError: A file is damaged or cannot be written.
     """
+    check_when_full(full_every, full_part)
     files = sorted(source.glob(f"assets/*{SUFFIX}"))
     published = next(source.glob(f"assets/*{chain_file.SUFFIX}"), None)
     if not files or published or not (source / "saved_model.pb").is_file():

@@ -42,6 +42,8 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
 
     #: True: the gradients of tables that this class hands on are sparse and not scaled.
     keeps_tables_sparse = True
+    #: True if `de.DynamicEmbeddingOptimizer` added the scale because of the global dtype policy.
+    is_of_policy = False
 
     def __init__(
         self,
@@ -50,12 +52,16 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         dynamic_growth_steps: int = 2000,
         name: str | None = None,
     ) -> None:
+        if getattr(inner_optimizer, "is_of_policy", False):
+            inner_optimizer = inner_optimizer.inner_optimizer
         is_scale = isinstance(inner_optimizer, keras.optimizers.LossScaleOptimizer)
         if is_scale or not isinstance(inner_optimizer, keras.optimizers.Optimizer):
             raise TypeError(
                 "`inner_optimizer` must be an optimizer of Keras 3 that does not scale the loss. "
                 + received(inner_optimizer=inner_optimizer)
-                + " Pass an optimizer such as keras.optimizers.Adam()."
+                + " Pass an optimizer such as "
+                "de.DynamicEmbeddingOptimizer(keras.optimizers.Adam()), or keras.optimizers.Adam() "
+                "if every table has an optimizer of its own."
             )
         if isinstance(inner_optimizer, KerasOptimizer):
             inner_optimizer.is_loss_scaled = True

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from de_core.base.checks import received
+from de_core.base.keras import keras
 
 CLUSTER, SENTINEL, STANDALONE = 0, 1, 2
 
@@ -127,6 +128,8 @@ _AT_LEAST = {
     "storage_slice": 0,
     "keys_sending_size": 1,
 }
+# Parameters that are never written into a model file.
+_SECRET = ("redis_password", "redis_sentinel_password")
 _OLDER = {"model_tag_new": "model_tag_runtime"}
 #: Parameters of `tfra.dynamic_embedding` that have no effect here.
 _IDLE = (
@@ -144,8 +147,12 @@ _IDLE = (
 )
 
 
+@keras.saving.register_keras_serializable(package="de_core")
 class RedisTableConfig:
     """Configures the connection to Redis by a JSON file, an environment variable or a dict.
+
+    A model file of Keras contains the arguments, but no password: a loaded or cloned model takes
+    the passwords from the JSON file, so write them there, not into `params`.
 
     Args:
         redis_config_abs_dir: Path of a JSON file of parameters; see `Settings` in
@@ -186,6 +193,7 @@ class RedisTableConfig:
             )
         self.redis_config_abs_dir = path
         self.redis_config_abs_dir_env = redis_config_abs_dir_env
+        self._params = None if params is None else dict(params)
         parameters = {**(_read(path) if path is not None else {}), **(params or {})}
         idle = [name for name in parameters if name in _IDLE]
         for name in idle:
@@ -193,6 +201,26 @@ class RedisTableConfig:
         if path is not None and parameters.get("table_store_mode") in (0, 1):
             del parameters["table_store_mode"]  # Modes 0 and 1 of tfra keep copies; we do not.
         self.settings = Settings.checked(parameters)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments for `from_config`, without the passwords in `params`."""
+        params = self._params
+        if params is not None:
+            params = {
+                name: list(value) if isinstance(value, tuple) else value
+                for name, value in params.items()
+                if name not in _SECRET
+            }
+        return {
+            "redis_config_abs_dir": self.redis_config_abs_dir,
+            "redis_config_abs_dir_env": self.redis_config_abs_dir_env,
+            "params": params,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> RedisTableConfig:
+        """Makes a configuration from the result of `get_config`."""
+        return cls(**config)
 
 
 def _read(path: str) -> dict[str, Any]:

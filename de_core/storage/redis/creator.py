@@ -7,11 +7,13 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.keras import keras
 from de_core.storage.creator import KVCreator
 from de_core.storage.redis.config import RedisTableConfig
 from de_core.storage.row_store import RowStore
 
 
+@keras.saving.register_keras_serializable(package="de_core")
 class RedisTableCreator(KVCreator):
     """Stores a Variable's rows in Redis. All processes that use the same name share the rows.
 
@@ -62,3 +64,8 @@ class RedisTableCreator(KVCreator):
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments that have an effect."""
         return {"config": self.config}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> RedisTableCreator:
+        """Makes a creator from the result of `get_config`, also from Keras's JSON of it."""
+        return cls(keras.saving.deserialize_keras_object(config["config"]))
