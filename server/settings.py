@@ -5,7 +5,7 @@ The order of precedence is flag, environment, settings file, default.
 """
 
 import os
-from ipaddress import ip_network
+from ipaddress import IPv6Address, ip_network
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,7 +40,8 @@ class Settings(BaseSettings):
     or one such folder per model, named as the model (DIR/ranker/1/saved_model.pb). The gateway
     loads versions that appear later. Required by the embedded engine."""
     model_name: str | None = Field(None, min_length=1)
-    """Name of the model, if the folder holds only one. By default the name of the folder."""
+    """Name of the model, if the folder holds only one. By default the name of the folder,
+    or of the link to it."""
     version_policy: str = Field(
         "latest", pattern=r"^(latest(:[1-9][0-9]{0,3})?|all|[0-9]{1,19}(,[0-9]{1,19})*)$"
     )
@@ -154,8 +155,12 @@ class Settings(BaseSettings):
     @classmethod
     def _networks(cls, value: str) -> str:
         names = [name.strip() for name in value.split(",") if name.strip()]
-        for name in names:
-            ip_network(name)
+        for index, name in enumerate(names):
+            network = ip_network(name)
+            first = network.network_address
+            # A client that reaches an IPv6 socket by IPv4 counts by its IPv4 address.
+            if isinstance(first, IPv6Address) and first.ipv4_mapped and network.prefixlen >= 96:
+                names[index] = f"{first.ipv4_mapped}/{network.prefixlen - 96}"
         return ",".join(names)
 
     @field_validator("model_dir", "upstreams", "models")

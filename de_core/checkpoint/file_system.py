@@ -107,13 +107,15 @@ class FileSystem:
                 for path in targets
             ]
         _write_all_or_none(self._table, targets)
-        if not append_to_file and file_name_list is None:
-            # Delete files of saves with another number of shards, and parts of replaced files.
+        if not append_to_file:
+            # Delete parts of replaced files, and files of saves with another number of shards.
             kept = {part for path in targets for part in _parts(path)}
-            for match in _own_entries(self._table, folder):
-                path = paths.join(folder, match[0])
-                if _process(match) == (proc_size, proc_rank) and path not in kept:
-                    paths.remove([path])
+            old = [part for path in targets for part in _parts(path, of_any_id=True)]
+            if file_name_list is None:
+                for match in _own_entries(self._table, folder):
+                    if _process(match) == (proc_size, proc_rank):
+                        old.append(paths.join(folder, match[0]))
+            paths.remove([path for path in old if path not in kept])
         return None
 
     def load_from_file_system(
@@ -156,7 +158,8 @@ class FileSystem:
                 graph the latter is a `tf.errors.InvalidArgumentError`.
             tf.errors.NotFoundError: There are no such files, or some of them are missing. In a
                 graph it is a `tf.errors.UnknownError` with the same text.
-            tf.errors.DataLossError: A file is damaged.
+            tf.errors.DataLossError: A file is damaged. In a graph it may be a
+                `tf.errors.UnknownError` too.
             tf.errors.InvalidArgumentError: A file's table has other dtypes or another dim.
         """
         del name
@@ -209,7 +212,8 @@ def _restore_when_run(
         return [files, *(table_files.keys_of_shards(table, files, only) if by_key else [])]
 
     keys = [table.spec.key_dtype] * len(table.tables) if by_key else []
-    files, *only = tf.py_function(choice, [], [tf.string, *keys])
+    with tf.device(None):  # the scope's device may be in another process
+        files, *only = tf.py_function(choice, [], [tf.string, *keys])
     for each in (files, *only):
         each.set_shape([None])
     return table_files.restore(table, files, merge=merge, only=only if by_key else None)
@@ -276,12 +280,18 @@ def _check_own(table: ShardedTable, folder: str) -> None:
 def _check_as_many_shards(table: ShardedTable, folder: str, process: tuple[int, int]) -> None:
     """Raises if this process's files are of another number of shards: a load would skip them."""
     count = table.router.count
-    for match in _own_entries(table, folder):
-        if match["part"] or _process(match) != process or int(match["n"]) == count:
-            continue
+    own = [
+        match
+        for match in _own_entries(table, folder)
+        if not match["part"] and _process(match) == process
+    ]
+    if not own:
+        return
+    newest = max(own, key=lambda file: int(about(paths.join(folder, file[0]))["created_micros"]))
+    if int(newest["n"]) != count:
         raise ValueError(
             "With `append_to_file` a table must have as many shards as the files. Received: "
-            f"{count} shards for {paths.join(folder, match[0])!r} of {match['n']}. "
+            f"{count} shards for {paths.join(folder, newest[0])!r} of {newest['n']}. "
             "Load the files first, then save without `append_to_file`."
         )
 
@@ -362,18 +372,21 @@ def _own_files(
     return own, saved_by
 
 
-def _parts(path: str) -> list[str]:
+def _parts(path: str, of_any_id: bool = False) -> list[str]:
     """Returns a file and the files that were appended to it ("parts"), in order.
 
     A part's name contains the id of the first file. So if a save replaces that file, the old parts
-    are not read with the new file.
+    are not read with the new file. With `of_any_id` they are returned too.
     """
     whole = path if path.endswith(SUFFIX) else path + SUFFIX
     if not tf.io.gfile.exists(whole):
         raise tf.errors.NotFoundError(
             None, None, f"The file must exist; save_to_file_system writes it. Received: {whole!r}."
         )
-    return [whole, *sorted(tf.io.gfile.glob(f"{paths.literal(_part_stem(whole))}*{SUFFIX}"))]
+    stem = paths.literal(_part_stem(whole))
+    if of_any_id:
+        stem = f"{paths.literal(whole.removesuffix(SUFFIX))}.{'[0-9a-f]' * 12}.part-"
+    return [whole, *sorted(tf.io.gfile.glob(f"{stem}*{SUFFIX}"))]
 
 
 def _part_stem(whole: str) -> str:

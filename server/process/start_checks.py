@@ -76,7 +76,8 @@ def _check_ports(settings: Settings) -> None:
         (settings.admin_host, settings.admin_port, "--admin-port"),
     )
     for (host, port, flag), (other, same, second) in itertools.combinations(listeners, 2):
-        if port and port == same and (host == other or {host, other} & {"0.0.0.0", "::"}):
+        every = "::" in (host, other) or ("0.0.0.0" in (host, other) and ":" not in host + other)
+        if port and port == same and (host == other or every):
             raise StartError(
                 f"{flag} and {second} must differ. Received: {port} for both. "
                 f"Choose another with {second}."

@@ -68,6 +68,15 @@ def test_appended_rows_come_on_top(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_a_save_deletes_the_parts_of_the_file_that_it_replaces(tmp_path):
+    folder, name = str(tmp_path), {"file_name_list": ["a"]}
+    for value in (1.0, 2.0, 3.0):
+        filled(1, value).save_to_file_system(folder, append_to_file=value == 2.0, **name)
+    other = make()
+    other.load_from_file_system(folder, load_entire_dir=True)
+    assert set(rows_of(other).values()) == {3.0}
+
+
 def test_every_way_to_read_a_folder_takes_the_later_row(tmp_path):
     for value, keys in enumerate([KEYS, KEYS[:100], KEYS[:50], KEYS[:20]]):
         filled(2, value, keys).save_to_file_system(str(tmp_path), append_to_file=value > 0)

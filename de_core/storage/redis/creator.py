@@ -68,4 +68,7 @@ class RedisTableCreator(KVCreator):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> RedisTableCreator:
         """Makes a creator from the result of `get_config`, also from Keras's JSON of it."""
-        return cls(keras.saving.deserialize_keras_object(config["config"]))
+        given = config["config"]
+        if isinstance(given, dict):
+            given = keras.saving.deserialize_keras_object(given)
+        return cls(given)

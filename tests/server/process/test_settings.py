@@ -71,6 +71,12 @@ def test_seconds_must_be_finite():
     assert all(line.endswith("finite number. Received: inf") for line in told)
 
 
+def test_proxies_on_an_ipv6_socket_are_named_by_their_ipv4_addresses():
+    proxies = "::ffff:10.0.0.5, ::ffff:10.1.0.0/112,::1"
+    settings = load_settings(model_dir="x", trusted_proxies=proxies)
+    assert settings.trusted_proxies == "10.0.0.5/32,10.1.0.0/16,::1"
+
+
 def test_the_tfserving_engine_requires_upstreams_and_models():
     with pytest.raises(StartError) as caught:
         load_settings(engine="tfserving")
