@@ -16,7 +16,7 @@ from de_core_cli import header, keras_file, library
 from de_core_cli.library import CommandError
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
-# What `append_to_file` adds to a file's name, as in `de_core/checkpoint/sources.py`.
+# The end of an appended part's name, as in `de_core/checkpoint/sources.py`.
 _PART = re.compile(r"\.[0-9a-f]{12}\.part-(\d+)(?=\.de$)")
 
 

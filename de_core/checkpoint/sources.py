@@ -15,7 +15,7 @@ from de_core.snapshot import chain_file
 from de_core.snapshot.file import about
 from de_core.tables.served_copy import SUFFIX
 
-# What `append_to_file` adds to a file's name: the file's id, and the part's number.
+# `append_to_file` adds the file's id and the part's number to a file's name.
 _PART = re.compile(rf"\.[0-9a-f]{{12}}\.part-(\d+)(?={re.escape(SUFFIX)}$)")
 
 

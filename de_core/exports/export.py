@@ -80,7 +80,7 @@ def export(
         The version directory, a string with a `report`. Its `tables` has for each table `rows`,
         `bytes` and, if `dtype` changes the format, `max_error` and `mean_error`, the rounding
         errors per element. With a sample, its `scores` has for each output the `max` and `mean`
-        difference to the live model.
+        difference to the live model, unless rows are in a storage.
 
     Raises:
         TypeError: An argument has a wrong type.
@@ -117,8 +117,10 @@ def export(
                 tables[table_name] = served_rows.total(rows[table_name].write(table, paths))
         if requests is not None:
             warm_up.write(folder, target.parent.name, name, requests)
-            scores = _score_errors(folder, name, template.functions[name], requests)
-            report["scores"] = scores
+            # Functions that were traced for an export do not read rows in a storage.
+            if not any(table.outlives_its_process for table in template.names.values()):
+                function = template.functions[name]
+                report["scores"] = _score_errors(folder, name, function, requests)
         _version.write_report(folder, report)
     return Version(str(target), report)
 

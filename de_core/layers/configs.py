@@ -1,4 +1,4 @@
-"""The declarations of tables and features, also those of keras-rs and tf.tpu, which become ours."""
+"""Declares tables and features; converts the declarations of keras-rs and tf.tpu."""
 
 from __future__ import annotations
 

@@ -55,6 +55,30 @@ def test_a_storage_trains_restores_and_forgets_like_memory(creator, tmp_path):
     assert rows_of(tables[0]) == stored
 
 
+def test_a_report_has_no_scores_that_did_not_read_the_storage(creator, tmp_path):
+    class Model(tf.Module):
+        def __init__(self, kind):
+            super().__init__()
+            self.table = de.Variable(dim=2, name="t", kv_creator=kind)
+            self.table.upsert([1, 2], [[1.0, 2.0], [3.0, 4.0]])
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="ids")])
+        def __call__(self, ids):
+            return {"rows": self.table.lookup(ids)}
+
+    exported = [
+        de.export(Model(kind), tmp_path / str(kind is None), sample={"ids": [1, 2]})
+        for kind in (creator, None)
+    ]
+    assert [each.report.get("scores") for each in exported] == [
+        None,
+        {"rows": {"max": 0.0, "mean": 0.0}},
+    ]
+    for version in exported:
+        served = tf.saved_model.load(version).signatures["serving_default"]
+        assert served(ids=tf.constant([2], tf.int64))["rows"].numpy().tolist() == [[3.0, 4.0]]
+
+
 def test_initial_rows_are_those_of_the_checkpoint_after_a_restore(creator, tmp_path):
     de.checkpoint.save(de.Variable(dim=1, name="i", initializer=0.5), tmp_path / "c")
     table = de.Variable(dim=1, name="i", initializer=0.25, kv_creator=creator)
