@@ -30,7 +30,7 @@ test: python  ## run the tests except the slow ones
 	@$(PYTEST) $(PARALLEL) -m "not slow and not quiet"
 
 test-all: python  ## run every test; compile each C++ source by itself; run the engine's tests under the sanitizers
-	@$(ENVIRONMENT) server,test,docs,proofs --tests
+	@$(ENVIRONMENT) server,test,docs,proofs,dev --tests
 	@DE_SIM_SEEDS=1500 DE_ALLOC_SWEEP=dense $(VENV)/bin/python scripts/engine_tests.py
 	@$(PYTEST) $(PARALLEL) -m "not quiet"
 	@$(VENV)/bin/python scripts/build_ops.py --check
