@@ -383,9 +383,10 @@ def _parts(path: str, of_any_id: bool = False) -> list[str]:
         raise tf.errors.NotFoundError(
             None, None, f"The file must exist; save_to_file_system writes it. Received: {whole!r}."
         )
-    stem = paths.literal(_part_stem(whole))
     if of_any_id:
         stem = f"{paths.literal(whole.removesuffix(SUFFIX))}.{'[0-9a-f]' * 12}.part-"
+    else:
+        stem = paths.literal(_part_stem(whole))
     return [whole, *sorted(tf.io.gfile.glob(f"{stem}*{SUFFIX}"))]
 
 
