@@ -17,7 +17,7 @@ from de_core_cli.library import CommandError
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 # The end of an appended part's name, as in `de_core/checkpoint/sources.py`.
-_PART = re.compile(r"\.[0-9a-f]{12}\.part-(\d+)(?=\.de$)")
+_PART = re.compile(r"\.([0-9a-f]{12})\.part-(\d+)(?=\.de$)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,13 +127,23 @@ def _of_directory(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _in_order(files: Iterable[pathlib.Path]) -> list[pathlib.Path]:
-    """Sorts files by name, each before the parts that `save_to_file_system` appended to it."""
+    """Sorts files like `de_core.checkpoint.sources.in_order`, without the same files."""
+    found = set(files)
+
+    def is_left_over(path: pathlib.Path) -> bool:
+        part, whole = _PART.search(path.name), path.with_name(_PART.sub("", path.name))
+        if not part or whole not in found:
+            return False
+        try:
+            return not Source(str(whole)).header().info["id"].startswith(part[1])
+        except CommandError:  # the damage is told where the file is read
+            return False
 
     def place(path: pathlib.Path) -> tuple[str, int, str]:
         part = _PART.search(path.name)
-        return _PART.sub("", path.name), int(part[1]) if part else 0, path.name
+        return _PART.sub("", path.name), int(part[2]) if part else 0, path.name
 
-    return sorted(files, key=place)
+    return sorted((path for path in found if not is_left_over(path)), key=place)
 
 
 def _newest(folder: pathlib.Path) -> pathlib.Path | None:

@@ -16,7 +16,7 @@ from de_core.snapshot.file import about
 from de_core.tables.served_copy import SUFFIX
 
 # `append_to_file` adds the file's id and the part's number to a file's name.
-_PART = re.compile(rf"\.[0-9a-f]{{12}}\.part-(\d+)(?={re.escape(SUFFIX)}$)")
+_PART = re.compile(rf"\.([0-9a-f]{{12}})\.part-(\d+)(?={re.escape(SUFFIX)}$)")
 
 
 def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
@@ -109,18 +109,24 @@ def latest(directory: str | os.PathLike[str]) -> str | None:
 def in_order(files: Iterable[str]) -> list[str]:
     """Sorts files by name, each before the parts that `save_to_file_system` appended to it.
 
-    If two files have a row for a key, the later file wins.
+    If two files have a row for a key, the later file wins. Parts of a file that another save has
+    replaced are left out: a killed process and a graph leave them.
 
     Example:
-    >>> in_order(["t.0123456789ab.part-000001.de", "t.de"])
-    ['t.de', 't.0123456789ab.part-000001.de']
+    >>> in_order(["t.0123456789ab.part-000010.de", "t.0123456789ab.part-000009.de"])
+    ['t.0123456789ab.part-000009.de', 't.0123456789ab.part-000010.de']
     """
+    found = set(files)
+
+    def is_left_over(path: str) -> bool:
+        part, whole = _PART.search(path), _PART.sub("", path)
+        return bool(part and whole in found and not about(whole)["id"].startswith(part[1]))
 
     def place(path: str) -> tuple[str, int, str]:
         part = _PART.search(path)
-        return _PART.sub("", path), int(part[1]) if part else 0, path
+        return _PART.sub("", path), int(part[2]) if part else 0, path
 
-    return sorted(files, key=place)
+    return sorted((path for path in found if not is_left_over(path)), key=place)
 
 
 def _matching(folder: str, pattern: str) -> list[str]:

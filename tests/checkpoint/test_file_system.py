@@ -2,12 +2,14 @@
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import de_core as de
+from de_core.base import paths
 from de_core.checkpoint import sources
 from de_core_cli import sources as cli_sources
 
@@ -77,12 +79,26 @@ def test_a_save_deletes_the_parts_of_the_file_that_it_replaces(tmp_path):
     assert set(rows_of(other).values()) == {3.0}
 
 
+def test_nobody_reads_the_parts_of_a_replaced_file(tmp_path, monkeypatch):
+    for append in (False, True):
+        filled(1, 2.0).save_to_file_system(str(tmp_path), append_to_file=append)
+    with monkeypatch.context() as killed:
+        killed.setattr(paths, "remove", lambda files: list(files))  # before it deletes the parts
+        filled(1, 3.0).save_to_file_system(str(tmp_path))
+    assert len(list(tmp_path.iterdir())) == 2
+    [first] = cli_sources._in_order(tmp_path.iterdir())
+    assert [str(first)] == sources.in_order(map(str, tmp_path.iterdir()))
+    other = make()
+    other.load_from_file_system(str(tmp_path), load_entire_dir=True)
+    assert set(rows_of(other).values()) == {3.0}
+
+
 def test_every_way_to_read_a_folder_takes_the_later_row(tmp_path):
     for value, keys in enumerate([KEYS, KEYS[:100], KEYS[:50], KEYS[:20]]):
         filled(2, value, keys).save_to_file_system(str(tmp_path), append_to_file=value > 0)
     expected = {key: float((key < 100) + (key < 50) + (key < 20)) for key in range(200)}
     names = [path.name for path in tmp_path.iterdir()]
-    in_order = sources.in_order(names)
+    in_order = [Path(path).name for path in sources.in_order(map(str, tmp_path.iterdir()))]
     assert [name.partition(".")[0] for name in in_order] == sorted(
         name.partition(".")[0] for name in names
     )
