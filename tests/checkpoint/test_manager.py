@@ -119,6 +119,26 @@ def test_removed_rows_leave_the_files_after_a_compaction(tmp_path):
     assert not any(holds)
 
 
+@pytest.mark.parametrize("policy", [de.EvictionLRU, de.EvictionLFU])
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_restored_delta_evicts_no_row(tmp_path, policy, shards):
+    table = de.Variable(
+        dim=1, name="users", devices=["/CPU:0"] * shards, eviction=policy(max_rows=60)
+    )
+    manager = de.checkpoint.Manager(table, str(tmp_path))
+    table.upsert(np.arange(60), np.ones([60, 1], np.float32))
+    manager.save()
+    for key in range(100, 140):  # evicts rows
+        table.upsert([key], [[2.0]])
+    table.remove(table.export()[0][:20])
+    table.upsert(np.arange(200, 218), np.ones([18, 1], np.float32))
+    manager.save()
+    rows = dict(zip(*(array.numpy().ravel().tolist() for array in table.export()), strict=True))
+    manager.restore()
+    again = zip(*(array.numpy().ravel().tolist() for array in table.export()), strict=True)
+    assert dict(again) == rows
+
+
 @pytest.mark.parametrize("shards", [1, 2])
 def test_deltas_that_cannot_be_joined_end_in_a_new_base(tmp_path, shards, caplog):
     owner, rng = module(shards), np.random.default_rng(0)

@@ -118,8 +118,8 @@ class SectionLoader {
     return Status::Ok();
   }
 
-  /// Applies the rows, and with `tombstones` the tombstones, of the keys that `filter` takes.
-  Status Load(const SnapshotSection& section, const Filter& filter, bool tombstones) const {
+  /// Inserts the rows of the keys that `filter` takes.
+  Status Load(const SnapshotSection& section, const Filter& filter) const {
     return Guarded([&] {
       const size_t from = file_.stride();
       const size_t to = target_.stride();
@@ -147,14 +147,19 @@ class SectionLoader {
         if (section.keys != nullptr) taken.keys = keys.data();
         if (section.values != nullptr) taken.values = values.data();
       }
-      if (taken.count > 0) {
-        DE_RETURN_IF_ERROR(table_->LoadRows(target_, Keys::Of(taken.words, taken.keys, taken.count),
-                                            {taken.rows, taken.values}, nullptr));
-      }
-      words.clear();
-      keys.clear();
+      if (taken.count == 0) return Status::Ok();
+      return table_->LoadRows(target_, Keys::Of(taken.words, taken.keys, taken.count),
+                              {taken.rows, taken.values}, nullptr);
+    });
+  }
+
+  /// Removes the rows of the tombstones that `filter` takes.
+  Status Erase(const SnapshotSection& section, const Filter& filter) const {
+    return Guarded([&] {
+      std::vector<uint64_t> words;
+      std::vector<std::string_view> keys;
       size_t gone = 0;
-      for (size_t i = 0; tombstones && i < section.tombstones; ++i) {
+      for (size_t i = 0; i < section.tombstones; ++i) {
         const std::string_view* const key =
             section.tombstone_keys == nullptr ? nullptr : section.tombstone_keys + i;
         if (!filter.Takes(section.tombstone_words[i], key)) continue;
@@ -225,9 +230,16 @@ Status Fill(TableBackend* table, const std::vector<const SnapshotReader*>& files
       }
       newer.Seal();
       filter.newer = newer.empty() ? nullptr : &newer;
+      if (options.replace && files[at]->tombstones() > 0) {
+        // First of all, so that a table with a bound never has more rows than it was saved with.
+        const auto erase = [&](const SnapshotSection& section) {
+          return loaders[at].Erase(section, filter);
+        };
+        DE_RETURN_IF_ERROR(ForEachSection(*files[at], executor, erase));
+      }
       DE_RETURN_IF_ERROR(ForEachSection(*files[at], executor, [&](const SnapshotSection& section) {
         read += section.count + section.tombstones;
-        return loaders[at].Load(section, filter, options.replace);
+        return loaders[at].Load(section, filter);
       }));
       report->bytes += files[at]->file_bytes();
     }
