@@ -54,7 +54,7 @@ class Settings(BaseSettings):
     warm_up: bool = True
     """Run a version before it takes traffic: the requests in its
     assets.extra/tf_serving_warmup_requests, or else one row of zeros per signature."""
-    poll_seconds: float = Field(2.0, gt=0, allow_inf_nan=False)
+    poll_seconds: float = Field(2.0, gt=0, le=1e9)
     """Seconds between two checks for new versions."""
     upstreams: str = Field("", validate_default=True)
     """Model servers of the tfserving engine: [NAME=]HOST:PORT, separated by commas. Required by
@@ -109,15 +109,16 @@ class Settings(BaseSettings):
     threads: int = Field(4, ge=1, le=1024)
     """Requests that run models at once."""
     batch_rows: int = Field(0, ge=0)
-    """Rows of the largest micro-batch (embedded engine); 0 for none."""
+    """Rows of the largest micro-batch (embedded engine); 0 for none. Only for models that compute
+    each row by itself."""
     batch_delay_ms: float = Field(2.0, ge=0, le=1000)
     """Milliseconds that a row may wait for its batch."""
-    request_seconds: float = Field(60.0, gt=0, allow_inf_nan=False)
+    request_seconds: float = Field(60.0, gt=0, le=1e9)
     """Seconds until an answer is due. A client may set a shorter time with X-Request-Timeout-Ms or
     grpc-timeout."""
-    head_seconds: float = Field(10.0, gt=0, allow_inf_nan=False)
+    head_seconds: float = Field(10.0, gt=0, le=1e9)
     """Seconds for a client to send a request's head."""
-    body_seconds: float = Field(30.0, gt=0, allow_inf_nan=False)
+    body_seconds: float = Field(30.0, gt=0, le=1e9)
     """Seconds for a client to send its request body, or to take 256 KiB of an answer."""
     max_header_bytes: int = Field(32 << 10, ge=256)
     """Largest head of a request, in bytes."""
@@ -139,10 +140,10 @@ class Settings(BaseSettings):
     """Requests to one model at once, so that other models get some too."""
     model_rate_per_second: float = Field(10_000.0, ge=0)
     """Requests per second to one model, per process; 0 for no limit."""
-    drain_seconds: float = Field(5.0, ge=0, allow_inf_nan=False)
+    drain_seconds: float = Field(5.0, ge=0, le=1e9)
     """Seconds after SIGTERM in which /readyz fails and requests are still accepted, so that load
     balancers can switch first. Ctrl-C skips this."""
-    shutdown_seconds: float = Field(30.0, gt=0, allow_inf_nan=False)
+    shutdown_seconds: float = Field(30.0, gt=0, le=1e9)
     """Seconds for running requests to finish at shutdown."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least important message to log."""

@@ -182,11 +182,13 @@ class SignatureSpec:
 
     @functools.cached_property
     def is_table(self) -> bool:
-        """Whether it looks up ids: it takes `ids`, and gives `embeddings` and `found`."""
+        """Whether it looks up ids: it takes `ids` alone, and gives `embeddings` and `found`."""
         return (
             self.name.startswith(LOOKUP_PREFIX)
-            and "ids" in self.inputs
+            and self.inputs.keys() == {"ids"}
+            and self.inputs["ids"].dtype.kind in (Kind.INT, Kind.STRING)
             and {"embeddings", "found"} <= self.outputs.keys()
+            and len(self.outputs["embeddings"].shape or (0, 0)) == 2
         )
 
 

@@ -75,7 +75,9 @@ def _handler(
             request.status = code.http
             plane.accounts.end(request, time.perf_counter() - begun)
         del body  # gRPC keeps the error of `abort`, and with it the names of this frame
-        await context.abort(getattr(grpc.StatusCode, code.value), message)
+        # gRPC sends the message percent-encoded, in at most 8 KiB of metadata.
+        told = message.encode("utf-8", "replace")[:2000].decode("utf-8", "ignore")
+        await context.abort(getattr(grpc.StatusCode, code.value), told)
         raise AssertionError("abort raises")
 
     return handle

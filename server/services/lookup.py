@@ -157,7 +157,7 @@ async def _find(
     if missing == "error" and not found.all():
         missing_ids = ids.flat[~found]
         named = ", ".join(
-            item.decode(errors="replace") if isinstance(item, bytes) else str(item)
+            item[:128].decode(errors="replace") if isinstance(item, bytes) else str(item)
             for item in missing_ids[:_NAMED_IN_ERROR].tolist()
         )
         more = ", …" if len(missing_ids) > _NAMED_IN_ERROR else ""
@@ -172,7 +172,7 @@ def unknown_table(spec: ModelSpec, table: str, tables: list[str]) -> ServingErro
     if not tables:
         return not_found(f"Model {spec.name} has no embedding tables")
     return not_found(
-        f"Table not found in model {spec.name}. Received: table={table}. "
+        f"Table not found in model {spec.name}. Received: table={table[:128]}. "
         f"Its tables: {', '.join(tables)}"
     )
 

@@ -99,7 +99,8 @@ async def tables(
 
 async def table_stats(servable: Servable) -> list[dict[str, Any]]:
     """Returns the descriptions of a model's tables; raises as `Servable.run`."""
-    if STATS_SIGNATURE not in servable.signatures:
+    stats_signature = servable.signatures.get(STATS_SIGNATURE)
+    if stats_signature is None or stats_signature.inputs:
         return [
             {
                 "table": name.removeprefix(LOOKUP_PREFIX),

@@ -92,7 +92,7 @@ def decode_lookup(body: bytes, limits: Limits) -> LookupBody:
         raise invalid(
             "A lookup must be an object with `ids` and optionally `table`, `combiner` (none, "
             "sum, mean, sqrtn), `missing` (default, error, null) and `format` (list, b64). "
-            f"Received: {error}"
+            f"Received: {str(error)[:256]}"
         ) from None
 
 

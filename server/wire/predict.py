@@ -142,7 +142,9 @@ def find_signature(signatures: Mapping[str, SignatureSpec], name: str) -> Signat
     try:
         return signatures[name]
     except KeyError:
-        raise invalid(f'Serving signature name: "{name}" not found in signature def') from None
+        raise invalid(
+            f'Serving signature name: "{name[:128]}" not found in signature def'
+        ) from None
 
 
 def signature_name(document: Mapping[str, Any]) -> str:

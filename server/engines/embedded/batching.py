@@ -17,8 +17,8 @@ from ...request import Request, begin_request, current_request
 from ...tensors import Array, SignatureSpec, Tensors
 
 Run = Callable[[str, Tensors], Awaitable[dict[str, Array]]]
-# Names of the row lengths of ragged inputs and outputs.
-_ROW_LENGTHS = re.compile(r"_row_lengths(_\d+)?$")
+# Names of tensors that say which values belong together: ragged rows, bags, segments.
+_RAGGED = re.compile(r"(lengths|splits|offsets|starts|limits)(_\d+)?$|segment_ids")
 _Key = tuple[str, tuple[tuple[str, tuple[int, ...]], ...]]
 # The server, not one of the requests, is the reason for these errors.
 _OF_THE_SERVER = (
@@ -52,14 +52,15 @@ def batchable(signature: SignatureSpec) -> bool:
     """Returns whether each row of the outputs belongs to the same row of the inputs.
 
     So the first dimension of every input and output can have any size, the other dimensions of the
-    outputs are known, and nothing is ragged (see `de.export`).
+    outputs are known, and nothing is ragged, by its name. No description tells more: whoever asks
+    for batches knows that the model computes each row by itself.
     """
     specs = [*signature.inputs.values(), *signature.outputs.values()]
     return (
         bool(signature.inputs)
         and all(spec.shape and spec.shape[0] is None for spec in specs)
         and all(None not in (spec.shape or ())[1:] for spec in signature.outputs.values())
-        and not any(_ROW_LENGTHS.search(spec.name) for spec in specs)
+        and not any(_RAGGED.search(spec.name) for spec in specs)
     )
 
 

@@ -65,7 +65,7 @@ class ModelFolder:
         """Returns the complete versions of every model.
 
         Omits a version folder without `saved_model.pb`: somebody is still writing it. Lists a model
-        without versions as an empty model.
+        without versions as an empty model. Omits a folder whose name no request could write.
 
         Raises:
             OSError: The folder cannot be read.
@@ -75,10 +75,11 @@ class ModelFolder:
             return {self.name: _complete(numbered)}
         models = {}
         for folder in sorted(self.path.iterdir()):
-            if folder.is_dir() and not folder.name.startswith("."):
+            name = folder.name
+            if folder.is_dir() and not name.startswith(".") and name.isprintable():
                 versions = _numbered_folders(folder)
                 if versions:
-                    models[folder.name] = _complete(versions)
+                    models[name] = _complete(versions)
         return models
 
 

@@ -142,6 +142,9 @@ class Endpoint:
             # Requests are limited where they come in, and answers are as large as they are.
             ("grpc.max_receive_message_length", -1),
             ("grpc.max_send_message_length", -1),
+            # A model server's errors may be longer than gRPC's clients take: 8 KiB.
+            ("grpc.max_metadata_size", 1 << 20),
+            ("grpc.absolute_max_metadata_size", 1 << 20),
             ("grpc.keepalive_time_ms", 30_000),
             # Without this option, two channels to one target share a connection.
             ("grpc.use_local_subchannel_pool", 1),

@@ -105,6 +105,7 @@ def test_lookup_pooled(app):
             404,
             "Ids not found in table user: 1, 2, 3, 4, 5, … (6 of 7)",
         ),
+        ({"table": "x" * 9999, "ids": [1]}, 404, f"table={'x' * 128}. Its tables"),
     ],
 )
 def test_lookup_refusals(app, value, status, error):
@@ -130,6 +131,12 @@ def test_tables_are_described(app):
     ]
     assert ask(app, "GET", "/v1/models/m/tables/no").status == 404
     assert ask(app, "GET", "/v1/models/x/tables").status == 404
+
+
+def test_a_user_s_signature_named_as_the_statistics_is_not_asked_for_them():
+    stats = signature("de_stats", [tensor("x", "float")], [tensor("stats", "string")])
+    app = make_app(NumpyEngine({**FUNCTIONS, "de_stats": (stats, lambda **_: {"stats": STATS})}))
+    assert ask(app, "GET", "/v1/models/m/tables/user").json()["dim"] == 2
 
 
 def test_an_error_of_a_model_reveals_no_secret(app):

@@ -104,6 +104,7 @@ INT8 = {"name": "x", "datatype": "INT8", "shape": [1], "contents": {"int_content
     [
         ({"model_version": "x"}, "INVALID_ARGUMENT", "A version must be a number"),
         ({"model_version": "9"}, "NOT_FOUND", "Specific(m, 9)"),
+        ({"model_name": "é" * 5000}, "NOT_FOUND", "Servable not found for request: Latest(é"),
         ({"inputs": []}, "INVALID_ARGUMENT", "inputs must be x"),
         ({"inputs": [INT8]}, "INVALID_ARGUMENT", "must hold values of INT8"),
         ({"inputs": [{**INT8, "datatype": "FP16"}]}, "INVALID_ARGUMENT", "come as raw bytes"),

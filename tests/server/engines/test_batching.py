@@ -161,6 +161,21 @@ async def test_requests_whose_answers_have_other_rows_are_answered_alone(request
             [tensor("y", "float", None)],
             False,
         ),
+        (
+            [tensor("ids", "int64", None), tensor("offsets", "int64", None)],
+            [tensor("y", "float", None)],
+            False,
+        ),
+        (
+            [tensor("ids", "int64", None), tensor("row_splits", "int64", None)],
+            [tensor("y", "float", None)],
+            False,
+        ),
+        (
+            [tensor("ids", "int64", None), tensor("segment_ids", "int64", None)],
+            [tensor("y", "float", None)],
+            False,
+        ),
     ],
 )
 def test_only_signatures_of_rows_are_batched(inputs, outputs, is_batchable):

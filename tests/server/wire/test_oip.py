@@ -188,14 +188,30 @@ def test_lookups_of_any_shape_and_in_bags(app):
     assert (missing.status, missing.error) == (404, "Ids not found in table user: 1 (1 of 2)")
 
 
-def test_a_user_s_signature_named_as_a_lookup_is_no_table():
-    custom = signature("de_lookup/custom", STRING, STRING)
-    app = make_app(NumpyEngine({"de_lookup/custom": (custom, lambda x: {"x": x})}))
+FOUND = tensor("found", "bool", None)
+
+
+@pytest.mark.parametrize(
+    ("others", "outputs"),
+    [
+        ([], STRING),
+        ([tensor("weights", "float", None)], [tensor("embeddings", "float", None, 2), FOUND]),
+        ([], [tensor("embeddings", "float", None), FOUND]),
+    ],
+)
+def test_a_user_s_signature_named_as_a_lookup_is_no_table(others, outputs):
+    custom = signature("de_lookup/custom", [tensor("ids", "string", None), *others], outputs)
+    assert not custom.is_table
+    answer = {spec.name: np.ones([1, 2][: len(spec.shape)], "f4") for spec in outputs}
+    app = make_app(NumpyEngine({"de_lookup/custom": (custom, lambda **_: answer)}))
     value = {
         "parameters": {"signature_name": "de_lookup/custom"},
-        "inputs": [input_("x", "BYTES", (1,), ["a"])],
+        "inputs": [
+            input_("ids", "BYTES", (1,), ["a"]),
+            *(input_(spec.name, "FP32", (1,), [1.0]) for spec in others),
+        ],
     }
-    assert infer(app, value).json()["outputs"][0]["data"] == ["a"]
+    assert infer(app, value).status == 200
 
 
 X = given("x", "FP32", (2,), bytes(8))
