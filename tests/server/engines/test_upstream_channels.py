@@ -177,7 +177,7 @@ async def test_few_requests_to_a_failing_server_are_retried(service, endpoint):
 async def test_an_error_of_the_model_passes_word_for_word_without_a_poll_or_a_retry(
     service, engine, code, spec
 ):
-    said = "every key must be in the table: use another key. Received: key=99"
+    said = "every key must be in the table: use another key. Received: key=99" + 9999 * ", key=99"
     service.errors = [(grpc.StatusCode[code], said)]
     servable = await engine.lease(spec)
     with pytest.raises(ServingError) as caught:
