@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import de_core as de
+from de_core_cli.main import main
 from tests.cli.conftest import COMMAND, ROOT
 
 
@@ -39,6 +41,33 @@ def test_files_that_are_no_snapshot_files(files, tmp_path, command):
     assert_one_line(command("inspect", tmp_path / "short.de"), "short.de", "truncated")
     (tmp_path / "folder").mkdir()
     assert_one_line(command("inspect", tmp_path / "folder"), "must contain a whole checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("assets/*.chain", "end 2\n", ""),
+        ("assets/*.chain", "end 2\n", "end 2"),
+        ("assets/*.chain", "chain 1", "chain 2"),
+        ("assets/*.chain", "\n", "\r\n"),
+        ("MANIFEST", "}", ""),
+        ("MANIFEST", "users", "User5"),
+    ],
+)
+def test_a_damaged_list_of_files_is_named(name, old, new, keras_files, table, tmp_path, capsys):
+    source = tmp_path / "2"
+    if name == "MANIFEST":
+        de.checkpoint.save(table, source)
+    else:
+        for _ in range(2):
+            de.publish(keras_files[0], tmp_path)
+    [file] = source.glob(name)
+    file.write_bytes(file.read_bytes().replace(old.encode(), new.encode()))
+    for arguments in (["inspect", source], ["cat", source], ["diff", source, source]):
+        assert main([*map(str, arguments)]) == 1
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert f"Received: {'damaged file ' * (name == 'MANIFEST')}{str(file)!r}" in said.err
 
 
 def test_keras_files_that_are_damaged_or_hold_no_table(keras_files, tmp_path, command):
