@@ -125,7 +125,9 @@ def _writer(form: str, output: str | None) -> Iterator[Write]:
 
 
 def _lines(form: str, stream: Any) -> Write:
-    table = csv.writer(stream, lineterminator="\n")
+    # All text is quoted: Python before 3.13 leaves a carriage return without quotes.
+    table = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    shown = terminal.shown if stream.isatty() else str
     header: list[str] = []
 
     def write(file: Any, rows: Any, slots: bool) -> None:
@@ -152,9 +154,7 @@ def _lines(form: str, stream: Any) -> Write:
             elif form == "csv":
                 cells = [row["key"], int("deleted" in row), *row.get("value", ())]
                 cells += [each for slot in row.get("slots", {}).values() for each in slot]
-                table.writerow(
-                    [terminal.shown(each) if isinstance(each, str) else each for each in cells]
-                )
+                table.writerow([shown(each) if isinstance(each, str) else each for each in cells])
             else:
                 stream.write(_text(row) + "\n")
 

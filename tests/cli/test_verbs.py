@@ -6,6 +6,7 @@ import base64
 import csv
 import json
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -74,7 +75,8 @@ def test_numbers_that_json_lacks_are_text(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("form", ["text", "csv"])
-def test_what_a_terminal_would_obey_is_escaped(tmp_path, capsys, form):
+def test_what_a_terminal_would_obey_is_escaped(tmp_path, capsys, form, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     table = de.Variable(dim=1, key_dtype=tf.string, name="hostile")
     table.upsert(["\x1b[2J", "ä"], [[1.0], [2.0]])
     de.checkpoint.save(table, tmp_path)
@@ -83,6 +85,19 @@ def test_what_a_terminal_would_obey_is_escaped(tmp_path, capsys, form):
     assert "\x1b" not in printed
     assert "\\x1b[2J" in printed
     assert "ä" in printed
+
+
+def test_csv_holds_the_exact_keys_and_values(tmp_path):
+    table = de.Variable(tf.string, tf.string, 1, name="words")
+    keys = ["a\nb", "a\\nb", "a\rb", "a\u00a0b", 'a,"b', ""]
+    table.upsert(keys, [[key] for key in keys])
+    de.checkpoint.save(table, tmp_path / "words")
+    output = tmp_path / "words.csv"
+    arguments = ["--format", "csv", "--output", str(output)]
+    assert main(["cat", str(tmp_path / "words"), *arguments]) == 0
+    with output.open(newline="") as file:
+        rows = {row["key"]: row["value_0"] for row in csv.DictReader(file)}
+    assert rows == dict(zip(keys, keys, strict=True))
 
 
 def test_csv_and_parquet_hold_all_rows(files, tmp_path):
