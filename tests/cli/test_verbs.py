@@ -45,6 +45,18 @@ def test_verify_finds_every_damaged_file(files, keras_files, capsys):
     assert "[Op:" not in bad["reason"]
 
 
+def test_verify_tells_of_the_other_files_too(files, keras_files, tmp_path, capsys):
+    data = keras_files[2].read_bytes()
+    bad = [tmp_path / name for name in ("cut.h5", "tree.h5", "absent.h5")]
+    bad[0].write_bytes(data[: len(data) // 2])
+    bad[1].write_bytes(data.replace(b"TREE", b"TREF"))
+    assert main(["verify", "--json", *map(str, bad), files[0]]) == 1
+    told = list(map(json.loads, capsys.readouterr().out.splitlines()))
+    assert [each["file"] for each in told] == [*map(str, bad), files[0]]
+    assert [each["whole"] for each in told] == [False, False, False, True]
+    assert all(each["file"] in each["reason"] for each in told[:3])
+
+
 def test_verify_finds_a_checkpoint_that_lacks_a_file(table, tmp_path, capsys):
     de.checkpoint.save(table, tmp_path / "c")
     next((tmp_path / "c").glob("*.de")).unlink()
