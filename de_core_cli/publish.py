@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
     """Publishes the model and prints its tables.
 
     Raises:
-        CommandError: There is no model, or `--keep` is too small.
+        CommandError: There is no model, it cannot be loaded, or `--keep` is too small.
     """
     if options.keep < 2:
         raise CommandError(
@@ -88,7 +88,13 @@ def run(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="de_core_publish_") as folder:
         source = options.source
         if zipfile.is_zipfile(source):
-            model = keras.saving.load_model(source, compile=False)
+            try:
+                model = keras.saving.load_model(source, compile=False)
+            except Exception as error:  # of any type, if the file is damaged
+                raise CommandError(
+                    "The model must be a whole file that Keras can load. Received: "
+                    f"{str(source)!r}: {type(error).__name__}: {error}."
+                ) from error
             source = pathlib.Path(de.export(model, folder))
         elif not (source / "saved_model.pb").is_file():
             versions = [each for each in source.glob("*/") if each.name.isdecimal()]

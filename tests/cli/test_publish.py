@@ -111,6 +111,22 @@ def test_a_damaged_export_publishes_nothing(tmp_path, capsys):
     assert sorted(each.name for each in root.iterdir()) == [".publish.lock", "1"]
 
 
+@pytest.mark.parametrize("content", [b"", b"garbage!"])
+def test_a_damaged_graph_is_named(content, tmp_path, capsys):
+    export = Path(de.export(Scores(), tmp_path / "exports"))
+    (export / "saved_model.pb").write_bytes(content)
+    assert main(["publish", "add", str(export), str(tmp_path / "root")]) == 1
+    assert f"Received: damaged file {str(export / 'saved_model.pb')!r}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("old", "new"), [(b"TREE", b"TREF"), (b"config.json", b"config.jsox")])
+def test_a_damaged_keras_file_is_named(old, new, keras_files, tmp_path, capsys):
+    file = tmp_path / "bad.keras"
+    file.write_bytes(keras_files[1].read_bytes().replace(old, new))
+    assert main(["publish", "add", str(file), str(tmp_path / "root")]) == 1
+    assert f"Received: {str(file)!r}: " in capsys.readouterr().err
+
+
 def test_a_keras_file_and_a_folder_of_versions_are_published(keras_files, tmp_path, capsys):
     model, root = keras_files[0], tmp_path / "root"
     assert main(["publish", "add", str(keras_files[1]), str(root)]) == 0
