@@ -20,7 +20,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from de_core.base import paths
-from de_core.base.checks import received
+from de_core.base.checks import check_integer, received
 from de_core.exports import served_rows
 from de_core.snapshot import chain_file
 from de_core.snapshot.chain_file import Link
@@ -87,13 +87,13 @@ def next_in(root: pathlib.Path, version: int | None) -> pathlib.Path:
         version: The version's number; None for the newest number plus one.
 
     Raises:
-        ValueError: `version` is not a positive integer.
+        TypeError: `version` is not an integer.
+        ValueError: `version` is not from 1 to 2**63 - 1. Servers read no other numbers.
         FileExistsError: The version exists already.
     """
     if version is None:
         version = max(numbers_in(root), default=0) + 1
-    elif isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise ValueError(f"`version` must be a positive integer. {received(version=version)}")
+    check_integer("version", version, 1, 2**63 - 1)
     target = root / str(version)
     if target.exists():
         raise FileExistsError(
