@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> None:
                 taken = rows.take(slice(0, left))
                 write(file, taken, options.slots)
                 left = None if left is None else left - len(taken)
-                if left == 0:
+                if left == 0 and all(absent.values()):
                     return
         missing = [key for key, seen in absent.items() if not seen]
         if missing:
@@ -85,7 +85,9 @@ def _wanted(
 
     from de_core.base.progress import Progress
 
-    texts = {terminal.key_of(key, file.info["key_dtype"], name): key for key in absent}
+    texts: dict[Any, list[str]] = {}  # of each key: `--key 7 --key 07` is one key
+    for text in absent:
+        texts.setdefault(terminal.key_of(text, file.info["key_dtype"], name), []).append(text)
     # Show no progress bar if rows are printed on the same terminal.
     shown = options.output is not None or not sys.stdout.isatty()
     bar: Any = Progress(file.rows, "cat") if shown else contextlib.nullcontext()
@@ -96,7 +98,7 @@ def _wanted(
             else:
                 mask = np.array([key in texts for key in rows.keys.tolist()], bool)
                 for key in rows.keys[mask].tolist():
-                    absent[texts[key]] = True
+                    absent.update(dict.fromkeys(texts[key], True))
                 if mask.any():
                     yield rows.take(mask)
             if shown:

@@ -220,6 +220,15 @@ def test_a_key_must_have_the_tables_dtype(files, capsys):
         assert f"Received: --key '{key}'" in capsys.readouterr().err
 
 
+def test_cat_names_each_key_without_a_row(files, capsys):
+    assert main(["cat", files[0], "--key", "7", "--key", "07"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    assert main(["cat", *files, "--key", "6", "--key", "-5", "--limit", "1"]) == 1
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 1
+    assert "Received: no row of -5." in printed.err
+
+
 def test_import_tfra_lists_and_writes_what_the_real_library_saved(tmp_path, capsys):
     source, target = str(ARTEFACTS / "new_adam" / "ckpt"), str(tmp_path / "tables")
     assert main(["import-tfra", source, "--check", "--json"]) == 0
