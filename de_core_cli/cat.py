@@ -34,7 +34,7 @@ def add(verbs: Any) -> None:
     verb.add_argument("paths", nargs="+", metavar="PATH", help="a file, a checkpoint or a version")
     verb.add_argument("--table", metavar="NAME", help="print this table only")
     verb.add_argument("--key", action="append", metavar="KEY", help="this key only; repeatable")
-    verb.add_argument("--limit", type=int, metavar="N", help="stop after N rows")
+    verb.add_argument("--limit", type=terminal.whole(0), metavar="N", help="stop after N rows")
     verb.add_argument("--slots", action="store_true", help="print optimizer slots too")
     verb.add_argument("--output", metavar="FILE", help="write this file instead of printing")
     form = verb.add_mutually_exclusive_group()
@@ -51,8 +51,6 @@ def run(options: argparse.Namespace) -> None:
     Raises:
         CommandError: A wanted key has no row.
     """
-    if options.limit is not None and options.limit < 0:
-        options.parser.error(f"--limit must be 0 or more. Received: {options.limit}.")
     if options.format == "parquet" and options.output is None:
         options.parser.error("--format parquet writes a file. Add --output FILE.")
     absent = dict.fromkeys(options.key or [])

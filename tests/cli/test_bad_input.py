@@ -88,6 +88,7 @@ def test_wrong_usage_exits_with_2(command, files):
         ["cat", files[0], "--format", "parquet"],
         ["cat", files[0], "--json", "--format", "csv"],
         ["cat", files[0], "--limit", "-1"],
+        ["diff", *files, "--limit", "-1"],
         ["rm-key", files[0], "x.de"],
         ["publish", "add"],
     ):

@@ -83,17 +83,17 @@ def test_the_command_continues_a_chain_of_a_trainer(tmp_path):
 def test_an_impossible_command_prints_the_reason(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     empty, root = str(tmp_path / "empty"), str(tmp_path / "root")
+    assert main(["publish", "add", empty, root]) == 1
+    assert "version directory that de.export wrote" in capsys.readouterr().err
     for arguments, reason in [
-        (["add", empty, root], "version directory that de.export wrote"),
-        (["add", empty, root, "--keep", "1"], "`--keep` must be at least 2"),
-        (["add", empty, root, "--full-every", "-3"], "`full_every` must be an integer of at least"),
-        (["add", empty, root, "--full-part", "-1"], "`full_part` must be a number above 0"),
-        (["add", empty, root, "--full-part", "nan"], "`full_part` must be a number above 0"),
+        (["add", empty, root, "--keep", "1"], "--keep: must be a whole number from 2"),
+        (["add", empty, root, "--full-every", "-3"], "--full-every: must be a whole number from 1"),
+        (["add", empty, root, "--full-part", "-1"], "--full-part must be above 0"),
+        (["add", empty, root, "--full-part", "nan"], "--full-part must be above 0"),
     ]:
-        assert main(["publish", *arguments]) == 1
-        said = capsys.readouterr().err
-        assert said.startswith("de-core: ")
-        assert reason in said
+        with pytest.raises(SystemExit, match="2"):
+            main(["publish", *arguments])
+        assert reason in capsys.readouterr().err
     assert not Path(root).exists()
 
 
