@@ -34,7 +34,7 @@ def add(verbs: Any) -> None:
     verb.add_argument("paths", nargs="+", metavar="PATH", help="a file, a checkpoint or a version")
     verb.add_argument("--table", metavar="NAME", help="print this table only")
     verb.add_argument("--key", action="append", metavar="KEY", help="this key only; repeatable")
-    verb.add_argument("--limit", type=int, metavar="N", help="stop after N rows")
+    verb.add_argument("--limit", type=terminal.whole(0), metavar="N", help="stop after N rows")
     verb.add_argument("--slots", action="store_true", help="print optimizer slots too")
     verb.add_argument("--output", metavar="FILE", help="write this file instead of printing")
     form = verb.add_mutually_exclusive_group()
@@ -51,8 +51,6 @@ def run(options: argparse.Namespace) -> None:
     Raises:
         CommandError: A wanted key has no row.
     """
-    if options.limit is not None and options.limit < 0:
-        options.parser.error(f"--limit must be 0 or more. Received: {options.limit}.")
     if options.format == "parquet" and options.output is None:
         options.parser.error("--format parquet writes a file. Add --output FILE.")
     absent = dict.fromkeys(options.key or [])
@@ -68,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
                 taken = rows.take(slice(0, left))
                 write(file, taken, options.slots)
                 left = None if left is None else left - len(taken)
-                if left == 0:
+                if left == 0 and all(absent.values()):
                     return
         missing = [key for key, seen in absent.items() if not seen]
         if missing:
@@ -85,7 +83,9 @@ def _wanted(
 
     from de_core.base.progress import Progress
 
-    texts = {terminal.key_of(key, file.info["key_dtype"], name): key for key in absent}
+    texts: dict[Any, list[str]] = {}  # of each key: `--key 7 --key 07` is one key
+    for text in absent:
+        texts.setdefault(terminal.key_of(text, file.info["key_dtype"], name), []).append(text)
     # Show no progress bar if rows are printed on the same terminal.
     shown = options.output is not None or not sys.stdout.isatty()
     bar: Any = Progress(file.rows, "cat") if shown else contextlib.nullcontext()
@@ -96,7 +96,7 @@ def _wanted(
             else:
                 mask = np.array([key in texts for key in rows.keys.tolist()], bool)
                 for key in rows.keys[mask].tolist():
-                    absent[texts[key]] = True
+                    absent.update(dict.fromkeys(texts[key], True))
                 if mask.any():
                     yield rows.take(mask)
             if shown:
@@ -125,7 +125,9 @@ def _writer(form: str, output: str | None) -> Iterator[Write]:
 
 
 def _lines(form: str, stream: Any) -> Write:
-    table = csv.writer(stream, lineterminator="\n")
+    # All text is quoted: Python before 3.13 leaves a carriage return without quotes.
+    table = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    shown = terminal.shown if stream.isatty() else str
     header: list[str] = []
 
     def write(file: Any, rows: Any, slots: bool) -> None:
@@ -152,9 +154,7 @@ def _lines(form: str, stream: Any) -> Write:
             elif form == "csv":
                 cells = [row["key"], int("deleted" in row), *row.get("value", ())]
                 cells += [each for slot in row.get("slots", {}).values() for each in slot]
-                table.writerow(
-                    [terminal.shown(each) if isinstance(each, str) else each for each in cells]
-                )
+                table.writerow([shown(each) if isinstance(each, str) else each for each in cells])
             else:
                 stream.write(_text(row) + "\n")
 

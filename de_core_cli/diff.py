@@ -26,7 +26,11 @@ def add(verbs: Any) -> None:
     verb.add_argument("paths", nargs=2, metavar="PATH", help="a file, or a checkpoint of one file")
     verb.add_argument("--table", metavar="NAME", help="compare this table of the checkpoints")
     verb.add_argument(
-        "--limit", type=int, default=20, metavar="N", help="list at most N keys of a kind (20)"
+        "--limit",
+        type=terminal.whole(0),
+        default=20,
+        metavar="N",
+        help="list at most N keys of a kind (20)",
     )
     terminal.add_json(verb)
     verb.set_defaults(run=run)

@@ -38,7 +38,8 @@ def opened(path: str) -> Iterator[Any]:
             else:
                 file = path
             made = stack.enter_context(h5py.File(file))
-        except (OSError, KeyError, zipfile.BadZipFile) as error:
+            shards(made)  # h5py notices most damage only when it visits the objects
+        except (OSError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
             if isinstance(error, FileNotFoundError):
                 raise
             raise CommandError(

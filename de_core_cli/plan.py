@@ -49,49 +49,47 @@ def add(verbs: Any) -> None:
             ),
         ),
     )
-    verb.add_argument("--rows", type=_count, required=True, help="rows, such as 1e8")
-    verb.add_argument("--dim", type=_count, required=True, help="values per row")
+    verb.add_argument("--rows", type=terminal.whole(1), required=True, help="rows, such as 1e8")
+    verb.add_argument("--dim", type=terminal.whole(1, 4096), required=True, help="values per row")
     verb.add_argument("--value-dtype", choices=_BYTES, default="float32", help="float32")
     verb.add_argument("--key-dtype", choices=("int64", "int32", "string"), default="int64")
-    verb.add_argument("--key-bytes", type=_count, default=16, help="mean length of string keys, 16")
     verb.add_argument(
-        "--slots", type=int, default=0, help="optimizer slots of `dim` values: Adam has 2 (0)"
+        "--key-bytes", type=terminal.whole(1), default=16, help="mean length of string keys, 16"
+    )
+    verb.add_argument(
+        "--slots",
+        type=terminal.whole(0, 64),
+        default=0,
+        help="optimizer slots of `dim` values: Adam has 2 (0)",
     )
     verb.add_argument("--slot-dtype", choices=("float32", "bfloat16"), default="float32")
     verb.add_argument("--eviction", choices=_COLUMNS, action="append", default=[])
-    verb.add_argument("--tier-memory", type=_count, help="`memory_bytes` of a `DiskTier`")
+    verb.add_argument(
+        "--tier-memory", type=terminal.whole(1), help="`memory_bytes` of a `DiskTier`"
+    )
     verb.add_argument("--export-dtype", choices=("float32", "float16", "bfloat16", "int8"))
     verb.add_argument(
         "--changed", type=float, default=0.01, help="fraction of rows in a delta (0.01)"
     )
     terminal.add_json(verb)
-    verb.set_defaults(run=run)
+    verb.set_defaults(run=run, parser=verb)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints the bytes.
-
-    Raises:
-        ValueError: A number is out of range.
-    """
-    if not 1 <= options.dim <= 4096:
-        raise ValueError(f"`--dim` must be from 1 to 4096. Received: --dim {options.dim}.")
-    if not 0 <= options.slots <= 64:
-        raise ValueError(f"`--slots` must be from 0 to 64. Received: --slots {options.slots}.")
+    """Prints the bytes."""
+    refuse = options.parser.error
     if not 0 <= options.changed <= 1:
-        raise ValueError(f"`--changed` must be from 0 to 1. Received: {options.changed}.")
+        refuse(f"`--changed` must be from 0 to 1. Received: {options.changed}.")
     if options.tier_memory is not None and options.eviction:
-        raise ValueError(
-            f"A table with a tier has no eviction. Received: --eviction {options.eviction}."
-        )
+        refuse(f"A table with a tier has no eviction. Received: --eviction {options.eviction}.")
     is_float = "float" in options.value_dtype
     if options.export_dtype is not None and not is_float:
-        raise ValueError(
+        refuse(
             "Only floating-point values are stored in another dtype. "
             f"Received: --value-dtype {options.value_dtype} --export-dtype {options.export_dtype}."
         )
     if options.slot_dtype == "bfloat16" and options.value_dtype == "float64":
-        raise ValueError("Slots of float64 rows are float64. Received: --slot-dtype bfloat16.")
+        refuse("Slots of float64 rows are float64. Received: --slot-dtype bfloat16.")
     found = planned(options)
     if options.json:
         terminal.print_json(found)
@@ -168,14 +166,3 @@ def _file(rows: int, stride: int, key_bytes: int, converts: bool) -> int:
     load = 0.7 if stride >= 128 or converts else 0.85
     lines = math.ceil(rows / (_KEYS_PER_LINE * load))
     return lines * _LINE + rows * (stride + key_bytes) + 1024  # a header and a directory
-
-
-def _count(text: str) -> int:
-    """Returns a whole number above 0, which may be written like 1e8."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < 2**62 or number != int(number):
-        raise argparse.ArgumentTypeError(f"must be a whole number above 0. Received: {text}.")
-    return int(number)

@@ -48,7 +48,11 @@ def add(verbs: Any) -> None:
     )
     new.add_argument("--full", action="store_true", help="force a full version")
     new.add_argument(
-        "--full-every", type=int, default=20, metavar="N", help="full after N versions (20)"
+        "--full-every",
+        type=terminal.whole(1),
+        default=20,
+        metavar="N",
+        help="full after N versions (20)",
     )
     new.add_argument(
         "--full-part",
@@ -59,22 +63,25 @@ def add(verbs: Any) -> None:
     )
     new.add_argument("root", help="directory of the published versions")
     new.add_argument(
-        "--keep", type=int, default=3, metavar="N", help="versions that stay, 2 at least (3)"
+        "--keep",
+        type=terminal.whole(2),
+        default=3,
+        metavar="N",
+        help="versions that stay; a server still uses the last but one (3)",
     )
     terminal.add_json(new)
-    new.set_defaults(run=run)
+    new.set_defaults(run=run, parser=new)
 
 
 def run(options: argparse.Namespace) -> None:
     """Publishes the model and prints its tables.
 
     Raises:
-        CommandError: There is no model, or `--keep` is too small.
+        CommandError: There is no model, or it cannot be loaded.
     """
-    if options.keep < 2:
-        raise CommandError(
-            "`--keep` must be at least 2, so that a server can finish its requests to the "
-            f"previous version. Received: --keep {options.keep}."
+    if not 0 < options.full_part <= 10:
+        options.parser.error(
+            f"--full-part must be above 0 and at most 10. Received: {options.full_part}."
         )
     if not options.source.exists():
         raise CommandError(f"The model must exist. Received: {str(options.source)!r}.")
@@ -88,7 +95,13 @@ def run(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="de_core_publish_") as folder:
         source = options.source
         if zipfile.is_zipfile(source):
-            model = keras.saving.load_model(source, compile=False)
+            try:
+                model = keras.saving.load_model(source, compile=False)
+            except Exception as error:  # of any type, if the file is damaged
+                raise CommandError(
+                    "The model must be a whole file that Keras can load. Received: "
+                    f"{str(source)!r}: {type(error).__name__}: {error}."
+                ) from error
             source = pathlib.Path(de.export(model, folder))
         elif not (source / "saved_model.pb").is_file():
             versions = [each for each in source.glob("*/") if each.name.isdecimal()]

@@ -62,6 +62,13 @@ def run(options: argparse.Namespace) -> None:
         if pathlib.Path(path).exists():
             raise CommandError(f"The target must not exist yet. Received: {path!r}.")
     found = sources.find(options.source, checked=True)
+    if source.is_dir() and not pathlib.Path(f"{source}.index").exists():
+        source = _copied(source, found)
+        if source.resolve() in target.resolve().parents:
+            raise CommandError(
+                f"The target must lie outside of the source, {str(source)!r}. Received: "
+                f"{options.target!r}."
+            )
     wanted = sources.of_table(found, options.table)
     chains = sources.chains(found)
     keys = {}  # by the base's number; a text that is no key is an error before any work
@@ -151,18 +158,10 @@ def _without(
     return gone, dict(json.loads(report.numpy()))
 
 
-def _to_directory(
-    source: pathlib.Path,
-    ready: pathlib.Path,
-    found: Sequence[Source],
-    made: dict[int, tuple[pathlib.Path, dict[str, Any]]],
-) -> None:
-    """Copies a directory with a manifest, or a version of a model, with new snapshot files."""
-    from de_core.checkpoint import manifest
+def _copied(source: pathlib.Path, found: Sequence[Source]) -> pathlib.Path:
+    """Returns the directory to copy: the source, or its newest checkpoint or version."""
     from de_core.checkpoint.sources import latest
-    from de_core.snapshot import chain_file
 
-    # A folder of checkpoints or versions means the newest of them.
     if not any((source / name).exists() for name in ("MANIFEST", "saved_model.pb")):
         newest = latest(source)
         if newest is not None and pathlib.Path(f"{newest}.index").exists():
@@ -173,6 +172,18 @@ def _to_directory(
         source = pathlib.Path(found[0].path).parent
     if source.name == "assets" and (source.parent / "saved_model.pb").is_file():
         source = source.parent
+    return source
+
+
+def _to_directory(
+    source: pathlib.Path,
+    ready: pathlib.Path,
+    found: Sequence[Source],
+    made: dict[int, tuple[pathlib.Path, dict[str, Any]]],
+) -> None:
+    """Copies a directory with a manifest, or a version of a model, with new snapshot files."""
+    from de_core.checkpoint import manifest
+    from de_core.snapshot import chain_file
 
     def snapshots(folder: str, inside: list[str]) -> list[str]:
         # No snapshot file is copied: files that a killed save left may hold the keys too.

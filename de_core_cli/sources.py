@@ -10,6 +10,7 @@ import pathlib
 import re
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 
 from de_core_cli import header, keras_file, library
@@ -115,15 +116,31 @@ def _of_file(path: str) -> list[Source]:
 
 
 def _of_directory(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Returns a directory's snapshot files in order; [] if only `de_core` can find them."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        body = json.loads(json.loads((folder / "MANIFEST").read_text("utf-8"))["body"])
-        return [folder / each["file"] for files in body["tables"].values() for each in files]
-    assets = folder / "assets"
-    chains = [each.read_text("utf-8").split("\n")[1:-2] for each in sorted(assets.glob("*.chain"))]
+    """Returns a directory's snapshot files in order.
+
+    Returns [] if only `de_core` can find the files, or can name the damage.
+    """
+    manifest, assets = folder / "MANIFEST", folder / "assets"
+    if manifest.exists():
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            outer = json.loads(manifest.read_text("utf-8"))
+            if outer["checksum"] == zlib.crc32(outer["body"].encode()):
+                tables = json.loads(outer["body"])["tables"]
+                return [folder / each["file"] for files in tables.values() for each in files]
+        return []
+    chains = [_chain(each) for each in sorted(assets.glob("*.chain"))]
     if chains:
-        return [assets / line.partition(" ")[2] for lines in chains for line in lines]
+        return [assets / name for names in chains for name in names] if all(chains) else []
     return _in_order(folder.glob("*.de")) or _in_order(assets.glob("*.de"))
+
+
+def _chain(path: pathlib.Path) -> list[str]:
+    """Returns the names of the snapshot files in a chain file; [] if the chain file is damaged."""
+    first, *lines = path.read_bytes().decode("utf-8", "replace").split("\n")
+    links, end = lines[:-2], lines[-2:]
+    if first != "de_core chain 1" or end != [f"end {len(links)}", ""]:
+        return []
+    return [link.partition(" ")[2] for link in links]
 
 
 def _in_order(files: Iterable[pathlib.Path]) -> list[pathlib.Path]:

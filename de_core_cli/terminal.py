@@ -7,7 +7,7 @@ import base64
 import json
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 _WIDE = 10_000  # width in characters if the output is no terminal, so that no line is wrapped
@@ -25,6 +25,23 @@ def examples(*pairs: tuple[str, str]) -> dict[str, Any]:
         "epilog": "examples:\n" + "\n".join(lines),
         "formatter_class": argparse.RawDescriptionHelpFormatter,
     }
+
+
+def whole(least: int, most: int = 2**62) -> Callable[[str], int]:
+    """Returns the type of an argument that must be a whole number, such as 1000 or 1e3."""
+
+    def parsed(text: str) -> int:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not least <= number <= most or number != int(number):
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number from {least} to {most}. Received: {text}."
+            )
+        return int(number)
+
+    return parsed
 
 
 def shown(value: Any) -> str:

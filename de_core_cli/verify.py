@@ -33,20 +33,22 @@ def run(options: argparse.Namespace) -> int:
     from de_core.base.progress import Progress
     from de_core.snapshot.file import about
 
+    damage = (library.CommandError, tf.errors.OpError)
     found: list[sources.Source] = []
     results: list[dict[str, Any]] = []
     for path in options.paths:
         try:
             found += sources.find(path, checked=True)
-        except tf.errors.OpError as error:  # its files do not belong together
+        except damage as error:  # no file, a damaged one, or files that do not belong together
             results.append({"file": path, "whole": False, "reason": library.line_of(error)})
-    with sources.on_disk(found) as paths, Progress(len(found), "verify") as progress:
-        for source, path in zip(found, paths, strict=True):
+    with Progress(len(found), "verify") as progress:
+        for source in found:
             result: dict[str, Any] = {"file": source.name}
             try:
-                info = about(path, verified=True)
+                with sources.on_disk([source]) as [path]:
+                    info = about(path, verified=True)
                 result |= {"whole": True, "rows": info["rows"], "bytes": info["bytes"]}
-            except tf.errors.OpError as error:
+            except damage as error:
                 result |= {"whole": False, "reason": library.line_of(error)}
             results.append(result)
             progress.add(1)

@@ -6,6 +6,7 @@ python examples/client.py --model ranking --user u17 --item i3 --item i400
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import sys
 import urllib.error
@@ -35,38 +36,31 @@ class Client:
 
     def predict(self, instances: list[dict[str, Any]]) -> list[Any]:
         """Returns the model's output for each instance, a value per input name."""
-        return self._post("predict", {"instances": instances})["predictions"]
+        return self._ask(":predict", {"instances": instances})["predictions"]
 
     def lookup(self, table: str, ids: list[str]) -> tuple[list[list[float]], list[bool]]:
         """Returns the row of each id, and whether the table holds it."""
-        answer = self._post("lookup", {"table": table, "ids": ids})
+        answer = self._ask(":lookup", {"table": table, "ids": ids})
         return answer["embeddings"], answer["found"]
 
     def tables(self) -> list[dict[str, Any]]:
         """Describes the tables that answer now: rows, generation, time of creation and more."""
-        return self._open(urllib.request.Request(f"{self.base}/tables"))["tables"]
+        return self._ask("/tables")["tables"]
 
-    def _post(self, verb: str, body: dict[str, Any]) -> dict[str, Any]:
-        return self._open(
-            urllib.request.Request(
-                f"{self.base}:{verb}",
-                json.dumps(body).encode(),
-                {"Content-Type": "application/json"},
-            )
-        )
-
-    def _open(self, request: urllib.request.Request) -> dict[str, Any]:
-        url = request.full_url
+    def _ask(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        url = self.base + path
+        data = None if body is None else json.dumps(body).encode()
         try:
+            request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
             with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
                 return json.load(response)
         except urllib.error.HTTPError as error:
             text = error.read().decode(errors="replace")
             raise GatewayError(f"{url} answered {error.code}: {text}") from error
-        except OSError as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise GatewayError(
                 f"A gateway must run at {url} (start one: python -m server --model-dir DIR). "
-                f"Received: {error}."
+                f"Received: {error!r}."
             ) from error
 
 

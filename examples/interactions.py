@@ -136,7 +136,7 @@ def _seconds(text: str, time_format: str | None) -> int:
     try:
         if time_format is not None:
             moment = datetime.strptime(text, time_format)
-        elif re.fullmatch(r"[+-]?\d+(\.\d+)?", text):
+        elif re.fullmatch(r"[+-]?\d{1,18}(\.\d+)?", text):  # int64 holds 18 digits
             return int(float(text))
         else:
             moment = datetime.fromisoformat(text[:-1] + "+00:00" if text[-1] == "Z" else text)

@@ -221,6 +221,8 @@ def _of_unknown_ids(oov: UnknownIds, spec: TableSpec) -> list[str | bytes]:
         )
     if isinstance(oov, bytes) and strings:
         return ["oov", "constant", "oov_value", oov]
+    if isinstance(oov, numbers.Integral) and 2**53 < abs(int(oov)) < 2**63 and not strings:
+        oov = np.full(spec.dim, int(oov))  # as a constant, a float would round it
     if isinstance(oov, (bool, numbers.Real)) and not strings:
         _check_fits(oov, np.asarray(float(oov)), spec)
         return ["oov", "constant", "oov_value", repr(float(oov))]
@@ -249,9 +251,8 @@ def _check_fits(oov: UnknownIds, wanted: np.ndarray[Any, Any], spec: TableSpec) 
     if dtype.is_floating:
         fits = bool(np.all(np.isfinite(stored.astype(np.float64))))
     else:
-        fits = bool(np.all(stored.astype(wanted.dtype) == wanted))
-        if wanted.ndim == 0:  # Python compares whole numbers of any size exactly
-            fits = fits and bool(float(wanted) == oov)
+        # Python compares whole numbers of any size exactly.
+        fits = bool(stored.tolist() == np.asarray(oov).tolist())
     if not fits:
         raise ValueError(
             f"`oov` must be finite numbers that {dtype.name} can hold. {received(oov=oov)}"

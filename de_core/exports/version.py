@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib
 import json
 import os
 import pathlib
@@ -15,8 +16,11 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+
 from de_core.base import paths
-from de_core.base.checks import received
+from de_core.base.checks import check_integer, received
 from de_core.exports import served_rows
 from de_core.snapshot import chain_file
 from de_core.snapshot.chain_file import Link
@@ -83,13 +87,13 @@ def next_in(root: pathlib.Path, version: int | None) -> pathlib.Path:
         version: The version's number; None for the newest number plus one.
 
     Raises:
-        ValueError: `version` is not a positive integer.
+        TypeError: `version` is not an integer.
+        ValueError: `version` is not from 1 to 2**63 - 1. Servers read no other numbers.
         FileExistsError: The version exists already.
     """
     if version is None:
         version = max(numbers_in(root), default=0) + 1
-    elif isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise ValueError(f"`version` must be a positive integer. {received(version=version)}")
+    check_integer("version", version, 1, 2**63 - 1)
     target = root / str(version)
     if target.exists():
         raise FileExistsError(
@@ -135,6 +139,25 @@ def write_report(folder: pathlib.Path, report: dict[str, Any]) -> None:
     finite = json.loads(json.dumps(report), parse_constant=lambda name: str(float(name)))
     (folder / EXTRA).mkdir(exist_ok=True)
     (folder / EXTRA / _REPORT).write_text(json.dumps(finite, indent=1) + "\n", "utf-8")
+
+
+def saved_model(folder: str) -> Any:
+    """Reads the saved_model.pb in the directory of a SavedModel.
+
+    Raises:
+        tf.errors.DataLossError: The file is damaged.
+    """
+    message = importlib.import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel()
+    path = paths.join(folder, "saved_model.pb")
+    with contextlib.suppress(DecodeError), tf.io.gfile.GFile(path, "rb") as file:
+        message.ParseFromString(file.read())
+        if message.meta_graphs:
+            return message
+    raise tf.errors.DataLossError(
+        None,
+        None,
+        f"A saved_model.pb must be whole. Received: damaged file {path!r}. Export the model again.",
+    )
 
 
 def published_in(root: pathlib.Path) -> list[pathlib.Path]:

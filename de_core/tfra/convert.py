@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +13,7 @@ import tensorflow as tf
 from de_core.base.ops import library
 from de_core.base.types import DTypeLike
 from de_core.exports.export import export
-from de_core.exports.version import Version
+from de_core.exports.version import Version, saved_model
 from de_core.tfra.graph import TABLE, Signature, all_nodes, check, rewritten, without
 from de_core.tfra.ops import load_ops
 from de_core.variable.variable import Variable
@@ -95,10 +94,7 @@ def _meta_graph(path: str) -> Any:
     file = f"{path.rstrip('/')}/saved_model.pb"
     if not tf.io.gfile.exists(file):
         raise ValueError(f"`path` must be the directory of a SavedModel. Received: no file {file}.")
-    message = importlib.import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel()
-    with tf.io.gfile.GFile(file, "rb") as opened:
-        message.ParseFromString(opened.read())
-    for graph in message.meta_graphs:
+    for graph in saved_model(path).meta_graphs:
         if _SERVE in graph.meta_info_def.tags:
             return graph
     raise ValueError(f"The SavedModel must have a graph tagged {_SERVE!r}. Received: {path}.")

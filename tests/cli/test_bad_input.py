@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import de_core as de
+from de_core_cli.main import main
 from tests.cli.conftest import COMMAND, ROOT
 
 
@@ -20,7 +22,7 @@ def assert_one_line(done, *parts):
         assert part in done.stderr
 
 
-@pytest.mark.parametrize("verb", ["inspect", "verify", "cat"])
+@pytest.mark.parametrize("verb", ["inspect", "cat"])
 def test_a_path_that_does_not_exist(verb, command):
     assert_one_line(command(verb, "/no/such.de"), "Received: '/no/such.de'")
 
@@ -41,6 +43,33 @@ def test_files_that_are_no_snapshot_files(files, tmp_path, command):
     assert_one_line(command("inspect", tmp_path / "folder"), "must contain a whole checkpoint")
 
 
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("assets/*.chain", "end 2\n", ""),
+        ("assets/*.chain", "end 2\n", "end 2"),
+        ("assets/*.chain", "chain 1", "chain 2"),
+        ("assets/*.chain", "\n", "\r\n"),
+        ("MANIFEST", "}", ""),
+        ("MANIFEST", "users", "User5"),
+    ],
+)
+def test_a_damaged_list_of_files_is_named(name, old, new, keras_files, table, tmp_path, capsys):
+    source = tmp_path / "2"
+    if name == "MANIFEST":
+        de.checkpoint.save(table, source)
+    else:
+        for _ in range(2):
+            de.publish(keras_files[0], tmp_path)
+    [file] = source.glob(name)
+    file.write_bytes(file.read_bytes().replace(old.encode(), new.encode()))
+    for arguments in (["inspect", source], ["cat", source], ["diff", source, source]):
+        assert main([*map(str, arguments)]) == 1
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert f"Received: {'damaged file ' * (name == 'MANIFEST')}{str(file)!r}" in said.err
+
+
 def test_keras_files_that_are_damaged_or_hold_no_table(keras_files, tmp_path, command):
     data = keras_files[1].read_bytes()
     (tmp_path / "half.keras").write_bytes(data[: len(data) // 2])
@@ -59,6 +88,7 @@ def test_wrong_usage_exits_with_2(command, files):
         ["cat", files[0], "--format", "parquet"],
         ["cat", files[0], "--json", "--format", "csv"],
         ["cat", files[0], "--limit", "-1"],
+        ["diff", *files, "--limit", "-1"],
         ["rm-key", files[0], "x.de"],
         ["publish", "add"],
     ):

@@ -83,17 +83,17 @@ def test_the_command_continues_a_chain_of_a_trainer(tmp_path):
 def test_an_impossible_command_prints_the_reason(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     empty, root = str(tmp_path / "empty"), str(tmp_path / "root")
+    assert main(["publish", "add", empty, root]) == 1
+    assert "version directory that de.export wrote" in capsys.readouterr().err
     for arguments, reason in [
-        (["add", empty, root], "version directory that de.export wrote"),
-        (["add", empty, root, "--keep", "1"], "`--keep` must be at least 2"),
-        (["add", empty, root, "--full-every", "-3"], "`full_every` must be an integer of at least"),
-        (["add", empty, root, "--full-part", "-1"], "`full_part` must be a number above 0"),
-        (["add", empty, root, "--full-part", "nan"], "`full_part` must be a number above 0"),
+        (["add", empty, root, "--keep", "1"], "--keep: must be a whole number from 2"),
+        (["add", empty, root, "--full-every", "-3"], "--full-every: must be a whole number from 1"),
+        (["add", empty, root, "--full-part", "-1"], "--full-part must be above 0"),
+        (["add", empty, root, "--full-part", "nan"], "--full-part must be above 0"),
     ]:
-        assert main(["publish", *arguments]) == 1
-        said = capsys.readouterr().err
-        assert said.startswith("de-core: ")
-        assert reason in said
+        with pytest.raises(SystemExit, match="2"):
+            main(["publish", *arguments])
+        assert reason in capsys.readouterr().err
     assert not Path(root).exists()
 
 
@@ -109,6 +109,22 @@ def test_a_damaged_export_publishes_nothing(tmp_path, capsys):
     assert main(["publish", "add", str(export), str(root)]) == 1
     assert file.name in capsys.readouterr().err
     assert sorted(each.name for each in root.iterdir()) == [".publish.lock", "1"]
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage!"])
+def test_a_damaged_graph_is_named(content, tmp_path, capsys):
+    export = Path(de.export(Scores(), tmp_path / "exports"))
+    (export / "saved_model.pb").write_bytes(content)
+    assert main(["publish", "add", str(export), str(tmp_path / "root")]) == 1
+    assert f"Received: damaged file {str(export / 'saved_model.pb')!r}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("old", "new"), [(b"TREE", b"TREF"), (b"config.json", b"config.jsox")])
+def test_a_damaged_keras_file_is_named(old, new, keras_files, tmp_path, capsys):
+    file = tmp_path / "bad.keras"
+    file.write_bytes(keras_files[1].read_bytes().replace(old, new))
+    assert main(["publish", "add", str(file), str(tmp_path / "root")]) == 1
+    assert f"Received: {str(file)!r}: " in capsys.readouterr().err
 
 
 def test_a_keras_file_and_a_folder_of_versions_are_published(keras_files, tmp_path, capsys):

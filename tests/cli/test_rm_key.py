@@ -101,6 +101,16 @@ def test_a_directory_of_checkpoints_is_refused(table, tmp_path, capsys):
     assert not (tmp_path / "clean").exists()
 
 
+@pytest.mark.parametrize("target", ["c/d", "c/d/e", "link/d"])
+def test_a_target_in_the_source_is_refused(target, table, tmp_path, capsys):
+    de.checkpoint.save(table, tmp_path / "c")
+    (tmp_path / "link").symlink_to(tmp_path / "c")
+    names = sorted(tmp_path.rglob("*"))
+    assert main(["rm-key", str(tmp_path / "c"), str(tmp_path / target), "--key", "7"]) == 1
+    assert f"Received: {str(tmp_path / target)!r}" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == names
+
+
 def test_no_file_that_an_earlier_save_left_is_copied(table, tmp_path, capsys):
     de.checkpoint.save(table, tmp_path / "c")
     [file] = (tmp_path / "c").glob("*.de")
@@ -137,7 +147,7 @@ def test_a_published_version(keras_files, tmp_path, capsys):
     table.upsert([1000], [[1.0, 2.0, 3.0, 4.0]])
     de.publish(model, root)
     table.remove([1000])
-    removed(capsys, root / "2", root / "3", "--key", 3)
+    removed(capsys, root, root / "3", "--key", 3)  # of the newest version
     assert main(["verify", str(root / "3")]) == 0
     served = tf.saved_model.load(str(root / "3")).signatures["de_lookup/emb"]
     answer = served(ids=tf.constant([3, 4, 1000], tf.int64))

@@ -6,6 +6,7 @@ import base64
 import csv
 import json
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,18 @@ def test_verify_finds_every_damaged_file(files, keras_files, capsys):
     assert "[Op:" not in bad["reason"]
 
 
+def test_verify_tells_of_the_other_files_too(files, keras_files, tmp_path, capsys):
+    data = keras_files[2].read_bytes()
+    bad = [tmp_path / name for name in ("cut.h5", "tree.h5", "absent.h5")]
+    bad[0].write_bytes(data[: len(data) // 2])
+    bad[1].write_bytes(data.replace(b"TREE", b"TREF"))
+    assert main(["verify", "--json", *map(str, bad), files[0]]) == 1
+    told = list(map(json.loads, capsys.readouterr().out.splitlines()))
+    assert [each["file"] for each in told] == [*map(str, bad), files[0]]
+    assert [each["whole"] for each in told] == [False, False, False, True]
+    assert all(each["file"] in each["reason"] for each in told[:3])
+
+
 def test_verify_finds_a_checkpoint_that_lacks_a_file(table, tmp_path, capsys):
     de.checkpoint.save(table, tmp_path / "c")
     next((tmp_path / "c").glob("*.de")).unlink()
@@ -74,7 +87,8 @@ def test_numbers_that_json_lacks_are_text(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("form", ["text", "csv"])
-def test_what_a_terminal_would_obey_is_escaped(tmp_path, capsys, form):
+def test_what_a_terminal_would_obey_is_escaped(tmp_path, capsys, form, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     table = de.Variable(dim=1, key_dtype=tf.string, name="hostile")
     table.upsert(["\x1b[2J", "ä"], [[1.0], [2.0]])
     de.checkpoint.save(table, tmp_path)
@@ -83,6 +97,19 @@ def test_what_a_terminal_would_obey_is_escaped(tmp_path, capsys, form):
     assert "\x1b" not in printed
     assert "\\x1b[2J" in printed
     assert "ä" in printed
+
+
+def test_csv_holds_the_exact_keys_and_values(tmp_path):
+    table = de.Variable(tf.string, tf.string, 1, name="words")
+    keys = ["a\nb", "a\\nb", "a\rb", "a\u00a0b", 'a,"b', ""]
+    table.upsert(keys, [[key] for key in keys])
+    de.checkpoint.save(table, tmp_path / "words")
+    output = tmp_path / "words.csv"
+    arguments = ["--format", "csv", "--output", str(output)]
+    assert main(["cat", str(tmp_path / "words"), *arguments]) == 0
+    with output.open(newline="") as file:
+        rows = {row["key"]: row["value_0"] for row in csv.DictReader(file)}
+    assert rows == dict(zip(keys, keys, strict=True))
 
 
 def test_csv_and_parquet_hold_all_rows(files, tmp_path):
@@ -191,6 +218,15 @@ def test_a_key_must_have_the_tables_dtype(files, capsys):
     for key in ("seven", str(1 << 63)):
         assert main(["cat", files[0], "--key", key]) == 1
         assert f"Received: --key '{key}'" in capsys.readouterr().err
+
+
+def test_cat_names_each_key_without_a_row(files, capsys):
+    assert main(["cat", files[0], "--key", "7", "--key", "07"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    assert main(["cat", *files, "--key", "6", "--key", "-5", "--limit", "1"]) == 1
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 1
+    assert "Received: no row of -5." in printed.err
 
 
 def test_import_tfra_lists_and_writes_what_the_real_library_saved(tmp_path, capsys):

@@ -81,6 +81,7 @@ def test_movielens_files_are_recognised(tmp_path, separator):
         ("who,item,timestamp\nu,i,1\n", "--user-column.*columns who, item, timestamp"),
         ("user,item,time\n" + "u,i,1\n" * 20 + "u,i,noon\n", "--time-format.*'noon'"),
         ("user,item,time\n" + "u,i,1\n" * 20 + "u,i,inf\n", "--time-format.*'inf'"),
+        ("user,item,time\n" + "u,i,1\n" * 20 + f"u,i,{'9' * 19}\n", "--time-format.*'9{19}'"),
     ],
 )
 def test_another_file_is_refused_with_the_remedy(tmp_path, content, message):

@@ -115,10 +115,9 @@ def test_online_updates_are_served_within_seconds(run, tmp_path):
     assert (int(asked), int(seen)) == (len(served), len({each[:2] for each in served}))
 
 
-def test_the_client_says_how_to_start_a_gateway_that_is_not_there(run):
-    result = run(
-        "client.py", "--url", "http://127.0.0.1:9", "--model", "a b", "--user", "u", "--item", "i"
-    )
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://127.0.0.1:abc", ""])
+def test_the_client_says_how_to_start_a_gateway_that_is_not_there(run, url):
+    result = run("client.py", "--url", url, "--model", "a b", "--user", "u", "--item", "i")
     assert result.returncode == 1
     assert "/v1/models/a%20b:predict" in result.stderr
     assert "python -m server" in result.stderr

@@ -239,8 +239,9 @@ def test_the_save_function_of_tensorflow_includes_the_tables(ratings, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"version": 0}, ValueError, "`version` must be a positive integer. Received: version=0"),
-        ({"version": "7"}, ValueError, "positive integer"),
+        ({"version": 0}, ValueError, "`version` must be an integer .* Received: version=0"),
+        ({"version": 2**63}, ValueError, "from 1 to 9223372036854775807"),
+        ({"version": "7"}, TypeError, "must be an integer"),
         ({"signatures": 3}, TypeError, "must be a tf.function"),
         ({"signatures": tf.function(lambda x: x)}, ValueError, "must say what it takes"),
         ({"inputs": "ids"}, TypeError, "`inputs` must be a tf.TensorSpec"),
@@ -267,12 +268,15 @@ def test_only_directories_of_this_machine_that_tensorflow_can_read(
 
 def test_an_existing_version_is_kept(ratings, tmp_path):
     model = trained(functional, ratings)
-    path = de.export(model, tmp_path, version=7)
+    path = de.export(model, tmp_path, version=np.int64(7))
     with pytest.raises(FileExistsError, match="must not exist yet"):
         de.export(model, tmp_path, version=7)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["7"]
     assert Path(de.export(model, tmp_path)).name == "8"
     assert Path(path, "saved_model.pb").exists()
+    (tmp_path / str(2**63 - 1)).mkdir()
+    with pytest.raises(ValueError, match="from 1 to 9223372036854775807"):
+        de.export(model, tmp_path)
 
 
 def test_an_export_leaves_no_temporary_folder(tmp_path, monkeypatch):

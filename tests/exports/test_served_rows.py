@@ -268,7 +268,7 @@ def test_bad_arguments_write_nothing(arguments, error, message, tmp_path):
     ("dtype", "refused", "taken"),
     [
         (tf.int32, [1.5, 2**40, [1.5, 2], [1, 2**31]], [-7, [3, 4]]),
-        (tf.int64, [2**53 + 1, 0.5], [2**53, [2**53 + 1, -1]]),
+        (tf.int64, [2**63, 0.5, np.full(2, 2**63)], [2**53, 2**53 + 1, [2**53 + 1, -1]]),
         (tf.int8, [128], [-128]),
         (tf.bool, [2, [0, 3]], [True, [0, 1]]),
         (tf.float16, [1e6, [0, -1e6], np.inf], [0.1, [0, 5]]),

@@ -206,6 +206,9 @@ def test_unknown_ops_files_and_other_models_are_refused(tmp_path):
     tf.saved_model.save(plain, str(tmp_path / "plain"), plain.call.get_concrete_function())
     with pytest.raises(ValueError, match="Received: a graph without its ops"):
         convert_saved_model(tmp_path / "plain", tmp_path / "made")
+    (tmp_path / "plain" / "saved_model.pb").write_bytes(b"garbage!")
+    with pytest.raises(tf.errors.DataLossError, match=r"Received: damaged file .*saved_model\.pb"):
+        convert_saved_model(tmp_path / "plain", tmp_path / "made")
     assert not (tmp_path / "made").exists()
 
 

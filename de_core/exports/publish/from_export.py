@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import pathlib
@@ -122,8 +121,7 @@ def _copy_graph(source: pathlib.Path, folder: pathlib.Path, own: set[str]) -> No
         for name in names:
             if name not in {*own, "fingerprint.pb"}:
                 shutil.copyfile(pathlib.Path(path, name), target / name)
-    message = importlib.import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel()
-    message.ParseFromString((source / "saved_model.pb").read_bytes())
+    message = version.saved_model(str(source))
     for graph in message.meta_graphs:
         for asset in graph.asset_file_def:
             if asset.filename in own:
