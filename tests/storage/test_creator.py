@@ -184,6 +184,7 @@ def test_a_function_chooses_rows_of_a_base_and_its_delta(creator, tmp_path):
         ({"redis_connection_mode": 3}, ValueError, "must be one of 0, 1, 2"),
         ({"table_store_mode": 1}, ValueError, "`table_store_mode` must be one of 2"),
         ({"keys_sending_size": 0}, ValueError, "`keys_sending_size` must be at least 1"),
+        ({"redis_hash_tags_runtime": ["a", "b", "a"]}, ValueError, "a hash tag of its own"),
         ({"redis_connection_mode": 0, "redis_db": 2}, ValueError, "only `redis_db` 0"),
     ],
 )

@@ -112,6 +112,12 @@ class Settings:
                 "There must be one `redis_host_port` for each `redis_host_ip`. "
                 + received(redis_host_ip=self.redis_host_ip, redis_host_port=self.redis_host_port)
             )
+        tags = self.redis_hash_tags_runtime
+        if len({*tags}) < len(tags):
+            raise ValueError(
+                "Each slice must have a hash tag of its own, or slices share their rows. "
+                + received(redis_hash_tags_runtime=tags)
+            )
         if self.redis_connection_mode == CLUSTER and self.redis_db != 0:
             raise ValueError(f"A Cluster has only `redis_db` 0. {received(redis_db=self.redis_db)}")
 
