@@ -12,6 +12,7 @@ from de_core.base.checks import received
 from de_core.base.ops import library
 from de_core.base.types import DTypeLike, TensorLike
 from de_core.storage.row_bytes import (
+    columns_in,
     columns_of,
     encoded_keys,
     encoded_rows,
@@ -230,8 +231,12 @@ def _restore(rows: StoredRows, op: Any, *inputs: Any, replace: bool, **attribute
         )
     if replace:
         rows.store.clear()
+    else:  # Overwrite the slots that the file lacks too: they are of the rows that it replaces.
+        for column in columns_in(rows.store).values():
+            ensure(table, column)
+            slots.append(column.slot)
     known = rows.known()
-    columns = [known[slot] for slot in slots if slot in known]
+    columns = [known[slot] for slot in dict.fromkeys(slots) if slot in known]
     for keys, values in table.export_batches():
         data = {rows.store.VALUE: encoded_rows(values)}
         for column in columns:

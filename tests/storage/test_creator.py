@@ -89,6 +89,24 @@ def test_initial_rows_are_those_of_the_checkpoint_after_a_restore(creator, tmp_p
     assert float(table.lookup([9])[0, 0]) == 3.0
 
 
+@pytest.mark.parametrize("saves_slots", [True, False])
+def test_a_merged_row_has_no_slots_of_the_row_that_it_replaces(creator, tmp_path, saves_slots):
+    tables = [de.Variable(dim=1, name="m", kv_creator=kind) for kind in (creator, None)]
+    found = []
+    for table in tables:
+        optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adagrad(0.1, 0.5))
+        gradient = tf.IndexedSlices(tf.ones([2, 1]), tf.constant([1, 2], tf.int64))
+        optimizer.apply([gradient], [table])
+        saved = table if saves_slots else de.Variable(dim=1, name="m")
+        saved.upsert([1], [[7.0]])
+        only = tf.constant([1], tf.int64)
+        de.checkpoint.save(saved, tmp_path / "c")
+        de.checkpoint.restore(table, tmp_path / "c", merge=True, slots=not saves_slots, only=only)
+        [slot] = table.get_slot_variables(optimizer)
+        found.append([float(table.lookup([1])[0, 0]), *slot.lookup([1, 2])[:, 0].numpy().tolist()])
+    assert found == [[7.0, 0.5, 1.5]] * 2
+
+
 def test_threads_of_one_process_lose_no_update(creator):
     table = de.Variable(dim=1, name="threads", kv_creator=creator)
 
