@@ -107,6 +107,17 @@ def test_a_merged_row_has_no_slots_of_the_row_that_it_replaces(creator, tmp_path
     assert found == [[7.0, 0.5, 1.5]] * 2
 
 
+def test_a_refused_restore_changes_no_initial_row(creator, tmp_path):
+    saved = de.Variable(dim=1, name="f", initializer=0.5)
+    saved.upsert([1], [[7.0]])
+    saved.freeze()
+    de.checkpoint.save(saved, tmp_path / "c")
+    table = de.Variable(dim=1, name="f", initializer=0.25, kv_creator=creator)
+    with pytest.raises(NotImplementedError, match="Frozen rows need a table in main memory"):
+        de.checkpoint.restore(table, tmp_path / "c")
+    assert table.find_or_insert([7]).numpy().tolist() == [[0.25]]
+
+
 def test_threads_of_one_process_lose_no_update(creator):
     table = de.Variable(dim=1, name="threads", kv_creator=creator)
 
