@@ -209,7 +209,10 @@ def test_a_function_chooses_rows_of_a_base_and_its_delta(creator, tmp_path):
     [
         ({"redis_host_prot": [1]}, ValueError, "Did you mean 'redis_host_port'"),
         ({"redis_host_port": 6379}, TypeError, "`redis_host_port` must be a list"),
-        ({"redis_host_port": [1, 2]}, ValueError, "one `redis_host_port` for each"),
+        ({"redis_host_port": ["1"]}, TypeError, "`redis_host_port` must be a list of int"),
+        ({"redis_host_ip": [5]}, TypeError, "`redis_host_ip` must be a list of str"),
+        ({"redis_host_port": [-5]}, ValueError, "`redis_host_port`, from 1 to 65535"),
+        ({"redis_host_port": [1, 2]}, ValueError, "There must be one `redis_host_port`"),
         ({"redis_connection_mode": 3}, ValueError, "must be one of 0, 1, 2"),
         ({"table_store_mode": 1}, ValueError, "`table_store_mode` must be one of 2"),
         ({"keys_sending_size": 0}, ValueError, "`keys_sending_size` must be at least 1"),
@@ -228,12 +231,13 @@ def test_a_configuration_of_the_ancestor_is_read(tmp_path, monkeypatch):
                                 "model_lib_abs_dir": "/tmp", "storage_slice": 4}))  # fmt: skip
     monkeypatch.setenv("REDIS_CONFIG", str(file))
     for config in (
-        de.RedisTableConfig(str(file)),
+        de.RedisTableConfig(file),
         de.RedisTableConfig(redis_config_abs_dir_env="REDIS_CONFIG"),
     ):
         assert config.settings.redis_host_ip == ("a",)
         assert config.settings.model_tag_runtime == "m"
         assert config.settings.slices == 4
+        assert config.get_config()["redis_config_abs_dir"] == str(file)
     with pytest.raises(ValueError, match="needs a file, the environment variable of one"):
         de.RedisTableConfig()
     with pytest.raises(TypeError, match=r"must be a de.RedisTableConfig"):
