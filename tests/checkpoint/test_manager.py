@@ -196,12 +196,13 @@ def test_incomplete_checkpoints_are_not_taken_for_none(tmp_path):
         de.checkpoint.Manager(module(), tmp_path).restore()
 
 
-def test_bad_arguments():
+def test_bad_arguments(tmp_path):
+    de.checkpoint.Manager(tf.Module(), tmp_path, max_to_keep=np.int64(3))
     for arguments in ({"max_to_keep": 0}, {"compact_after": 0}, {"base_every": -1}):
         [name] = arguments
-        with pytest.raises(ValueError, match=f"`{name}` must be a positive"):
+        with pytest.raises(ValueError, match=f"`{name}` must be an integer of at least 1"):
             de.checkpoint.Manager(tf.Module(), "unused", **arguments)
-    for name in ("", "a/b"):
+    for name in ("", "a/b", 5):
         with pytest.raises(ValueError, match="without a slash"):
             de.checkpoint.Manager(tf.Module(), "unused", name=name)
     for folder in ("run[1]", "back\\slash"):
