@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base import paths
-from de_core.base.checks import check_integer, received
+from de_core.base.checks import check_integer, received, require_eager
 from de_core.base.ops import library
 from de_core.base.types import Target
 from de_core.checkpoint import reference
@@ -144,8 +144,10 @@ class Manager:
             The checkpoint's prefix.
 
         Raises:
+            RuntimeError: The caller is in a graph.
             tf.errors.OpError: A file cannot be written.
         """
+        require_eager("Manager.save", "In a graph, use tf.compat.v1.train.Saver.")
         with self._lock:
             # Plan: a table gets a delta if its chain of files is whole, and otherwise a base.
             self._take_compaction(wait=False)
@@ -209,11 +211,13 @@ class Manager:
             The prefix, or None if there is no checkpoint yet.
 
         Raises:
+            RuntimeError: The caller is in a graph.
             ValueError: The target and the checkpoint have tables, but none is in both.
             tf.errors.NotFoundError: A file of the checkpoint `prefix` is missing.
             tf.errors.DataLossError: A file is damaged. Or there are checkpoints, but none is
                 complete.
         """
+        require_eager("Manager.restore", "In a graph, use tf.compat.v1.train.Saver.")
         with self._lock:
             self._take_compaction(wait=True)
             prefix = self.latest_checkpoint if prefix is None else prefix

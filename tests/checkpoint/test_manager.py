@@ -212,6 +212,19 @@ def test_bad_arguments(tmp_path):
         de.checkpoint.IncrementalCheckpoint("unused", save_freq=0)
 
 
+def test_a_graph_neither_saves_nor_restores(tmp_path):
+    manager = de.checkpoint.Manager(module(), tmp_path)
+    manager.save()
+    for method in (manager.save, manager.restore):
+        message = rf"Manager.{method.__name__}` must be called in eager mode.*train.Saver"
+        refused = pytest.raises(RuntimeError, match=message)
+        with refused, tf.Graph().as_default(), tf.compat.v1.Session():
+            method()
+        with refused:
+            tf.function(method)()
+    assert len(manager.checkpoints) == 1
+
+
 def test_the_callback_resumes_a_broken_run(tmp_path, ratings, ratings_model):
     users, _, pleases = ratings
 
