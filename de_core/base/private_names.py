@@ -12,5 +12,10 @@ ASKED_BY_SAVERS = "_in_graph_mode"
 GIVEN_TO_SAVER = "_var_list"
 #: Function of tf_keras that writes old .h5 files of weights, without the rows of tables.
 WRITER_OF_H5_FILES = "save_subset_weights_to_hdf5_group"
+#: Attribute of an optimizer of Keras 3 or tf_keras: the keys of variables without weight decay.
+VARIABLES_WITHOUT_DECAY = "_exclude_from_weight_decay"
+#: Attributes of such an optimizer: the patterns of names without weight decay. The first is of
+#: Keras 3: one pattern or None. The second is of tf_keras: a list.
+NAMES_WITHOUT_DECAY = ("_exclude_from_weight_decay_pattern", "_exclude_from_weight_decay_names")
 #: Method of Keras's SwapEMAWeights. It swaps averages of ordinary variables, but not of rows.
 SWAPPER_OF_AVERAGES = "_apply_to_ema_optimizers"

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base import paths
-from de_core.base.checks import received
+from de_core.base.checks import check_integer, received, require_eager
 from de_core.base.ops import library
 from de_core.base.types import Target
 from de_core.checkpoint import reference
@@ -53,6 +53,7 @@ class Manager:
         name: Name of the checkpoints.
 
     Raises:
+        TypeError: A number is not an integer.
         ValueError: A number is not positive, `name` is not a valid file name, or TensorFlow cannot
             restore from `directory`.
 
@@ -80,19 +81,12 @@ class Manager:
         consistent: bool = False,
         name: str = "ckpt",
     ) -> None:
-        for argument, value in (
-            ("max_to_keep", max_to_keep),
-            ("compact_after", compact_after),
-            ("base_every", base_every),
-        ):
-            optional = argument != "compact_after" and value is None
-            if not optional and (not isinstance(value, int) or value < 1):
-                raise ValueError(
-                    f"`{argument}` must be a positive integer. {received(**{argument: value})}"
-                )
+        check_integer("max_to_keep", max_to_keep, 1, or_none=True)
+        check_integer("compact_after", compact_after, 1)
+        check_integer("base_every", base_every, 1, or_none=True)
         folder = os.fspath(directory)
         paths.check_readable(folder, "directory")
-        if not name or "/" in name:
+        if not isinstance(name, str) or not name or "/" in name:
             raise ValueError(
                 f"`name` must be valid in a file name, without a slash. {received(name=name)}"
             )
@@ -150,8 +144,10 @@ class Manager:
             The checkpoint's prefix.
 
         Raises:
+            RuntimeError: The caller is in a graph.
             tf.errors.OpError: A file cannot be written.
         """
+        require_eager("Manager.save", "In a graph, use tf.compat.v1.train.Saver.")
         with self._lock:
             # Plan: a table gets a delta if its chain of files is whole, and otherwise a base.
             self._take_compaction(wait=False)
@@ -215,11 +211,13 @@ class Manager:
             The prefix, or None if there is no checkpoint yet.
 
         Raises:
+            RuntimeError: The caller is in a graph.
             ValueError: The target and the checkpoint have tables, but none is in both.
             tf.errors.NotFoundError: A file of the checkpoint `prefix` is missing.
             tf.errors.DataLossError: A file is damaged. Or there are checkpoints, but none is
                 complete.
         """
+        require_eager("Manager.restore", "In a graph, use tf.compat.v1.train.Saver.")
         with self._lock:
             self._take_compaction(wait=True)
             prefix = self.latest_checkpoint if prefix is None else prefix

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.ops import library
+from de_core.base.private_names import NAMES_WITHOUT_DECAY
 from de_core.base.types import TrainedVariable
 from de_core.checkpoint import tfra_refusal
 from de_core.distributed.request_groups import request_groups
@@ -155,7 +156,10 @@ class Wrapping(TrainsTables):
         self.inner_optimizer.exclude_from_weight_decay(dense or None, var_names)
 
     def _is_decayed(self, table: ShardedTable) -> bool:
-        return not any(pattern.search(table.name) for pattern in self._not_decayed)
+        inner = vars(self)["inner_optimizer"]  # It may have noted names before it was wrapped.
+        noted = tf.nest.flatten([getattr(inner, each, None) for each in NAMES_WITHOUT_DECAY])
+        patterns = (*self._not_decayed, *filter(None, noted))
+        return not any(re.search(pattern, table.name) for pattern in patterns)
 
     def _require_own_mode(self) -> None:
         """Raises RuntimeError in a TensorFlow 1 graph if the variables were made eagerly."""

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from de_core.base.checks import received
 from de_core.base.keras import global_policy, keras
+from de_core.base.private_names import VARIABLES_WITHOUT_DECAY
 from de_core.base.types import Optimizer
 from de_core.optimizers.tf1.optimizer import Tf1Optimizer
 
@@ -51,6 +52,7 @@ def DynamicEmbeddingOptimizer(  # noqa: N802  the name that the reference API gi
 
     Raises:
         TypeError: `opt` is not an optimizer of a known family, or it is already wrapped.
+        ValueError: `opt` excludes variables from weight decay. These might be tables.
         NotImplementedError: `synchronous` is True, or `opt` has no formula for dense gradients.
 
     Example:
@@ -71,6 +73,12 @@ def DynamicEmbeddingOptimizer(  # noqa: N802  the name that the reference API gi
         opt = keras.optimizers.get(opt)
     if hasattr(opt, "slots_owner"):
         raise TypeError(f"`opt` must be an optimizer that is not wrapped yet. {received(opt=opt)}")
+    if getattr(getattr(opt, "inner_optimizer", opt), VARIABLES_WITHOUT_DECAY, None):
+        raise ValueError(
+            "`opt` must exclude variables from weight decay only after it is wrapped, because it "
+            f"does not recognize tables. {received(opt=opt)} Call `exclude_from_weight_decay` on "
+            "the result of de.DynamicEmbeddingOptimizer, or pass only `var_names`."
+        )
     options: dict[str, Any] = {"bp_v2": bp_v2, "reject_nonfinite": reject_nonfinite, "name": name}
     families = {base.__module__.partition(".")[0] for base in type(opt).__mro__}
     if "tf_keras" in families:

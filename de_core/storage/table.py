@@ -12,6 +12,7 @@ from de_core.base.checks import received
 from de_core.base.ops import library
 from de_core.base.types import DTypeLike, TensorLike
 from de_core.storage.row_bytes import (
+    columns_in,
     columns_of,
     encoded_keys,
     encoded_rows,
@@ -217,10 +218,6 @@ def _restore(rows: StoredRows, op: Any, *inputs: Any, replace: bool, **attribute
     none = tf.zeros([0], rows.spec.key_dtype)
     options = {name: attributes[name] for name in ("slots", "convert")}
     blank.run(library.de_table_restore_keys, inputs[0], none, replace=True, **options)
-    # Skip the columns of the library's own policies, because a storage has no policies.
-    rows.remember(each for each in columns_of(blank, "") if not is_reserved(each.slot))
-    if replace:
-        rows.adopt(blank)
     table.run(op, *inputs, replace=True, **attributes)
     slots = [name.decode() for name in table.run(library.de_table_slots)[0].numpy().tolist()]
     if FROZEN in slots:
@@ -228,10 +225,17 @@ def _restore(rows: StoredRows, op: Any, *inputs: Any, replace: bool, **attribute
             "Frozen rows need a table in main memory, not in a storage. "
             f"{received(table=rows.name)} Restore with slots=False, or `unfreeze` before you save."
         )
+    # Skip the columns of the library's own policies, because a storage has no policies.
+    rows.remember(each for each in columns_of(blank, "") if not is_reserved(each.slot))
     if replace:
+        rows.adopt(blank)
         rows.store.clear()
+    else:  # Overwrite the slots that the file lacks too: they are of the rows that it replaces.
+        for column in columns_in(rows.store).values():
+            ensure(table, column)
+            slots.append(column.slot)
     known = rows.known()
-    columns = [known[slot] for slot in slots if slot in known]
+    columns = [known[slot] for slot in dict.fromkeys(slots) if slot in known]
     for keys, values in table.export_batches():
         data = {rows.store.VALUE: encoded_rows(values)}
         for column in columns:

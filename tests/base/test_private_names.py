@@ -1,7 +1,11 @@
 """The private names of TensorFlow and Keras that the library uses still exist."""
 
+import re
+
 import keras
+import pytest
 import tensorflow as tf
+import tf_keras
 from tf_keras.src.saving.legacy import hdf5_format
 
 from de_core.base import private_names
@@ -20,6 +24,15 @@ def test_they_are_there():
 
 def test_tf_keras_has_its_own():
     assert callable(getattr(hdf5_format, private_names.WRITER_OF_H5_FILES))
+
+
+@pytest.mark.parametrize("of", [keras.optimizers, tf_keras.optimizers])
+def test_optimizers_note_what_they_do_not_decay(of):
+    optimizer = of.SGD()
+    optimizer.exclude_from_weight_decay([tf.Variable(1.0)], ["bias"])
+    assert getattr(optimizer, private_names.VARIABLES_WITHOUT_DECAY)
+    found = [getattr(optimizer, each, None) for each in private_names.NAMES_WITHOUT_DECAY]
+    assert found in ([re.compile("bias"), None], [None, ["bias"]])
 
 
 def test_keras_has_its_own():

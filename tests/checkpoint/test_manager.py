@@ -216,12 +216,13 @@ def test_incomplete_checkpoints_are_not_taken_for_none(tmp_path):
         de.checkpoint.Manager(module(), tmp_path).restore()
 
 
-def test_bad_arguments():
+def test_bad_arguments(tmp_path):
+    de.checkpoint.Manager(tf.Module(), tmp_path, max_to_keep=np.int64(3))
     for arguments in ({"max_to_keep": 0}, {"compact_after": 0}, {"base_every": -1}):
         [name] = arguments
-        with pytest.raises(ValueError, match=f"`{name}` must be a positive"):
+        with pytest.raises(ValueError, match=f"`{name}` must be an integer of at least 1"):
             de.checkpoint.Manager(tf.Module(), "unused", **arguments)
-    for name in ("", "a/b"):
+    for name in ("", "a/b", 5):
         with pytest.raises(ValueError, match="without a slash"):
             de.checkpoint.Manager(tf.Module(), "unused", name=name)
     for folder in ("run[1]", "back\\slash"):
@@ -229,6 +230,19 @@ def test_bad_arguments():
             de.checkpoint.Manager(tf.Module(), folder)
     with pytest.raises(ValueError, match="save_freq"):
         de.checkpoint.IncrementalCheckpoint("unused", save_freq=0)
+
+
+def test_a_graph_neither_saves_nor_restores(tmp_path):
+    manager = de.checkpoint.Manager(module(), tmp_path)
+    manager.save()
+    for method in (manager.save, manager.restore):
+        message = rf"Manager.{method.__name__}` must be called in eager mode.*train.Saver"
+        refused = pytest.raises(RuntimeError, match=message)
+        with refused, tf.Graph().as_default(), tf.compat.v1.Session():
+            method()
+        with refused:
+            tf.function(method)()
+    assert len(manager.checkpoints) == 1
 
 
 def test_the_callback_resumes_a_broken_run(tmp_path, ratings, ratings_model):

@@ -255,10 +255,18 @@ def test_gradient_transformers_are_refused():
 
 
 @pytest.mark.parametrize("family", ["keras", "tf_keras"])
-def test_tables_are_left_out_of_the_weight_decay(family):
+@pytest.mark.parametrize("is_wrapped", [True, False])
+def test_tables_are_left_out_of_the_weight_decay(family, is_wrapped):
     decayed, kept, named = (new_table(name, initializer=1.0) for name in ("a", "b", "c_free"))
-    optimizer = de.DynamicEmbeddingOptimizer(FAMILIES[family].SGD(0.5, weight_decay=0.5))
-    optimizer.exclude_from_weight_decay([kept], ["free"])
+    inner = FAMILIES[family].SGD(0.5, weight_decay=0.5)
+    if not is_wrapped:
+        inner.exclude_from_weight_decay([tf.Variable(1.0)])
+        with pytest.raises(ValueError, match=r"exclude variables .*only after it is wrapped"):
+            de.DynamicEmbeddingOptimizer(inner)
+        inner.exclude_from_weight_decay(var_names=["b", "free"])
+    optimizer = de.DynamicEmbeddingOptimizer(inner)
+    if is_wrapped:
+        optimizer.exclude_from_weight_decay([kept], ["free"])
     pairs = [(slices([1], [1.0]), table) for table in (decayed, kept, named)]
     optimizer.apply_gradients(pairs)
     rows = [float(table.lookup([1])[0, 0]) for table in (decayed, kept, named)]

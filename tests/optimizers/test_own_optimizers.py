@@ -201,6 +201,14 @@ def test_a_step_of_own_tables_alone_has_no_norm_to_clip():
     np.testing.assert_array_equal(table.lookup([3]), [[-0.5, -0.5]])
 
 
+def test_a_table_is_left_out_of_the_weight_decay_of_its_own_optimizer():
+    optimizer = keras.optimizers.SGD(0.5, weight_decay=0.5)
+    optimizer.exclude_from_weight_decay(var_names=["free"])
+    table = de.Variable(dim=2, name="free", initializer=1.0, optimizer=optimizer)
+    keras.optimizers.SGD().apply([ONES], table.trainable_variables)
+    np.testing.assert_array_equal(table.lookup([3]), [[0.5, 0.5]])
+
+
 def test_a_step_without_a_gradient_of_the_table_is_not_counted():
     first, second = (de.Variable(dim=2, name=name, optimizer="sgd") for name in ("a", "b"))
     variables = [*first.trainable_variables, *second.trainable_variables]

@@ -89,6 +89,35 @@ def test_initial_rows_are_those_of_the_checkpoint_after_a_restore(creator, tmp_p
     assert float(table.lookup([9])[0, 0]) == 3.0
 
 
+@pytest.mark.parametrize("saves_slots", [True, False])
+def test_a_merged_row_has_no_slots_of_the_row_that_it_replaces(creator, tmp_path, saves_slots):
+    tables = [de.Variable(dim=1, name="m", kv_creator=kind) for kind in (creator, None)]
+    found = []
+    for table in tables:
+        optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adagrad(0.1, 0.5))
+        gradient = tf.IndexedSlices(tf.ones([2, 1]), tf.constant([1, 2], tf.int64))
+        optimizer.apply([gradient], [table])
+        saved = table if saves_slots else de.Variable(dim=1, name="m")
+        saved.upsert([1], [[7.0]])
+        only = tf.constant([1], tf.int64)
+        de.checkpoint.save(saved, tmp_path / "c")
+        de.checkpoint.restore(table, tmp_path / "c", merge=True, slots=not saves_slots, only=only)
+        [slot] = table.get_slot_variables(optimizer)
+        found.append([float(table.lookup([1])[0, 0]), *slot.lookup([1, 2])[:, 0].numpy().tolist()])
+    assert found == [[7.0, 0.5, 1.5]] * 2
+
+
+def test_a_refused_restore_changes_no_initial_row(creator, tmp_path):
+    saved = de.Variable(dim=1, name="f", initializer=0.5)
+    saved.upsert([1], [[7.0]])
+    saved.freeze()
+    de.checkpoint.save(saved, tmp_path / "c")
+    table = de.Variable(dim=1, name="f", initializer=0.25, kv_creator=creator)
+    with pytest.raises(NotImplementedError, match="Frozen rows need a table in main memory"):
+        de.checkpoint.restore(table, tmp_path / "c")
+    assert table.find_or_insert([7]).numpy().tolist() == [[0.25]]
+
+
 def test_threads_of_one_process_lose_no_update(creator):
     table = de.Variable(dim=1, name="threads", kv_creator=creator)
 
@@ -180,10 +209,14 @@ def test_a_function_chooses_rows_of_a_base_and_its_delta(creator, tmp_path):
     [
         ({"redis_host_prot": [1]}, ValueError, "Did you mean 'redis_host_port'"),
         ({"redis_host_port": 6379}, TypeError, "`redis_host_port` must be a list"),
-        ({"redis_host_port": [1, 2]}, ValueError, "one `redis_host_port` for each"),
+        ({"redis_host_port": ["1"]}, TypeError, "`redis_host_port` must be a list of int"),
+        ({"redis_host_ip": [5]}, TypeError, "`redis_host_ip` must be a list of str"),
+        ({"redis_host_port": [-5]}, ValueError, "`redis_host_port`, from 1 to 65535"),
+        ({"redis_host_port": [1, 2]}, ValueError, "There must be one `redis_host_port`"),
         ({"redis_connection_mode": 3}, ValueError, "must be one of 0, 1, 2"),
         ({"table_store_mode": 1}, ValueError, "`table_store_mode` must be one of 2"),
         ({"keys_sending_size": 0}, ValueError, "`keys_sending_size` must be at least 1"),
+        ({"redis_hash_tags_runtime": ["a", "b", "a"]}, ValueError, "a hash tag of its own"),
         ({"redis_connection_mode": 0, "redis_db": 2}, ValueError, "only `redis_db` 0"),
     ],
 )
@@ -198,12 +231,13 @@ def test_a_configuration_of_the_ancestor_is_read(tmp_path, monkeypatch):
                                 "model_lib_abs_dir": "/tmp", "storage_slice": 4}))  # fmt: skip
     monkeypatch.setenv("REDIS_CONFIG", str(file))
     for config in (
-        de.RedisTableConfig(str(file)),
+        de.RedisTableConfig(file),
         de.RedisTableConfig(redis_config_abs_dir_env="REDIS_CONFIG"),
     ):
         assert config.settings.redis_host_ip == ("a",)
         assert config.settings.model_tag_runtime == "m"
         assert config.settings.slices == 4
+        assert config.get_config()["redis_config_abs_dir"] == str(file)
     with pytest.raises(ValueError, match="needs a file, the environment variable of one"):
         de.RedisTableConfig()
     with pytest.raises(TypeError, match=r"must be a de.RedisTableConfig"):

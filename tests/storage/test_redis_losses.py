@@ -109,12 +109,28 @@ def test_a_lost_slice_is_found_when_a_table_is_made(redis):
     [description] = [name for name in names if name.endswith(":description")]
     slices = sorted({name.partition("}")[0] for name in names if name.endswith(":mark")})
     assert len(slices) == 4
-    for lost in (slices[-1], description.partition("}")[0]):
+    for lost in (slices[0], slices[-1], description.partition("}")[0]):
         redis.command("del", *(name for name in names if name.startswith(lost + "}")))
         with pytest.raises(tf.errors.DataLossError, match="of 4 slices without the mark"):
             table_in(redis, **options)
         table_in(redis, allow_empty=True, **options)
         table_in(redis, **options)
+
+
+def test_other_slices_are_refused_and_lose_no_row(redis):
+    tags = "redis_hash_tags_runtime"
+    for number, (first, others) in enumerate((
+        ({}, [{"storage_slice": 4}, {"storage_slice": 4, "allow_empty": True}]),
+        ({"storage_slice": 2}, [{}, {"storage_slice": 3}, {tags: ["a", "b"]}]),
+        ({tags: ["a", "b"]}, [{tags: ["b", "a"]}, {tags: ["c", "d", "e"]}, {"storage_slice": 2}]),
+    )):  # fmt: skip
+        table_in(redis, f"slices{number}", **first).upsert(range(10), tf.ones([10, 2]))
+        for other in others:
+            with pytest.raises(ValueError, match=r"must stay.* was created, .*Received: \["):
+                table_in(redis, f"slices{number}", **other)
+        np.testing.assert_array_equal(
+            table_in(redis, f"slices{number}", **first).lookup(IDS), tf.ones([10, 2])
+        )
 
 
 def test_a_redis_that_evicts_rows_is_refused(redis):

@@ -80,12 +80,16 @@ class Settings:
                     f"{received(**{name: value})} {hint}"
                 )
             default: Any = known[name].default
-            if isinstance(default, tuple) and isinstance(value, (list, tuple)):
-                value = tuple(value)
+            kind, is_right = type(default).__name__, True
+            if isinstance(default, tuple):
+                element = int if name == "redis_host_port" else str
+                kind = f"list of {element.__name__}"
+                if isinstance(value, (list, tuple)):
+                    value = tuple(value)
+                    is_right = all(type(each) is element for each in value)
             if isinstance(default, bool) and value in (0, 1):
                 value = bool(value)
-            if type(value) is not type(default):
-                kind = "list" if isinstance(default, tuple) else type(default).__name__
+            if type(value) is not type(default) or not is_right:
                 raise TypeError(f"`{name}` must be a {kind}. {received(**{name: value})}")
             chosen[name] = value
         settings = cls(**chosen)
@@ -107,10 +111,17 @@ class Settings:
             value = getattr(self, name)
             if value < least:
                 raise ValueError(f"`{name}` must be at least {least}. {received(**{name: value})}")
-        if not self.redis_host_ip or len(self.redis_host_ip) != len(self.redis_host_port):
+        ports = [port for port in self.redis_host_port if 0 < port < 2**16]
+        if not ports or not len(ports) == len(self.redis_host_port) == len(self.redis_host_ip):
             raise ValueError(
-                "There must be one `redis_host_port` for each `redis_host_ip`. "
+                "There must be one `redis_host_port`, from 1 to 65535, for each `redis_host_ip`. "
                 + received(redis_host_ip=self.redis_host_ip, redis_host_port=self.redis_host_port)
+            )
+        tags = self.redis_hash_tags_runtime
+        if len({*tags}) < len(tags):
+            raise ValueError(
+                "Each slice must have a hash tag of its own, or slices share their rows. "
+                + received(redis_hash_tags_runtime=tags)
             )
         if self.redis_connection_mode == CLUSTER and self.redis_db != 0:
             raise ValueError(f"A Cluster has only `redis_db` 0. {received(redis_db=self.redis_db)}")
@@ -175,12 +186,12 @@ class RedisTableConfig:
 
     def __init__(
         self,
-        redis_config_abs_dir: str | None = None,
+        redis_config_abs_dir: str | os.PathLike[str] | None = None,
         redis_config_abs_dir_env: str | None = None,
         *,
         params: Mapping[str, Any] | None = None,
     ) -> None:
-        path = redis_config_abs_dir
+        path = None if redis_config_abs_dir is None else os.fspath(redis_config_abs_dir)
         if redis_config_abs_dir_env is not None:
             path = os.environ.get(redis_config_abs_dir_env, path)
         if path is None and params is None:

@@ -1,13 +1,15 @@
 """Stores rows in Redis. A table's keys are divided into slices. Each slice has a hash per column.
 
 All hashes of a slice have the same hash tag. So in a Cluster, a row's value and its optimizer slots
-are on one node, and one script can change them together.
+are on one node, and one script can change them together. The table's description has a name that
+does not depend on the slices, so that a process with other slices finds it and is refused.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import os
 import threading
 import uuid
@@ -222,15 +224,17 @@ class RedisStore(RowStore):
             text: The description of a new table.
             replace: Whether the table may have lost rows.
         """
-        name, slices = self._hash("description", 0), str(len(self._tags))
+        name, tags = f"{{{self._prefix}}}:description", json.dumps(self._tags)
         self._marks.generation = None  # Do not check the marks before they are there.
-        new = {"table": text, "slices": slices, "generation": uuid.uuid4().hex}
+        new = {"table": text, "tags": tags, "generation": uuid.uuid4().hex}
         self._run([("HSETNX", name, field, value) for field, value in new.items()])
         [[found, kept, generation, is_marked]] = self._run([("HMGET", name, *new, "is_marked")])
-        if kept.decode() != slices:
+        if kept.decode() != tags:
             raise ValueError(
-                f"`storage_slice` must stay as it was when table {self._name!r} was created, "
-                f"{kept.decode()}, because it determines the hashes of keys. Received: {slices}."
+                f"The hash tags of the slices must stay as they were when table {self._name!r} was "
+                f"created, {kept.decode()}, because they determine where rows are. Received: "
+                f"{tags}. Leave `storage_slice` and `redis_hash_tags_runtime` unchanged. To change "
+                "them, save a checkpoint and restore it under another `model_tag_runtime`."
             )
         if replace or is_marked is None:
             # All processes set the same marks for a new table. A slice may have an older mark: then
