@@ -241,5 +241,7 @@ def test_unordered_ids_are_refused_with_the_remedy():
 
 def test_safe_lookups_need_examples_of_ids():
     ids = tf.SparseTensor([[0]], tf.constant([1], tf.int64), [2])
+    with pytest.raises(ValueError, match=r"must be one id. Received: default_id=.*\[1, 2\]"):
+        de.safe_embedding_lookup_sparse(de.Variable(), ragged_ids(), default_id=[1, 2])
     with pytest.raises(ValueError, match="rank 2 or more"):
         de.safe_embedding_lookup_sparse(de.Variable(dim=2), ids)
