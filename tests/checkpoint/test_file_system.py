@@ -227,21 +227,27 @@ def test_own_files_are_read_or_else_those_of_the_newest_save(tmp_path, loading):
             loaded |= rows_of(table)
         return loaded
 
+    def restored():
+        table = make()
+        de.checkpoint.restore(table, str(tmp_path))
+        return rows_of(table)
+
     for rank, table in enumerate(parts):
         table.save_to_file_system(str(tmp_path), proc_size=2, proc_rank=rank)
-    assert load() == expected
+    assert load() == restored() == expected
     filled(2, 9.0, KEYS[2:50]).save_to_file_system(str(tmp_path))
     by_one = dict.fromkeys(range(2, 50), 9.0)
     assert load() == (expected if loading == 2 else by_one)
+    assert restored() == by_one
     for rank, table in enumerate(parts):
         table.save_to_file_system(str(tmp_path), proc_size=2, proc_rank=rank)
     assert load() == (by_one if loading == 1 else expected)
+    assert restored() == expected
     for path in tmp_path.glob("*_rank1_size2.de"):
         path.unlink()
-    if loading == 1:
-        return
-    with pytest.raises(tf.errors.NotFoundError, match=r"all 2 processes.*no file of process 1"):
-        load()
+    for read in (restored,) if loading == 1 else (restored, load):
+        with pytest.raises(tf.errors.NotFoundError, match=r"all 2 processes.*no file of process 1"):
+            read()
 
 
 def test_a_damaged_file_of_another_process_does_not_matter(tmp_path):
