@@ -70,6 +70,8 @@ class FileSystem:
             None; in a graph, an op.
 
         Raises:
+            TypeError: `proc_size` or `proc_rank` is not an integer, or `file_name_list` is not a
+                list of strings.
             ValueError: `proc_rank`, `file_name_list` or the number of shards does not fit, or files
                 of these names belong to another Variable.
             tf.errors.OpError: A file cannot be written.
@@ -82,12 +84,7 @@ class FileSystem:
             )
         folder = os.environ.get(dirpath_env) or os.fspath(dirpath)
         shards = self._table.tables
-        given = shards if file_name_list is None else file_name_list
-        if isinstance(given, str) or len(given) != len(shards):
-            raise ValueError(
-                f"`file_name_list` must name a file for each of {len(shards)} shards. "
-                + received(file_name_list=file_name_list)
-            )
+        _check_names(file_name_list, len(shards))
         ending = f"_rank{proc_rank}_size{proc_size}" if proc_size > 1 else ""
         usual = [file_stem(shard.name) + ending for shard in shards]
         names = usual if file_name_list is None else file_name_list
@@ -160,8 +157,10 @@ class FileSystem:
             None; in a graph, an op. It chooses the files when it runs, in this Python process.
 
         Raises:
-            ValueError: `proc_rank` does not fit, or the files belong to another Variable. In a
-                graph the latter is a `tf.errors.InvalidArgumentError`.
+            TypeError: `proc_size` or `proc_rank` is not an integer, or `file_name_list` is not a
+                list of strings.
+            ValueError: `proc_rank` does not fit, `file_name_list` is empty, or the files belong to
+                another Variable. In a graph the latter is a `tf.errors.InvalidArgumentError`.
             tf.errors.NotFoundError: There are no such files, or some of them are missing. In a
                 graph it is a `tf.errors.UnknownError` with the same text.
             tf.errors.DataLossError: A file is damaged. In a graph it may be a
@@ -170,6 +169,7 @@ class FileSystem:
         """
         del name
         _check_processes(proc_size, proc_rank, buffer_size)
+        _check_names(file_name_list)
         folder = os.environ.get(dirpath_env) or os.fspath(dirpath)
         table = self._table
 
@@ -243,12 +243,23 @@ def _write_all_or_none(table: ShardedTable, targets: list[str]) -> None:
 
 
 def _check_processes(proc_size: int, proc_rank: int, buffer_size: int) -> None:
-    if proc_size < 1 or not 0 <= proc_rank < proc_size:
-        raise ValueError(
-            "`proc_rank` must be in [0, proc_size). "
-            + received(proc_rank=proc_rank, proc_size=proc_size)
-        )
+    check_integer("proc_size", proc_size, 1)
+    check_integer("proc_rank", proc_rank, 0, proc_size - 1)
     check_integer("buffer_size", buffer_size, 1)
+
+
+def _check_names(names: Sequence[str] | None, shards: int | None = None) -> None:
+    """Raises unless `names` is None or a list of names: a distinct one for each of `shards`."""
+    if names is None:
+        return
+    is_list = isinstance(names, Sequence) and not isinstance(names, str)
+    is_list = is_list and all(isinstance(each, str) for each in names)
+    if not is_list or not names or (shards and not len(names) == len(set(names)) == shards):
+        wanted = f", a distinct one for each of {shards} shards" if shards else ""
+        raise (ValueError if is_list else TypeError)(
+            f"`file_name_list` must be a list of file names{wanted}. "
+            + received(file_name_list=names)
+        )
 
 
 def _check_found(files: list[str], folder: str, pattern: str) -> None:

@@ -339,10 +339,20 @@ def test_bad_input_is_named_and_changes_nothing(tmp_path):
     (tmp_path / "emb_users_mht_2of2.de").write_bytes((tmp_path / "kept").read_bytes()[:-7])
     with pytest.raises(tf.errors.DataLossError, match="mht_2of2"):
         table.load_from_file_system(str(tmp_path))
-    with pytest.raises(ValueError, match="for each of 2 shards"):
-        table.save_to_file_system(str(tmp_path), file_name_list=["one"])
-    with pytest.raises(ValueError, match="proc_rank"):
-        table.save_to_file_system(str(tmp_path), proc_size=2, proc_rank=2)
-    with pytest.raises(ValueError, match="buffer_size"):
-        table.load_from_file_system(str(tmp_path), buffer_size=0)
+    for names, error in ((["one"], ValueError), (["x", "x"], ValueError), ([1, 2], TypeError)):
+        with pytest.raises(error, match="for each of 2 shards"):
+            table.save_to_file_system(str(tmp_path), file_name_list=names)
+    for names, error in (([], ValueError), ("x", TypeError), ([1], TypeError)):
+        with pytest.raises(error, match=r"must be a list of file names\. Received: file_name"):
+            table.load_from_file_system(str(tmp_path), file_name_list=names)
+    for options, error in (
+        ({"proc_size": 2, "proc_rank": 2}, ValueError),
+        ({"proc_size": 2, "proc_rank": 0.5}, TypeError),
+        ({"proc_size": "2"}, TypeError),
+        ({"proc_size": 0}, ValueError),
+        ({"buffer_size": 0}, ValueError),
+    ):
+        for call in (table.save_to_file_system, table.load_from_file_system):
+            with pytest.raises(error, match=f"`{[*options][-1]}` must be an integer"):
+                call(str(tmp_path), **options)
     assert len(rows_of(table)) == 200
