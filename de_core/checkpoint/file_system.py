@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -67,13 +67,15 @@ class FileSystem:
             name: Ignored.
 
         Returns:
-            None; in a graph, an op.
+            None; in a graph, an op. It makes the folder and replaces the files in this Python
+            process, and may fail if it runs twice at the same time.
 
         Raises:
             TypeError: `proc_size` or `proc_rank` is not an integer, or `file_name_list` is not a
                 list of strings.
             ValueError: `proc_rank`, `file_name_list` or the number of shards does not fit, or files
-                of these names belong to another Variable.
+                of these names belong to another Variable. In a graph the latter is a
+                `tf.errors.InvalidArgumentError`.
             tf.errors.OpError: A file cannot be written.
         """
         del name
@@ -89,18 +91,13 @@ class FileSystem:
         usual = [file_stem(shard.name) + ending for shard in shards]
         names = usual if file_name_list is None else file_name_list
         targets = [paths.join(folder, each) + SUFFIX for each in names]
-        if not tf.executing_eagerly():
-            if append_to_file:
+        if append_to_file:
+            if not tf.executing_eagerly():
                 raise ValueError(
                     "`append_to_file` must be False in a graph. "
                     + received(append_to_file=append_to_file)
                     + " Save in eager mode."
                 )
-            return tf.group(*table_files.write(self._table, targets))
-        tf.io.gfile.makedirs(folder)
-        if file_name_list is None:
-            check_own(self._table.name, folder)
-        if append_to_file:
             if file_name_list is None:
                 _check_as_many_shards(self._table, folder, (proc_size, proc_rank))
             targets = [
@@ -109,8 +106,22 @@ class FileSystem:
                 else path
                 for path in targets
             ]
-        _write_all_or_none(self._table, targets)
-        if not append_to_file:
+
+        def begin() -> list[str]:
+            tf.io.gfile.makedirs(folder)
+            if file_name_list is None:
+                check_own(self._table.name, folder)
+            for path in targets:  # remove what a killed process or a graph's failed run left
+                paths.remove(tf.io.gfile.glob(f"{paths.literal(path)}{_NEW}*"))
+            return [f"{path}{_NEW}{secrets.token_hex(8)}" for path in targets]
+
+        def replace(written: Iterable[str]) -> None:
+            with alone_in(paths.folder_of(targets[0]) or "."):
+                for path, target in zip(written, targets, strict=True):
+                    tf.io.gfile.rename(path, target, overwrite=True)
+            paths.sync(paths.folder_of(targets[0]))
+            if append_to_file:
+                return
             # Delete parts of replaced files, and files of saves with another number of shards.
             kept = {part for path in targets for part in parts_of(path)}
             old = [part for path in targets for part in parts_of(path, of_any_id=True)]
@@ -119,6 +130,17 @@ class FileSystem:
                     if process_of(match) == (proc_size, proc_rank):
                         old.append(paths.join(folder, match[0]))
             paths.remove([path for path in old if path not in kept])
+
+        if not tf.executing_eagerly():
+            return _write_when_run(self._table, begin, replace)
+        with _SAVES.setdefault(targets[0], threading.Lock()):
+            written = begin()
+            try:
+                table_files.write(self._table, written, metadata=["save", secrets.token_hex(8)])
+                replace(written)
+            except BaseException:
+                paths.remove(written)
+                raise
         return None
 
     def load_from_file_system(
@@ -224,22 +246,20 @@ def _restore_when_run(
     return table_files.restore(table, files, merge=merge, only=only if by_key else None)
 
 
-def _write_all_or_none(table: ShardedTable, targets: list[str]) -> None:
-    """Writes the shards' files beside the targets, and renames them once all are complete."""
-    with _SAVES.setdefault(targets[0], threading.Lock()):
-        for path in targets:  # remove what a killed process left
-            paths.remove(tf.io.gfile.glob(f"{paths.literal(path)}{_NEW}*"))
-        tag = secrets.token_hex(8)
-        written = [f"{path}{_NEW}{tag}" for path in targets]
-        try:
-            table_files.write(table, written, metadata=["save", tag])
-            with alone_in(paths.folder_of(targets[0]) or "."):
-                for path, target in zip(written, targets, strict=True):
-                    tf.io.gfile.rename(path, target, overwrite=True)
-            paths.sync(paths.folder_of(targets[0]))
-        except BaseException:
-            paths.remove(written)
-            raise
+def _write_when_run(
+    table: ShardedTable, begin: Callable[[], list[str]], replace: Callable[[Iterable[str]], None]
+) -> tf.Operation:
+    """Returns an op of a graph that writes the shards to the paths that `begin` returns.
+
+    Then the op calls `replace` with these paths.
+    """
+    with tf.device(None):  # the scope's device may be in another process
+        [written] = tf.py_function(lambda: [begin()], [], [tf.string])
+    # An attribute of an op is constant. So all runs of these ops have the same tag.
+    metadata = ["save", secrets.token_hex(8)]
+    done = table_files.write(table, tf.unstack(written, len(table.tables)), metadata=metadata)
+    with tf.device(None), tf.control_dependencies(done):
+        return tf.group(tf.py_function(lambda new: replace(new.numpy()), [written], []))
 
 
 def _check_processes(proc_size: int, proc_rank: int, buffer_size: int) -> None:

@@ -113,7 +113,7 @@ def in_order(files: Iterable[str]) -> list[str]:
     """Sorts files by name, each before the parts that `save_to_file_system` appended to it.
 
     If two files have a row for a key, the later file wins. Parts of a file that another save has
-    replaced are left out: a killed process and a graph leave them.
+    replaced are left out: a killed process leaves them.
 
     Example:
     >>> in_order(["t.0123456789ab.part-000010.de", "t.0123456789ab.part-000009.de"])

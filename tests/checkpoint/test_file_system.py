@@ -306,25 +306,38 @@ def test_a_graph_reads_the_files_that_eager_mode_reads(tmp_path, loading):
         assert loaded_in_a_graph(str(tmp_path), **options) == rows_of(eager)
 
 
-def test_a_graph_reads_appended_parts_and_the_newest_save(tmp_path):
+def test_a_graph_reads_appended_parts(tmp_path):
     for value, appended in ((1.0, False), (2.0, True)):
         table = make(name="t")
         table.upsert([1], [[value, value]])
         table.save_to_file_system(str(tmp_path / "f"), append_to_file=appended)
     for options in ({}, {"load_entire_dir": True}, {"file_name_list": ["t_mht_1of1"]}):
         assert loaded_in_a_graph(str(tmp_path / "f"), **options) == {1: 2.0}
-    v1 = tf.compat.v1
-    (tmp_path / "g").mkdir()
-    for shards, keys in ((1, [1, 2, 3]), (2, [2, 3])):
+    with pytest.raises(tf.errors.UnknownError, match=r"no 't_mht_\*\.de' in"):
+        loaded_in_a_graph(str(tmp_path))
+
+
+def test_a_graph_replaces_whole_saves_like_eager_mode(tmp_path):
+    v1, folder = tf.compat.v1, tmp_path / "new" / "folder"
+    for shards, keys in ((1, [1, 2, 3]), (2, [2, 3]), (2, [2, 3, 4])):
         with tf.Graph().as_default(), v1.Session() as session:
             table = de.get_variable("t", dim=2, devices=["/CPU:0"] * shards)
             write = table.upsert(keys, np.ones([len(keys), 2], np.float32))
+            save = table.save_to_file_system(str(folder))
             session.run(v1.global_variables_initializer())
             session.run(write)
-            session.run(table.save_to_file_system(str(tmp_path / "g")))
-    assert loaded_in_a_graph(str(tmp_path / "g")) == {2: 1.0, 3: 1.0}
-    with pytest.raises(tf.errors.UnknownError, match=r"no 't_mht_\*\.de' in"):
-        loaded_in_a_graph(str(tmp_path))
+            for _ in range(2):
+                session.run(save)
+                (folder / f"t_mht_1of{shards}.de.new-killed").touch()
+            session.run(save)
+        names = [f"t_mht_{number + 1}of{shards}.de" for number in range(shards)]
+        assert sorted(path.name for path in folder.iterdir()) == names
+        assert loaded_in_a_graph(str(folder)) == dict.fromkeys(keys, 1.0)
+        if len(keys) == 2:
+            shutil.copy(folder / names[1], tmp_path / "earlier")
+    shutil.copy(tmp_path / "earlier", folder / names[1])
+    with pytest.raises(tf.errors.DataLossError, match="must have been saved together"):
+        make(name="t").load_from_file_system(str(folder))
 
 
 def test_bad_input_is_named_and_changes_nothing(tmp_path):
