@@ -72,7 +72,8 @@ def only_builds(ids: tf.Tensor | tf.SparseTensor | tf.RaggedTensor) -> bool:
     Keras calls a subclassed model on float placeholders when it loads or builds the model. It
     computes nothing then. Real data never reaches this path.
     """
-    if not ids.dtype.is_floating or not tf.is_symbolic_tensor(getattr(ids, "values", ids)):
+    is_floating = tf.as_dtype(ids.dtype).is_floating  # a `keras.Variable` has its dtype's name
+    if not is_floating or not tf.is_symbolic_tensor(getattr(ids, "values", ids)):
         return False
     return is_building()
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -16,6 +14,14 @@ from de_core.base import paths
 from de_core.base.checks import check_integer, received
 from de_core.base.directory_lock import alone_in
 from de_core.checkpoint import sources, tfra_refusal
+from de_core.checkpoint.saved_files import (
+    check_own,
+    own_entries,
+    own_files,
+    part_stem,
+    parts_of,
+    process_of,
+)
 from de_core.snapshot import table_files
 from de_core.snapshot.file import about
 from de_core.tables.router import default_partition_fn
@@ -61,11 +67,15 @@ class FileSystem:
             name: Ignored.
 
         Returns:
-            None; in a graph, an op.
+            None; in a graph, an op. It makes the folder and replaces the files in this Python
+            process, and may fail if it runs twice at the same time.
 
         Raises:
+            TypeError: `proc_size` or `proc_rank` is not an integer, or `file_name_list` is not a
+                list of strings.
             ValueError: `proc_rank`, `file_name_list` or the number of shards does not fit, or files
-                of these names belong to another Variable.
+                of these names belong to another Variable. In a graph the latter is a
+                `tf.errors.InvalidArgumentError`.
             tf.errors.OpError: A file cannot be written.
         """
         del name
@@ -76,46 +86,61 @@ class FileSystem:
             )
         folder = os.environ.get(dirpath_env) or os.fspath(dirpath)
         shards = self._table.tables
-        given = shards if file_name_list is None else file_name_list
-        if isinstance(given, str) or len(given) != len(shards):
-            raise ValueError(
-                f"`file_name_list` must name a file for each of {len(shards)} shards. "
-                + received(file_name_list=file_name_list)
-            )
+        _check_names(file_name_list, len(shards))
         ending = f"_rank{proc_rank}_size{proc_size}" if proc_size > 1 else ""
         usual = [file_stem(shard.name) + ending for shard in shards]
         names = usual if file_name_list is None else file_name_list
         targets = [paths.join(folder, each) + SUFFIX for each in names]
-        if not tf.executing_eagerly():
-            if append_to_file:
+        if append_to_file:
+            if not tf.executing_eagerly():
                 raise ValueError(
                     "`append_to_file` must be False in a graph. "
                     + received(append_to_file=append_to_file)
                     + " Save in eager mode."
                 )
-            return tf.group(*table_files.write(self._table, targets))
-        tf.io.gfile.makedirs(folder)
-        if file_name_list is None:
-            _check_own(self._table, folder)
-        if append_to_file:
             if file_name_list is None:
                 _check_as_many_shards(self._table, folder, (proc_size, proc_rank))
             targets = [
-                f"{_part_stem(path)}{len(_parts(path)):06}{SUFFIX}"
+                f"{part_stem(path)}{len(parts_of(path)):06}{SUFFIX}"
                 if tf.io.gfile.exists(path)
                 else path
                 for path in targets
             ]
-        _write_all_or_none(self._table, targets)
-        if not append_to_file:
-            # Delete parts of replaced files, and files of saves with another number of shards.
-            kept = {part for path in targets for part in _parts(path)}
-            old = [part for path in targets for part in _parts(path, of_any_id=True)]
+
+        def begin() -> list[str]:
+            tf.io.gfile.makedirs(folder)
             if file_name_list is None:
-                for match in _own_entries(self._table, folder):
-                    if _process(match) == (proc_size, proc_rank):
+                check_own(self._table.name, folder)
+            for path in targets:  # remove what a killed process or a graph's failed run left
+                paths.remove(tf.io.gfile.glob(f"{paths.literal(path)}{_NEW}*"))
+            return [f"{path}{_NEW}{secrets.token_hex(8)}" for path in targets]
+
+        def replace(written: Iterable[str]) -> None:
+            with alone_in(paths.folder_of(targets[0]) or "."):
+                for path, target in zip(written, targets, strict=True):
+                    tf.io.gfile.rename(path, target, overwrite=True)
+            paths.sync(paths.folder_of(targets[0]))
+            if append_to_file:
+                return
+            # Delete parts of replaced files, and files of saves with another number of shards.
+            kept = {part for path in targets for part in parts_of(path)}
+            old = [part for path in targets for part in parts_of(path, of_any_id=True)]
+            if file_name_list is None:
+                for match in own_entries(self._table.name, folder):
+                    if process_of(match) == (proc_size, proc_rank):
                         old.append(paths.join(folder, match[0]))
             paths.remove([path for path in old if path not in kept])
+
+        if not tf.executing_eagerly():
+            return _write_when_run(self._table, begin, replace)
+        with _SAVES.setdefault(targets[0], threading.Lock()):
+            written = begin()
+            try:
+                table_files.write(self._table, written, metadata=["save", secrets.token_hex(8)])
+                replace(written)
+            except BaseException:
+                paths.remove(written)
+                raise
         return None
 
     def load_from_file_system(
@@ -154,8 +179,10 @@ class FileSystem:
             None; in a graph, an op. It chooses the files when it runs, in this Python process.
 
         Raises:
-            ValueError: `proc_rank` does not fit, or the files belong to another Variable. In a
-                graph the latter is a `tf.errors.InvalidArgumentError`.
+            TypeError: `proc_size` or `proc_rank` is not an integer, or `file_name_list` is not a
+                list of strings.
+            ValueError: `proc_rank` does not fit, `file_name_list` is empty, or the files belong to
+                another Variable. In a graph the latter is a `tf.errors.InvalidArgumentError`.
             tf.errors.NotFoundError: There are no such files, or some of them are missing. In a
                 graph it is a `tf.errors.UnknownError` with the same text.
             tf.errors.DataLossError: A file is damaged. In a graph it may be a
@@ -164,6 +191,7 @@ class FileSystem:
         """
         del name
         _check_processes(proc_size, proc_rank, buffer_size)
+        _check_names(file_name_list)
         folder = os.environ.get(dirpath_env) or os.fspath(dirpath)
         table = self._table
 
@@ -174,11 +202,10 @@ class FileSystem:
                 _check_found(found, folder, f"*{SUFFIX}")
                 return sources.in_order(found), None
             if file_name_list is not None:
-                named = (_parts(paths.join(folder, each)) for each in file_name_list)
+                named = (parts_of(paths.join(folder, each)) for each in file_name_list)
                 return [part for parts in named for part in parts], None
-            files, saved_by = _own_files(table, folder, proc_size, proc_rank)
+            files, saved_by = own_files(table.name, folder, proc_size, proc_rank)
             _check_found(files, folder, f"{file_stem(table.name)}_mht_*{SUFFIX}")
-            _check_own(table, folder)
             if saved_by == proc_size or proc_size == 1:
                 return files, None
             return files, lambda keys: default_partition_fn(keys, proc_size) == proc_rank
@@ -219,31 +246,40 @@ def _restore_when_run(
     return table_files.restore(table, files, merge=merge, only=only if by_key else None)
 
 
-def _write_all_or_none(table: ShardedTable, targets: list[str]) -> None:
-    """Writes the shards' files beside the targets, and renames them once all are complete."""
-    with _SAVES.setdefault(targets[0], threading.Lock()):
-        for path in targets:  # remove what a killed process left
-            paths.remove(tf.io.gfile.glob(f"{paths.literal(path)}{_NEW}*"))
-        tag = secrets.token_hex(8)
-        written = [f"{path}{_NEW}{tag}" for path in targets]
-        try:
-            table_files.write(table, written, metadata=["save", tag])
-            with alone_in(paths.folder_of(targets[0]) or "."):
-                for path, target in zip(written, targets, strict=True):
-                    tf.io.gfile.rename(path, target, overwrite=True)
-            paths.sync(paths.folder_of(targets[0]))
-        except BaseException:
-            paths.remove(written)
-            raise
+def _write_when_run(
+    table: ShardedTable, begin: Callable[[], list[str]], replace: Callable[[Iterable[str]], None]
+) -> tf.Operation:
+    """Returns an op of a graph that writes the shards to the paths that `begin` returns.
+
+    Then the op calls `replace` with these paths.
+    """
+    with tf.device(None):  # the scope's device may be in another process
+        [written] = tf.py_function(lambda: [begin()], [], [tf.string])
+    # An attribute of an op is constant. So all runs of these ops have the same tag.
+    metadata = ["save", secrets.token_hex(8)]
+    done = table_files.write(table, tf.unstack(written, len(table.tables)), metadata=metadata)
+    with tf.device(None), tf.control_dependencies(done):
+        return tf.group(tf.py_function(lambda new: replace(new.numpy()), [written], []))
 
 
 def _check_processes(proc_size: int, proc_rank: int, buffer_size: int) -> None:
-    if proc_size < 1 or not 0 <= proc_rank < proc_size:
-        raise ValueError(
-            "`proc_rank` must be in [0, proc_size). "
-            + received(proc_rank=proc_rank, proc_size=proc_size)
-        )
+    check_integer("proc_size", proc_size, 1)
+    check_integer("proc_rank", proc_rank, 0, proc_size - 1)
     check_integer("buffer_size", buffer_size, 1)
+
+
+def _check_names(names: Sequence[str] | None, shards: int | None = None) -> None:
+    """Raises unless `names` is None or a list of names: a distinct one for each of `shards`."""
+    if names is None:
+        return
+    is_list = isinstance(names, Sequence) and not isinstance(names, str)
+    is_list = is_list and all(isinstance(each, str) for each in names)
+    if not is_list or not names or (shards and not len(names) == len(set(names)) == shards):
+        wanted = f", a distinct one for each of {shards} shards" if shards else ""
+        raise (ValueError if is_list else TypeError)(
+            f"`file_name_list` must be a list of file names{wanted}. "
+            + received(file_name_list=names)
+        )
 
 
 def _check_found(files: list[str], folder: str, pattern: str) -> None:
@@ -257,33 +293,13 @@ def _check_found(files: list[str], folder: str, pattern: str) -> None:
         )
 
 
-def _check_own(table: ShardedTable, folder: str) -> None:
-    """Raises if a folder's files with this table's file names belong to another table.
-
-    Two tables have equal file names if their names differ only in characters such as "/", which
-    file names cannot contain.
-    """
-    for match in _own_entries(table, folder):
-        if match["part"]:  # it belongs to the file that it was appended to
-            continue
-        path = paths.join(folder, match[0])
-        with contextlib.suppress(tf.errors.OpError):  # the file is missing or unreadable
-            name = str(about(path)["metadata"].get("table", table.name))
-            if name != table.name:
-                raise ValueError(
-                    "The file names of two tables must differ. Characters that file names cannot "
-                    f"contain are replaced. Received: {path!r} of table {name!r} for table "
-                    f"{table.name!r}. To keep both, use two directories, or `file_name_list`."
-                )
-
-
 def _check_as_many_shards(table: ShardedTable, folder: str, process: tuple[int, int]) -> None:
     """Raises if this process's files are of another number of shards: a load would skip them."""
     count = table.router.count
     own = [
         match
-        for match in _own_entries(table, folder)
-        if not match["part"] and _process(match) == process
+        for match in own_entries(table.name, folder)
+        if not match["part"] and process_of(match) == process
     ]
     if not own:
         return
@@ -294,101 +310,3 @@ def _check_as_many_shards(table: ShardedTable, folder: str, process: tuple[int, 
             f"{count} shards for {paths.join(folder, newest[0])!r} of {newest['n']}. "
             "Load the files first, then save without `append_to_file`."
         )
-
-
-def _own_entries(table: ShardedTable, folder: str) -> list[re.Match[str]]:
-    """Returns matches of the names of this Variable's files in a folder.
-
-    Their groups are the shard `i` of `n`, for one of several processes also its `rank` and the
-    number of processes `size`, and for an appended part also `part`.
-    """
-    stem, suffix = re.escape(file_stem(table.name)), re.escape(SUFFIX)
-    process = r"(?:_rank(?P<rank>\d+)_size(?P<size>\d+))?"
-    part = r"(?P<part>\.[0-9a-f]+\.part-\d+)?"
-    pattern = re.compile(rf"{stem}_mht_(?P<i>\d+)of(?P<n>\d+){process}{part}{suffix}")
-    entries = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
-    return [match for match in map(pattern.fullmatch, entries) if match]
-
-
-def _process(match: re.Match[str]) -> tuple[int, int]:
-    """Returns how many processes saved together, and the number of the one that wrote a file."""
-    return int(match["size"] or 1), int(match["rank"] or 0)
-
-
-def _own_files(
-    table: ShardedTable, folder: str, proc_size: int, proc_rank: int
-) -> tuple[list[str], int]:
-    """Returns the files to load, and the number of processes that saved them.
-
-    They are the files that this process saved, of `proc_size` processes, or else all files of the
-    Variable's newest save. The files are followed by the parts appended to them.
-    """
-    matches = [match for match in _own_entries(table, folder) if not match["part"]]
-    own_process = [match for match in matches if _process(match) == (proc_size, proc_rank)]
-    found: list[tuple[re.Match[str], str, dict[str, Any]]] = []
-    for match in own_process or matches:
-        path = paths.join(folder, match[0])
-        found.append((match, path, about(path)))
-    if not found:
-        return [], proc_size
-
-    def only_newest(what: str, files: list[Any]) -> list[Any]:
-        newest = max(files, key=lambda file: int(file[2]["created_micros"]))
-        return [file for file in files if file[0][what] == newest[0][what]]
-
-    if not own_process:
-        found = only_newest("size", found)
-    saved_by, _ = _process(found[0][0])
-    own: list[str] = []
-    for rank in [proc_rank] if saved_by == proc_size else range(saved_by):
-        files = [file for file in found if _process(file[0])[1] == rank]
-        if not files:
-            raise tf.errors.NotFoundError(
-                None,
-                None,
-                f"The files of all {saved_by} processes that saved {table.name!r} must be in the "
-                f"directory. Received: no file of process {rank} in {folder!r}.",
-            )
-        files = sorted(only_newest("n", files), key=lambda file: int(file[0]["i"]))
-        count = int(files[0][0]["n"])
-        missing = sorted(set(range(1, count + 1)) - {int(match["i"]) for match, _, _ in files})
-        if missing:
-            raise tf.errors.NotFoundError(
-                None,
-                None,
-                f"The files of all {count} shards of {table.name!r} must be in the directory. "
-                f"Received: no file of number {missing} in {folder!r}.",
-            )
-        # Each process must have written all its shards in one save.
-        if len({info["metadata"].get("save", "") for _, _, info in files}) > 1:
-            process = re.sub(r"_mht_\d+of", "_mht_*of", files[0][1])
-            raise tf.errors.DataLossError(
-                None,
-                None,
-                "The files of a table's shards must have been saved together. Received: files of "
-                f"several saves as {process}.",
-            )
-        own += [part for _, path, _ in files for part in _parts(path)]
-    return own, saved_by
-
-
-def _parts(path: str, of_any_id: bool = False) -> list[str]:
-    """Returns a file and the files that were appended to it ("parts"), in order.
-
-    A part's name contains the id of the first file. So if a save replaces that file, the old parts
-    are not read with the new file. With `of_any_id` they are returned too.
-    """
-    whole = path if path.endswith(SUFFIX) else path + SUFFIX
-    if not tf.io.gfile.exists(whole):
-        raise tf.errors.NotFoundError(
-            None, None, f"The file must exist; save_to_file_system writes it. Received: {whole!r}."
-        )
-    if of_any_id:
-        stem = f"{paths.literal(whole.removesuffix(SUFFIX))}.{'[0-9a-f]' * 12}.part-"
-    else:
-        stem = paths.literal(_part_stem(whole))
-    return [whole, *sorted(tf.io.gfile.glob(f"{stem}*{SUFFIX}"))]
-
-
-def _part_stem(whole: str) -> str:
-    return f"{whole.removesuffix(SUFFIX)}.{about(whole)['id'][:12]}.part-"

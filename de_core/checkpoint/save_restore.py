@@ -142,7 +142,8 @@ def restore(
             contain each table under its name. If both have only one table, the names may differ.
         path: A directory that `save` wrote; the prefix of a checkpoint of TensorFlow or of a
             `Manager`; a directory of several of these, for the newest complete one; a version that
-            `de.export` wrote; or a snapshot file.
+            `de.export` wrote; a snapshot file; or a directory of `Variable.save_to_file_system`,
+            for each Variable's newest save.
         merge: True to keep rows that are not in the checkpoint. False to remove them; then a key
             without a row gets the initial row of the saved table.
         slots: True to read optimizer slots, and without `merge` also the count of steps and the

@@ -11,6 +11,7 @@ import tensorflow as tf
 from de_core.base import paths
 from de_core.base.checks import received
 from de_core.checkpoint import manifest, reference, tfra_refusal
+from de_core.checkpoint.saved_files import own_entries, own_files
 from de_core.snapshot import chain_file
 from de_core.snapshot.file import about
 from de_core.tables.served_copy import SUFFIX
@@ -25,13 +26,14 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     Args:
         path: A directory that `de.checkpoint.save` wrote; a prefix of a TensorFlow checkpoint; a
             directory of several of these, for the newest complete one; an exported or published
-            version; a snapshot file; or a directory of snapshot files.
+            version; a snapshot file; or a directory of snapshot files. From a directory of
+            `save_to_file_system`, the newest save of each Variable is read.
 
     Raises:
         tf.errors.NotFoundError: There is no such checkpoint, or a file is missing.
         tf.errors.DataLossError: The files were not saved together.
         TypeError: `path` is None.
-        ValueError: Several tables have the same name and cannot be distinguished.
+        ValueError: Several tables have the same name or file names and cannot be distinguished.
     """
     if path is None:
         raise TypeError(
@@ -61,7 +63,8 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     for folder in (path, paths.join(path, "assets")):
         files = in_order(_matching(folder, f"*{SUFFIX}"))
         if files:
-            return _by_table(([file] for file in files), exported=folder != path)
+            found = _by_table(([file] for file in files), exported=folder != path)
+            return {name: _of_newest_save(name, folder, each) for name, each in found.items()}
     newest = latest(path)
     if newest is None:
         raise tf.errors.NotFoundError(
@@ -110,7 +113,7 @@ def in_order(files: Iterable[str]) -> list[str]:
     """Sorts files by name, each before the parts that `save_to_file_system` appended to it.
 
     If two files have a row for a key, the later file wins. Parts of a file that another save has
-    replaced are left out: a killed process and a graph leave them.
+    replaced are left out: a killed process leaves them.
 
     Example:
     >>> in_order(["t.0123456789ab.part-000010.de", "t.0123456789ab.part-000009.de"])
@@ -127,6 +130,13 @@ def in_order(files: Iterable[str]) -> list[str]:
         return _PART.sub("", path), int(part[2]) if part else 0, path
 
     return sorted((path for path in found if not is_left_over(path)), key=place)
+
+
+def _of_newest_save(name: str, folder: str, files: list[str]) -> list[str]:
+    """Leaves out a table's files of earlier saves by `save_to_file_system`."""
+    newest = set(map(paths.base_name, own_files(name, folder)[0]))
+    older = {match[0] for match in own_entries(name, folder)} - newest
+    return [path for path in files if paths.base_name(path) not in older]
 
 
 def _matching(folder: str, pattern: str) -> list[str]:

@@ -59,7 +59,6 @@ def embedding_lookup(
     [3, 3, 5]
     """
     variable = one_variable(params)
-    _check_not_sparse(ids)
     with tf.name_scope(name or "embedding_lookup"):
         rows = variable._lookup_scaled(ids, max_norm)
     return (rows, TrainableWrapper(variable, ids, max_norm)) if return_trainable else rows
@@ -102,18 +101,9 @@ def embedding_lookup_unique(
     [3, 5]
     """
     variable = one_variable(params)
-    _check_not_sparse(ids)
     with tf.name_scope(name or "embedding_lookup_unique"):
         rows = _unique_rows(variable, ids, max_norm)
     return (rows, TrainableWrapper(variable, ids, max_norm)) if return_trainable else rows
-
-
-def _check_not_sparse(ids: Any) -> None:
-    if isinstance(ids, tf.SparseTensor):
-        raise TypeError(
-            "`ids` must be a dense tensor or a tf.RaggedTensor. Received: a tf.SparseTensor of "
-            f"shape {ids.shape}. To pool its rows, use de.embedding_lookup_sparse."
-        )
 
 
 def _unique_rows(

@@ -115,7 +115,8 @@ def safe_embedding_lookup_sparse(
 
     Raises:
         TypeError: As for `embedding_lookup_sparse`, or `default_id` is not of the key dtype.
-        ValueError: As for `embedding_lookup_sparse`, or the rank of the ids is 1.
+        ValueError: As for `embedding_lookup_sparse`, the rank of the ids is 1, or `default_id` is
+            not one id.
 
     Example:
     >>> import de_core as de
@@ -177,6 +178,8 @@ def _with_default(
 ) -> tf.Tensor:
     """Sets the row of each empty segment to the row of `default_id`, read only for these."""
     default_id = keys_and_values.checked_keys(default_id, variable._table)
+    if default_id.shape.num_elements() not in (1, None):
+        raise ValueError(f"`default_id` must be one id. {received(default_id=default_id)}")
     empty = tf.where(tf.equal(splits[1:], splits[:-1]))
     ids = tf.fill([tf.shape(empty)[0]], tf.reshape(default_id, []))
     return tf.tensor_scatter_nd_update(rows, empty, variable._lookup_scaled(ids, max_norm))

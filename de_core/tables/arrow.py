@@ -81,8 +81,8 @@ class ArrowRows:
         Raises:
             ImportError: pyarrow is not installed.
             TypeError: `source` is no Arrow data, or a column has another type than the table.
-            ValueError: A column is missing, holds a null, or has lists of another size. Batches
-                before the offending batch are stored.
+            ValueError: A column is missing, occurs twice, holds a null, or has lists of another
+                size. Batches before the offending batch are stored.
             RuntimeError: Called in a graph, for example in a `tf.function`.
 
         Example:
@@ -111,9 +111,9 @@ class ArrowRows:
     def _column(self, batch: Any, name: str, element: Any, size: int | None) -> Any:
         """Returns the elements of a column as an array [n], or [n * size] if they are in lists."""
         pa = _pyarrow()
-        if name not in batch.schema.names:
+        if batch.schema.names.count(name) != 1:
             raise ValueError(
-                f"The data must have a column {name!r}. Received: columns={batch.schema.names}."
+                f"The data must have one column {name!r}. Received: columns={batch.schema.names}."
             )
         column = batch.column(name)
         kind, about = column.type, f"of table {self._table.name!r}"

@@ -26,8 +26,16 @@ def checked_keys(keys: TensorLike, table: ShardedTable) -> tf.Tensor:
     nothing is lost.
 
     Raises:
-        TypeError: `keys` have another dtype.
+        TypeError: `keys` have another dtype, or are sparse or ragged.
     """
+    if isinstance(keys, (tf.SparseTensor, tf.RaggedTensor)):
+        is_sparse = isinstance(keys, tf.SparseTensor)
+        raise TypeError(
+            f"`keys` of table {table.name!r} must be a dense tensor. Received: a "
+            f"tf.{'Sparse' if is_sparse else 'Ragged'}Tensor of shape {keys.shape}. Pass its "
+            f"`{'values' if is_sparse else 'flat_values'}`. To look up its rows, use "
+            f"de.embedding_lookup{'_sparse' if is_sparse else ''}."
+        )
     if tf.is_tensor(keys) and only_builds(keys):
         return placeholder_keys(keys, table)
     note_kind("dense", table)

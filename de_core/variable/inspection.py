@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import tensorflow as tf
 from rich import filesize
 
-from de_core.base.checks import received, require_eager
+from de_core.base.checks import check_integer, received, require_eager
 from de_core.base.keras import LEGACY
 from de_core.base.no_autograph import no_autograph
 from de_core.base.ops import library
@@ -86,14 +86,10 @@ class Inspection:
             name: Name of the operation.
 
         Raises:
+            TypeError: `index` is not an integer.
             ValueError: There is no shard `index`.
         """
-        count = len(self._table.tables)
-        if index is not None and not 0 <= index < count:
-            raise ValueError(
-                f"`index` must be None or a shard's number, from 0 to {count - 1}. "
-                + received(index=index)
-            )
+        check_integer("index", index, 0, len(self._table.tables) - 1, or_none=True)
         with tf.name_scope(name or "size"):
             return self._table.size(index)
 

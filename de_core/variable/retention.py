@@ -142,7 +142,7 @@ class Retention:
             The operation, or None in eager mode.
 
         Raises:
-            TypeError: `keys` have another dtype.
+            TypeError: `keys` or `scores` have another dtype.
             ValueError: The Variable has no `de.EvictionScore`, or `scores` have another shape.
         """
         if self._table.policy.rank_column != "score":
@@ -152,7 +152,7 @@ class Retention:
             )
         with tf.name_scope(name or "assign_scores"):
             keys = keys_and_values.checked_keys(keys, self._table)
-            scores = tf.convert_to_tensor(scores, tf.int64)
+            scores = keys_and_values.converted("scores", scores, tf.int64, self._table.name)
             if not scores.shape.is_compatible_with(keys.shape):
                 raise ValueError(
                     f"`scores` must have the shape of `keys`, {keys.shape}. "

@@ -227,21 +227,27 @@ def test_own_files_are_read_or_else_those_of_the_newest_save(tmp_path, loading):
             loaded |= rows_of(table)
         return loaded
 
+    def restored():
+        table = make()
+        de.checkpoint.restore(table, str(tmp_path))
+        return rows_of(table)
+
     for rank, table in enumerate(parts):
         table.save_to_file_system(str(tmp_path), proc_size=2, proc_rank=rank)
-    assert load() == expected
+    assert load() == restored() == expected
     filled(2, 9.0, KEYS[2:50]).save_to_file_system(str(tmp_path))
     by_one = dict.fromkeys(range(2, 50), 9.0)
     assert load() == (expected if loading == 2 else by_one)
+    assert restored() == by_one
     for rank, table in enumerate(parts):
         table.save_to_file_system(str(tmp_path), proc_size=2, proc_rank=rank)
     assert load() == (by_one if loading == 1 else expected)
+    assert restored() == expected
     for path in tmp_path.glob("*_rank1_size2.de"):
         path.unlink()
-    if loading == 1:
-        return
-    with pytest.raises(tf.errors.NotFoundError, match=r"all 2 processes.*no file of process 1"):
-        load()
+    for read in (restored,) if loading == 1 else (restored, load):
+        with pytest.raises(tf.errors.NotFoundError, match=r"all 2 processes.*no file of process 1"):
+            read()
 
 
 def test_a_damaged_file_of_another_process_does_not_matter(tmp_path):
@@ -300,25 +306,38 @@ def test_a_graph_reads_the_files_that_eager_mode_reads(tmp_path, loading):
         assert loaded_in_a_graph(str(tmp_path), **options) == rows_of(eager)
 
 
-def test_a_graph_reads_appended_parts_and_the_newest_save(tmp_path):
+def test_a_graph_reads_appended_parts(tmp_path):
     for value, appended in ((1.0, False), (2.0, True)):
         table = make(name="t")
         table.upsert([1], [[value, value]])
         table.save_to_file_system(str(tmp_path / "f"), append_to_file=appended)
     for options in ({}, {"load_entire_dir": True}, {"file_name_list": ["t_mht_1of1"]}):
         assert loaded_in_a_graph(str(tmp_path / "f"), **options) == {1: 2.0}
-    v1 = tf.compat.v1
-    (tmp_path / "g").mkdir()
-    for shards, keys in ((1, [1, 2, 3]), (2, [2, 3])):
+    with pytest.raises(tf.errors.UnknownError, match=r"no 't_mht_\*\.de' in"):
+        loaded_in_a_graph(str(tmp_path))
+
+
+def test_a_graph_replaces_whole_saves_like_eager_mode(tmp_path):
+    v1, folder = tf.compat.v1, tmp_path / "new" / "folder"
+    for shards, keys in ((1, [1, 2, 3]), (2, [2, 3]), (2, [2, 3, 4])):
         with tf.Graph().as_default(), v1.Session() as session:
             table = de.get_variable("t", dim=2, devices=["/CPU:0"] * shards)
             write = table.upsert(keys, np.ones([len(keys), 2], np.float32))
+            save = table.save_to_file_system(str(folder))
             session.run(v1.global_variables_initializer())
             session.run(write)
-            session.run(table.save_to_file_system(str(tmp_path / "g")))
-    assert loaded_in_a_graph(str(tmp_path / "g")) == {2: 1.0, 3: 1.0}
-    with pytest.raises(tf.errors.UnknownError, match=r"no 't_mht_\*\.de' in"):
-        loaded_in_a_graph(str(tmp_path))
+            for _ in range(2):
+                session.run(save)
+                (folder / f"t_mht_1of{shards}.de.new-killed").touch()
+            session.run(save)
+        names = [f"t_mht_{number + 1}of{shards}.de" for number in range(shards)]
+        assert sorted(path.name for path in folder.iterdir()) == names
+        assert loaded_in_a_graph(str(folder)) == dict.fromkeys(keys, 1.0)
+        if len(keys) == 2:
+            shutil.copy(folder / names[1], tmp_path / "earlier")
+    shutil.copy(tmp_path / "earlier", folder / names[1])
+    with pytest.raises(tf.errors.DataLossError, match="must have been saved together"):
+        make(name="t").load_from_file_system(str(folder))
 
 
 def test_bad_input_is_named_and_changes_nothing(tmp_path):
@@ -333,10 +352,20 @@ def test_bad_input_is_named_and_changes_nothing(tmp_path):
     (tmp_path / "emb_users_mht_2of2.de").write_bytes((tmp_path / "kept").read_bytes()[:-7])
     with pytest.raises(tf.errors.DataLossError, match="mht_2of2"):
         table.load_from_file_system(str(tmp_path))
-    with pytest.raises(ValueError, match="for each of 2 shards"):
-        table.save_to_file_system(str(tmp_path), file_name_list=["one"])
-    with pytest.raises(ValueError, match="proc_rank"):
-        table.save_to_file_system(str(tmp_path), proc_size=2, proc_rank=2)
-    with pytest.raises(ValueError, match="buffer_size"):
-        table.load_from_file_system(str(tmp_path), buffer_size=0)
+    for names, error in ((["one"], ValueError), (["x", "x"], ValueError), ([1, 2], TypeError)):
+        with pytest.raises(error, match="for each of 2 shards"):
+            table.save_to_file_system(str(tmp_path), file_name_list=names)
+    for names, error in (([], ValueError), ("x", TypeError), ([1], TypeError)):
+        with pytest.raises(error, match=r"must be a list of file names\. Received: file_name"):
+            table.load_from_file_system(str(tmp_path), file_name_list=names)
+    for options, error in (
+        ({"proc_size": 2, "proc_rank": 2}, ValueError),
+        ({"proc_size": 2, "proc_rank": 0.5}, TypeError),
+        ({"proc_size": "2"}, TypeError),
+        ({"proc_size": 0}, ValueError),
+        ({"buffer_size": 0}, ValueError),
+    ):
+        for call in (table.save_to_file_system, table.load_from_file_system):
+            with pytest.raises(error, match=f"`{[*options][-1]}` must be an integer"):
+                call(str(tmp_path), **options)
     assert len(rows_of(table)) == 200

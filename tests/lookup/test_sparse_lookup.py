@@ -223,6 +223,7 @@ def test_return_trainable_gives_the_wrapper_of_the_ids():
         ({"weights": ragged_weights()[:2]}, ValueError, "one weight per id"),
         ({"combiner": "max"}, ValueError, r"Received: combiner='max' \(of type str\)"),
         ({"params": [1, 2]}, TypeError, "must be a de.Variable"),
+        ({"max_norm": tf.constant(-1.0)}, ValueError, "`max_norm` must be None or above 0"),
     ],
 )
 def test_bad_arguments_are_named(lookup, arguments, error, message):
@@ -240,5 +241,7 @@ def test_unordered_ids_are_refused_with_the_remedy():
 
 def test_safe_lookups_need_examples_of_ids():
     ids = tf.SparseTensor([[0]], tf.constant([1], tf.int64), [2])
+    with pytest.raises(ValueError, match=r"must be one id. Received: default_id=.*\[1, 2\]"):
+        de.safe_embedding_lookup_sparse(de.Variable(), ragged_ids(), default_id=[1, 2])
     with pytest.raises(ValueError, match="rank 2 or more"):
         de.safe_embedding_lookup_sparse(de.Variable(dim=2), ids)

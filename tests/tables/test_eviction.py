@@ -189,6 +189,8 @@ def test_scores_are_exported_with_their_keys():
         items.export_keys_and_scores(0)
     with pytest.raises(ValueError, match="shape of `keys`"):
         items.assign_scores([1, 2], [3])
+    with pytest.raises(TypeError, match=r"`scores` of table .* must be int64.*dtype=float64"):
+        items.assign_scores([1], np.array([1.5]))
     plain = de.Variable(dim=1)
     with pytest.raises(ValueError, match="ranks rows"):
         plain.export_keys_and_scores(1)

@@ -143,6 +143,8 @@ def test_bad_columns_are_refused_and_write_nothing(key, value, error, message):
         users.from_arrow(pa.RecordBatch.from_pydict({"key": key, "value": value}))
     with pytest.raises(ValueError, match="column 'value'"):
         users.from_arrow(pa.RecordBatch.from_pydict({"key": KEY}))
+    with pytest.raises(ValueError, match=r"must have one column 'key'. Received: columns="):
+        users.from_arrow(pa.RecordBatch.from_arrays([KEY, KEY], ["key", "key"]))
     assert users.size() == 0
 
 

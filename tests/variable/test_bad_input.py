@@ -51,11 +51,19 @@ def test_arguments_of_a_variable(arguments, error, message):
         ([1.5], r"must be int64. Received: keys=\[1.5\]"),
         (None, "must be int64. Received: keys=None"),
         (np.array(["a"]), "must be int64. Received: keys.dtype=string"),
+        (tf.ragged.constant([[1], []], dtype=tf.int64), r"must be a dense .*RaggedTensor of shape"),
+        (tf.sparse.from_dense([[1]]), r"must be a dense .*SparseTensor of shape \(1, 1\)"),
     ],
 )
 def test_keys_of_another_dtype(table, verb, keys, message):
     with pytest.raises(TypeError, match=f"`keys` of table 'users' {message}"):
         getattr(table, verb)(keys)
+
+
+def test_keys_in_a_variable_of_keras(table):
+    keys = keras.Variable([1], dtype="int64")
+    table.upsert(keys, [[1.0, 2.0]])
+    assert de.embedding_lookup(table, keys).numpy().tolist() == [[1.0, 2.0]]
 
 
 def test_integer_keys_for_a_table_of_strings():

@@ -30,9 +30,9 @@ def test_upsert_takes_keys_of_any_shape():
     np.testing.assert_array_equal(table.lookup(5), [8, 9])
 
 
-@pytest.mark.parametrize("index", [-1, 3])
+@pytest.mark.parametrize("index", [-1, 3, "a"])
 def test_size_of_a_table_that_is_not_there(index):
-    with pytest.raises(ValueError, match=f"from 0 to 2. Received: index={index}"):
+    with pytest.raises((ValueError, TypeError), match=f"to 2, or None. Received: index={index!r}"):
         new(devices=["/CPU:0"] * 3).size(index)
 
 
