@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
                 taken = rows.take(slice(0, left))
                 write(file, taken, options.slots)
                 left = None if left is None else left - len(taken)
-                if left == 0 and all(absent.values()):
+                if left == 0:
                     return
         missing = [key for key, seen in absent.items() if not seen]
         if missing:

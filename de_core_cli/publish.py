@@ -67,7 +67,7 @@ def add(verbs: Any) -> None:
         type=terminal.whole(2),
         default=3,
         metavar="N",
-        help="versions that stay; a server still uses the last but one (3)",
+        help="keep this many versions, at least 2: a server still uses the last but one (3)",
     )
     terminal.add_json(new)
     new.set_defaults(run=run, parser=new)

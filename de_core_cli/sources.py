@@ -11,14 +11,14 @@ import re
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from de_core_cli import header, keras_file, library
 from de_core_cli.library import CommandError
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
-# The end of an appended part's name, as in `de_core/checkpoint/sources.py`.
-_PART = re.compile(r"\.([0-9a-f]{12})\.part-(\d+)(?=\.de$)")
+# Files of `save_to_file_system`. Only the library knows which of them count, and in which order.
+_OF_A_SAVE = re.compile(r"_mht_\d+of\d+|\.part-\d+\.de$")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +122,7 @@ def _of_directory(folder: pathlib.Path) -> list[pathlib.Path]:
     """
     manifest, assets = folder / "MANIFEST", folder / "assets"
     if manifest.exists():
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             outer = json.loads(manifest.read_text("utf-8"))
             if outer["checksum"] == zlib.crc32(outer["body"].encode()):
                 tables = json.loads(outer["body"])["tables"]
@@ -131,7 +131,10 @@ def _of_directory(folder: pathlib.Path) -> list[pathlib.Path]:
     chains = [_chain(each) for each in sorted(assets.glob("*.chain"))]
     if chains:
         return [assets / name for names in chains for name in names] if all(chains) else []
-    return _in_order(folder.glob("*.de")) or _in_order(assets.glob("*.de"))
+    files = sorted(folder.glob("*.de"))
+    if any(_OF_A_SAVE.search(each.name) for each in files):
+        return []
+    return files or sorted(assets.glob("*.de"))
 
 
 def _chain(path: pathlib.Path) -> list[str]:
@@ -141,26 +144,6 @@ def _chain(path: pathlib.Path) -> list[str]:
     if first != "de_core chain 1" or end != [f"end {len(links)}", ""]:
         return []
     return [link.partition(" ")[2] for link in links]
-
-
-def _in_order(files: Iterable[pathlib.Path]) -> list[pathlib.Path]:
-    """Sorts files like `de_core.checkpoint.sources.in_order`, without the same files."""
-    found = set(files)
-
-    def is_left_over(path: pathlib.Path) -> bool:
-        part, whole = _PART.search(path.name), path.with_name(_PART.sub("", path.name))
-        if not part or whole not in found:
-            return False
-        try:
-            return not Source(str(whole)).header().info["id"].startswith(part[1])
-        except CommandError:  # the damage is told where the file is read
-            return False
-
-    def place(path: pathlib.Path) -> tuple[str, int, str]:
-        part = _PART.search(path.name)
-        return _PART.sub("", path.name), int(part[2]) if part else 0, path.name
-
-    return sorted((path for path in found if not is_left_over(path)), key=place)
 
 
 def _newest(folder: pathlib.Path) -> pathlib.Path | None:

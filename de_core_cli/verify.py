@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     from de_core.base.progress import Progress
     from de_core.snapshot.file import about
 
-    damage = (library.CommandError, tf.errors.OpError)
+    damage = (library.CommandError, tf.errors.OpError, OSError, ValueError)
     found: list[sources.Source] = []
     results: list[dict[str, Any]] = []
     for path in options.paths:

@@ -136,8 +136,10 @@ def _seconds(text: str, time_format: str | None) -> int:
     try:
         if time_format is not None:
             moment = datetime.strptime(text, time_format)
-        elif re.fullmatch(r"[+-]?\d{1,18}(\.\d+)?", text):  # int64 holds 18 digits
-            return int(float(text))
+        elif re.fullmatch(r"[+-]?\d{1,19}(\.\d+)?", text):
+            if abs(seconds := int(float(text))) >= 2**63:
+                raise ValueError
+            return seconds
         else:
             moment = datetime.fromisoformat(text[:-1] + "+00:00" if text[-1] == "Z" else text)
     except ValueError:

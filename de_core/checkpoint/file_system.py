@@ -99,6 +99,7 @@ class FileSystem:
                     + " Save in eager mode."
                 )
             if file_name_list is None:
+                check_own(self._table.name, folder)
                 _check_as_many_shards(self._table, folder, (proc_size, proc_rank))
             targets = [
                 f"{part_stem(path)}{len(parts_of(path)):06}{SUFFIX}"

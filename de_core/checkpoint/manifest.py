@@ -78,7 +78,7 @@ def read(folder: str) -> Tables:
         outer = json.loads(data)
         if outer["format"] == _FORMAT and outer["checksum"] == _checksum(outer["body"]):
             return dict(json.loads(outer["body"])["tables"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         pass
     raise tf.errors.DataLossError(
         None, None, f"A manifest must have a valid checksum. Received: damaged file {path!r}."

@@ -133,9 +133,11 @@ def in_order(files: Iterable[str]) -> list[str]:
 
 
 def _of_newest_save(name: str, folder: str, files: list[str]) -> list[str]:
-    """Leaves out a table's files of earlier saves by `save_to_file_system`."""
-    newest = set(map(paths.base_name, own_files(name, folder)[0]))
-    older = {match[0] for match in own_entries(name, folder)} - newest
+    """Leaves out a table's files of earlier saves by other numbers of processes or shards."""
+    own = own_entries(name, folder)
+    if len({(match["size"], match["n"]) for match in own}) < 2:
+        return files
+    older = {match[0] for match in own} - set(map(paths.base_name, own_files(name, folder)[0]))
     return [path for path in files if paths.base_name(path) not in older]
 
 

@@ -221,16 +221,16 @@ def _of_unknown_ids(oov: UnknownIds, spec: TableSpec) -> list[str | bytes]:
         )
     if isinstance(oov, bytes) and strings:
         return ["oov", "constant", "oov_value", oov]
-    if isinstance(oov, numbers.Integral) and 2**53 < abs(int(oov)) < 2**63 and not strings:
-        oov = np.full(spec.dim, int(oov))  # as a constant, a float would round it
-    if isinstance(oov, (bool, numbers.Real)) and not strings:
+    # A float would round a large integer, so it is stored as a row.
+    is_large = isinstance(oov, numbers.Integral) and 2**53 < abs(int(oov)) < 2**63
+    if isinstance(oov, (bool, numbers.Real)) and not strings and not is_large:
         _check_fits(oov, np.asarray(float(oov)), spec)
         return ["oov", "constant", "oov_value", repr(float(oov))]
-    if isinstance(oov, numbers.Real) or oov is None or isinstance(oov, bytes) or strings:
+    if oov is None or isinstance(oov, bytes) or strings:
         raise TypeError(
             f"`oov` must fit the table's values, {spec.value_dtype.name}. {received(oov=oov)}"
         )
-    row = np.asarray(oov)
+    row = np.full(spec.dim, oov) if is_large else np.asarray(oov)
     if row.shape != (spec.dim,) or row.dtype.kind not in "biufV":
         raise ValueError(
             f"A default row of unknown ids must be numbers of shape ({spec.dim},). "
@@ -252,7 +252,7 @@ def _check_fits(oov: UnknownIds, wanted: np.ndarray[Any, Any], spec: TableSpec) 
         fits = bool(np.all(np.isfinite(stored.astype(np.float64))))
     else:
         # Python compares whole numbers of any size exactly.
-        fits = bool(stored.tolist() == np.asarray(oov).tolist())
+        fits = bool(np.all(stored.astype(object) == np.asarray(oov).astype(object)))
     if not fits:
         raise ValueError(
             f"`oov` must be finite numbers that {dtype.name} can hold. {received(oov=oov)}"

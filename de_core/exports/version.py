@@ -76,7 +76,8 @@ def numbers_in(root: pathlib.Path) -> list[int]:
     """Returns the numbers of the versions in a directory, the oldest first."""
     if not root.is_dir():
         return []
-    return sorted(int(each.name) for each in root.iterdir() if each.name.isdecimal())
+    numbers = sorted(int(each.name) for each in root.iterdir() if each.name.isdecimal())
+    return [number for number in numbers if number < 2**63]  # servers read no others
 
 
 def next_in(root: pathlib.Path, version: int | None) -> pathlib.Path:

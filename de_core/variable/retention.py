@@ -142,7 +142,7 @@ class Retention:
             The operation, or None in eager mode.
 
         Raises:
-            TypeError: `keys` or `scores` have another dtype.
+            TypeError: `keys` have another dtype, or `scores` are not int64.
             ValueError: The Variable has no `de.EvictionScore`, or `scores` have another shape.
         """
         if self._table.policy.rank_column != "score":

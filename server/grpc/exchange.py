@@ -1,10 +1,11 @@
 """The gRPC side of a request: its record, and its answer or error."""
 
+import string
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import grpc
 
@@ -76,8 +77,10 @@ def _handler(
             plane.accounts.end(request, time.perf_counter() - begun)
         del body  # gRPC keeps the error of `abort`, and with it the names of this frame
         # gRPC sends the message percent-encoded, in at most 8 KiB of metadata.
-        told = message.encode("utf-8", "replace")[:2000].decode("utf-8", "ignore")
-        await context.abort(getattr(grpc.StatusCode, code.value), told)
+        sent = quote(message, safe=string.punctuation.replace("%", " "), errors="replace")
+        if len(sent) > 7000:
+            message = unquote(sent[:7000], errors="ignore") + "…"
+        await context.abort(getattr(grpc.StatusCode, code.value), message)
         raise AssertionError("abort raises")
 
     return handle

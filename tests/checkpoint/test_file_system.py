@@ -86,8 +86,8 @@ def test_nobody_reads_the_parts_of_a_replaced_file(tmp_path, monkeypatch):
         killed.setattr(paths, "remove", lambda files: list(files))  # before it deletes the parts
         filled(1, 3.0).save_to_file_system(str(tmp_path))
     assert len(list(tmp_path.iterdir())) == 2
-    [first] = cli_sources._in_order(tmp_path.iterdir())
-    assert [str(first)] == sources.in_order(map(str, tmp_path.iterdir()))
+    [first] = sources.in_order(map(str, tmp_path.iterdir()))
+    assert [each.path for each in cli_sources.find(str(tmp_path))] == [first]
     other = make()
     other.load_from_file_system(str(tmp_path), load_entire_dir=True)
     assert set(rows_of(other).values()) == {3.0}
@@ -105,7 +105,7 @@ def test_every_way_to_read_a_folder_takes_the_later_row(tmp_path):
     assert [name.rpartition("part-")[2] for name in in_order[1:4]] == [
         f"00000{part}.de" for part in (1, 2, 3)
     ]
-    assert [path.name for path in cli_sources._in_order(tmp_path.iterdir())] == in_order
+    assert [Path(each.path).name for each in cli_sources.find(str(tmp_path))] == in_order
     other = make()
     other.load_from_file_system(str(tmp_path), load_entire_dir=True)
     assert rows_of(other) == expected

@@ -238,7 +238,7 @@ class RedisStore(RowStore):
             )
         if replace or is_marked is None:
             # All processes set the same marks for a new table. A slice may have an older mark: then
-            # only the description was lost, with the rows of its slice.
+            # only the description was lost, with the rows of its node.
             only_new = () if replace else ("NX",)
             self._run([("SET", mark, generation, *only_new) for mark in self._marks.names])
         self._marks.require(generation, self._run([("GET", mark) for mark in self._marks.names]))

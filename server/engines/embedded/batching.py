@@ -17,8 +17,8 @@ from ...request import Request, begin_request, current_request
 from ...tensors import Array, SignatureSpec, Tensors
 
 Run = Callable[[str, Tensors], Awaitable[dict[str, Array]]]
-# Names of tensors that say which values belong together: ragged rows, bags, segments.
-_RAGGED = re.compile(r"(lengths|splits|offsets|starts|limits)(_\d+)?$|segment_ids")
+# Names of vectors that say which values belong together: rows of ragged tensors, bags, segments.
+_RAGGED = re.compile(r"(.*_)?row_(lengths|splits|starts|limits)(_\d+)?|offsets|segment_ids")
 _Key = tuple[str, tuple[tuple[str, tuple[int, ...]], ...]]
 # The server, not one of the requests, is the reason for these errors.
 _OF_THE_SERVER = (
@@ -60,7 +60,7 @@ def batchable(signature: SignatureSpec) -> bool:
         bool(signature.inputs)
         and all(spec.shape and spec.shape[0] is None for spec in specs)
         and all(None not in (spec.shape or ())[1:] for spec in signature.outputs.values())
-        and not any(_RAGGED.search(spec.name) for spec in specs)
+        and not any(len(spec.shape or ()) == 1 and _RAGGED.fullmatch(spec.name) for spec in specs)
     )
 
 

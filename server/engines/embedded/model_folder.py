@@ -18,6 +18,8 @@ from ...settings import Settings
 
 _NUMBER = re.compile(r"[0-9]{1,19}")
 _MODEL_FILE = "saved_model.pb"
+# Python reads bytes of a name that are no UTF-8 as these characters.
+_NO_UTF8 = re.compile("[\ud800-\udfff]")
 
 Versions = Mapping[int, Path]
 
@@ -65,7 +67,7 @@ class ModelFolder:
         """Returns the complete versions of every model.
 
         Omits a version folder without `saved_model.pb`: somebody is still writing it. Lists a model
-        without versions as an empty model. Omits a folder whose name no request could write.
+        without versions as an empty model. Omits a folder whose name is no UTF-8.
 
         Raises:
             OSError: The folder cannot be read.
@@ -76,7 +78,7 @@ class ModelFolder:
         models = {}
         for folder in sorted(self.path.iterdir()):
             name = folder.name
-            if folder.is_dir() and not name.startswith(".") and name.isprintable():
+            if folder.is_dir() and not name.startswith(".") and not _NO_UTF8.search(name):
                 versions = _numbered_folders(folder)
                 if versions:
                     models[name] = _complete(versions)

@@ -162,6 +162,11 @@ async def test_requests_whose_answers_have_other_rows_are_answered_alone(request
             False,
         ),
         (
+            [tensor("segment_ids", "int64", None, 9), tensor("credit_limits", "int64", None)],
+            [tensor("y", "float", None)],
+            True,
+        ),
+        (
             [tensor("ids", "int64", None), tensor("offsets", "int64", None)],
             [tensor("y", "float", None)],
             False,

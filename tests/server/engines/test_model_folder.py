@@ -40,7 +40,6 @@ def test_folders_of_versions_are_models(tmp_path):
     write_version(tmp_path / "b", 7, 8)
     write_version(tmp_path / ".hidden", 1)
     write_version(tmp_path / "caf\udce9", 1)  # no UTF-8
-    write_version(tmp_path / "line\nbreak", 1)
     (tmp_path / "notes").mkdir()
     (tmp_path / "README").write_text("")
     found = ModelFolder(tmp_path).scan()
