@@ -37,7 +37,7 @@ KERAS_3 = {
     "keras 3 ema": lambda: keras.optimizers.Adam(0.01, use_ema=True),
 }
 TF_KERAS = {
-    "legacy own": lambda: test_generic_optimizers.OldAdam(0.01),
+    "legacy own": lambda: own(tf_keras.optimizers.legacy.Adam)(0.01),
     "new own": lambda: own(tf_keras.optimizers.Adam)(0.01, jit_compile=False),
     **{
         f"{family} {name}": of_tf_keras(make, of)
