@@ -116,8 +116,10 @@ class ServerWatch:
             for server in self._servers:
                 server.silent += passed
                 server.report(max(3 * pause, self._seconds / 10), self._seconds)
-            lost = [each for each in self._servers if each.silent > self._seconds]
-            if lost and not self._left.is_set():
+            longest = max(server.silent for server in self._servers)
+            if longest > self._seconds and not self._left.is_set():
+                # Name also the servers that fell silent a little later: they need a restart too.
+                lost = [each for each in self._servers if each.silent > 0.75 * self._seconds]
                 self._on_lost(tf.errors.UnavailableError(None, None, self._message(lost)))
                 return
 
