@@ -5,25 +5,23 @@
 
 namespace de::engine {
 
-std::unique_ptr<KnownKeys> LookupMemo::Begin() {
+LookupMemo::Record LookupMemo::Begin() {
   if (!wanted_.load(std::memory_order_relaxed)) return nullptr;
   {
     const std::lock_guard<std::mutex> guard(mutex_);
     if (begun_ == kKept || pause_ != 0) return nullptr;
     if (++begun_ == kKept) wanted_ = false;
-    if (spare_ != nullptr) return std::move(spare_);
   }
-  return std::make_unique<KnownKeys>();
+  return spare_.Lend();
 }
 
-void LookupMemo::Put(std::unique_ptr<KnownKeys> known) noexcept {
+void LookupMemo::Put(Record known) noexcept {
   const std::lock_guard<std::mutex> guard(mutex_);
   std::swap(kept_[1], kept_[0]);
   std::swap(kept_[0], known);
-  if (known != nullptr) spare_ = std::move(known);
 }
 
-std::unique_ptr<KnownKeys> LookupMemo::Take(const Keys& keys) noexcept {
+LookupMemo::Record LookupMemo::Take(const Keys& keys) noexcept {
   if (keys.ints == nullptr) return nullptr;
   const std::lock_guard<std::mutex> guard(mutex_);
   const auto found = std::find_if(std::begin(kept_), std::end(kept_), [&](const auto& known) {
@@ -41,11 +39,6 @@ std::unique_ptr<KnownKeys> LookupMemo::Take(const Keys& keys) noexcept {
   begun_ = 0;
   wanted_ = pause_ == 0;
   return missed ? nullptr : std::move(*found);
-}
-
-void LookupMemo::Recycle(std::unique_ptr<KnownKeys> known) noexcept {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  spare_ = std::move(known);
 }
 
 }  // namespace de::engine

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "de_core/cc/engine/base/object_pool.h"
 #include "de_core/cc/engine/base/types.h"
 #include "de_core/cc/engine/batch/partition.h"
 #include "de_core/cc/engine/batch/unique_keys.h"
@@ -38,27 +39,27 @@ struct KnownKeys {
 /// often. Thread-safe.
 class LookupMemo {
  public:
+  /// The plan that a lookup recorded. The next lookup that records uses its memory again.
+  using Record = ObjectPool<KnownKeys>::Lease;
+
   /// For a lookup: returns an object to fill and to pass to Put, or nullptr if the lookup should
   /// record nothing.
-  std::unique_ptr<KnownKeys> Begin();
+  Record Begin();
 
-  void Put(std::unique_ptr<KnownKeys> known) noexcept;
+  void Put(Record known) noexcept;
 
   /// For an update: returns what a lookup of exactly these keys, in this order, recorded, or
-  /// nullptr. Hand the object back with Recycle.
-  std::unique_ptr<KnownKeys> Take(const Keys& keys) noexcept;
-
-  /// Keeps the object's memory for the next lookup that records.
-  void Recycle(std::unique_ptr<KnownKeys> known) noexcept;
+  /// nullptr.
+  Record Take(const Keys& keys) noexcept;
 
  private:
   static constexpr uint32_t kKept = 2;          ///< most records kept between two updates
   static constexpr uint32_t kMostPause = 4096;  ///< most updates for which lookups record nothing
 
   std::atomic<bool> wanted_{false};
+  ObjectPool<KnownKeys> spare_{1};
   std::mutex mutex_;  ///< guards the members below
-  std::unique_ptr<KnownKeys> kept_[kKept];
-  std::unique_ptr<KnownKeys> spare_;
+  Record kept_[kKept];
   uint32_t begun_ = 0;  ///< lookups that recorded since the last update
   /// consecutive updates that found no record of their keys, not counting skipped updates
   uint32_t failures_ = 0;

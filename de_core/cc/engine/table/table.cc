@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <new>
 
 #include "de_core/cc/engine/backend/save_chains.h"
 #include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/base/random_word.h"
 #include "de_core/cc/engine/base/simd_level.h"
 #include "de_core/cc/engine/table/shard_changes.h"
-#include "de_core/cc/engine/table/table_scratch.h"
 
 namespace de::engine {
 namespace {

@@ -18,6 +18,7 @@
 
 #include "de_core/cc/engine/backend/table_backend.h"
 #include "de_core/cc/engine/base/executor.h"
+#include "de_core/cc/engine/base/object_pool.h"
 #include "de_core/cc/engine/base/status.h"
 #include "de_core/cc/engine/base/types.h"
 #include "de_core/cc/engine/batch/gradient_sum.h"
@@ -144,7 +145,6 @@ class Table final : public TableBackend {
     GradientSum gradients[kShards];   ///< one per running task, at most one per shard
     std::atomic<uint32_t> lent{0};    ///< bit i: gradients[i] is lent
   };
-  class ScratchLease;
 
   Status Prepare(const Keys& keys) const;
   Status Step(const OptimizerRule& rule, const std::string& owner,
@@ -214,8 +214,7 @@ class Table final : public TableBackend {
   mutable std::atomic<uint64_t> misses_{0};
   std::unique_ptr<SaveChains> chains_;
   mutable LookupMemo memo_;
-  mutable std::mutex scratch_mutex_;
-  mutable std::vector<std::unique_ptr<Scratch>> scratch_;
+  mutable ObjectPool<Scratch> scratch_{8};
 };
 
 }  // namespace de::engine

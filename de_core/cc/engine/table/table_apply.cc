@@ -81,6 +81,24 @@ void UpdateKnown(const OneShardsKeys& batch, const Keys& keys, const KnownKeys::
 
 }  // namespace
 
+class Table::Scratch::SumLease {
+ public:
+  explicit SumLease(Scratch* scratch) noexcept : scratch_(scratch) {
+    uint32_t lent = scratch->lent.load(std::memory_order_relaxed);
+    do {
+      at_ = LowestBit(~lent);
+    } while (!scratch->lent.compare_exchange_weak(lent, lent | 1U << at_));
+  }
+  ~SumLease() { scratch_->lent.fetch_and(~(1U << at_)); }
+  SumLease(const SumLease&) = delete;
+  SumLease& operator=(const SumLease&) = delete;
+  GradientSum& operator*() const noexcept { return scratch_->gradients[at_]; }
+
+ private:
+  Scratch* scratch_;
+  uint32_t at_ = 0;
+};
+
 Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
                     const std::vector<double>& hyper, const Keys& keys, const void* grads,
                     Executor* executor, const double* average_momentum) {
@@ -133,10 +151,10 @@ Status Table::Step(const OptimizerRule& rule, const std::string& owner,
   const RowSlot* const mark = layout_.FindSlot(kFreezeOwner, kFrozenName);
   if (mark != nullptr) touched = std::max(touched, mark->offset + mark->bytes());
   // The record of a lookup of the same keys, or nullptr.
-  std::unique_ptr<KnownKeys> known = memo_.Take(keys);
-  const Status status = Guarded([&]() -> Status {
+  const LookupMemo::Record known = memo_.Take(keys);
+  return Guarded([&]() -> Status {
     if (keys.size == 0) return Status::Ok();
-    ScratchLease scratch(*this);
+    const auto scratch = scratch_.Lend();
     Partition* const partition = known == nullptr ? &scratch->partition : &known->partition;
     // Sums the gradients of `group`, and calls write(distinct keys, sum, on_row, on_release), which
     // finds the rows of the distinct keys.
@@ -210,8 +228,6 @@ Status Table::Step(const OptimizerRule& rule, const std::string& owner,
     AfterWrite(keys.size);
     return Status::Ok();
   });
-  if (known != nullptr) memo_.Recycle(std::move(known));
-  return status;
 }
 
 }  // namespace de::engine

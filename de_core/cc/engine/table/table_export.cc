@@ -1,8 +1,6 @@
 // ExportBatch: copies rows out of the table, one index segment at a time.
-#include <cstring>
-
 #include "de_core/cc/engine/base/guard.h"
-#include "de_core/cc/engine/table/table_scratch.h"
+#include "de_core/cc/engine/table/table.h"
 
 namespace de::engine {
 

@@ -8,7 +8,6 @@
 #include "de_core/cc/engine/base/prefetch.h"
 #include "de_core/cc/engine/table/all_shards.h"
 #include "de_core/cc/engine/table/key_batches.h"
-#include "de_core/cc/engine/table/table_scratch.h"
 
 namespace de::engine {
 namespace {

@@ -65,7 +65,7 @@ size_t Table::FindGroup(const Width& width, const Keys& keys, uint32_t number,
 
 Status Table::FindToTrain(const Keys& keys, const ValuesOut& out, bool* found,
                           Executor* executor) const {
-  std::unique_ptr<KnownKeys> known;
+  LookupMemo::Record known;
   if (keys.ints != nullptr && out.data != nullptr && keys.size >= LeastKeysToRecord() &&
       !policy_.watches_reads()) {
     DE_RETURN_IF_ERROR(Prepare(keys));

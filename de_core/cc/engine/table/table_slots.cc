@@ -1,14 +1,13 @@
 // Verbs on slots. Optimizers and the policy keep their state for each row in slots.
 #include <algorithm>
 #include <mutex>
-#include <shared_mutex>
 
 #include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/base/prefetch.h"
 #include "de_core/cc/engine/optimizer/row_average.h"
 #include "de_core/cc/engine/rows/frozen_mark.h"
 #include "de_core/cc/engine/table/shard_update.h"
-#include "de_core/cc/engine/table/table_scratch.h"
+#include "de_core/cc/engine/table/table.h"
 
 namespace de::engine {
 namespace {
@@ -40,7 +39,7 @@ template <typename OnRow>
 Status Table::ForEachFound(const Keys& keys, bool write, const OnRow& on_row) const {
   DE_RETURN_IF_ERROR(Prepare(keys));
   return Guarded([&] {
-    ScratchLease scratch(*this);
+    const auto scratch = scratch_.Lend();
     scratch->partition.Build(keys, nullptr);
     for (uint32_t at = 0; at < kShards; ++at) {
       Shard& shard = *shards_[at];

@@ -9,7 +9,6 @@
 #include "de_core/cc/engine/table/all_shards.h"
 #include "de_core/cc/engine/table/shard_update.h"
 #include "de_core/cc/engine/table/table_gate.h"
-#include "de_core/cc/engine/table/table_scratch.h"
 
 namespace de::engine {
 
@@ -50,7 +49,7 @@ Status Table::ForEachShard(const Keys& keys, Executor* executor, const PerShard&
   DE_RETURN_IF_ERROR(Prepare(keys));
   if (keys.size == 0) return Status::Ok();
   return Guarded([&]() -> Status {
-    ScratchLease scratch(*this);
+    const auto scratch = scratch_.Lend();
     const auto group_of = [&](uint32_t shard, const ShardKeys& group) {
       per_shard(OneShardsKeys{shards_.data(), shard, group});
     };

@@ -183,33 +183,21 @@ BlockReader::BlockReader(uint32_t depth, bool use_ring) : depth_(std::max(1U, de
   if (!use_ring) return;
   std::unique_ptr<Ring> first = Ring::Open(depth_);
   has_ring_ = first != nullptr;
-  if (has_ring_) free_.push_back(std::move(first));
+  if (has_ring_) rings_.Give(std::move(first));
 }
 
 BlockReader::~BlockReader() = default;
 
 bool BlockReader::ReadByRing(BlockRead* reads, size_t count, const ReadSlots& slots,
                              const Visit& visit) noexcept {
-  std::unique_ptr<Ring> ring;
+  if (!has_ring_) return false;
+  std::unique_ptr<Ring> ring = rings_.Take();
   try {
-    if (has_ring_) {
-      const std::lock_guard<std::mutex> guard(mutex_);
-      if (!free_.empty()) {
-        ring = std::move(free_.back());
-        free_.pop_back();
-      }
-    }
-    if (has_ring_ && ring == nullptr) ring = Ring::Open(depth_);
-  } catch (const std::bad_alloc&) {
-    ring = nullptr;  // `pread` needs no memory
+    if (ring == nullptr) ring = Ring::Open(depth_);
+  } catch (const std::bad_alloc&) {  // `pread` needs no memory
   }
   if (ring == nullptr || !ring->Read(reads, count, slots, visit)) return false;
-  const std::lock_guard<std::mutex> guard(mutex_);
-  try {
-    free_.push_back(std::move(ring));
-  } catch (const std::bad_alloc&) {
-    ring = nullptr;
-  }
+  rings_.Give(std::move(ring));
   return true;
 }
 

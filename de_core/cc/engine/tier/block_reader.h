@@ -6,10 +6,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <vector>
 
 #include "de_core/cc/engine/base/executor.h"
+#include "de_core/cc/engine/base/object_pool.h"
 
 namespace de::engine {
 
@@ -59,8 +58,7 @@ class BlockReader {
 
   const uint32_t depth_;
   bool has_ring_ = false;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Ring>> free_;  ///< rings that no call uses
+  ObjectPool<Ring> rings_;
 };
 
 }  // namespace de::engine

@@ -1,12 +1,10 @@
-// Shared by the files of DiskRows: places of records, converters of rows, buffers.
+// Shared by the files of DiskRows: places of records, converters of rows.
 #ifndef DE_CORE_ENGINE_DISK_PLACES_H_
 #define DE_CORE_ENGINE_DISK_PLACES_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <mutex>
-#include <new>
 #include <utility>
 
 #include "de_core/cc/engine/rows/row_converter.h"
@@ -54,32 +52,6 @@ class DiskRows::Converters {
  private:
   const RowLayout& to_;
   std::map<const RowLayout*, RowConverter> made_;
-};
-
-/// Lends a buffer to a call.
-class DiskRows::BufferLease {
- public:
-  explicit BufferLease(const DiskRows& rows) : rows_(rows) {
-    const std::lock_guard<std::mutex> guard(rows.buffers_mutex_);
-    if (rows.buffers_.empty()) return;
-    buffer_ = std::move(rows.buffers_.back());
-    rows.buffers_.pop_back();
-  }
-  ~BufferLease() {
-    const std::lock_guard<std::mutex> guard(rows_.buffers_mutex_);
-    try {
-      rows_.buffers_.push_back(std::move(buffer_));
-    } catch (const std::bad_alloc&) {
-      buffer_ = BlockBuffer();
-    }
-  }
-  BufferLease(const BufferLease&) = delete;
-  BufferLease& operator=(const BufferLease&) = delete;
-  BlockBuffer& operator*() noexcept { return buffer_; }
-
- private:
-  const DiskRows& rows_;
-  BlockBuffer buffer_;
 };
 
 }  // namespace de::engine

@@ -23,13 +23,13 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "de_core/cc/engine/backend/table_backend.h"
 #include "de_core/cc/engine/base/executor.h"
+#include "de_core/cc/engine/base/object_pool.h"
 #include "de_core/cc/engine/base/status.h"
 #include "de_core/cc/engine/base/types.h"
 #include "de_core/cc/engine/rows/row_batch.h"
@@ -129,7 +129,6 @@ class DiskRows {
  private:
   struct Place;
   class Converters;
-  class BufferLease;
   struct Unit;
 
   using Places = DiskIndex::Places;
@@ -193,8 +192,7 @@ class DiskRows {
   const ForkMark fork_;
   std::unique_ptr<SegmentWriter> writer_;
   mutable std::atomic<uint64_t> reads_{0};
-  mutable std::mutex buffers_mutex_;
-  mutable std::vector<BlockBuffer> buffers_;  ///< that no call uses
+  mutable ObjectPool<BlockBuffer> buffers_;
 };
 
 }  // namespace de::engine

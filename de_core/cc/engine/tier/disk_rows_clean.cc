@@ -73,10 +73,10 @@ Status DiskRows::CleanPart(uint64_t most) {
   const std::shared_ptr<const RowLayout> from = segment.layout;
   const uint64_t begin = RoundDown(cleaning_.staged, kBlockBytes);
   const uint64_t bytes = std::min(segment.end() - begin, most);
-  BufferLease buffer(*this);
-  (*buffer).Reserve(bytes);
+  const auto buffer = buffers_.Lend();
+  buffer->Reserve(bytes);
   BlockRead read{segment.descriptor(), begin, bytes, nullptr, 0};
-  disk_->ReadEach(&read, 1, {(*buffer).data(), bytes, 1}, nullptr, [](size_t) {});
+  disk_->ReadEach(&read, 1, {buffer->data(), bytes, 1}, nullptr, [](size_t) {});
   reads_.fetch_add(1, std::memory_order_relaxed);
   const auto damaged = [&] {
     segment.is_damaged = true;

@@ -88,13 +88,13 @@ Status DiskRows::ReadRows(const LocatedRows& rows, Executor* executor, const IsR
     }
     return Status::Ok();
   };
-  BufferLease buffer(*this);
+  const auto buffer = buffers_.Lend();
   const size_t slots =
       std::min({units.size(), size_t{options_.depth}, std::max<size_t>(1, kMostRead / longest)});
-  (*buffer).Reserve(slots * longest);
+  buffer->Reserve(slots * longest);
   reads_.fetch_add(reads.size(), std::memory_order_relaxed);
   Status status;
-  disk_->ReadEach(reads.data(), reads.size(), {(*buffer).data(), longest, slots}, executor,
+  disk_->ReadEach(reads.data(), reads.size(), {buffer->data(), longest, slots}, executor,
                   [&](size_t i) {
                     if (!status.ok()) return;
                     status = Guarded([&] { return visit_unit(units[i], reads[i]); });

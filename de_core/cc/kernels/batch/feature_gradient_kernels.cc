@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "de_core/cc/engine/base/object_pool.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
 #include "de_core/cc/engine/rows/values.h"
 #include "de_core/cc/kernels/base/guarded_op.h"
@@ -157,7 +157,7 @@ class FeaturesGradientOp final : public GuardedOp {
 
     std::vector<size_t> counts;
     for (const size_t table : trained_) counts.push_back(CountKeys(ids, specs_.of_table[table]));
-    const auto lent = Lend();
+    const auto lent = spare_.Lend(trained_.size());
     std::vector<TableGradient>& tables = *lent;
     TF_RETURN_IF_ERROR(RunPerTable(counts, &executor, [&](size_t i, engine::Executor* threads) {
       return tables[i].Build(specs_, trained_[i], ids, gradients, threads);
@@ -179,28 +179,11 @@ class FeaturesGradientOp final : public GuardedOp {
   }
 
  private:
-  using Tables = std::vector<TableGradient>;
-
-  /// Lends working memory for one step. It comes back when the pointer is destroyed.
-  std::unique_ptr<Tables, std::function<void(Tables*)>> Lend() {
-    std::unique_ptr<Tables> tables;
-    {
-      const std::lock_guard<std::mutex> guard(mutex_);
-      tables.swap(spare_);
-    }
-    if (tables == nullptr) tables = std::make_unique<Tables>(trained_.size());
-    return {tables.release(), [this](Tables* used) {
-              std::unique_ptr<Tables> back(used);
-              const std::lock_guard<std::mutex> guard(mutex_);
-              spare_.swap(back);
-            }};
-  }
-
   FeatureSpecs specs_;
   std::vector<size_t> trained_;
   std::vector<DataType> key_types_;
-  std::mutex mutex_;
-  std::unique_ptr<Tables> spare_;  ///< memory of an earlier step; guarded by mutex_
+  /// memory of an earlier step, for each trained table
+  engine::ObjectPool<std::vector<TableGradient>> spare_{1};
 };
 
 DE_REGISTER_KERNEL("DeLookupFeaturesGradient", FeaturesGradientOp);

@@ -13,15 +13,17 @@ namespace {
 
 using Batch = std::vector<int64_t>;
 
-std::unique_ptr<KnownKeys> Known(const Batch& batch) {
-  auto known = std::make_unique<KnownKeys>();
+/// Returns a record that no memo has asked for.
+LookupMemo::Record Known(const Batch& batch) {
+  static ObjectPool<KnownKeys> pool;  // outlives the memos
+  LookupMemo::Record known = pool.Lend();
   known->partition.Build(KeysOf(batch), nullptr);
   return known;
 }
 
 /// Simulates a lookup. Returns whether it was asked to record its keys.
 bool LookUp(LookupMemo* memo, const Batch& batch) {
-  std::unique_ptr<KnownKeys> known = memo->Begin();
+  LookupMemo::Record known = memo->Begin();
   if (known == nullptr) return false;
   known->partition.Build(KeysOf(batch), nullptr);
   memo->Put(std::move(known));
@@ -30,10 +32,9 @@ bool LookUp(LookupMemo* memo, const Batch& batch) {
 
 /// Simulates an update. Returns whether its keys were recorded.
 bool Update(LookupMemo* memo, const Batch& batch) {
-  std::unique_ptr<KnownKeys> known = memo->Take(KeysOf(batch));
+  const LookupMemo::Record known = memo->Take(KeysOf(batch));
   if (known == nullptr) return false;
   EXPECT_TRUE(known->partition.IsOf(KeysOf(batch)));
-  memo->Recycle(std::move(known));
   return true;
 }
 
@@ -61,7 +62,10 @@ TEST(LookupMemo, the_last_two_lookups_are_kept) {
 
 TEST(LookupMemo, memory_goes_from_an_update_to_the_next_lookup) {
   LookupMemo memo;
-  std::unique_ptr<KnownKeys> known = Known({1});
+  EXPECT_FALSE(Update(&memo, {0}));
+  LookupMemo::Record known = memo.Begin();
+  ASSERT_NE(known, nullptr);
+  known->partition.Build(KeysOf(Batch{1}), nullptr);
   known->of[3].renumbered = 77;
   memo.Put(std::move(known));
   EXPECT_TRUE(Update(&memo, {1}));
