@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "de_core/cc/engine/base/status.h"
 
@@ -81,6 +82,27 @@ struct Keys {
     return {ints == nullptr ? nullptr : ints + begin,
             strings == nullptr ? nullptr : strings + begin, count};
   }
+};
+
+/// Some keys of a batch, copied. String keys remain views of their bytes.
+class KeyList {
+ public:
+  void Add(const Keys& keys, size_t i) {
+    if (keys.strings != nullptr) {
+      strings_.push_back(keys.strings[i]);
+    } else {
+      ints_.push_back(keys.ints[i]);
+    }
+  }
+  Keys keys() const noexcept {
+    const bool strings = !strings_.empty();
+    return {strings ? nullptr : ints_.data(), strings ? strings_.data() : nullptr,
+            strings ? strings_.size() : ints_.size()};
+  }
+
+ private:
+  std::vector<int64_t> ints_;
+  std::vector<std::string_view> strings_;
 };
 
 /// Greatest number of elements in a row's value.

@@ -120,57 +120,48 @@ class SectionLoader {
 
   /// Inserts the rows of the keys that `filter` takes.
   Status Load(const SnapshotSection& section, const Filter& filter) const {
-    return Guarded([&] {
-      const size_t from = file_.stride();
-      const size_t to = target_.stride();
-      std::vector<uint64_t> words;
-      std::vector<std::string_view> keys, values;
-      std::vector<char> rows;
-      SnapshotSection taken = section;
-      if (filter.active() || !converter_.identity()) {
-        taken.count = 0;
-        rows.resize(section.count * to);
-        for (size_t i = 0; i < section.count; ++i) {
-          const std::string_view* const key = section.keys == nullptr ? nullptr : section.keys + i;
-          if (!filter.Takes(section.words[i], key)) continue;
-          converter_.Convert(section.rows + i * from, rows.data() + taken.count * to);
-          if (key != nullptr) keys.push_back(*key);
-          if (key == nullptr) words.push_back(section.words[i]);
-          if (section.values != nullptr) {
-            values.insert(values.end(), section.values + i * file_.dim(),
-                          section.values + (i + 1) * file_.dim());
-          }
-          ++taken.count;
-        }
-        taken.rows = rows.data();
-        taken.words = words.data();
-        if (section.keys != nullptr) taken.keys = keys.data();
-        if (section.values != nullptr) taken.values = values.data();
+    return Guarded([&]() -> Status {
+      const Keys all = Keys::Of(section.words, section.keys, section.count);
+      if (all.size == 0) return Status::Ok();
+      if (!filter.active() && converter_.identity()) {
+        return table_->LoadRows(target_, all, {section.rows, section.values}, nullptr);
       }
-      if (taken.count == 0) return Status::Ok();
-      return table_->LoadRows(target_, Keys::Of(taken.words, taken.keys, taken.count),
-                              {taken.rows, taken.values}, nullptr);
+      const size_t from = file_.stride(), to = target_.stride();
+      KeyList taken;
+      std::vector<std::string_view> values;
+      std::vector<char> rows(section.count * to);
+      char* row = rows.data();
+      for (size_t i = 0; i < section.count; ++i) {
+        const std::string_view* const key = section.keys == nullptr ? nullptr : section.keys + i;
+        if (!filter.Takes(section.words[i], key)) continue;
+        converter_.Convert(section.rows + i * from, row);
+        row += to;
+        taken.Add(all, i);
+        if (section.values != nullptr) {
+          values.insert(values.end(), section.values + i * file_.dim(),
+                        section.values + (i + 1) * file_.dim());
+        }
+      }
+      const Keys keys = taken.keys();
+      if (keys.size == 0) return Status::Ok();
+      return table_->LoadRows(target_, keys,
+                              {rows.data(), section.values == nullptr ? nullptr : values.data()},
+                              nullptr);
     });
   }
 
   /// Removes the rows of the tombstones that `filter` takes.
   Status Erase(const SnapshotSection& section, const Filter& filter) const {
     return Guarded([&] {
-      std::vector<uint64_t> words;
-      std::vector<std::string_view> keys;
-      size_t gone = 0;
-      for (size_t i = 0; i < section.tombstones; ++i) {
-        const std::string_view* const key =
-            section.tombstone_keys == nullptr ? nullptr : section.tombstone_keys + i;
-        if (!filter.Takes(section.tombstone_words[i], key)) continue;
-        ++gone;
-        if (key != nullptr) keys.push_back(*key);
-        if (key == nullptr) words.push_back(section.tombstone_words[i]);
+      const Keys all =
+          Keys::Of(section.tombstone_words, section.tombstone_keys, section.tombstones);
+      KeyList taken;
+      for (size_t i = 0; i < all.size; ++i) {
+        const std::string_view* const key = all.strings == nullptr ? nullptr : all.strings + i;
+        if (filter.Takes(section.tombstone_words[i], key)) taken.Add(all, i);
       }
-      if (gone == 0) return Status::Ok();
-      return table_->Erase(
-          Keys::Of(words.data(), section.tombstone_keys == nullptr ? nullptr : keys.data(), gone),
-          nullptr);
+      const Keys keys = taken.keys();
+      return keys.size == 0 ? Status::Ok() : table_->Erase(keys, nullptr);
     });
   }
 

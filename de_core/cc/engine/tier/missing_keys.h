@@ -3,7 +3,6 @@
 #define DE_CORE_ENGINE_MISSING_KEYS_H_
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "de_core/cc/engine/base/types.h"
@@ -12,27 +11,6 @@
 #include "de_core/cc/engine/rows/values.h"
 
 namespace de::engine {
-
-/// Some keys of a batch, copied.
-class KeyList {
- public:
-  void Add(const Keys& keys, size_t i) {
-    if (keys.strings != nullptr) {
-      strings_.push_back(keys.strings[i]);
-    } else {
-      ints_.push_back(keys.ints[i]);
-    }
-  }
-  Keys keys() const noexcept {
-    const bool strings = !strings_.empty();
-    return {strings ? nullptr : ints_.data(), strings ? strings_.data() : nullptr,
-            strings ? strings_.size() : ints_.size()};
-  }
-
- private:
-  std::vector<int64_t> ints_;
-  std::vector<std::string_view> strings_;
-};
 
 class MissingKeys {
  public:
