@@ -14,10 +14,13 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "de_core/cc/engine/base/crc32c.h"
+#include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/serving/frozen_chain.h"
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"
 #include "de_core/cc/engine/snapshot/snapshot_writer.h"
 
@@ -176,6 +179,23 @@ class AlignedBytes {
 /// Opens a reader of bytes in memory.
 inline Status Open(std::string_view bytes, std::unique_ptr<SnapshotReader>* reader) {
   return SnapshotReader::Open(bytes.data(), bytes.size(), reader);
+}
+
+/// Opens a chain of files in memory.
+inline Status OpenChain(const std::vector<std::string_view>& files,
+                        std::unique_ptr<FrozenChain>* chain) {
+  return Guarded([&]() -> Status {
+    std::vector<std::unique_ptr<SnapshotReader>> readers(files.size());
+    for (size_t i = 0; i < files.size(); ++i) DE_RETURN_IF_ERROR(Open(files[i], &readers[i]));
+    return FrozenChain::Open(std::move(readers), chain);
+  });
+}
+
+/// Opens a read-only table on a file in memory.
+inline Status OpenFrozen(std::string_view bytes, std::unique_ptr<FrozenTable>* table) {
+  std::unique_ptr<SnapshotReader> reader;
+  DE_RETURN_IF_ERROR(Open(bytes, &reader));
+  return FrozenTable::Open(std::move(reader), nullptr, table);
 }
 
 /// Reads and checks all sections.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "de_core/cc/engine/base/guard.h"
 #include "de_core/cc/engine/base/hash.h"
@@ -25,17 +26,11 @@ uint64_t FilterBits(uint64_t spread) noexcept {
 
 }  // namespace
 
-Status FrozenChain::Open(const std::vector<File>& files,
+Status FrozenChain::Open(std::vector<std::unique_ptr<SnapshotReader>> files,
                          std::unique_ptr<FrozenChain>* chain) noexcept {
   return Guarded([&]() -> Status {
-    std::vector<std::unique_ptr<SnapshotReader>> readers;
     std::vector<const SnapshotReader*> all;
-    for (const File& file : files) {
-      std::unique_ptr<SnapshotReader> reader;
-      DE_RETURN_IF_ERROR(SnapshotReader::Open(file.data, file.size, &reader));
-      all.push_back(reader.get());
-      readers.push_back(std::move(reader));
-    }
+    for (const auto& file : files) all.push_back(file.get());
     std::vector<ChainSpan> spans;
     DE_RETURN_IF_ERROR(CheckChains(all, &spans));
     if (spans.size() != 1) {
@@ -46,8 +41,7 @@ Status FrozenChain::Open(const std::vector<File>& files,
     std::unique_ptr<FrozenChain> opened(new FrozenChain);
     for (size_t i = spans[0].from; i < files.size(); ++i) {
       std::unique_ptr<FrozenTable> table;
-      DE_RETURN_IF_ERROR(
-          FrozenTable::Open(files[i].data, files[i].size, &all.back()->header(), &table));
+      DE_RETURN_IF_ERROR(FrozenTable::Open(std::move(files[i]), &all.back()->header(), &table));
       if (opened->base_ == nullptr) {
         opened->base_ = std::move(table);
       } else {

@@ -20,15 +20,11 @@ namespace de::engine {
 /// Immutable once opened, and thread-safe.
 class FrozenChain {
  public:
-  struct File {
-    const char* data;
-    size_t size;
-  };
-
-  /// Opens a base and its deltas, in their order; at least one file. FailedPrecondition if a file
-  /// does not follow the file before it. The policy for unknown keys is the last file's. Memory:
-  /// two to four bytes per key of the deltas.
-  static Status Open(const std::vector<File>& files, std::unique_ptr<FrozenChain>* chain) noexcept;
+  /// Opens a base and its deltas, in their order; at least one file, each in memory, which must
+  /// outlive the chain. FailedPrecondition if a file does not follow the file before it. The policy
+  /// for unknown keys is the last file's. Memory: two to four bytes per key of the deltas.
+  static Status Open(std::vector<std::unique_ptr<SnapshotReader>> files,
+                     std::unique_ptr<FrozenChain>* chain) noexcept;
 
   /// The arguments and errors are the same as in FrozenTable::Find.
   Status Find(const Keys& keys, FrozenOut out, bool* found) const noexcept;

@@ -29,22 +29,21 @@ bool ParseNumber(const std::string& text, double* number) {
 
 }  // namespace
 
-Status FrozenTable::Open(const char* data, size_t size, const SnapshotHeader* unknown,
+Status FrozenTable::Open(std::unique_ptr<SnapshotReader> reader, const SnapshotHeader* unknown,
                          std::unique_ptr<FrozenTable>* table) noexcept {
   return Guarded([&] {
     DE_RETURN_IF_ERROR(SimdLevelStatus());
-    std::unique_ptr<FrozenTable> opened(new FrozenTable);
-    DE_RETURN_IF_ERROR(opened->Start(data, size, unknown));
+    std::unique_ptr<FrozenTable> opened(new FrozenTable(std::move(reader)));
+    DE_RETURN_IF_ERROR(opened->Start(unknown));
     *table = std::move(opened);
     return Status::Ok();
   });
 }
 
-Status FrozenTable::Start(const char* data, size_t size, const SnapshotHeader* unknown) {
-  if (reinterpret_cast<uintptr_t>(data) % alignof(IndexLine) != 0) {
+Status FrozenTable::Start(const SnapshotHeader* unknown) {
+  if (reinterpret_cast<uintptr_t>(reader_->data()) % alignof(IndexLine) != 0) {
     return Status::InvalidArgument("a snapshot must lie at a multiple of 64 bytes in memory");
   }
-  DE_RETURN_IF_ERROR(SnapshotReader::Open(data, size, &reader_));
   const RowLayout& layout = header().layout;
   stride_ = layout.stride();
   value_bytes_ = layout.dim() * SizeOf(value_dtype());
@@ -57,19 +56,19 @@ Status FrozenTable::Start(const char* data, size_t size, const SnapshotHeader* u
   const size_t touched = scale_offset_ == 0 ? layout.value_bytes() : scale_offset_ + sizeof(float);
   prefetch_bytes_ = std::min(touched, kMaxPrefetchBytes);
   blank_.resize((stride_ + sizeof(uint64_t) - 1) / sizeof(uint64_t));
-  BuildPlaces(data);
+  BuildPlaces();
   BuildCells();
   if (unknown == nullptr) unknown = &header();
   DE_RETURN_IF_ERROR(OovPolicy::Load(unknown->metadata, &oov_));
   return PrepareOov(unknown->initializer);
 }
 
-void FrozenTable::BuildPlaces(const char* data) {
+void FrozenTable::BuildPlaces() {
   const KeyType keys = header().layout.key_type();
   places_.reserve(reader_->sections().size() + 1);
   for (const SectionRecord& section : reader_->sections()) {
     const BlockShape shape = ShapeOf(section, stride_, keys);
-    const char* block = data + section.offset;
+    const char* block = reader_->data() + section.offset;
     places_.push_back({section.hash_last, reinterpret_cast<const IndexLine*>(block + shape.lines),
                        block + shape.rows, block + shape.strings, section.string_bytes,
                        section.lines, section.count, block + shape.tombstones, section.tombstones});

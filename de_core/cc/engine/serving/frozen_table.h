@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "de_core/cc/engine/base/status.h"
@@ -52,11 +53,11 @@ enum class FrozenPart { kLines, kRows, kTexts };
 /// Immutable once opened, and thread-safe.
 class FrozenTable {
  public:
-  /// Opens the snapshot in data[0, size). The data must outlive the table and start at a multiple
-  /// of 64, as a mapping does. If `unknown` is not nullptr, the policy and the initializer of this
-  /// header, instead of the file's, decide the values of unknown keys. Errors: as
-  /// SnapshotReader::Open, and InvalidArgument for a policy that does not fit the table.
-  static Status Open(const char* data, size_t size, const SnapshotHeader* unknown,
+  /// Opens the file of `reader`. The file must be in memory, which must outlive the table and start
+  /// at a multiple of 64, as a mapping does. If `unknown` is not nullptr, the policy and the
+  /// initializer of this header, instead of the file's, decide the values of unknown keys.
+  /// InvalidArgument for a policy that does not fit the table.
+  static Status Open(std::unique_ptr<SnapshotReader> reader, const SnapshotHeader* unknown,
                      std::unique_ptr<FrozenTable>* table) noexcept;
 
   /// Sets row i of `out` to the value of keys[i], or to the policy's value for an unknown key.
@@ -142,9 +143,9 @@ class FrozenTable {
     bool any() const noexcept { return corrupt != nullptr || missing != kNone; }
   };
 
-  FrozenTable() = default;
-  Status Start(const char* data, size_t size, const SnapshotHeader* unknown);
-  void BuildPlaces(const char* data);
+  explicit FrozenTable(std::unique_ptr<SnapshotReader> reader) : reader_(std::move(reader)) {}
+  Status Start(const SnapshotHeader* unknown);
+  void BuildPlaces();
   void BuildCells();
   Status PrepareOov(const InitializerOptions& initializer);
   void ReadValue(const char* row, char* value) const noexcept;
@@ -171,7 +172,7 @@ class FrozenTable {
   template <size_t kTouched>
   Status ReadRows(const Keys& keys, char* values, bool* found, bool strict) const;
 
-  std::unique_ptr<SnapshotReader> reader_;
+  const std::unique_ptr<SnapshotReader> reader_;
   /// the sections, and an empty place for hashes after the last section
   std::vector<Place> places_;
   std::vector<Cell> cells_;  // (2^(64 - cell_shift_))

@@ -41,6 +41,8 @@ class SnapshotReader {
   uint32_t contents_crc() const noexcept { return footer_.contents_crc; }
   uint64_t string_bytes() const noexcept { return footer_.string_bytes; }
   uint64_t file_bytes() const noexcept { return footer_.file_bytes; }
+  /// The bytes of a file in memory, otherwise nullptr.
+  const char* data() const noexcept { return source_->data(); }
 
   /// The directory: sections in ascending order of their hashes, all inside the file.
   const std::vector<SectionRecord>& sections() const noexcept { return sections_; }

@@ -133,20 +133,20 @@ absl::Status FrozenFile::Map(tensorflow::Env* env, const std::vector<ServedFile>
 
 absl::Status FrozenFile::OpenTable(const std::vector<ServedFile>& served) {
   Advise();  // before the first read, which would read around it otherwise
-  std::vector<engine::FrozenChain::File> files;
+  std::vector<std::unique_ptr<engine::SnapshotReader>> files;
   for (size_t i = 0; i < served.size(); ++i) {
     const auto& [path, id] = served[i];
-    files.push_back({static_cast<const char*>(regions_[i]->data()), regions_[i]->length()});
-    std::unique_ptr<engine::SnapshotReader> reader;
+    std::unique_ptr<engine::SnapshotReader>& reader = files.emplace_back();
     TF_RETURN_IF_ERROR(
-        InFile(path, engine::SnapshotReader::Open(files.back().data, files.back().size, &reader)));
+        InFile(path, engine::SnapshotReader::Open(static_cast<const char*>(regions_[i]->data()),
+                                                  regions_[i]->length(), &reader)));
     if (id.has_value() && reader->header().id != *id) {
       return absl::DataLossError(
           absl::StrCat(path, ": the file must have the id that the chain file names, ",
                        engine::HexOf(*id), ". Received: id=", engine::HexOf(reader->header().id)));
     }
   }
-  return InFile(absl::StrJoin(paths_, ", "), engine::FrozenChain::Open(files, &table_));
+  return InFile(absl::StrJoin(paths_, ", "), engine::FrozenChain::Open(std::move(files), &table_));
 }
 
 absl::Status FrozenFile::Verify(engine::Executor* executor) {

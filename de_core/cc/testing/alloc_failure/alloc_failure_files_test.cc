@@ -147,7 +147,7 @@ TEST(RestoreMemory, rows_that_go_are_not_laid_out_anew) {
 
 TEST_P(AllocFailureFiles, frozen_tables) {
   std::vector<std::unique_ptr<AlignedBytes>> kept;
-  std::vector<FrozenChain::File> mapped;
+  std::vector<std::string_view> mapped;
   const auto save = [&](World& world) {
     Files files;
     ASSERT_TRUE(Save(world, OptionsOf(false), nullptr, &files).ok());
@@ -157,15 +157,15 @@ TEST_P(AllocFailureFiles, frozen_tables) {
     mapped.clear();
     for (const std::string& bytes : files) {
       kept.push_back(std::make_unique<AlignedBytes>(bytes));
-      mapped.push_back({kept.back()->data(), kept.back()->size()});
+      mapped.emplace_back(kept.back()->data(), kept.back()->size());
     }
   };
   const auto serve = [&](World& world, Executor*) {
     std::unique_ptr<FrozenChain> chain;
-    DE_RETURN_IF_ERROR(FrozenChain::Open(mapped, &chain));
-    for (const FrozenChain::File& file : mapped) {
+    DE_RETURN_IF_ERROR(OpenChain(mapped, &chain));
+    for (const std::string_view file : mapped) {
       std::unique_ptr<MappedRange> range;
-      DE_RETURN_IF_ERROR(MappedRange::Watch(file.data, file.size, &range));
+      DE_RETURN_IF_ERROR(MappedRange::Watch(file.data(), file.size(), &range));
     }
     SectionBuffer buffer;
     for (size_t i = 0; i < chain->reader(0).sections().size(); ++i) {

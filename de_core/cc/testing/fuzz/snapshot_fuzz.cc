@@ -96,8 +96,8 @@ void TryChains(const AlignedBytes& file, const std::vector<int64_t>& ints,
       const AlignedBytes& first = on_base ? pair.base : file;
       const AlignedBytes& second = on_base ? file : pair.delta;
       std::unique_ptr<FrozenChain> chain;
-      const Status status =
-          FrozenChain::Open({{first.data(), first.size()}, {second.data(), second.size()}}, &chain);
+      const Status status = testing::OpenChain(
+          {{first.data(), first.size()}, {second.data(), second.size()}}, &chain);
       if (!status.ok() && status.message.empty()) std::abort();
       if (!status.ok()) continue;
       const bool string_keys = chain->header().layout.key_type() == KeyType::kString;
@@ -116,7 +116,7 @@ void TryChains(const AlignedBytes& file, const std::vector<int64_t>& ints,
 void TryAll(std::string_view bytes) {
   const AlignedBytes exact(bytes);
   std::unique_ptr<FrozenTable> table;
-  Status status = FrozenTable::Open(exact.data(), exact.size(), nullptr, &table);
+  Status status = testing::OpenFrozen({exact.data(), exact.size()}, &table);
   if (!status.ok() && status.message.empty()) std::abort();
   if (!status.ok()) return;
 

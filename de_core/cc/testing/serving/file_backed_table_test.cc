@@ -22,7 +22,7 @@ constexpr int64_t kWriters = 3;
 class File {
  public:
   explicit File(float value) : bytes_(Snapshot(value)) {
-    EXPECT_TRUE(FrozenTable::Open(bytes_.data(), bytes_.size(), nullptr, &table_).ok());
+    EXPECT_TRUE(OpenFrozen({bytes_.data(), bytes_.size()}, &table_).ok());
   }
 
   const FrozenTable& table() const { return *table_; }

@@ -30,15 +30,15 @@ class Files {
   explicit Files(const std::vector<std::string>& files) {
     for (const std::string& bytes : files) {
       kept_.push_back(std::make_unique<AlignedBytes>(bytes));
-      files_.push_back({kept_.back()->data(), kept_.back()->size()});
+      files_.emplace_back(kept_.back()->data(), kept_.back()->size());
     }
   }
-  Status Open() { return FrozenChain::Open(files_, &chain_); }
+  Status Open() { return OpenChain(files_, &chain_); }
   const FrozenChain& chain() const { return *chain_; }
 
  private:
   std::vector<std::unique_ptr<AlignedBytes>> kept_;
-  std::vector<FrozenChain::File> files_;
+  std::vector<std::string_view> files_;
   std::unique_ptr<FrozenChain> chain_;
 };
 
@@ -69,10 +69,10 @@ TEST(FrozenChain, no_file_and_a_damaged_one_are_named_and_leave_the_open_chain) 
 
   const AlignedBytes whole(base), torn(delta.substr(0, delta.size() - 1));
   std::unique_ptr<FrozenChain> chain;
-  ASSERT_TRUE(FrozenChain::Open({{whole.data(), whole.size()}}, &chain).ok());
+  ASSERT_TRUE(OpenChain({{whole.data(), whole.size()}}, &chain).ok());
   const FrozenChain* const before = chain.get();
   const Status status =
-      FrozenChain::Open({{whole.data(), whole.size()}, {torn.data(), torn.size()}}, &chain);
+      OpenChain({{whole.data(), whole.size()}, {torn.data(), torn.size()}}, &chain);
   EXPECT_EQ(status.code, Code::kDataLoss);
   EXPECT_NE(status.message.find("Received: "), std::string::npos) << status.message;
   EXPECT_EQ(chain.get(), before);
@@ -244,7 +244,7 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  FrozenChain::File file() const { return {static_cast<const char*>(data_), size_}; }
+  std::string_view bytes() const { return {static_cast<const char*>(data_), size_}; }
 
   /// Removes the file from the page cache. Returns false if it stays there, as in a tmpfs.
   bool Drop() {
@@ -282,11 +282,9 @@ TEST(FrozenChain, a_lookup_waits_for_no_page_that_was_read_ahead) {
     bytes.resize(offset);
     bytes += newer.Bytes(SampleDeltaHeader(header), 4);
     MappedFile file(bytes);
-    const FrozenChain::File both = file.file();
+    const std::string_view both = file.bytes();
     std::unique_ptr<FrozenChain> chain;
-    ASSERT_TRUE(FrozenChain::Open(
-                    {{both.data, base_size}, {both.data + offset, bytes.size() - offset}}, &chain)
-                    .ok());
+    ASSERT_TRUE(OpenChain({both.substr(0, base_size), both.substr(offset)}, &chain).ok());
     std::vector<int64_t> ints;
     std::vector<std::string_view> texts;
     for (size_t i = 0; i < base.size(); i += base.size() / 200) {

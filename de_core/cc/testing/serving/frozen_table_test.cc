@@ -23,7 +23,7 @@ RowLayout Layout(KeyType key_type, DType dtype = DType::kFloat32, size_t dim = k
 /// A table that is opened on bytes in memory; owns these bytes.
 struct Opened {
   explicit Opened(const std::string& bytes) : memory(bytes) {
-    status = FrozenTable::Open(memory.data(), memory.size(), nullptr, &table);
+    status = OpenFrozen({memory.data(), memory.size()}, &table);
   }
   AlignedBytes memory;
   std::unique_ptr<FrozenTable> table;
@@ -335,8 +335,7 @@ TEST(FrozenTable, refuses_keys_values_and_memory_that_do_not_fit) {
 
   const AlignedBytes shifted(std::string(8, '\0') + bytes);
   std::unique_ptr<FrozenTable> table;
-  EXPECT_EQ(FrozenTable::Open(shifted.data() + 8, bytes.size(), nullptr, &table).code,
-            Code::kInvalidArgument);
+  EXPECT_EQ(OpenFrozen({shifted.data() + 8, bytes.size()}, &table).code, Code::kInvalidArgument);
 }
 
 TEST(FrozenTable, many_threads_look_up_at_once) {

@@ -59,10 +59,10 @@ TEST(TableLimits, served_files_refuse_2_to_the_31_keys) {
   float value = 0;
   bool found = false;
   for (const bool with_delta : {false, true}) {
-    std::vector<FrozenChain::File> files = {{base.data(), base.size()}};
-    if (with_delta) files.push_back({delta.data(), delta.size()});
+    std::vector<std::string_view> files = {{base.data(), base.size()}};
+    if (with_delta) files.emplace_back(delta.data(), delta.size());
     std::unique_ptr<FrozenChain> chain;
-    ASSERT_TRUE(FrozenChain::Open(files, &chain).ok());
+    ASSERT_TRUE(OpenChain(files, &chain).ok());
     EXPECT_TOO_MANY(chain->Find(kTooMany, {&value}, &found));
   }
 }
