@@ -11,9 +11,9 @@
 #include <optional>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "de_core/cc/engine/base/guard.h"
+#include "de_core/cc/engine/base/guarded_tasks.h"
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"
 #include "de_core/cc/kernels/background/background_threads.h"
 #include "de_core/cc/kernels/files/env_stream.h"
@@ -140,25 +140,18 @@ engine::Status CheckNow(const FrozenFile& file, size_t number, engine::Executor*
   const Sections sections(file, number);
   std::atomic<size_t> next{0};
   const size_t threads = executor == nullptr ? 1 : executor->threads();
-  std::vector<engine::Status> checked(std::max<size_t>(1, std::min(threads, sections.count())));
-  const auto check = [&](size_t task) {
-    checked[task] = engine::Guarded([&] {
-      engine::SectionBuffer buffer;
-      for (size_t at = next++; at < sections.count(); at = next++) {
-        (void)sections.ReadAhead(at);
-        const engine::Status status = sections.reader().CheckSection(at, &buffer);
-        if (status.ok()) continue;
-        next = sections.count();  // the other threads stop
-        return status;
-      }
-      return engine::Status::Ok();
-    });
-  };
-  engine::RunTasks(engine::ThreadsFor(checked.size() > 1, executor), checked.size(), check);
-  for (engine::Status& status : checked) {
-    if (!status.ok()) return std::move(status);
-  }
-  return engine::Status::Ok();
+  const size_t tasks = std::min(threads, sections.count());
+  return engine::RunGuarded(engine::ThreadsFor(tasks > 1, executor), tasks, [&](size_t) {
+    engine::SectionBuffer buffer;
+    for (size_t at = next++; at < sections.count(); at = next++) {
+      (void)sections.ReadAhead(at);
+      const engine::Status status = sections.reader().CheckSection(at, &buffer);
+      if (status.ok()) continue;
+      next = sections.count();  // the other threads stop
+      return status;
+    }
+    return engine::Status::Ok();
+  });
 }
 
 void CheckInBackground(std::weak_ptr<FrozenFile> file) {
