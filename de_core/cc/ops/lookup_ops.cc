@@ -77,8 +77,7 @@ REGISTER_OP("DeTableExportBatch")
     .Attr("slot: string = ''")
     .SetIsStateful()
     .SetShapeFn(Guarded([](InferenceContext* c) {
-      ShapeHandle unused;
-      TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 0, &unused));
+      TF_RETURN_IF_ERROR(InputsOfRank(c, {1}, 0));
       c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
       c->set_output(1, c->Matrix(InferenceContext::kUnknownDim, InferenceContext::kUnknownDim));
       c->set_output(2, c->Scalar());

@@ -11,10 +11,7 @@ REGISTER_OP("DeLoopAnchor")
     .Attr("Tvalues: " DE_FLOAT_TYPES)
     .Attr("dim: int >= 1")
     .Attr("Tanchor: {resource, " DE_FLOATS "} = DT_RESOURCE")
-    .SetShapeFn(Guarded([](InferenceContext* c) {
-      c->set_output(0, c->Scalar());
-      return absl::OkStatus();
-    }))
+    .SetShapeFn(Guarded(ScalarOutputs))
     .Doc(R"doc(
 Represents `anchor` inside a loop or a branch. TensorFlow sums gradients of a variant there by the
 variant's own rule. The rule of this token is to keep all gradients in a list.
@@ -30,9 +27,8 @@ REGISTER_OP("DeRowGradients")
     .Attr("Tkeys: {int64, int32, string}")
     .Attr("Tvalues: " DE_FLOAT_TYPES)
     .SetShapeFn(Guarded([](InferenceContext* c) {
-      c->set_output(0, c->Scalar());
-      ShapeHandle unused;
-      return c->WithRank(c->input(1), 2, &unused);
+      TF_RETURN_IF_ERROR(InputsOfRank(c, {1}, 2));
+      return ScalarOutputs(c);
     }))
     .Doc(R"doc(
 Converts gradients of rows to a variant.

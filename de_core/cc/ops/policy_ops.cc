@@ -3,16 +3,6 @@
 #include "tensorflow/core/framework/op.h"
 
 namespace de::ops {
-namespace {
-
-absl::Status PairsOfNumbers(InferenceContext* c) {
-  for (int output = 0; output < 2; ++output) {
-    c->set_output(output, c->Vector(InferenceContext::kUnknownDim));
-  }
-  return HandleOnly(c);
-}
-
-}  // namespace
 
 REGISTER_OP("DeTableTouch")
     .DE_TABLE_AND_KEYS.SetShapeFn(Guarded(HandleOnly))
@@ -26,7 +16,7 @@ REGISTER_OP("DeTableRankCandidates")
     .Output("hashes: uint64")
     .Attr("column: {'time', 'step', 'uses', 'score'}")
     .SetIsStateful()
-    .SetShapeFn(Guarded(PairsOfNumbers))
+    .SetShapeFn(Guarded(HandleToVectors))
     .Doc(R"doc(
 Returns the candidates of one table for the lowest row to keep, when `reserved` of the `total` rows
 of several tables are kept. They are either the highest or the lowest rows, whichever are fewer.

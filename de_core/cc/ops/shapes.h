@@ -43,11 +43,15 @@ auto Guarded(Shape shape) {
   };
 }
 
-/// Requires input 0, a table's handle, to be a scalar.
-inline absl::Status HandleOnly(InferenceContext* c) {
+/// Requires these inputs to have this rank.
+inline absl::Status InputsOfRank(InferenceContext* c, std::initializer_list<int> inputs, int rank) {
   ShapeHandle unused;
-  return c->WithRank(c->input(0), 0, &unused);
+  for (const int i : inputs) TF_RETURN_IF_ERROR(c->WithRank(c->input(i), rank, &unused));
+  return absl::OkStatus();
 }
+
+/// Requires input 0, a table's handle, to be a scalar.
+inline absl::Status HandleOnly(InferenceContext* c) { return InputsOfRank(c, {0}, 0); }
 
 /// Requires input 0 to be a table's handle (a scalar), and input 1 one path or a vector of paths.
 inline absl::Status HandleAndPaths(InferenceContext* c) {
@@ -56,11 +60,10 @@ inline absl::Status HandleAndPaths(InferenceContext* c) {
   return HandleOnly(c);
 }
 
-/// Requires these inputs to have this rank.
-inline absl::Status InputsOfRank(InferenceContext* c, std::initializer_list<int> inputs, int rank) {
-  ShapeHandle unused;
-  for (const int i : inputs) TF_RETURN_IF_ERROR(c->WithRank(c->input(i), rank, &unused));
-  return absl::OkStatus();
+/// Requires input 0, a table's handle, to be a scalar. Outputs 0 and 1 are vectors.
+inline absl::Status HandleToVectors(InferenceContext* c) {
+  for (int i = 0; i < 2; ++i) c->set_output(i, c->Vector(InferenceContext::kUnknownDim));
+  return HandleOnly(c);
 }
 
 /// Makes all outputs scalars.

@@ -11,8 +11,7 @@ REGISTER_OP("DeTableEnsureSlots")
     .Attr("names: list(string)")
     .Attr("widths: list(int)")
     .SetShapeFn(Guarded([](InferenceContext* c) {
-      ShapeHandle unused;
-      TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 1, &unused));
+      TF_RETURN_IF_ERROR(InputsOfRank(c, {2}, 1));
       return HandleAndScalar(c);
     }))
     .Doc(R"doc(
@@ -72,11 +71,7 @@ REGISTER_OP("DeTableSlots")
     .Output("names: string")
     .Output("widths: int64")
     .SetIsStateful()
-    .SetShapeFn(Guarded([](InferenceContext* c) {
-      c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
-      c->set_output(1, c->Vector(InferenceContext::kUnknownDim));
-      return HandleOnly(c);
-    }))
+    .SetShapeFn(Guarded(HandleToVectors))
     .Doc(R"doc(
 Lists the slots of the rows.
 

@@ -110,12 +110,8 @@ REGISTER_OP("DeServingStats")
     .Attr("N: int >= 1")
     .Attr("tables: list(string)")
     .SetShapeFn(Guarded([](InferenceContext* c) {
-      ShapeHandle unused;
-      for (int i = 0; i < c->num_inputs(); ++i) {
-        TF_RETURN_IF_ERROR(c->WithRank(c->input(i), 0, &unused));
-      }
-      c->set_output(0, c->Scalar());
-      return absl::OkStatus();
+      for (int i = 0; i < c->num_inputs(); ++i) TF_RETURN_IF_ERROR(InputsOfRank(c, {i}, 0));
+      return ScalarOutputs(c);
     }))
     .Doc(R"doc(
 Describes the frozen tables of an exported model.
