@@ -90,8 +90,6 @@ void SaveSource::PlanChanges(uint32_t number) {
   }
 }
 
-bool SaveSource::SameLayout() const { return table_->layout_.generation() == layout_.generation(); }
-
 bool SaveSource::outdated() const noexcept {
   return relaid_ || (budget_ != nullptr && budget_->replaced);
 }
@@ -113,7 +111,7 @@ Status SaveSource::Collect(Range* range, SavedRows* rows, uint64_t* last, bool* 
   return Guarded([&] {
     rows->Reserve(2 * RowsAHold(), layout_.stride());
     const std::shared_lock<ShardLock> hold(table_->layout_lock_);
-    if (!SameLayout()) relaid_ = true;
+    if (table_->layout_.generation() != layout_.generation()) relaid_ = true;
     if (relaid_ || (budget_ != nullptr && budget_->lost())) return Lost();
     if (range->listed) {
       LookUp(range, rows, last, done);

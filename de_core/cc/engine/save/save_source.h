@@ -63,7 +63,6 @@ class SaveSource final : public RowSource {
   void PlanList(size_t first);
   size_t RowsARange() const noexcept;
   size_t RowsAHold() const noexcept;
-  bool SameLayout() const;
   Status Lost() const;
   void LetGo(Shard& shard) noexcept;
   bool IsSelected(const Entry& entry) const;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "de_core/cc/engine/base/container_limits.h"
+
 namespace de::kernels {
 namespace {
 
@@ -21,7 +23,8 @@ constexpr nanoseconds kLongestRest = milliseconds(100);
 
 }  // namespace
 
-void SavePace::Begin() {
+SavePace::SavePace(size_t cores)
+    : cores_(std::min(static_cast<double>(cores), engine::CpuQuota())) {
   watched_ = rested_ = Clock::now();
   span_ = kFirstSpan;
   others_ = WorkClock::NanosOfOthers();

@@ -4,12 +4,10 @@
 #ifndef DE_CORE_KERNELS_SAVE_PACE_H_
 #define DE_CORE_KERNELS_SAVE_PACE_H_
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 
-#include "de_core/cc/engine/base/container_limits.h"
 #include "de_core/cc/kernels/background/work_clock.h"
 
 namespace de::kernels {
@@ -18,10 +16,7 @@ namespace de::kernels {
 class SavePace {
  public:
   /// Assumes `cores` cores, or the CPU quota of the container if that is lower.
-  explicit SavePace(size_t cores)
-      : cores_(std::min(static_cast<double>(cores), engine::CpuQuota())) {
-    Begin();
-  }
+  explicit SavePace(size_t cores);
 
   /// Sleeps if the rest of the process uses more than a quarter of the cores. Returns true in this
   /// case: then the other threads of the save must pause too.
@@ -31,8 +26,6 @@ class SavePace {
 
  private:
   using Clock = std::chrono::steady_clock;
-
-  void Begin();
 
   const double cores_;
   WorkClock work_;

@@ -43,6 +43,24 @@ class InfoOp final : public GuardedOp {
   bool verify_ = false;
 };
 
+/// Reads the range of sections [first, end) from the inputs `first` and `count`.
+absl::Status SectionsOf(OpKernelContext* context, const engine::SnapshotReader& reader,
+                        size_t* first, size_t* end) {
+  TF_RETURN_IF_ERROR(CheckScalar(context, 1, "first"));
+  TF_RETURN_IF_ERROR(CheckScalar(context, 2, "count"));
+  const int64_t begin = context->input(1).scalar<int64_t>()();
+  const int64_t count = context->input(2).scalar<int64_t>()();
+  const auto sections = static_cast<int64_t>(reader.sections().size());
+  if (begin < 0 || count < 1 || begin >= sections || count > sections - begin) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("first and count must name sections of the file, which has ", sections,
+                     ". Received: first=", begin, ", count=", count));
+  }
+  *first = static_cast<size_t>(begin);
+  *end = static_cast<size_t>(begin + count);
+  return absl::OkStatus();
+}
+
 class ReadOp final : public GuardedOp {
  public:
   explicit ReadOp(OpKernelConstruction* context) : GuardedOp(context) {
@@ -80,7 +98,7 @@ class ReadOp final : public GuardedOp {
           tensorflow::DataTypeString(value_dtype_)));
     }
     size_t first = 0, end = 0;
-    TF_RETURN_IF_ERROR(SectionsOf(context, 1, reader, &first, &end));
+    TF_RETURN_IF_ERROR(SectionsOf(context, reader, &first, &end));
     int64_t entries = 0;
     for (size_t i = first; i < end; ++i) {
       entries += int64_t{reader.sections()[i].count} + reader.sections()[i].tombstones;

@@ -52,23 +52,6 @@ absl::Status ChosenKeys(tensorflow::OpKernelContext* context, const TableResourc
   return absl::OkStatus();
 }
 
-absl::Status SectionsOf(tensorflow::OpKernelContext* context, int index,
-                        const engine::SnapshotReader& reader, size_t* first, size_t* end) {
-  TF_RETURN_IF_ERROR(CheckScalar(context, index, "first"));
-  TF_RETURN_IF_ERROR(CheckScalar(context, index + 1, "count"));
-  const int64_t begin = context->input(index).scalar<int64_t>()();
-  const int64_t count = context->input(index + 1).scalar<int64_t>()();
-  const auto sections = static_cast<int64_t>(reader.sections().size());
-  if (begin < 0 || count < 1 || begin >= sections || count > sections - begin) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("first and count must name sections of the file, which has ", sections,
-                     ". Received: first=", begin, ", count=", count));
-  }
-  *first = static_cast<size_t>(begin);
-  *end = static_cast<size_t>(begin + count);
-  return absl::OkStatus();
-}
-
 absl::Status SnapshotFiles::Open(tensorflow::Env* env, const std::vector<std::string>& paths,
                                  SnapshotFiles* files) {
   files->paths_ = paths;

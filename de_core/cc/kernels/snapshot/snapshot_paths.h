@@ -25,11 +25,6 @@ absl::Status PathsOf(tensorflow::OpKernelContext* context, int index,
 absl::Status ChosenKeys(tensorflow::OpKernelContext* context, const TableResource& table,
                         std::optional<KeyBatch>* keys);
 
-/// Reads the range of sections [first, end). Input `index` is the first section, and the next input
-/// the number of sections.
-absl::Status SectionsOf(tensorflow::OpKernelContext* context, int index,
-                        const engine::SnapshotReader& reader, size_t* first, size_t* end);
-
 /// Snapshot files that are open for reading.
 class SnapshotFiles {
  public:

@@ -103,19 +103,6 @@ void NoteLiveTable(const std::string& name, TableResource* table) {
   registry.tables.emplace_back(name, tensorflow::core::WeakPtr<TableResource>(table));
 }
 
-/// Returns a JSON array. Each element has the fields `table` (the name) and `stats` (the output of
-/// DeTableStats).
-std::string LiveTablesJson() {
-  std::vector<std::string> found;
-  for (const Held& each : TheRegistry().Living()) {
-    std::string stats;
-    if (!each.second->StatsJson(&stats).ok()) continue;  // closed meanwhile
-    found.push_back(
-        absl::StrCat("{\"table\": ", JsonText(each.first), ", \"stats\": ", stats, "}"));
-  }
-  return absl::StrCat("[", absl::StrJoin(found, ", "), "]");
-}
-
 /// Creates or finds a TableResource and outputs its handle.
 class HandleOp : public GuardedOp {
  public:
@@ -330,7 +317,15 @@ class ProcessTablesOp final : public GuardedOp {
   using GuardedOp::GuardedOp;
 
   absl::Status Execute(OpKernelContext* context) override {
-    return OutputScalar<tensorflow::tstring>(context, 0, LiveTablesJson());
+    std::vector<std::string> found;
+    for (const Held& each : TheRegistry().Living()) {
+      std::string stats;
+      if (!each.second->StatsJson(&stats).ok()) continue;  // closed meanwhile
+      found.push_back(
+          absl::StrCat("{\"table\": ", JsonText(each.first), ", \"stats\": ", stats, "}"));
+    }
+    return OutputScalar<tensorflow::tstring>(context, 0,
+                                             absl::StrCat("[", absl::StrJoin(found, ", "), "]"));
   }
 };
 
