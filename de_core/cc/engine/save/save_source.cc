@@ -139,24 +139,9 @@ bool SaveSource::IsSelected(const Entry& entry) const {
   return std::binary_search(selected_.begin(), selected_.end(), KeyOf(entry), std::less<>());
 }
 
-void SaveSource::Take(const Entry& entry, SavedRows* rows) const {
-  const size_t stride = layout_.stride();
-  table_->policy_.CopyRow(rows->AddRow(entry.word, stride), entry.row, stride);
-  const bool string_keys = layout_.key_type() == KeyType::kString;
-  if (string_keys) rows->AddText(KeyOf(entry));
-  for (size_t i = 0; layout_.value_dtype() == DType::kString && i < layout_.dim(); ++i) {
-    if (entry.texts != nullptr) {
-      rows->AddText(entry.texts[i + (string_keys ? 1 : 0)]);
-    } else {
-      rows->AddText(
-          StringArena::Get(StringArena::LoadRef(entry.row + i * sizeof(StringArena::Ref))));
-    }
-  }
-}
-
 void SaveSource::TakeKept(const Entry& entry, SavedRows* rows) const {
   if (kept_.Keeps(entry.row)) {
-    Take(entry, rows);
+    table_->CopyTo(entry.word, entry.row, entry.texts, &rows->batch_);
   } else if (selection_.changes_only && !everything_) {  // an earlier file may contain the key
     const bool string_keys = layout_.key_type() == KeyType::kString;
     TakeGone(entry.word, string_keys ? KeyOf(entry) : std::string_view(), rows);

@@ -73,7 +73,6 @@ class SaveSource final : public RowSource {
   /// Appends the rows of `entries` to `rows`, until all are appended or `rows` has enough bytes.
   /// Returns the last hash that is covered.
   uint64_t TakeAll(std::vector<Entry>* entries, uint64_t last, SavedRows* rows) const;
-  void Take(const Entry& entry, SavedRows* rows) const;
   /// Appends the row, or if the keep rules exclude it and the file is a delta, a tombstone.
   void TakeKept(const Entry& entry, SavedRows* rows) const;
   void TakeGone(uint64_t word, std::string_view text, SavedRows* rows) const;

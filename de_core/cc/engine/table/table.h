@@ -161,7 +161,7 @@ class Table final : public TableBackend {
   void EvictFromPart(uint64_t too_many, uint64_t* begin);
   template <typename Lock, typename Visit>
   void VisitRanked(const std::vector<RowRank>& ranked, const Visit& visit) const;
-  void CopyTo(const Shard& shard, uint64_t word, uint32_t number, RowBatch* batch) const;
+  void CopyTo(uint64_t word, const char* row, const std::string* texts, RowBatch* batch) const;
   template <typename Which>
   uint64_t EraseRows(const Which& which);
   template <typename Which>

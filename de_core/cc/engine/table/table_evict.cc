@@ -292,7 +292,7 @@ Status Table::CopyCool(RowColumn by, size_t most, double part, ClockHand* at,
     KeepLowest(std::min(most, cool), &ranks);
     batch->Clear();
     VisitRanked<std::shared_lock<ShardLock>>(ranks, [&](const Shard& shard, const auto& rows) {
-      for (const auto& [word, row] : rows) CopyTo(shard, word, row, batch);
+      for (const auto& [word, row] : rows) CopyTo(word, shard.Row(row), nullptr, batch);
     });
     batch->Finish(layout_);
     return Status::Ok();

@@ -4,14 +4,18 @@
 
 namespace de::engine {
 
-/// Copies a row into a batch. Requires the shard's lock.
-void Table::CopyTo(const Shard& shard, uint64_t word, uint32_t number, RowBatch* batch) const {
-  const char* const row = shard.Row(number);
+/// Copies a row into a batch. `texts` are the row's string key and string values if the row was
+/// copied out of its shard, otherwise nullptr. Requires the shard's lock.
+void Table::CopyTo(uint64_t word, const char* row, const std::string* texts,
+                   RowBatch* batch) const {
   const size_t stride = layout_.stride();
   policy_.CopyRow(batch->Add(word, stride), row, stride);
-  if (options_.key_type == KeyType::kString) batch->AddText(shard.KeyBytes(number));
+  const auto add_text = [&](const char* at) {
+    batch->AddText(texts == nullptr ? StringArena::Get(StringArena::LoadRef(at)) : *texts++);
+  };
+  if (options_.key_type == KeyType::kString) add_text(row + layout_.key_offset());
   for (size_t i = 0; options_.value_dtype == DType::kString && i < options_.dim; ++i) {
-    batch->AddText(StringArena::Get(StringArena::LoadRef(row + i * sizeof(StringArena::Ref))));
+    add_text(row + i * sizeof(StringArena::Ref));
   }
 }
 
@@ -28,7 +32,7 @@ Status Table::ExportBatch(ExportCursor* cursor, RowBatch* batch) const {
         // A segment that grew after the cursor entered it may begin before the cursor.
         if (Mix64(word) < cursor->next_hash) return;
         if (policy_.Expired(shard.Row(number), now)) return;
-        CopyTo(shard, word, number, batch);
+        CopyTo(word, shard.Row(number), nullptr, batch);
       });
     }
     batch->Finish(layout_);
