@@ -16,6 +16,7 @@
 #include "de_core/cc/engine/save/table_save.h"
 #include "de_core/cc/engine/table/table.h"
 #include "de_core/cc/testing/batches.h"
+#include "de_core/cc/testing/string_sink.h"
 #include "de_core/cc/testing/test_executor.h"
 
 namespace de::engine::testing {

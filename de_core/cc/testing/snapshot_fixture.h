@@ -23,6 +23,7 @@
 #include "de_core/cc/engine/serving/frozen_chain.h"
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"
 #include "de_core/cc/engine/snapshot/snapshot_writer.h"
+#include "de_core/cc/testing/string_sink.h"
 
 namespace de::engine::testing {
 

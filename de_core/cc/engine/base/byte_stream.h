@@ -1,5 +1,5 @@
 // Sinks and sources of snapshot bytes. The kernels implement them on TensorFlow's file systems.
-// SpanSource and StringSink below are a source and a sink in memory.
+// SpanSource below is a source in memory.
 #ifndef DE_CORE_ENGINE_BYTE_STREAM_H_
 #define DE_CORE_ENGINE_BYTE_STREAM_H_
 
@@ -29,19 +29,6 @@ class ByteSource {
   virtual Status Read(uint64_t offset, size_t size, void* out) const = 0;
   /// Returns a pointer to all bytes if they are in memory (a mapped file), otherwise nullptr.
   virtual const char* data() const noexcept { return nullptr; }
-};
-
-/// Appends to a string it owns.
-class StringSink final : public ByteSink {
- public:
-  Status Append(const void* data, size_t size) override {
-    bytes_.append(static_cast<const char*>(data), size);
-    return Status::Ok();
-  }
-  const std::string& bytes() const noexcept { return bytes_; }
-
- private:
-  std::string bytes_;
 };
 
 /// Reads memory that the caller owns and must keep while this object is used.

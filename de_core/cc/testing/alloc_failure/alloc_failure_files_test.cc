@@ -8,6 +8,7 @@
 #include "de_core/cc/engine/serving/frozen_chain.h"
 #include "de_core/cc/testing/alloc_failure/alloc_failure_world.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
+#include "de_core/cc/testing/string_sink.h"
 
 namespace de::engine::testing {
 namespace {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "de_core/cc/testing/string_sink.h"
+
 namespace de::engine {
 namespace {
 

@@ -10,6 +10,7 @@
 #include "de_core/cc/engine/save/table_restore.h"
 #include "de_core/cc/engine/save/table_save.h"
 #include "de_core/cc/engine/table/table.h"
+#include "de_core/cc/testing/string_sink.h"
 
 namespace de::engine::testing {
 

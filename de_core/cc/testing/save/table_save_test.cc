@@ -13,6 +13,7 @@
 #include "de_core/cc/testing/full_sink.h"
 #include "de_core/cc/testing/sanitized.h"
 #include "de_core/cc/testing/saved_table.h"
+#include "de_core/cc/testing/string_sink.h"
 
 namespace de::engine::testing {
 namespace {

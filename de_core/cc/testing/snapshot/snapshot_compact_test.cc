@@ -10,6 +10,7 @@
 
 #include "de_core/cc/engine/snapshot/snapshot_chain.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
+#include "de_core/cc/testing/string_sink.h"
 
 namespace de::engine {
 namespace {

@@ -8,6 +8,7 @@
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"
 #include "de_core/cc/testing/full_sink.h"
 #include "de_core/cc/testing/snapshot_fixture.h"
+#include "de_core/cc/testing/string_sink.h"
 
 namespace de::engine {
 namespace {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "de_core/cc/testing/saved_table.h"
+#include "de_core/cc/testing/string_sink.h"
 
 namespace de::engine {
 namespace {

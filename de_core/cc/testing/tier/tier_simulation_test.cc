@@ -17,6 +17,7 @@
 #include "de_core/cc/engine/tier/disk_rows.h"
 #include "de_core/cc/engine/tier/tiered_table.h"
 #include "de_core/cc/testing/saved_table.h"
+#include "de_core/cc/testing/string_sink.h"
 #include "de_core/cc/testing/tier/equal_hashes.h"
 #include "de_core/cc/testing/tier/simulated_disk.h"
 

@@ -13,6 +13,7 @@
 
 #include "de_core/cc/engine/optimizer/optimizer_rules.h"
 #include "de_core/cc/testing/saved_table.h"
+#include "de_core/cc/testing/string_sink.h"
 #include "de_core/cc/testing/tier/equal_hashes.h"
 #include "de_core/cc/testing/tier/simulated_disk.h"
 
