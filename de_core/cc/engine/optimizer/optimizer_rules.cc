@@ -5,29 +5,14 @@
 #include "de_core/cc/engine/optimizer/rule_kernel.h"
 
 namespace de::engine {
-namespace {
-
-template <typename Visit>
-void ForEachRule(const Visit& visit) {
-  for (const RuleFamily& family : {GradientRules(), AdagradRules(), AdamRules(), ProximalRules()}) {
-    for (size_t i = 0; i < family.size; ++i) visit(family.rules[i]);
-  }
-}
-
-}  // namespace
 
 const OptimizerRule* FindRule(std::string_view name) noexcept {
-  const OptimizerRule* found = nullptr;
-  ForEachRule([&](const OptimizerRule& rule) {
-    if (rule.name == name) found = &rule;
-  });
-  return found;
-}
-
-std::vector<std::string_view> RuleNames() {
-  std::vector<std::string_view> names;
-  ForEachRule([&](const OptimizerRule& rule) { names.push_back(rule.name); });
-  return names;
+  for (const RuleFamily& family : {GradientRules(), AdagradRules(), AdamRules(), ProximalRules()}) {
+    for (size_t i = 0; i < family.size; ++i) {
+      if (family.rules[i].name == name) return &family.rules[i];
+    }
+  }
+  return nullptr;
 }
 
 Status CheckHyper(const OptimizerRule& rule, const double* hyper, size_t n_hyper) {

@@ -71,9 +71,6 @@ struct OptimizerRule {
 /// Returns the rule of this name, or nullptr. The pointer stays valid until the process ends.
 const OptimizerRule* FindRule(std::string_view name) noexcept;
 
-/// Names of all rules, for messages.
-std::vector<std::string_view> RuleNames();
-
 /// Returns InvalidArgument unless the rule takes `n_hyper` hyperparameters and all are finite.
 Status CheckHyper(const OptimizerRule& rule, const double* hyper /* (n_hyper) */, size_t n_hyper);
 

@@ -13,6 +13,7 @@
 
 #include "de_core/cc/engine/rows/row_layout.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
+#include "de_core/cc/testing/optimizer/rule_names.h"
 #include "gtest/gtest.h"
 
 namespace de::engine {

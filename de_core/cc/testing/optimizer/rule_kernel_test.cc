@@ -10,6 +10,7 @@
 
 #include "de_core/cc/engine/rows/row_layout.h"
 #include "de_core/cc/testing/forced_level.h"
+#include "de_core/cc/testing/optimizer/rule_names.h"
 
 namespace de::engine {
 namespace {

@@ -12,6 +12,7 @@
 
 #include "de_core/cc/engine/optimizer/rule_kernel.h"
 #include "de_core/cc/engine/rows/row_layout.h"
+#include "de_core/cc/testing/optimizer/rule_names.h"
 
 namespace de::engine {
 namespace {
