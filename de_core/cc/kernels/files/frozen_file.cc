@@ -15,7 +15,6 @@
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"
 #include "de_core/cc/kernels/files/chain_file.h"
 #include "de_core/cc/kernels/files/env_stream.h"
-#include "de_core/cc/kernels/files/served_file_check.h"
 #include "tensorflow/core/platform/logging.h"
 
 namespace de::kernels {
@@ -153,7 +152,7 @@ absl::Status FrozenFile::Verify(engine::Executor* executor) {
   for (size_t number = 0; number <= table_->deltas(); ++number) {
     const std::optional<FileIdentity>& identity = identities_[RegionOf(number)];
     if (!identity.has_value() || !VerifiedFiles::Has(*identity)) {
-      TF_RETURN_IF_ERROR(InFile(path(number), CheckNow(*this, number, executor)));
+      TF_RETURN_IF_ERROR(InFile(path(number), CheckNow(number, executor)));
       read_bytes_ += reader(number).file_bytes();
     }
     if (identity.has_value()) verified_.Add(*identity);

@@ -78,6 +78,13 @@ class FrozenFile {
   absl::Status Map(tensorflow::Env* env, const std::vector<ServedFile>& served);
   absl::Status OpenTable(const std::vector<ServedFile>& served);
   absl::Status Verify(engine::Executor* executor);
+  // In served_file_check.cc.
+  /// Compares the checksums of file `number`, on all threads of the executor, which may be nullptr.
+  engine::Status CheckNow(size_t number, engine::Executor* executor) const;
+  /// Checks every section of the file and reports the result to it. One low-priority thread checks
+  /// the process's files one after another, at a bounded rate. If nobody else uses the file any
+  /// more, the check stops within one section.
+  static void CheckInBackground(std::weak_ptr<FrozenFile> file);
   absl::Status CheckLength() const;
   void Advise();
   absl::Status FindInParts(const engine::Keys& keys, engine::ValuesOut out, bool* found,

@@ -1,5 +1,4 @@
-#include "de_core/cc/kernels/files/served_file_check.h"
-
+// Checks served files, so that damage is found before a lookup reads it.
 #include <pthread.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"
 #include "de_core/cc/kernels/background/background_threads.h"
 #include "de_core/cc/kernels/files/env_stream.h"
+#include "de_core/cc/kernels/files/frozen_file.h"
 
 namespace de::kernels {
 namespace {
@@ -136,8 +136,8 @@ void Work() {
 
 }  // namespace
 
-engine::Status CheckNow(const FrozenFile& file, size_t number, engine::Executor* executor) {
-  const Sections sections(file, number);
+engine::Status FrozenFile::CheckNow(size_t number, engine::Executor* executor) const {
+  const Sections sections(*this, number);
   std::atomic<size_t> next{0};
   const size_t threads = executor == nullptr ? 1 : executor->threads();
   const size_t tasks = std::min(threads, sections.count());
@@ -154,7 +154,7 @@ engine::Status CheckNow(const FrozenFile& file, size_t number, engine::Executor*
   });
 }
 
-void CheckInBackground(std::weak_ptr<FrozenFile> file) {
+void FrozenFile::CheckInBackground(std::weak_ptr<FrozenFile> file) {
   Queue& queue = TheQueue();
   const std::lock_guard<std::mutex> guard(queue.mutex);
   queue.files.push_back(std::move(file));
