@@ -23,8 +23,7 @@ void SavedRows::Reserve(size_t rows, size_t stride) {
 SnapshotSection SavedRows::section(const RowLayout& layout, uint64_t begin, uint64_t last) {
   batch_.Finish(layout);
   gone_keys_.assign(gone_texts_.begin(), gone_texts_.end());
-  SnapshotSection section =
-      SectionOf(layout, begin, last, batch_.words, batch_.rows.data(), batch_.keys, batch_.values);
+  SnapshotSection section = SectionOf(batch_, begin, last);
   section.tombstones = gone_.size();
   section.tombstone_words = gone_.data();
   if (layout.key_type() == KeyType::kString) section.tombstone_keys = gone_keys_.data();

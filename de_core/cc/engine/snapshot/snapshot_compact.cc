@@ -140,13 +140,11 @@ class Compactor {
   }
 
   Status Emit(uint64_t begin, uint64_t last) {
-    words_.clear();
-    keys_.clear();
-    values_.clear();
+    rows_.Clear();
     gone_.clear();
     gone_keys_.clear();
-    rows_.resize(items_.size() * layout_.stride());
     const bool string_keys = layout_.key_type() == KeyType::kString;
+    const size_t texts = layout_.value_dtype() == DType::kString ? layout_.dim() : 0;
     for (const Item& item : items_) {
       const Stream& stream = StreamOf(item);
       if (!stream.is_row(item.entry)) {
@@ -154,15 +152,12 @@ class Compactor {
         if (tombstones_ && string_keys) gone_keys_.push_back(stream.key(item.entry));
         continue;
       }
-      stream.Convert(item.entry, rows_.data() + words_.size() * layout_.stride());
-      words_.push_back(stream.word(item.entry));
-      if (string_keys) keys_.push_back(stream.key(item.entry));
-      if (layout_.value_dtype() == DType::kString) {
-        const std::string_view* values = stream.values(item.entry, layout_.dim());
-        values_.insert(values_.end(), values, values + layout_.dim());
-      }
+      stream.Convert(item.entry, rows_.Add(stream.word(item.entry), layout_.stride()));
+      if (string_keys) rows_.AddText(stream.key(item.entry));
+      for (size_t i = 0; i < texts; ++i) rows_.AddText(stream.values(item.entry, texts)[i]);
     }
-    SnapshotSection section = SectionOf(layout_, begin, last, words_, rows_.data(), keys_, values_);
+    rows_.Finish(layout_);
+    SnapshotSection section = SectionOf(rows_, begin, last);
     section.tombstones = gone_.size();
     section.tombstone_words = gone_.data();
     if (string_keys) section.tombstone_keys = gone_keys_.data();
@@ -174,9 +169,9 @@ class Compactor {
   SnapshotWriter* writer_;
   std::vector<Stream> streams_;  ///< oldest first
   std::vector<Item> items_;
-  std::vector<uint64_t> words_, gone_;
-  std::vector<char> rows_;
-  std::vector<std::string_view> keys_, values_, gone_keys_;
+  RowBatch rows_;
+  std::vector<uint64_t> gone_;
+  std::vector<std::string_view> gone_keys_;
 };
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "de_core/cc/engine/base/status.h"
 #include "de_core/cc/engine/base/types.h"
 #include "de_core/cc/engine/index/line_index.h"
+#include "de_core/cc/engine/rows/row_batch.h"
 #include "de_core/cc/engine/rows/row_layout.h"
 #include "de_core/cc/engine/snapshot/snapshot_header.h"
 
@@ -38,20 +39,16 @@ struct SnapshotSection {
   const std::string_view* tombstone_keys = nullptr;  // (tombstones), for string keys
 };
 
-/// Returns a section of these rows, without tombstones. The arguments must outlive the section.
-inline SnapshotSection SectionOf(const RowLayout& layout, uint64_t hash_begin, uint64_t hash_last,
-                                 const std::vector<uint64_t>& words, const char* rows,
-                                 const std::vector<std::string_view>& keys,    // for string keys
-                                 const std::vector<std::string_view>& values)  // for string values
-{
+/// Returns a section of these rows, without tombstones. `rows` must outlive it.
+inline SnapshotSection SectionOf(const RowBatch& rows, uint64_t hash_begin, uint64_t hash_last) {
   SnapshotSection section;
   section.hash_begin = hash_begin;
   section.hash_last = hash_last;
-  section.count = words.size();
-  section.words = words.data();
-  section.rows = rows;
-  if (layout.key_type() == KeyType::kString) section.keys = keys.data();
-  if (layout.value_dtype() == DType::kString) section.values = values.data();
+  section.count = rows.size();
+  section.words = rows.words.data();
+  section.rows = rows.rows.data();
+  if (rows.layout.key_type() == KeyType::kString) section.keys = rows.keys.data();
+  if (rows.layout.value_dtype() == DType::kString) section.values = rows.values.data();
   return section;
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <thread>
 
 #include "de_core/cc/engine/snapshot/snapshot_reader.h"
@@ -151,23 +152,22 @@ TEST(SnapshotWriter, sections_that_threads_encoded_are_those_of_one) {
   SnapshotHeader header = SampleHeader();
   header.layout = RowLayout(KeyType::kInt64, DType::kFloat32, 3);
   const SampleTable table(header.layout, 5000);
-  std::vector<std::vector<uint64_t>> words(1U << kBits);
-  std::vector<std::string> rows(1U << kBits);
+  std::vector<RowBatch> rows(1U << kBits);
   for (size_t i = 0; i < table.size(); ++i) {
     const uint64_t word = table.WordOf(table.keys()[i]);
-    words[Mix64(word) >> (64 - kBits)].push_back(word);
-    rows[Mix64(word) >> (64 - kBits)].append(table.row(i));
+    const std::string_view row = table.row(i);
+    std::memcpy(rows[Mix64(word) >> (64 - kBits)].Add(word, row.size()), row.data(), row.size());
   }
+  for (RowBatch& batch : rows) batch.Finish(header.layout);
   StringSink sink;
   std::unique_ptr<SnapshotWriter> writer;
   ASSERT_TRUE(SnapshotWriter::Create(&sink, header, DType::kInt8, &writer).ok());
-  std::vector<EncodedSection> encoded(words.size());
+  std::vector<EncodedSection> encoded(rows.size());
   std::vector<std::thread> threads;
-  for (size_t i = 0; i < words.size(); ++i) {
+  for (size_t i = 0; i < rows.size(); ++i) {
     threads.emplace_back([&, i] {
       const uint64_t begin = uint64_t{i} << (64 - kBits);
-      const SnapshotSection section = SectionOf(header.layout, begin, begin | ~uint64_t{0} >> kBits,
-                                                words[i], rows[i].data(), {}, {});
+      const SnapshotSection section = SectionOf(rows[i], begin, begin | ~uint64_t{0} >> kBits);
       EXPECT_TRUE(writer->Encode(section, &encoded[i]).ok());
     });
   }
