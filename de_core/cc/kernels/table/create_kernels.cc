@@ -238,16 +238,16 @@ class TableLease final : public tensorflow::ResourceBase {
   const tensorflow::core::RefCountPtr<TableResource> table_;
 };
 
-class LeaseOp final : public GuardedOp {
+class LeaseOp final : public TableOp {
  public:
-  using GuardedOp::GuardedOp;
-  absl::Status Execute(OpKernelContext* context) override {
-    tensorflow::core::RefCountPtr<TableResource> table;
-    TF_RETURN_IF_ERROR(TableOf(context, &table));
+  using TableOp::TableOp;
+  absl::Status Run(OpKernelContext* context, TableResource* table) override {
     Tensor* lease = nullptr;
     TF_RETURN_IF_ERROR(context->allocate_output(0, tensorflow::TensorShape({}), &lease));
+    table->Ref();
+    tensorflow::core::RefCountPtr<TableResource> held(table);
     lease->scalar<ResourceHandle>()() = ResourceHandle::MakeRefCountingHandle(
-        new TableLease(std::move(table)), context->device()->name());
+        new TableLease(std::move(held)), context->device()->name());
     return absl::OkStatus();
   }
 };

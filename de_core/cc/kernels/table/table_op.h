@@ -17,7 +17,8 @@ class TableOp : public GuardedOp {
  protected:
   absl::Status Execute(tensorflow::OpKernelContext* context) final {
     tensorflow::core::RefCountPtr<TableResource> table;
-    TF_RETURN_IF_ERROR(TableOf(context, &table));
+    TF_RETURN_IF_ERROR(
+        tensorflow::LookupResource(context, tensorflow::HandleFromInput(context, 0), &table));
     return Run(context, table.get());
   }
 

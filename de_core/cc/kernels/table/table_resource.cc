@@ -166,9 +166,4 @@ absl::Status CheckServes(const TableResource& table, const std::string& path,
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", fits.message()));
 }
 
-absl::Status TableOf(tensorflow::OpKernelContext* context,
-                     tensorflow::core::RefCountPtr<TableResource>* table) {
-  return tensorflow::LookupResource(context, tensorflow::HandleFromInput(context, 0), table);
-}
-
 }  // namespace de::kernels

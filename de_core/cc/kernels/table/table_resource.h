@@ -107,10 +107,6 @@ class TableResource final : public tensorflow::ResourceBase {
 absl::Status CheckServes(const TableResource& table, const std::string& path,
                          const engine::SnapshotHeader& header);
 
-/// Returns the table in input 0 of a kernel.
-absl::Status TableOf(tensorflow::OpKernelContext* context,
-                     tensorflow::core::RefCountPtr<TableResource>* table);
-
 }  // namespace de::kernels
 
 #endif  // DE_CORE_KERNELS_TABLE_RESOURCE_H_
