@@ -5,8 +5,6 @@
 #include <cstring>
 #include <string>
 
-#include "de_core/cc/engine/rows/slot_copy.h"
-
 namespace de::engine {
 namespace {
 
@@ -52,16 +50,8 @@ Status RowConverter::Create(const RowLayout& from, const RowLayout& to, bool slo
         (from_scale != nullptr ? " with a scale" : "") + " to become " +
         std::string(NameOf(to.value_dtype())));
   }
-  made.identity_ =
-      from.value_dtype() == to.value_dtype() && slots && from.slots().size() == to.slots().size();
-  for (const SlotCopy& copy : SharedSlots(from, to)) {
-    if (!slots && copy.to->owner != kScaleOwner) continue;
-    made.identity_ = made.identity_ && copy.from->offset == copy.to->offset &&
-                     copy.from->spec.dtype == copy.to->spec.dtype;
-    made.slots_.push_back(
-        {copy.from->offset, copy.to->offset, copy.to->spec.width, copy.read.values});
-  }
-  made.identity_ = made.identity_ && made.slots_.size() == to.slots().size();
+  made.identity_ = slots && from.IsLike(to);
+  made.slots_ = SharedSlots(from, to, slots);
   *converter = std::move(made);
   return Status::Ok();
 }
@@ -72,9 +62,7 @@ void RowConverter::Convert(const char* from, char* to) const noexcept {
     return;
   }
   to_.FillSlots(to, 0);
-  for (const Copy& slot : slots_) {
-    slot.read(from + slot.from, 1.0F, slot.width, to + slot.to);
-  }
+  for (const SlotCopy& slot : slots_) slot.Run(from, to);
   if (quantize_) {
     WriteScaled(from, to);
   } else {

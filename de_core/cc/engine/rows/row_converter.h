@@ -9,6 +9,7 @@
 
 #include "de_core/cc/engine/base/status.h"
 #include "de_core/cc/engine/rows/row_layout.h"
+#include "de_core/cc/engine/rows/slot_copy.h"
 #include "de_core/cc/engine/rows/value_reader.h"
 
 namespace de::engine {
@@ -56,11 +57,7 @@ class RowConverter {
   size_t from_scale_ = 0;  ///< bytes from the row's start to the scale of int8 values; 0: no scale
   size_t to_scale_ = 0;
   ValueReader read_;
-  struct Copy {
-    size_t from, to, width;
-    ValueReader::Values read;
-  };
-  std::vector<Copy> slots_;
+  std::vector<SlotCopy> slots_;
 };
 
 }  // namespace de::engine

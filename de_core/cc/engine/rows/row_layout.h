@@ -125,6 +125,17 @@ class RowLayout {
     std::memcpy(row + begin, initial_.data() + begin, end - begin);
   }
 
+  /// True if the rows of both layouts have the same bytes.
+  bool IsLike(const RowLayout& other) const noexcept {
+    const auto same = [](const RowSlot& a, const RowSlot& b) {
+      return a.owner == b.owner && a.offset == b.offset && a.spec.name == b.spec.name &&
+             a.spec.width == b.spec.width && a.spec.dtype == b.spec.dtype;
+    };
+    return key_type_ == other.key_type_ && value_dtype_ == other.value_dtype_ &&
+           dim_ == other.dim_ &&
+           std::equal(slots_.begin(), slots_.end(), other.slots_.begin(), other.slots_.end(), same);
+  }
+
   /// True if the row has a slot of `owner`.
   bool HasOwner(std::string_view owner) const noexcept {
     for (const RowSlot& slot : slots_) {

@@ -1,6 +1,5 @@
 #include "de_core/cc/engine/tier/disk_rows.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -15,16 +14,6 @@ constexpr size_t kMostWritten = size_t{1} << 20;  // bytes per write
 constexpr size_t kSpareFiles = 1;
 // An owner of slots that no table has.
 constexpr char kDropped[] = "\x01 dropped";
-
-/// True if the rows of both layouts have the same bytes.
-bool AreAlike(const RowLayout& a, const RowLayout& b) {
-  const auto same = [](const RowSlot& x, const RowSlot& y) {
-    return x.owner == y.owner && x.offset == y.offset && x.spec.name == y.spec.name &&
-           x.spec.width == y.spec.width && x.spec.dtype == y.spec.dtype;
-  };
-  return a.stride() == b.stride() &&
-         std::equal(a.slots().begin(), a.slots().end(), b.slots().begin(), b.slots().end(), same);
-}
 
 }  // namespace
 
@@ -77,7 +66,7 @@ TierStats DiskRows::Stats() const {
 /// Makes `active_` a segment for rows of `layout`, which is not full.
 Status DiskRows::PrepareSegment(const RowLayout& layout) {
   const SegmentFile* const active = active_ < segments_.size() ? segments_[active_].get() : nullptr;
-  const bool fits = layout_ != nullptr && AreAlike(*layout_, layout);
+  const bool fits = layout_ != nullptr && layout_->IsLike(layout);
   if (fits && active != nullptr && active->layout == layout_ &&
       reserved_ < options_.segment_bytes) {
     return Status::Ok();
