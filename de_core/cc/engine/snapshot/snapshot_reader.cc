@@ -43,11 +43,11 @@ Status Malformed(const char* why) { return Status::DataLoss(std::string("is malf
 
 }  // namespace
 
-Status SnapshotReader::Open(const ByteSource* source,
+Status SnapshotReader::Open(std::unique_ptr<const ByteSource> source,
                             std::unique_ptr<SnapshotReader>* reader) noexcept {
   return Guarded([&] {
-    std::unique_ptr<SnapshotReader> opened(new SnapshotReader);
-    DE_RETURN_IF_ERROR(opened->Start(source));
+    std::unique_ptr<SnapshotReader> opened(new SnapshotReader(std::move(source)));
+    DE_RETURN_IF_ERROR(opened->Start());
     *reader = std::move(opened);
     return Status::Ok();
   });
@@ -55,32 +55,26 @@ Status SnapshotReader::Open(const ByteSource* source,
 
 Status SnapshotReader::Open(const char* data, size_t size,
                             std::unique_ptr<SnapshotReader>* reader) noexcept {
-  return Guarded([&] {
-    auto span = std::make_unique<SpanSource>(data, size);
-    DE_RETURN_IF_ERROR(Open(span.get(), reader));
-    (*reader)->span_ = std::move(span);
-    return Status::Ok();
-  });
+  return Guarded([&] { return Open(std::make_unique<SpanSource>(data, size), reader); });
 }
 
-Status SnapshotReader::Start(const ByteSource* source) {
-  source_ = source;
-  const uint64_t size = source->size();
+Status SnapshotReader::Start() {
+  const uint64_t size = source_->size();
   std::vector<char> buffer;
   const char* bytes = nullptr;
   DE_RETURN_IF_ERROR(
-      Fetch(*source, 0, std::min<uint64_t>(size, sizeof(HeaderRecord)), &buffer, &bytes));
+      Fetch(*source_, 0, std::min<uint64_t>(size, sizeof(HeaderRecord)), &buffer, &bytes));
   HeaderRecord record;
   DE_RETURN_IF_ERROR(DecodeHeaderRecord(bytes, size, &record));
-  DE_RETURN_IF_ERROR(Fetch(*source, 0, record.header_bytes, &buffer, &bytes));
+  DE_RETURN_IF_ERROR(Fetch(*source_, 0, record.header_bytes, &buffer, &bytes));
   std::array<uint32_t, 2> checksums;
   DE_RETURN_IF_ERROR(DecodeHeader(bytes, record, &header_, &checksums));
 
   const uint64_t tail = std::min<uint64_t>(size, sizeof(FooterRecord));
-  DE_RETURN_IF_ERROR(Fetch(*source, size - tail, tail, &buffer, &bytes));
+  DE_RETURN_IF_ERROR(Fetch(*source_, size - tail, tail, &buffer, &bytes));
   DE_RETURN_IF_ERROR(DecodeFooter(bytes, size, record, &footer_));
-  DE_RETURN_IF_ERROR(Fetch(*source, footer_.directory_offset, DirectoryBytes(footer_.section_count),
-                           &buffer, &bytes));
+  DE_RETURN_IF_ERROR(Fetch(*source_, footer_.directory_offset,
+                           DirectoryBytes(footer_.section_count), &buffer, &bytes));
   return DecodeDirectory(bytes, record.header_bytes, footer_, header_, checksums, &sections_);
 }
 

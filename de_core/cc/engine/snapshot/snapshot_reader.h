@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "de_core/cc/engine/base/byte_stream.h"
@@ -27,9 +28,9 @@ class SnapshotReader {
  public:
   /// Checks header, directory and footer: the time does not depend on the number of rows. Errors:
   /// DataLoss (truncated or corrupt; names the part and its offset), InvalidArgument (not a
-  /// snapshot), FailedPrecondition (a newer version or an unknown feature). `source` must outlive
-  /// the reader.
-  static Status Open(const ByteSource* source, std::unique_ptr<SnapshotReader>* reader) noexcept;
+  /// snapshot), FailedPrecondition (a newer version or an unknown feature).
+  static Status Open(std::unique_ptr<const ByteSource> source,
+                     std::unique_ptr<SnapshotReader>* reader) noexcept;
 
   /// Like above, for a file in memory, such as a mapped file. The memory must outlive the reader.
   static Status Open(const char* data, size_t size,
@@ -57,9 +58,9 @@ class SnapshotReader {
   Status CheckSection(size_t number, SectionBuffer* buffer) const noexcept;
 
  private:
-  SnapshotReader() = default;
+  explicit SnapshotReader(std::unique_ptr<const ByteSource> source) : source_(std::move(source)) {}
 
-  Status Start(const ByteSource* source);
+  Status Start();
   /// Calls read(), which reads section `number`, and adds the section's name to its error.
   template <typename Reading>
   Status InSection(size_t number, const Reading& read) const noexcept;
@@ -70,8 +71,7 @@ class SnapshotReader {
   Status CheckUnique(const SectionRecord& section, const char* lines,
                      const SectionBuffer& buffer) const;
 
-  std::unique_ptr<SpanSource> span_;
-  const ByteSource* source_ = nullptr;
+  const std::unique_ptr<const ByteSource> source_;
   SnapshotHeader header_;
   FooterRecord footer_{};
   std::vector<SectionRecord> sections_;

@@ -36,8 +36,9 @@ class Sections {
     // Read the file instead of the mapping. If the disk cannot deliver a page, reading the file
     // returns an error that says so. A file that was deleted or replaced is read from the mapping,
     // because only the mapping still has its bytes.
-    if (!FileSource::Open(tensorflow::Env::Default(), served.path(number), &source_).ok()) return;
-    if (!engine::SnapshotReader::Open(source_.get(), &reader_).ok()) return;
+    std::unique_ptr<FileSource> source;
+    if (!FileSource::Open(tensorflow::Env::Default(), served.path(number), &source).ok()) return;
+    if (!engine::SnapshotReader::Open(std::move(source), &reader_).ok()) return;
     if (reader_->header().id != mapped_.header().id) reader_.reset();
   }
 
@@ -61,7 +62,6 @@ class Sections {
   const FrozenFile& served_;
   const size_t number_;
   const engine::SnapshotReader& mapped_;
-  std::unique_ptr<FileSource> source_;
   std::unique_ptr<engine::SnapshotReader> reader_;
 };
 

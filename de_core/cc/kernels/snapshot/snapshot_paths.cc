@@ -59,9 +59,8 @@ absl::Status SnapshotFiles::Open(tensorflow::Env* env, const std::vector<std::st
     std::unique_ptr<FileSource> source;
     TF_RETURN_IF_ERROR(FileSource::Open(env, path, &source));
     std::unique_ptr<engine::SnapshotReader> reader;
-    TF_RETURN_IF_ERROR(InFile(path, engine::SnapshotReader::Open(source.get(), &reader)));
+    TF_RETURN_IF_ERROR(InFile(path, engine::SnapshotReader::Open(std::move(source), &reader)));
     files->readers_.push_back(reader.get());
-    files->sources_.push_back(std::move(source));
     files->owned_.push_back(std::move(reader));
   }
   return absl::OkStatus();

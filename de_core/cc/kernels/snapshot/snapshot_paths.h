@@ -38,7 +38,6 @@ class SnapshotFiles {
 
  private:
   std::vector<std::string> paths_;
-  std::vector<std::unique_ptr<FileSource>> sources_;
   std::vector<std::unique_ptr<engine::SnapshotReader>> owned_;
   std::vector<const engine::SnapshotReader*> readers_;
 };

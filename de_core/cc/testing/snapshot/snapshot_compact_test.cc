@@ -25,9 +25,8 @@ class Files {
  public:
   explicit Files(std::vector<std::string> files) : bytes_(std::move(files)) {
     for (const std::string& bytes : bytes_) {
-      sources_.push_back(std::make_unique<testing::ReadOnlySource>(bytes));
-      readers_.emplace_back();
-      const Status status = SnapshotReader::Open(sources_.back().get(), &readers_.back());
+      const Status status = SnapshotReader::Open(std::make_unique<testing::ReadOnlySource>(bytes),
+                                                 &readers_.emplace_back());
       EXPECT_TRUE(status.ok()) << status.message;
     }
   }
@@ -40,7 +39,6 @@ class Files {
 
  private:
   std::vector<std::string> bytes_;
-  std::vector<std::unique_ptr<testing::ReadOnlySource>> sources_;
   std::vector<std::unique_ptr<SnapshotReader>> readers_;
 };
 

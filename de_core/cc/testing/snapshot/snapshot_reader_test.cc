@@ -57,9 +57,8 @@ TEST(SnapshotReader, an_error_of_the_medium_is_passed_on_wherever_it_comes) {
   const std::string bytes = Delta(2);
   int reads = 0;
   for (;; ++reads) {
-    const FailingSource source(bytes, reads);
     std::unique_ptr<SnapshotReader> reader;
-    Status status = SnapshotReader::Open(&source, &reader);
+    Status status = SnapshotReader::Open(std::make_unique<FailingSource>(bytes, reads), &reader);
     EXPECT_EQ(reader == nullptr, !status.ok());
     if (reader != nullptr) status = ReadAll(*reader);
     if (status.ok()) break;
@@ -95,10 +94,9 @@ TEST(SnapshotReader, headers_alone_are_checked_when_a_file_is_opened) {
 
 TEST(SnapshotReader, the_checksum_of_a_section_covers_each_of_its_bytes) {
   std::string bytes = Delta(1);
-  const ReadOnlySource source(bytes);
   std::unique_ptr<SnapshotReader> mapped, streamed;
   ASSERT_TRUE(Open(bytes, &mapped).ok());
-  ASSERT_TRUE(SnapshotReader::Open(&source, &streamed).ok());
+  ASSERT_TRUE(SnapshotReader::Open(std::make_unique<ReadOnlySource>(bytes), &streamed).ok());
   const SectionRecord& section = mapped->sections()[1];
   const size_t begin = section.offset;
   const size_t stride = mapped->header().layout.stride();
@@ -135,10 +133,9 @@ TEST(SnapshotReader, a_section_that_is_not_there_is_named) {
 
 TEST(SnapshotReader, threads_read_with_a_buffer_each_what_one_reads) {
   const std::string bytes = Delta(4);
-  const ReadOnlySource source(bytes);
   std::unique_ptr<SnapshotReader> mapped, streamed;
   ASSERT_TRUE(Open(bytes, &mapped).ok());
-  ASSERT_TRUE(SnapshotReader::Open(&source, &streamed).ok());
+  ASSERT_TRUE(SnapshotReader::Open(std::make_unique<ReadOnlySource>(bytes), &streamed).ok());
   const size_t sections = mapped->sections().size();
   std::vector<std::string> said(sections);
   for (size_t i = 0; i < sections; ++i) {

@@ -90,8 +90,7 @@ TEST_P(RoundTrip, keeps_every_row_mapped_and_streamed) {
   EXPECT_EQ(reader->header().layout.slots().size(), c.slots && !c.values_only ? 2U : 0U);
   ExpectHolds(*reader, table);
 
-  const ReadOnlySource source(bytes);
-  status = SnapshotReader::Open(&source, &reader);
+  status = SnapshotReader::Open(std::make_unique<ReadOnlySource>(bytes), &reader);
   ASSERT_TRUE(status.ok()) << status.message;
   ExpectHolds(*reader, table);
 }
@@ -188,9 +187,9 @@ TEST_P(DamagedFile, every_truncation_is_named) {
     const Status mapped = Verify({cut.data(), size});
     ASSERT_EQ(mapped.code, Code::kDataLoss) << size;
     ASSERT_NE(mapped.message.find("truncated"), std::string::npos) << mapped.message;
-    const ReadOnlySource source(std::string_view(bytes).substr(0, size));
+    auto source = std::make_unique<ReadOnlySource>(std::string_view(bytes).substr(0, size));
     std::unique_ptr<SnapshotReader> reader;
-    ASSERT_EQ(SnapshotReader::Open(&source, &reader).message, mapped.message);
+    ASSERT_EQ(SnapshotReader::Open(std::move(source), &reader).message, mapped.message);
   }
 }
 
