@@ -196,7 +196,8 @@ inline Status OpenChain(const std::vector<std::string_view>& files,
 inline Status OpenFrozen(std::string_view bytes, std::unique_ptr<FrozenTable>* table) {
   std::unique_ptr<SnapshotReader> reader;
   DE_RETURN_IF_ERROR(Open(bytes, &reader));
-  return FrozenTable::Open(std::move(reader), nullptr, table);
+  const SnapshotHeader& header = reader->header();
+  return FrozenTable::Open(std::move(reader), header, table);
 }
 
 /// Reads and checks all sections.

@@ -41,7 +41,7 @@ Status FrozenChain::Open(std::vector<std::unique_ptr<SnapshotReader>> files,
     std::unique_ptr<FrozenChain> opened(new FrozenChain);
     for (size_t i = spans[0].from; i < files.size(); ++i) {
       std::unique_ptr<FrozenTable> table;
-      DE_RETURN_IF_ERROR(FrozenTable::Open(std::move(files[i]), &all.back()->header(), &table));
+      DE_RETURN_IF_ERROR(FrozenTable::Open(std::move(files[i]), all.back()->header(), &table));
       if (opened->base_ == nullptr) {
         opened->base_ = std::move(table);
       } else {

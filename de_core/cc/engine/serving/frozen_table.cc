@@ -29,7 +29,7 @@ bool ParseNumber(const std::string& text, double* number) {
 
 }  // namespace
 
-Status FrozenTable::Open(std::unique_ptr<SnapshotReader> reader, const SnapshotHeader* unknown,
+Status FrozenTable::Open(std::unique_ptr<SnapshotReader> reader, const SnapshotHeader& unknown,
                          std::unique_ptr<FrozenTable>* table) noexcept {
   return Guarded([&] {
     DE_RETURN_IF_ERROR(SimdLevelStatus());
@@ -40,7 +40,7 @@ Status FrozenTable::Open(std::unique_ptr<SnapshotReader> reader, const SnapshotH
   });
 }
 
-Status FrozenTable::Start(const SnapshotHeader* unknown) {
+Status FrozenTable::Start(const SnapshotHeader& unknown) {
   if (reinterpret_cast<uintptr_t>(reader_->data()) % alignof(IndexLine) != 0) {
     return Status::InvalidArgument("a snapshot must lie at a multiple of 64 bytes in memory");
   }
@@ -58,9 +58,8 @@ Status FrozenTable::Start(const SnapshotHeader* unknown) {
   blank_.resize((stride_ + sizeof(uint64_t) - 1) / sizeof(uint64_t));
   BuildPlaces();
   BuildCells();
-  if (unknown == nullptr) unknown = &header();
-  DE_RETURN_IF_ERROR(OovPolicy::Load(unknown->metadata, &oov_));
-  return PrepareOov(unknown->initializer);
+  DE_RETURN_IF_ERROR(OovPolicy::Load(unknown.metadata, &oov_));
+  return PrepareOov(unknown.initializer);
 }
 
 void FrozenTable::BuildPlaces() {

@@ -54,10 +54,10 @@ enum class FrozenPart { kLines, kRows, kTexts };
 class FrozenTable {
  public:
   /// Opens the file of `reader`. The file must be in memory, which must outlive the table and start
-  /// at a multiple of 64, as a mapping does. If `unknown` is not nullptr, the policy and the
-  /// initializer of this header, instead of the file's, decide the values of unknown keys.
-  /// InvalidArgument for a policy that does not fit the table.
-  static Status Open(std::unique_ptr<SnapshotReader> reader, const SnapshotHeader* unknown,
+  /// at a multiple of 64, as a mapping does. The policy and the initializer of the header
+  /// `unknown`, which may be another file's, decide the values of unknown keys. InvalidArgument for
+  /// a policy that does not fit the table.
+  static Status Open(std::unique_ptr<SnapshotReader> reader, const SnapshotHeader& unknown,
                      std::unique_ptr<FrozenTable>* table) noexcept;
 
   /// Sets row i of `out` to the value of keys[i], or to the policy's value for an unknown key.
@@ -144,7 +144,7 @@ class FrozenTable {
   };
 
   explicit FrozenTable(std::unique_ptr<SnapshotReader> reader) : reader_(std::move(reader)) {}
-  Status Start(const SnapshotHeader* unknown);
+  Status Start(const SnapshotHeader& unknown);
   void BuildPlaces();
   void BuildCells();
   Status PrepareOov(const InitializerOptions& initializer);
