@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from de_core_cli import library, sources, terminal
+from de_core_cli import sources, terminal
 from de_core_cli.library import CommandError
 
 #: Called as `write(file, rows, with_slots)` with a `SnapshotFile` and some of its `Rows`.
@@ -54,11 +54,12 @@ def run(options: argparse.Namespace) -> None:
     if options.format == "parquet" and options.output is None:
         options.parser.error("--format parquet writes a file. Add --output FILE.")
     absent = dict.fromkeys(options.key or [])
-    found = sources.chosen(options.paths, options.table)
-    library.load()
-    from de_core.snapshot.file import SnapshotFile
+    with (
+        sources.whole(options.paths, options.table) as files,
+        _writer(options.format, options.output) as write,
+    ):
+        from de_core.snapshot.file import SnapshotFile
 
-    with sources.whole(found) as files, _writer(options.format, options.output) as write:
         left = options.limit
         for name, path in files:
             file = SnapshotFile(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from de_core_cli import library, sources, terminal
+from de_core_cli import sources, terminal
 from de_core_cli.library import CommandError
 
 _KINDS = ("removed", "added", "changed")
@@ -38,9 +38,12 @@ def add(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the differences. Returns 1 if there are any."""
-    found = [sources.chosen([path], options.table) for path in options.paths]
-    with sources.whole(found[0]) as left, sources.whole(found[1]) as right:
-        for path, files in zip(options.paths, (left, right), strict=True):
+    first, second = options.paths
+    with (
+        sources.whole([first], options.table) as left,
+        sources.whole([second], options.table) as right,
+    ):
+        for path, files in ((first, left), (second, right)):
             if len(files) != 1:
                 raise CommandError(
                     f"diff compares single files. Received: {path!r} with "
@@ -51,7 +54,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _compared(left: str, right: str, options: argparse.Namespace) -> int:
-    library.load()
     from de_core.base.progress import Progress
     from de_core.snapshot.difference import compare
     from de_core.snapshot.file import SnapshotFile

@@ -14,7 +14,7 @@ def add(verbs: Any) -> None:
     verb = verbs.add_parser(
         "inspect",
         help="describe files by their headers",
-        description="Describes files. Reads their headers alone: fast for any size.",
+        description="Describes files. Reads their headers alone, also in large files.",
         **terminal.examples(
             ("One file, with all that its header says:", "inspect users.de"),
             ("All tables of a checkpoint or a model:", "inspect training/ckpt-12 model.keras"),
@@ -28,17 +28,23 @@ def add(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Prints a description of each file."""
-    found = [(each, each.header().info) for each in sources.chosen(options.paths, None)]
-    for _, info in found:
-        info["key_dtype"] = info["metadata"].pop("keys", info["key_dtype"])
+    with sources.opened(options.paths) as files:
+        found = [(each.name, _shown(each.info)) for each in files]
     if options.json:
-        for source, info in found:
-            terminal.print_json({"file": source.name, **info})
+        for name, info in found:
+            terminal.print_json({"file": name, **info})
     elif len(found) == 1:
-        terminal.print_table(("field", "value"), _fields(found[0][0].name, found[0][1]))
+        terminal.print_table(("field", "value"), _fields(*found[0]))
     else:
         columns = ("table", "shard", "kind", "keys", "values", "rows", "removed", "bytes", "file")
-        terminal.print_table(columns, (_row(source.name, info) for source, info in found))
+        terminal.print_table(columns, (_row(*each) for each in found))
+
+
+def _shown(info: dict[str, Any]) -> dict[str, Any]:
+    """Returns a description with the dtype of the Variable's keys, without the table's state."""
+    metadata = {k: v for k, v in info["metadata"].items() if not k.startswith("de.")}
+    key_dtype = metadata.pop("keys", info["key_dtype"])
+    return {**info, "key_dtype": key_dtype, "metadata": metadata}
 
 
 def _values(info: dict[str, Any]) -> str:

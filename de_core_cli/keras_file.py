@@ -10,7 +10,6 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from de_core_cli.header import ReadAt
 from de_core_cli.library import CommandError
 
 _WEIGHTS = "model.weights.h5"
@@ -62,23 +61,6 @@ def shards(file: Any) -> dict[str, list[Any]]:
         f"{layer}/table_{shard}": [items[number] for number in sorted(items)]
         for (layer, shard), items in sorted(pieces.items())
     }
-
-
-def reader(datasets: list[Any]) -> tuple[ReadAt, int]:
-    """Returns a function that reads bytes of a shard's file, and the file's size."""
-    sizes = [int(each.shape[0]) for each in datasets]
-
-    def read_at(offset: int, size: int) -> bytes:
-        found = b""
-        for each, length in zip(datasets, sizes, strict=True):
-            if offset < length and len(found) < size:
-                part = each[offset : offset + size - len(found)].tobytes()
-                found += part
-                offset += len(part)
-            offset -= length
-        return found
-
-    return read_at, sum(sizes)
 
 
 def extract(datasets: list[Any], target: pathlib.Path) -> None:

@@ -11,9 +11,12 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from de_core_cli import header, keras_file, library, sources, terminal
+from de_core_cli import keras_file, sources, terminal
 from de_core_cli.library import CommandError
-from de_core_cli.sources import Source, find, on_disk
+from de_core_cli.sources import Source
+
+#: The first bytes of every snapshot file.
+_MAGIC = b"\x89DES\r\n\x1a\n"
 
 
 def add(verbs: Any) -> None:
@@ -61,81 +64,75 @@ def run(options: argparse.Namespace) -> None:
     for path in (options.target, f"{options.target}.index"):
         if pathlib.Path(path).exists():
             raise CommandError(f"The target must not exist yet. Received: {path!r}.")
-    found = sources.find(options.source, checked=True)
-    if source.is_dir() and not pathlib.Path(f"{source}.index").exists():
-        source = _copied(source, found)
-        if source.resolve() in target.resolve().parents:
-            raise CommandError(
-                f"The target must lie outside of the source, {str(source)!r}. Received: "
-                f"{options.target!r}."
-            )
-    wanted = sources.of_table(found, options.table)
-    chains = sources.chains(found)
-    keys = {}  # by the base's number; a text that is no key is an error before any work
-    for first, *_ in chains:
-        own = texts if found[first] in wanted else []
-        dtype = found[first].header().info["key_dtype"]
-        keys[first] = [terminal.key_of(text, dtype, found[first].name) for text in own]
-    parent = target.absolute().parent
-    parent.mkdir(parents=True, exist_ok=True)
-    totals: dict[str, tuple[int, int]] = {}  # by table, the rows that are removed and left
-    with (
-        on_disk(found) as files,
-        tempfile.TemporaryDirectory(prefix=".rm-key-", dir=parent) as work,
-    ):
-        made: dict[int, tuple[pathlib.Path, dict[str, Any]]] = {}  # by the base's number
-        for chain in chains:
-            first = chain[0]
-            info = found[first].header().info
-            if info["kind"] != "base":
+    with sources.opened([options.source]) as found:
+        if source.is_dir() and not pathlib.Path(f"{source}.index").exists():
+            source = _copied(source, found)
+            if source.resolve() in target.resolve().parents:
                 raise CommandError(
-                    f"A delta alone cannot be copied. Received: {files[first]!r}. Name its "
-                    "checkpoint."
+                    f"The target must lie outside of the source, {str(source)!r}. Received: "
+                    f"{options.target!r}."
                 )
-            file = pathlib.Path(work) / f"{first}.de"
-            chain_files = [files[number] for number in chain]
-            gone, report = _without(chain_files, found[chain[-1]], keys[first], file)
-            made[first] = (file, report)
-            before = totals.get(found[first].table, (0, 0))
-            totals[found[first].table] = (before[0] + gone, before[1] + report["rows"])
-        if not any(gone for gone, _ in totals.values()):
-            raise CommandError("A table must have one of the keys. Received: no row of any key.")
-        ready = pathlib.Path(work) / "ready"
-        if pathlib.Path(f"{source}.index").exists():
-            new = {files[first]: each for first, each in made.items()}
-            _to_prefix(options.source, options.target, new)
-        elif source.is_dir():
-            _to_directory(source, ready, found, made)
-            ready.rename(target)
-        elif found[0].inside:
-            inside = {found[first].inside: file for first, (file, _) in made.items()}
-            keras_file.rewrite(options.source, ready, inside)
-            from de_core.base.paths import sync
-            from de_core.snapshot.file import verify
+        wanted = sources.of_table(found, options.table)
+        chains = sources.chains(found)
+        keys = {}  # by the base; a text that is no key is an error before any work
+        for base, *_ in chains:
+            own = texts if base in wanted else []
+            keys[base] = [terminal.key_of(each, base.info["key_dtype"], base.name) for each in own]
+        parent = target.absolute().parent
+        parent.mkdir(parents=True, exist_ok=True)
+        totals: dict[str, tuple[int, int]] = {}  # by table, the rows that are removed and left
+        with tempfile.TemporaryDirectory(prefix=".rm-key-", dir=parent) as work:
+            made: dict[Source, tuple[pathlib.Path, dict[str, Any]]] = {}  # by the base
+            for base, *deltas in chains:
+                if base.info["kind"] != "base":
+                    raise CommandError(
+                        f"A delta alone cannot be copied. Received: {base.path!r}. Name its "
+                        "checkpoint."
+                    )
+                file = pathlib.Path(work) / f"{len(made)}.de"
+                gone, report = _without([base, *deltas], keys[base], file)
+                made[base] = (file, report)
+                before = totals.get(base.table, (0, 0))
+                totals[base.table] = (before[0] + gone, before[1] + report["rows"])
+            if not any(gone for gone, _ in totals.values()):
+                raise CommandError(
+                    "A table must have one of the keys. Received: no row of any key."
+                )
+            ready = pathlib.Path(work) / "ready"
+            if pathlib.Path(f"{source}.index").exists():
+                new = {base.path: each for base, each in made.items()}
+                _to_prefix(options.source, options.target, new)
+            elif source.is_dir():
+                _to_directory(source, ready, made)
+                ready.rename(target)
+            elif found[0].inside:
+                inside = {base.inside: file for base, (file, _) in made.items()}
+                keras_file.rewrite(options.source, ready, inside)
+                from de_core.base.paths import sync
+                from de_core.snapshot.file import verify
 
-            with on_disk(find(str(ready))) as copied:
-                verify(copied)
-            sync(str(ready))
-            ready.rename(target)
-        else:
-            made[0][0].rename(target)
+                with sources.opened([str(ready)]) as copied:
+                    verify([each.path for each in copied])
+                sync(str(ready))
+                ready.rename(target)
+            else:
+                made[found[0]][0].rename(target)
     rows = [(name, *numbers) for name, numbers in totals.items()]
     terminal.print_rows(("table", "removed", "rows"), rows, options.json)
 
 
 def _without(
-    files: list[str], last: Source, keys: list[Any], target: pathlib.Path
+    chain: list[Source], keys: list[Any], target: pathlib.Path
 ) -> tuple[int, dict[str, Any]]:
     """Writes one shard without keys. Returns the number of removed rows, and the save's report."""
-    library.load()
     import tensorflow as tf
 
     from de_core.base.ops import library as ops
-    from de_core.snapshot.file import about, verify
+    from de_core.snapshot.file import about, metadata_of, verify
 
+    files = [each.path for each in chain]
     verify(files)
-    head = last.header()
-    info = head.info
+    info = chain[-1].info
     key_dtype = tf.as_dtype(info["key_dtype"])
     live = ops.de_table(
         anonymous=True,
@@ -152,7 +149,7 @@ def _without(
         str(target),
         values_only=info["values_only"],
         store_as=stored,
-        metadata=[part for pair in head.metadata.items() for part in pair],
+        metadata=metadata_of(info),
     )
     gone = before - about(str(target), verified=True)["rows"]
     return gone, dict(json.loads(report.numpy()))
@@ -178,8 +175,7 @@ def _copied(source: pathlib.Path, found: Sequence[Source]) -> pathlib.Path:
 def _to_directory(
     source: pathlib.Path,
     ready: pathlib.Path,
-    found: Sequence[Source],
-    made: dict[int, tuple[pathlib.Path, dict[str, Any]]],
+    made: dict[Source, tuple[pathlib.Path, dict[str, Any]]],
 ) -> None:
     """Copies a directory with a manifest, or a version of a model, with new snapshot files."""
     from de_core.checkpoint import manifest
@@ -190,17 +186,17 @@ def _to_directory(
         found = []
         for path in filter(pathlib.Path.is_file, (pathlib.Path(folder, name) for name in inside)):
             with path.open("rb") as file:
-                if file.read(len(header.MAGIC)) == header.MAGIC:
+                if file.read(len(_MAGIC)) == _MAGIC:
                     found.append(path.name)
         return found
 
     shutil.copytree(source, ready, ignore=snapshots)
-    top = ready / pathlib.Path(found[0].path).parent.relative_to(source)
+    top = ready / pathlib.Path(next(iter(made)).path).parent.relative_to(source)
     reports = {}
     # The name of an appended part has the id of its base, which is new.
-    ids = {found[n].header().info["id"][:12]: new["id"][:12] for n, (_, new) in made.items()}
-    for first, (file, report) in made.items():
-        name = pathlib.Path(found[first].path).name
+    ids = {base.info["id"][:12]: new["id"][:12] for base, (_, new) in made.items()}
+    for base, (file, report) in made.items():
+        name = pathlib.Path(base.path).name
         name = re.sub(
             r"(?<=\.)[0-9a-f]{12}(?=\.part-)", lambda match: ids.get(match[0], match[0]), name
         )
@@ -214,8 +210,8 @@ def _to_directory(
         manifest.write(str(ready), tables)
     links: dict[str, list[chain_file.Link]] = {}
     for path in sorted(top.glob(f"*{chain_file.SUFFIX}")):
-        base = chain_file.read(path)[0].name
-        links[path.name] = [chain_file.Link(reports[base]["id"], base)]
+        name = chain_file.read(path)[0].name
+        links[path.name] = [chain_file.Link(reports[name]["id"], name)]
         chain_file.write(path, links[path.name])
     if links:
         chain_file.write_manifest(ready, links)

@@ -1,24 +1,20 @@
-"""Finds the snapshot files at a path, and their headers."""
+"""Finds the snapshot files at the paths of a command."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
-import os
+import functools
 import pathlib
-import re
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from de_core_cli import header, keras_file, library
+from de_core_cli import keras_file, library
 from de_core_cli.library import CommandError
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
-# Files of `save_to_file_system`. Only the library knows which of them count, and in which order.
-_OF_A_SAVE = re.compile(r"_mht_\d+of\d+|\.part-\d+\.de$")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,59 +22,54 @@ class Source:
     """A snapshot file, alone or inside a Keras file.
 
     Attributes:
-        path: The file's path.
+        path: The snapshot file; a copy of one inside a Keras file.
+        name: The name for people.
         inside: The key in `keras_file.shards`, if the snapshot file is inside a Keras file; else
             empty.
     """
 
     path: str
+    name: str
     inside: str = ""
 
-    @property
-    def name(self) -> str:
-        """The name for people."""
-        return f"{self.path}:{self.inside}" if self.inside else self.path
+    @functools.cached_property
+    def info(self) -> dict[str, Any]:
+        """The file's description; see the op DeSnapshotInfo.
+
+        Raises:
+            tf.errors.OpError: The file is no snapshot file, or its header is damaged.
+        """
+        from de_core.snapshot.file import about
+
+        return about(self.path)
 
     @property
     def table(self) -> str:
         """The name of the table whose rows the file holds."""
-        return str(self.header().info["metadata"].get("table", ""))
-
-    def header(self) -> header.Header:
-        """Reads the header.
-
-        Raises:
-            CommandError: The header is damaged.
-        """
-        if self.inside:
-            with keras_file.opened(self.path) as file:
-                datasets = keras_file.shards(file)[self.inside]
-                return header.read(*keras_file.reader(datasets), self.name)
-        if "://" in self.path:
-            library.load()
-            from de_core.snapshot.file import about
-
-            return header.Header(about(self.path), {})
-        with pathlib.Path(self.path).open("rb") as opened:
-            size = os.fstat(opened.fileno()).st_size
-
-            def read_at(offset: int, count: int) -> bytes:
-                opened.seek(offset)
-                return opened.read(count)
-
-            return header.read(read_at, size, self.path)
+        return str(self.info["metadata"].get("table", ""))
 
 
-def find(path: str, checked: bool = False) -> list[Source]:
-    """Returns the snapshot files at a path, each base before its deltas.
+@contextlib.contextmanager
+def opened(paths: Sequence[str], table: str | None = None) -> Iterator[list[Source]]:
+    """Yields the snapshot files at several paths, or only the files of one table; see `of_table`.
+
+    Each base comes before its deltas. Files inside Keras files are copied to a temporary folder.
 
     Args:
-        path: A file, a checkpoint or a version.
-        checked: True to check that the files of a checkpoint belong together. Needs TensorFlow.
+        paths: Files, checkpoints or versions.
+        table: The table's name; None for all.
 
     Raises:
-        CommandError: There is no such file or checkpoint.
+        CommandError: There is no such file, checkpoint or table.
+        tf.errors.OpError: A checkpoint's files do not belong together.
     """
+    with tempfile.TemporaryDirectory(prefix="de_core_") as folder:
+        found = [each for path in paths for each in _find(path, folder)]
+        library.load()
+        yield of_table(found, table)
+
+
+def _find(path: str, folder: str) -> list[Source]:
     if not path.strip("/"):
         raise CommandError(
             "The path must be a file, a directory of files or a checkpoint's prefix. "
@@ -91,70 +82,32 @@ def find(path: str, checked: bool = False) -> list[Source]:
             "which does not exist."
         )
     if local.is_file():
-        return _of_file(path)
-    found = [] if checked or not local.is_dir() else _of_directory(local)
-    if not found and local.is_dir() and _newest(local) is not None:
-        return find(str(_newest(local)), checked)
-    if found:
-        return [Source(str(each)) for each in found]
+        return _of_file(path, folder)
+    if local.is_dir():
+        versions = [each for each in local.iterdir() if each.name.isdecimal()]
+        versions = [each for each in versions if (each / "saved_model.pb").is_file()]
+        path = str(max(versions, key=lambda each: int(each.name), default=local))
     library.load()
     from de_core.checkpoint.sources import tables_in
 
-    return [Source(each) for files in tables_in(path).values() for each in files]
+    return [Source(each, each) for files in tables_in(path).values() for each in files]
 
 
-def _of_file(path: str) -> list[Source]:
+def _of_file(path: str, folder: str) -> list[Source]:
     with pathlib.Path(path).open("rb") as file:
         start = file.read(8)
     if start != _HDF5 and not zipfile.is_zipfile(path):
-        return [Source(path)]
+        return [Source(path, path)]
+    copies = pathlib.Path(tempfile.mkdtemp(dir=folder))
+    found = []
     with keras_file.opened(path) as opened:
-        found = [Source(path, inside) for inside in keras_file.shards(opened)]
+        for inside, datasets in keras_file.shards(opened).items():
+            copy = copies / f"{pathlib.Path(path).name}:{inside.replace('/', '_')}.de"
+            keras_file.extract(datasets, copy)
+            found.append(Source(str(copy), f"{path}:{inside}", inside))
     if not found:
         raise CommandError(f"The Keras file must hold a table. Received: {path!r} without one.")
     return found
-
-
-def _of_directory(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Returns a directory's snapshot files in order.
-
-    Returns [] if only `de_core` can find the files, or can name the damage.
-    """
-    manifest, assets = folder / "MANIFEST", folder / "assets"
-    if manifest.exists():
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            outer = json.loads(manifest.read_text("utf-8"))
-            if outer["checksum"] == zlib.crc32(outer["body"].encode()):
-                tables = json.loads(outer["body"])["tables"]
-                return [folder / each["file"] for files in tables.values() for each in files]
-        return []
-    chains = [_chain(each) for each in sorted(assets.glob("*.chain"))]
-    if chains:
-        return [assets / name for names in chains for name in names] if all(chains) else []
-    files = sorted(folder.glob("*.de"))
-    if any(_OF_A_SAVE.search(each.name) for each in files):
-        return []
-    return files or sorted(assets.glob("*.de"))
-
-
-def _chain(path: pathlib.Path) -> list[str]:
-    """Returns the names of the snapshot files in a chain file; [] if the chain file is damaged."""
-    first, *lines = path.read_bytes().decode("utf-8", "replace").split("\n")
-    links, end = lines[:-2], lines[-2:]
-    if first != "de_core chain 1" or end != [f"end {len(links)}", ""]:
-        return []
-    return [link.partition(" ")[2] for link in links]
-
-
-def _newest(folder: pathlib.Path) -> pathlib.Path | None:
-    versions = [each for each in folder.iterdir() if each.name.isdecimal()]
-    versions = [each for each in versions if (each / "saved_model.pb").is_file()]
-    return max(versions, key=lambda each: int(each.name), default=None)
-
-
-def chosen(paths: Sequence[str], table: str | None) -> list[Source]:
-    """Returns the files at several paths, or only the files of one table; see `of_table`."""
-    return of_table([each for path in paths for each in find(path)], table)
 
 
 def of_table(found: list[Source], table: str | None) -> list[Source]:
@@ -174,50 +127,31 @@ def of_table(found: list[Source], table: str | None) -> list[Source]:
     return kept
 
 
-@contextlib.contextmanager
-def on_disk(sources: Sequence[Source]) -> Iterator[list[str]]:
-    """Yields the files' paths. Files inside Keras files are extracted to a temporary folder."""
-    with tempfile.TemporaryDirectory(prefix="de_core_") as folder:
-        paths = []
-        for number, source in enumerate(sources):
-            paths.append(source.path)
-            if source.inside:
-                paths[-1] = str(pathlib.Path(folder) / f"{number}.de")
-                with keras_file.opened(source.path) as file:
-                    datasets = keras_file.shards(file)[source.inside]
-                    keras_file.extract(datasets, pathlib.Path(paths[-1]))
-        yield paths
-
-
-def chains(sources: Sequence[Source]) -> list[list[int]]:
-    """Returns the files' numbers, grouped: each file with the deltas that continue it."""
-    found: list[list[int]] = []
-    last = ""
-    for number, source in enumerate(sources):
-        info = source.header().info
-        if last and last == info["parent"]:
-            found[-1].append(number)
+def chains(sources: Sequence[Source]) -> list[list[Source]]:
+    """Returns the files, grouped: each file with the deltas that continue it."""
+    found: list[list[Source]] = []
+    for source in sources:
+        if found and found[-1][-1].info["id"] == source.info["parent"]:
+            found[-1].append(source)
         else:
-            found.append([number])
-        last = info["id"]
+            found.append([source])
     return found
 
 
 @contextlib.contextmanager
-def whole(sources: Sequence[Source]) -> Iterator[list[tuple[str, str]]]:
+def whole(paths: Sequence[str], table: str | None) -> Iterator[list[tuple[str, str]]]:
     """Yields the name and path of each file. A base and its deltas become one merged file.
 
-    A delta without its base stays as it is.
+    A delta without its base stays as it is. Takes the arguments of `opened`.
     """
-    with on_disk(sources) as paths, tempfile.TemporaryDirectory(prefix="de_core_") as folder:
+    with opened(paths, table) as sources, tempfile.TemporaryDirectory(prefix="de_core_") as folder:
         found = []
-        for chain in chains(sources):
-            path = paths[chain[0]]
+        for number, chain in enumerate(chains(sources)):
+            path = chain[0].path
             if len(chain) > 1:
-                library.load()
                 from de_core.base.ops import library as ops
 
-                path = str(pathlib.Path(folder) / f"{chain[0]}.de")
-                ops.de_snapshot_compact([paths[each] for each in chain], path)
-            found.append((sources[chain[-1]].name, path))
+                path = str(pathlib.Path(folder) / f"{number}.de")
+                ops.de_snapshot_compact([each.path for each in chain], path)
+            found.append((chain[-1].name, path))
         yield found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from typing import Any
 
 from de_core_cli import library, sources, terminal
@@ -36,17 +37,17 @@ def run(options: argparse.Namespace) -> int:
     damage = (library.CommandError, tf.errors.OpError, OSError, ValueError)
     found: list[sources.Source] = []
     results: list[dict[str, Any]] = []
-    for path in options.paths:
-        try:
-            found += sources.find(path, checked=True)
-        except damage as error:  # no file, a damaged one, or files that do not belong together
-            results.append({"file": path, "whole": False, "reason": library.line_of(error)})
-    with Progress(len(found), "verify") as progress:
+    with contextlib.ExitStack() as stack:
+        for path in options.paths:
+            try:
+                found += stack.enter_context(sources.opened([path]))
+            except damage as error:  # no file, a damaged one, or files that do not belong together
+                results.append({"file": path, "whole": False, "reason": library.line_of(error)})
+        progress = stack.enter_context(Progress(len(found), "verify"))
         for source in found:
             result: dict[str, Any] = {"file": source.name}
             try:
-                with sources.on_disk([source]) as [path]:
-                    info = about(path, verified=True)
+                info = about(source.path, verified=True)
                 result |= {"whole": True, "rows": info["rows"], "bytes": info["bytes"]}
             except damage as error:
                 result |= {"whole": False, "reason": library.line_of(error)}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from de_core.base.ops import library
+from de_core.base.ops import file_metadata, library
 
 _STEP_BYTES = 16 << 20
 _WORD = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -29,6 +29,15 @@ def about(path: str, *, verified: bool = False) -> dict[str, Any]:
     # In a TensorFlow 1 graph no session exists yet, so use a session of our own.
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         return dict(json.loads(session.run(library.de_snapshot_info(path, verify=verified))))
+
+
+def metadata_of(info: dict[str, Any]) -> list[str | bytes]:
+    """Returns the metadata of a file's description as an op that writes a file takes it."""
+    entries: list[str | bytes] = []
+    for key, value in info["metadata"].items():
+        if key != "de.digest":  # `file_metadata` adds its own
+            entries += [key, bytes.fromhex(value["hex"]) if isinstance(value, dict) else value]
+    return file_metadata(entries)
 
 
 def verify(paths: Sequence[str]) -> None:

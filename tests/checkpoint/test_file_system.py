@@ -11,7 +11,6 @@ import tensorflow as tf
 import de_core as de
 from de_core.base import paths
 from de_core.checkpoint import sources
-from de_core_cli import sources as cli_sources
 
 KEYS = np.arange(200, dtype=np.int64)
 
@@ -87,7 +86,7 @@ def test_nobody_reads_the_parts_of_a_replaced_file(tmp_path, monkeypatch):
         filled(1, 3.0).save_to_file_system(str(tmp_path))
     assert len(list(tmp_path.iterdir())) == 2
     [first] = sources.in_order(map(str, tmp_path.iterdir()))
-    assert [each.path for each in cli_sources.find(str(tmp_path))] == [first]
+    assert sources.tables_in(tmp_path) == {"emb/users": [first]}
     other = make()
     other.load_from_file_system(str(tmp_path), load_entire_dir=True)
     assert set(rows_of(other).values()) == {3.0}
@@ -105,7 +104,7 @@ def test_every_way_to_read_a_folder_takes_the_later_row(tmp_path):
     assert [name.rpartition("part-")[2] for name in in_order[1:4]] == [
         f"00000{part}.de" for part in (1, 2, 3)
     ]
-    assert [Path(each.path).name for each in cli_sources.find(str(tmp_path))] == in_order
+    assert list(map(paths.base_name, sources.tables_in(tmp_path)["emb/users"])) == in_order
     other = make()
     other.load_from_file_system(str(tmp_path), load_entire_dir=True)
     assert rows_of(other) == expected

@@ -12,6 +12,8 @@ import de_core as de
 from de_core_cli.main import main
 from tests.cli.conftest import COMMAND, ROOT
 
+PLAN = ["plan", "--rows", "9", "--dim", "2"]
+
 
 def assert_one_line(done, *parts):
     assert done.returncode == 1, done.stderr
@@ -101,16 +103,17 @@ def test_wrong_usage_exits_with_2(command, files):
 @pytest.mark.parametrize(
     "verb",
     [
-        ["inspect"],
-        pytest.param(["cat"], marks=pytest.mark.slow),  # imports TensorFlow
-        pytest.param(["cat", "--json"], marks=pytest.mark.slow),
+        PLAN,
+        pytest.param(["cat", "FILE"], marks=pytest.mark.slow),  # imports TensorFlow
+        pytest.param(["cat", "--json", "FILE"], marks=pytest.mark.slow),
     ],
 )
 def test_a_reader_that_stops_reading_is_no_error(files, verb):
     """`de-core cat users.de | head -1`."""
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    arguments = [files[0] if each == "FILE" else each for each in verb]
     with subprocess.Popen(
-        [*COMMAND, *verb, files[0]], env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*COMMAND, *arguments], env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as done:
         assert done.stdout is not None
         assert done.stderr is not None
@@ -119,10 +122,10 @@ def test_a_reader_that_stops_reading_is_no_error(files, verb):
         assert done.wait() == 0
 
 
-def test_a_full_disk_is_one_line(files):
+def test_a_full_disk_is_one_line():
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [*COMMAND, "inspect", *files],
+            [*COMMAND, *PLAN],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=full,
             stderr=subprocess.PIPE,

@@ -35,8 +35,8 @@ path: scalar.
 info: scalar; JSON: kind ('base' or 'delta'), id, parent, sequence, replaces (a delta that replaces
   everything), created_micros, key_dtype, value_dtype (as stored), reads_as, dim, row_bytes,
   slots ([{owner, name, dtype, width, initial, offset}]), values_only, initializer, metadata (values
-  that are not UTF-8 as {"hex": …}), rows, tombstones, table_rows, sections, bytes, string_bytes,
-  contents_crc.
+  that are not UTF-8 as {"hex": …}; the table's own entries are called de.…), rows, tombstones,
+  sections, bytes, string_bytes, contents_crc.
 verify: check every byte, not only header, directory and footer.
 )doc");
 

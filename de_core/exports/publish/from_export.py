@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from de_core.base.ops import file_metadata, library
+from de_core.base.ops import library
 from de_core.exports import version
 from de_core.exports.publish import check_when_full
 from de_core.exports.version import Version
 from de_core.snapshot import chain_file
 from de_core.snapshot.chain_file import Link
 from de_core.snapshot.difference import compare
-from de_core.snapshot.file import SnapshotFile, about
+from de_core.snapshot.file import SnapshotFile, about, metadata_of
 from de_core.tables.served_copy import SUFFIX
 
 _CHAIN = "publish"
@@ -156,10 +156,6 @@ def _write_delta(
         library.de_table_restore_keys(live, str(file), fresh, replace=False, convert=True)
     pathlib.Path(whole).unlink()
     name = f"{file.name.removesuffix(SUFFIX)}-{secrets.token_hex(4)}{SUFFIX}"
-    metadata: list[str | bytes] = []
-    for key, value in info["metadata"].items():
-        binary = isinstance(value, dict)
-        metadata += [key, bytes.fromhex(value["hex"]) if binary else value]
     report = library.de_table_save(
         live,
         str(assets / name),
@@ -167,7 +163,7 @@ def _write_delta(
         chain=_CHAIN,
         delta=True,
         store_as="" if stored == reads_as else stored,
-        metadata=file_metadata(metadata),
+        metadata=metadata_of(info),
     )
     made = dict(json.loads(report.numpy()))
     links = [Link(about(path)["id"], pathlib.Path(path).name) for path in before]

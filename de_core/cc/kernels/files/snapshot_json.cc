@@ -80,7 +80,6 @@ std::string InfoJson(const engine::SnapshotReader& reader) {
   }
   std::string metadata;
   for (const auto& [key, value] : header.metadata) {
-    if (key.rfind("de.", 0) == 0) continue;  // binary metadata of the table, not the user's
     absl::StrAppend(&metadata, metadata.empty() ? "" : ", ", JsonText(key), ": ", JsonText(value));
   }
   const bool base = header.kind == engine::SnapshotKind::kBase;
