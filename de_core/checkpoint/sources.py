@@ -52,13 +52,15 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, list[str]]:
         return _by_table([[path]])
     if manifest.exists(path):
         return _of_manifest(path)
-    chains: list[list[str]] = []
-    for asset in sorted(_matching(path, f"assets/*{chain_file.SUFFIX}")):
-        chains.append([])
-        for link in chain_file.read(asset):
-            chains[-1].append(paths.join(paths.folder_of(asset), link.name))
-            reference.check(chains[-1][-1], link.identity)
-    if chains:
+    assets = sorted(_matching(path, f"assets/*{chain_file.SUFFIX}"))
+    links = {paths.base_name(asset): chain_file.read(asset) for asset in assets}
+    if links:
+        chain_file.check_manifest(path, links)
+        chains: list[list[str]] = []
+        for chain in links.values():
+            chains.append([paths.join(paths.folder_of(assets[0]), link.name) for link in chain])
+            for file, link in zip(chains[-1], chain, strict=True):
+                reference.check(file, link.identity)
         return _by_table(chains, exported=True)
     for folder in (path, paths.join(path, "assets")):
         files = in_order(_matching(folder, f"*{SUFFIX}"))
@@ -133,11 +135,13 @@ def in_order(files: Iterable[str]) -> list[str]:
 
 
 def _of_newest_save(name: str, folder: str, files: list[str]) -> list[str]:
-    """Leaves out a table's files of earlier saves by other numbers of processes or shards."""
-    own = own_entries(name, folder)
-    if len({(match["size"], match["n"]) for match in own}) < 2:
-        return files
-    older = {match[0] for match in own} - set(map(paths.base_name, own_files(name, folder)[0]))
+    """Leaves out a table's files of earlier saves by other numbers of processes or shards.
+
+    The newest save must be whole; see `own_files`. Files of other names are kept as they are.
+    """
+    own = {match[0] for match in own_entries(name, folder)} & set(map(paths.base_name, files))
+    newest = own_files(name, folder)[0] if own else []
+    older = own - set(map(paths.base_name, newest))
     return [path for path in files if paths.base_name(path) not in older]
 
 
@@ -210,4 +214,14 @@ def _by_table(groups: Iterable[list[str]], exported: bool = False) -> dict[str, 
             )
         shards[shard] = files[0]
         found.setdefault(name, []).extend(files)
+    for name, files in found.items() if exported else ():
+        counts = [shard.partition("/")[2] or "1" for each, shard in shards if each == name]
+        if {*counts} != {str(len(counts))}:
+            raise tf.errors.NotFoundError(
+                None,
+                None,
+                "The files of all shards of an exported table must be there. Received: "
+                f"{len(counts)} of {counts[0]} shards of table {name!r}, {files}. "
+                "Copy the whole version.",
+            )
     return found

@@ -26,6 +26,8 @@ from collections.abc import Iterable, Mapping
 
 import tensorflow as tf
 
+from de_core.base.paths import join
+
 #: File name suffix of chain files.
 SUFFIX = ".chain"
 #: The manifest, in a version's directory.
@@ -58,14 +60,14 @@ def write_manifest(version: pathlib.Path, chains: Mapping[str, list[Link]]) -> N
     _write(version / MANIFEST, _MANIFEST_LINE, _manifest_lines(chains))
 
 
-def check_manifest(version: pathlib.Path, chains: Mapping[str, list[Link]]) -> None:
-    """Compares a version's chains with its manifest.
+def check_manifest(version: str | os.PathLike[str], chains: Mapping[str, list[Link]]) -> None:
+    """Compares the chains of a version, on any file system, with its manifest.
 
     Raises:
         tf.errors.DataLossError: The manifest is missing or damaged, or names other chains.
     """
-    path = version / MANIFEST
-    due = sorted(_read(path, _MANIFEST_LINE)) if path.is_file() else "no such file"
+    path = join(os.fspath(version), str(MANIFEST))
+    due = sorted(_read(path, _MANIFEST_LINE)) if tf.io.gfile.exists(path) else "no such file"
     own = sorted(_manifest_lines(chains))
     if own != due:
         raise tf.errors.DataLossError(

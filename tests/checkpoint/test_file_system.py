@@ -1,5 +1,6 @@
 """Tests `save_to_file_system` and `load_from_file_system` of a Variable."""
 
+import functools
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -141,6 +142,9 @@ def test_files_of_a_table_with_the_same_file_names_are_refused(tmp_path):
 def test_names_the_environment_and_a_whole_directory(tmp_path, monkeypatch):
     first, second = filled(2, 1.0), filled(1, 2.0, KEYS[:10] + 1000)
     first.save_to_file_system(str(tmp_path), file_name_list=["x", "y"])
+    shutil.copytree(tmp_path, tmp_path / "env")
+    (tmp_path / "env" / "y.de").unlink()  # nothing says that a file of any name is missing
+    assert de.checkpoint.restore(make(), tmp_path / "env")["emb/users"] < 200
     second.save_to_file_system(str(tmp_path), file_name_list=["z"])
     other = make()
     other.load_from_file_system(str(tmp_path), file_name_list=["y", "x"])
@@ -335,8 +339,10 @@ def test_a_graph_replaces_whole_saves_like_eager_mode(tmp_path):
         if len(keys) == 2:
             shutil.copy(folder / names[1], tmp_path / "earlier")
     shutil.copy(tmp_path / "earlier", folder / names[1])
-    with pytest.raises(tf.errors.DataLossError, match="must have been saved together"):
-        make(name="t").load_from_file_system(str(folder))
+    table = make(name="t")
+    for load in (table.load_from_file_system, functools.partial(de.checkpoint.restore, table)):
+        with pytest.raises(tf.errors.DataLossError, match="must have been saved together"):
+            load(str(folder))
 
 
 def test_bad_input_is_named_and_changes_nothing(tmp_path):
@@ -346,8 +352,9 @@ def test_bad_input_is_named_and_changes_nothing(tmp_path):
     table.save_to_file_system(str(tmp_path))
     shutil.copy(tmp_path / "emb_users_mht_2of2.de", tmp_path / "kept")
     (tmp_path / "emb_users_mht_2of2.de").unlink()
-    with pytest.raises(tf.errors.NotFoundError, match=r"all 2 shards.*\[2\]"):
-        table.load_from_file_system(str(tmp_path))
+    for load in (table.load_from_file_system, functools.partial(de.checkpoint.restore, table)):
+        with pytest.raises(tf.errors.NotFoundError, match=r"all 2 shards.*\[2\]"):
+            load(str(tmp_path))
     (tmp_path / "emb_users_mht_2of2.de").write_bytes((tmp_path / "kept").read_bytes()[:-7])
     with pytest.raises(tf.errors.DataLossError, match="mht_2of2"):
         table.load_from_file_system(str(tmp_path))

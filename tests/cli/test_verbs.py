@@ -17,6 +17,7 @@ from pyarrow import parquet
 import de_core as de
 from de_core.snapshot.file import SnapshotFile, hashes
 from de_core_cli.main import main
+from tests.support.models import Scores
 from tests.tfra_files.artefacts import DATA as ARTEFACTS
 
 
@@ -57,11 +58,25 @@ def test_verify_tells_of_the_other_files_too(files, keras_files, tmp_path, capsy
     assert all(each["file"] in each["reason"] for each in told[:3])
 
 
-def test_verify_finds_a_checkpoint_that_lacks_a_file(table, tmp_path, capsys):
-    de.checkpoint.save(table, tmp_path / "c")
-    next((tmp_path / "c").glob("*.de")).unlink()
-    assert main(["verify", str(tmp_path / "c")]) == 1
+@pytest.mark.parametrize(
+    ("write", "file"),
+    [
+        (lambda module, folder: de.checkpoint.save(module, folder), "*.de"),
+        (lambda module, folder: module.users.save_to_file_system(folder), "*.de"),
+        (de.export, "1/assets/*.de"),
+        (de.publish, "1/assets/*.chain"),
+    ],
+)
+def test_verify_finds_what_lacks_a_file(write, file, tmp_path, capsys):
+    write(Scores(2), str(tmp_path))
+    assert main(["verify", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count(" whole ") == 2
+    next(tmp_path.glob(file)).unlink()
+    assert main(["verify", str(tmp_path)]) == 1
     assert "damaged" in capsys.readouterr().out
+    path = max(tmp_path.glob("1"), default=tmp_path)
+    with pytest.raises(tf.errors.OpError):
+        de.checkpoint.restore(de.Variable(dim=4, name="users"), path)
 
 
 def test_cat_prints_rows_as_text_and_as_json(files, capsys):
