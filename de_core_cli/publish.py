@@ -90,11 +90,14 @@ def run(options: argparse.Namespace) -> None:
     from de_core.base.keras import keras
     from de_core.exports import version
     from de_core.exports.publish import from_export
+    from de_core.storage.creator import all_in_memory
 
     root = version.local(options.root, "root")
     with tempfile.TemporaryDirectory(prefix="de_core_publish_") as folder:
         source = options.source
         if zipfile.is_zipfile(source):
+            # The loaded rows must not replace the rows in the storage of the model's tables.
+            token = all_in_memory.set(True)
             try:
                 model = keras.saving.load_model(source, compile=False)
             except Exception as error:  # of any type, if the file is damaged
@@ -102,6 +105,8 @@ def run(options: argparse.Namespace) -> None:
                     "The model must be a whole file that Keras can load. Received: "
                     f"{str(source)!r}: {type(error).__name__}: {error}."
                 ) from error
+            finally:
+                all_in_memory.reset(token)
             source = pathlib.Path(de.export(model, folder))
         elif not (source / "saved_model.pb").is_file():
             versions = [each for each in source.glob("*/") if each.name.isdecimal()]

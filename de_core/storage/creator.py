@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Any
 
 import tensorflow as tf
@@ -14,6 +15,9 @@ from de_core.tables.policy import TablePolicy
 from de_core.tables.router import Router
 from de_core.tables.spec import TableSpec
 from de_core.tables.table import Table
+
+#: True while new Variables ignore their `kv_creator`, so that a loaded model changes no storage.
+all_in_memory = ContextVar("all_in_memory", default=False)
 
 
 class KVCreator:
@@ -126,7 +130,7 @@ def storage_creator(kv_creator: KVCreator | None) -> KVCreator | None:
     Raises:
         TypeError: `kv_creator` is not a `KVCreator`.
     """
-    if kv_creator is None or getattr(kv_creator, "in_memory", False):
+    if kv_creator is None or all_in_memory.get() or getattr(kv_creator, "in_memory", False):
         return None
     if not isinstance(kv_creator, KVCreator):
         raise TypeError(f"`kv_creator` must be a de.KVCreator. {received(kv_creator=kv_creator)}")

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from de_core_cli.main import main
 from tests.storage.servers import creator_for
 from tests.support import execution_modes
 from tests.support.models import rows_of
@@ -230,6 +231,12 @@ def test_keras_saves_loads_and_clones_a_model_without_passwords(start, tmp_path)
     assert "hidden" not in model.to_json()
     model.save(tmp_path / "m.keras")
     layer.table.upsert([2], [[9.0, 9.0]])
+    live = rows_of(layer.table)
+    assert main(["publish", "add", str(tmp_path / "m.keras"), str(tmp_path / "root")]) == 0
+    assert rows_of(layer.table) == live
+    published = de.Variable(dim=2, name="saved")
+    de.checkpoint.restore(published, tmp_path / "root" / "1")
+    assert rows_of(published) == saved
     for copy in (keras.models.clone_model(model), keras.models.model_from_json(model.to_json())):
         assert rows_of(copy.get_layer("saved").table) == rows_of(layer.table)
     loaded = keras.models.load_model(tmp_path / "m.keras")
