@@ -139,6 +139,19 @@ def test_a_restored_delta_evicts_no_row(tmp_path, policy, shards):
     assert dict(again) == rows
 
 
+def test_rows_that_a_restore_evicts_stay_away(tmp_path):
+    saved, bounded, again = (
+        de.Variable(dim=1, name="users", devices=["/CPU:0"], eviction=eviction)
+        for eviction in (None, de.EvictionLRU(max_rows=100), None)
+    )
+    saved.upsert(np.arange(1000), np.ones([1000, 1], np.float32))
+    de.checkpoint.Manager(saved, str(tmp_path)).save()
+    manager = de.checkpoint.Manager(bounded, str(tmp_path))
+    manager.restore()
+    bounded.upsert([5000], [[1.0]])
+    assert de.checkpoint.restore(again, manager.save()) == {"users": int(bounded.size())}
+
+
 @pytest.mark.parametrize("shards", [1, 2])
 def test_deltas_that_cannot_be_joined_end_in_a_new_base(tmp_path, shards, caplog):
     owner, rng = module(shards), np.random.default_rng(0)

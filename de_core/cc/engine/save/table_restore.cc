@@ -271,6 +271,7 @@ Status RestoreTable(TableBackend* table, const std::vector<const SnapshotReader*
     if (options.slots) DE_RETURN_IF_ERROR(MissingSlots(table->layout(), applied, &missing));
     // From here on only I/O and memory can fail. Remove rows before slots are added, so that the
     // old rows need not be copied.
+    const uint64_t evicted = table->Stats().evicted;
     if (options.replace) {
       DE_RETURN_IF_ERROR(table->SetInitializer(files.back()->header().initializer));
       DE_RETURN_IF_ERROR(table->Clear());
@@ -285,7 +286,8 @@ Status RestoreTable(TableBackend* table, const std::vector<const SnapshotReader*
       }
       return filled;
     }
-    if (options.chain.empty()) return Status::Ok();
+    // A delta would lack tombstones for the rows evicted since: let the next save be a base.
+    if (options.chain.empty() || table->Stats().evicted != evicted) return Status::Ok();
     const SnapshotHeader& last = files.back()->header();
     SavePoint point{last.id, last.sequence, 0, table->MarkUses()};
     DE_RETURN_IF_ERROR(table->chains().Cut(&point.generation));
