@@ -191,6 +191,18 @@ def test_a_checkpoint_goes_to_memory_and_back(creator, tmp_path):
     assert rows_of(table) == {key: row for key, row in wanted.items() if key < 3}
 
 
+def test_slots_are_known_after_another_process_removed_all_rows(creator):
+    ours, theirs = (de.Variable(dim=1, name="n", kv_creator=creator) for _ in range(2))
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.Adagrad(0.1))
+    gradient = tf.IndexedSlices(tf.ones([1, 1]), tf.constant([1], tf.int64))
+    optimizer.apply([gradient], [ours])
+    owners = theirs.slot_owners()
+    assert len(owners) == 1
+    theirs.clear()
+    optimizer.apply([gradient], [ours])
+    assert theirs.slot_owners() == owners
+
+
 def test_an_export_holds_the_rows_as_they_were(server, tmp_path):
     table = de.Variable(dim=2, name="e", kv_creator=creator_for([server]), initializer="uniform")
     table.upsert([1], [[1.0, 2.0]])

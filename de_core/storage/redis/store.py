@@ -14,7 +14,7 @@ import os
 import threading
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -80,7 +80,6 @@ class RedisStore(RowStore):
         self._connection = Connection(settings, self._marks.questions, self._marks.check)
         self._client = uuid.uuid4().hex
         self._calls = itertools.count()
-        self._noted: set[str] = set()
 
     def read(self, columns: Sequence[str], keys: Sequence[bytes]) -> list[list[Row]]:
         """Returns the rows of `keys` per column."""
@@ -120,9 +119,9 @@ class RedisStore(RowStore):
 
     def write(self, keys: Sequence[bytes], columns: Mapping[str, Sequence[bytes]]) -> None:
         """Inserts or overwrites rows."""
-        self._note(columns)
         parts = self._parts(keys)
-        commands = [
+        commands = [self._noting(columns)]
+        commands += [
             (
                 "HSET",
                 self._hash(column, part),
@@ -133,7 +132,8 @@ class RedisStore(RowStore):
             for part, numbers in parts
             for column, rows in columns.items()
         ]
-        self._run(commands, [numbers for _, numbers in parts for _ in columns], "written")
+        numbers = [numbers for _, numbers in parts for _ in columns]
+        self._run(commands, [(), *numbers], "written")
 
     def swap(
         self,
@@ -142,9 +142,8 @@ class RedisStore(RowStore):
         new: Mapping[str, Sequence[bytes]],
     ) -> list[bool]:
         """Writes a key's new rows if its old rows are unchanged. Atomic per key."""
-        self._note(new)
         parts = self._parts(keys)
-        commands = []
+        commands = [self._noting(new)]
         # A forked process has the same client, thread and count.
         caller = f"{self._client}:{os.getpid()}:{threading.get_ident()}"
         for at, (part, numbers) in enumerate(parts):
@@ -156,7 +155,7 @@ class RedisStore(RowStore):
             names = [self._hash(f"call:{caller}:{at}", part)]
             names += [self._hash(column, part) for column in new]
             commands.append(("EVAL", _SWAP, len(names), *names, *arguments))
-        answers = self._run(commands, [numbers for _, numbers in parts], "changed")
+        answers = self._run(commands, [(), *(numbers for _, numbers in parts)], "changed")[1:]
         done = [False] * len(keys)
         for (_, numbers), answer in zip(parts, answers, strict=True):
             for number, flag in zip(numbers, answer, strict=True):
@@ -177,7 +176,6 @@ class RedisStore(RowStore):
         """Removes a column with all its rows."""
         self._each_slice("UNLINK", column)
         self._run([("SREM", self._hash("columns", 0), column)])
-        self._noted.discard(column)
 
     def columns(self) -> list[str]:
         """Returns the names of all columns that were ever written."""
@@ -210,7 +208,6 @@ class RedisStore(RowStore):
         for column in dict.fromkeys([self.VALUE, *self.columns()]):
             self._each_slice("UNLINK", column)
         self._run([("UNLINK", self._hash("columns", 0))])
-        self._noted.clear()
 
     def describe(self, text: str) -> str:
         """Returns the stored description. Stores `text` first if there is none."""
@@ -250,11 +247,9 @@ class RedisStore(RowStore):
     def _each_slice(self, command: str, column: str) -> list[Any]:
         return self._run([(command, self._hash(column, part)) for part in range(len(self._tags))])
 
-    def _note(self, columns: Mapping[str, Any]) -> None:
-        new = [column for column in columns if column not in self._noted]
-        if new:
-            self._run([("SADD", self._hash("columns", 0), *new)])
-            self._noted.update(new)
+    def _noting(self, columns: Iterable[str]) -> tuple[Any, ...]:
+        """Returns the command before each write: another process may have cleared the table."""
+        return ("SADD", self._hash("columns", 0), *columns)
 
     def _hash(self, column: str, part: int) -> str:
         return f"{{{self._tags[part]}}}{self._prefix}:{column}"
