@@ -24,10 +24,11 @@ from de_core.exports.template import (
     others_used,
     write_saved_model,
 )
-from de_core.snapshot.file import SnapshotFile
+from de_core.snapshot.file import SnapshotFile, about
 from de_core.tables import served_copy
 from de_core.tables.sharded import ShardedTable
 from de_core.tables.spec import TableSpec
+from de_core.tables.table import Table
 
 #: Kinds of initial rows that are the same for each key.
 _ONE_ROW = ("zeros", "constant", "row")
@@ -198,10 +199,10 @@ def _plain_table(
             "`dtype` must be float32, float16, bfloat16 or None with ops='tensorflow'. "
             f"Received: dtype='int8' for table {table.name!r}."
         )
-    unknown = _row_of_unknown_ids(table, rows)
     stored = table.spec.value_dtype if rows.dtype is None else tf.as_dtype(rows.dtype)
     paths = [str(folder / f"{number}.de") for number in range(len(table.tables))]
     reports = rows.write(table, paths)
+    unknown = _row_of_unknown_ids(table, rows, paths[0])
     parts = [part for path in paths for part in SnapshotFile(path).batches()]
     for path in paths:
         pathlib.Path(path).unlink()
@@ -215,22 +216,30 @@ def _plain_table(
     return made, served_rows.total(reports)
 
 
-def _row_of_unknown_ids(table: ShardedTable, rows: ServedRows) -> np.ndarray[Any, Any] | None:
-    """Returns the row [1, dim] that an unknown id reads; None if it is an error."""
+def _row_of_unknown_ids(
+    table: ShardedTable, rows: ServedRows, path: str
+) -> np.ndarray[Any, Any] | None:
+    """Returns the row [1, dim] that an unknown id reads; None if it is an error.
+
+    The file at `path` holds the live initial row: a restore replaces the one of the constructor.
+    """
     if isinstance(rows.oov, str) and rows.oov == "error":
         return None
     spec = table.spec
     dtype = spec.value_dtype.as_numpy_dtype
-    initial = table.tables[0].initial
     row: Any = 0
     if isinstance(rows.oov, str) and rows.oov == "initial":
-        if initial.kind not in _ONE_ROW:
+        kind = about(path)["initializer"]["kind"]
+        if kind not in _ONE_ROW:
             raise ValueError(
                 "`oov` must be 'zeros', 'error', a number or a row with ops='tensorflow', because "
                 "TensorFlow's ops cannot draw the initial row of an unknown id. Received: "
-                f"oov='initial' for table {table.name!r} with {initial.kind} initial rows."
+                f"oov='initial' for table {table.name!r} with {kind} initial rows."
             )
-        row = initial.table if initial.kind == "row" else (initial.args or (0,))[0]
+        blank = Table("blank", spec, table.tables[0].initial, "/CPU:0", 0)
+        keys = tf.zeros([1], spec.key_dtype)
+        blank.run(library.de_table_restore_keys, [path], keys[:0], convert=True)
+        return blank.find(keys)[0].numpy()
     elif not isinstance(rows.oov, str):
         row = rows.oov
     if spec.value_dtype == tf.string:

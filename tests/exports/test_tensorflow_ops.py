@@ -220,8 +220,15 @@ def test_rows_of_sparse_ids_must_ascend(tmp_path, rows):
         )
 
 
-def test_a_table_without_rows_and_with_any_name_is_exported(tmp_path):
-    owner = looker(de.Variable(dim=2, name="5 users/ä", value_dtype=tf.int32, initializer=3))
+@pytest.mark.parametrize("initializer", [3, 7])
+def test_a_table_without_rows_and_with_any_name_is_exported(tmp_path, initializer):
+    saved, table = (
+        de.Variable(dim=2, name="5 users/ä", value_dtype=tf.int32, initializer=each)
+        for each in (3, initializer)
+    )
+    de.checkpoint.save(saved, tmp_path / "c")
+    de.checkpoint.restore(table, tmp_path / "c")  # with the saved initial row
+    owner = looker(table)
     version = de.export(owner, tmp_path, owner.look, ops="tensorflow")
     function = tf.saved_model.load(version).signatures["serving_default"]
     (rows,) = function(ids=tf.constant([1], tf.int64)).values()
