@@ -58,7 +58,8 @@ class FileSystem:
             dirpath: The directory, on any of TensorFlow's file systems.
             proc_size: Number of processes that save into the directory. Each saves its own rows.
             proc_rank: This process's number, from 0.
-            file_name_list: One name per shard; None for `<name>_mht_<i>of<n>`.
+            file_name_list: One name per shard, with or without the suffix `.de`; None for
+                `<name>_mht_<i>of<n>`.
             dirpath_env: Name of an environment variable that replaces `dirpath` if it is set.
             append_to_file: True to keep the files' rows and append the table's rows as another
                 part. Loading takes the later row of a key. The table must have as many shards as
@@ -90,7 +91,7 @@ class FileSystem:
         ending = f"_rank{proc_rank}_size{proc_size}" if proc_size > 1 else ""
         usual = [file_stem(shard.name) + ending for shard in shards]
         names = usual if file_name_list is None else file_name_list
-        targets = [paths.join(folder, each) + SUFFIX for each in names]
+        targets = [paths.join(folder, each.removesuffix(SUFFIX)) + SUFFIX for each in names]
         if append_to_file:
             if not tf.executing_eagerly():
                 raise ValueError(
@@ -275,7 +276,8 @@ def _check_names(names: Sequence[str] | None, shards: int | None = None) -> None
         return
     is_list = isinstance(names, Sequence) and not isinstance(names, str)
     is_list = is_list and all(isinstance(each, str) for each in names)
-    if not is_list or not names or (shards and not len(names) == len(set(names)) == shards):
+    distinct = {each.removesuffix(SUFFIX) for each in names} if is_list else ()
+    if not is_list or not names or (shards and not len(names) == len(distinct) == shards):
         wanted = f", a distinct one for each of {shards} shards" if shards else ""
         raise (ValueError if is_list else TypeError)(
             f"`file_name_list` must be a list of file names{wanted}. "

@@ -90,6 +90,7 @@ class Manager:
             raise ValueError(
                 f"`name` must be valid in a file name, without a slash. {received(name=name)}"
             )
+        paths.check_readable(name, "name")
         is_checkpoint = isinstance(target, tf.train.Checkpoint)
         self._checkpoint: tf.train.Checkpoint = (
             target if is_checkpoint else tf.train.Checkpoint(target=target)

@@ -141,14 +141,15 @@ def test_files_of_a_table_with_the_same_file_names_are_refused(tmp_path):
 
 def test_names_the_environment_and_a_whole_directory(tmp_path, monkeypatch):
     first, second = filled(2, 1.0), filled(1, 2.0, KEYS[:10] + 1000)
-    first.save_to_file_system(str(tmp_path), file_name_list=["x", "y"])
+    first.save_to_file_system(str(tmp_path), file_name_list=["x.de", "y"])
     shutil.copytree(tmp_path, tmp_path / "env")
     (tmp_path / "env" / "y.de").unlink()  # nothing says that a file of any name is missing
     assert de.checkpoint.restore(make(), tmp_path / "env")["emb/users"] < 200
     second.save_to_file_system(str(tmp_path), file_name_list=["z"])
     other = make()
-    other.load_from_file_system(str(tmp_path), file_name_list=["y", "x"])
-    assert rows_of(other) == rows_of(first)
+    for names in (["y", "x"], ["y", "x.de"]):
+        other.load_from_file_system(str(tmp_path), file_name_list=names)
+        assert rows_of(other) == rows_of(first)
     other.load_from_file_system(str(tmp_path), load_entire_dir=True)
     assert rows_of(other) == rows_of(first) | rows_of(second)
     monkeypatch.setenv("TFRA_SAVED_KV", str(tmp_path / "env"))
@@ -358,7 +359,8 @@ def test_bad_input_is_named_and_changes_nothing(tmp_path):
     (tmp_path / "emb_users_mht_2of2.de").write_bytes((tmp_path / "kept").read_bytes()[:-7])
     with pytest.raises(tf.errors.DataLossError, match="mht_2of2"):
         table.load_from_file_system(str(tmp_path))
-    for names, error in ((["one"], ValueError), (["x", "x"], ValueError), ([1, 2], TypeError)):
+    wrong = ((["one"], ValueError), (["x", "x.de"], ValueError), ([1, 2], TypeError))
+    for names, error in wrong:
         with pytest.raises(error, match="for each of 2 shards"):
             table.save_to_file_system(str(tmp_path), file_name_list=names)
     for names, error in (([], ValueError), ("x", TypeError), ([1], TypeError)):

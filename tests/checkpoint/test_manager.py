@@ -238,9 +238,10 @@ def test_bad_arguments(tmp_path):
     for name in ("", "a/b", 5):
         with pytest.raises(ValueError, match="without a slash"):
             de.checkpoint.Manager(tf.Module(), "unused", name=name)
-    for folder in ("run[1]", "back\\slash"):
-        with pytest.raises(ValueError, match="treats them as patterns"):
-            de.checkpoint.Manager(tf.Module(), folder)
+    for wrong in ("run[1]", "back\\slash"):
+        for place in ({"directory": wrong}, {"directory": "unused", "name": wrong}):
+            with pytest.raises(ValueError, match="treats them as patterns"):
+                de.checkpoint.Manager(tf.Module(), **place)
     with pytest.raises(ValueError, match="save_freq"):
         de.checkpoint.IncrementalCheckpoint("unused", save_freq=0)
 
