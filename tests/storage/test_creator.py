@@ -10,8 +10,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from redis.crc import key_slot
 
 import de_core as de
+from de_core.storage.redis.store import _spread_tags
 from examples.sqlite_storage import SqliteCreator, SqliteRows
 from tests.support.models import rows_of
 
@@ -216,6 +218,7 @@ def test_a_function_chooses_rows_of_a_base_and_its_delta(creator, tmp_path):
         ({"redis_connection_mode": 3}, ValueError, "must be one of 0, 1, 2"),
         ({"table_store_mode": 1}, ValueError, "`table_store_mode` must be one of 2"),
         ({"keys_sending_size": 0}, ValueError, "`keys_sending_size` must be at least 1"),
+        ({"storage_slice": 16385}, ValueError, "`storage_slice` must be at most 16384"),
         ({"redis_hash_tags_runtime": ["a", "b", "a"]}, ValueError, "a hash tag of its own"),
         ({"redis_connection_mode": 0, "redis_db": 2}, ValueError, "only `redis_db` 0"),
     ],
@@ -223,6 +226,12 @@ def test_a_function_chooses_rows_of_a_base_and_its_delta(creator, tmp_path):
 def test_a_configuration_is_checked(params, error, message):
     with pytest.raises(error, match=message):
         de.RedisTableConfig(params=params)
+
+
+@pytest.mark.parametrize("count", [1, 3, 32, 16384])
+def test_slices_are_spread_evenly_over_the_slots_of_a_cluster(count):
+    slots = [key_slot(tag.encode()) for tag in _spread_tags(count)]
+    assert [(slot * count + count - 1) // 16384 for slot in slots] == list(range(count))
 
 
 def test_a_configuration_of_the_ancestor_is_read(tmp_path, monkeypatch):

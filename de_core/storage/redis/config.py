@@ -14,6 +14,8 @@ from de_core.base.checks import received
 from de_core.base.keras import keras
 
 CLUSTER, SENTINEL, STANDALONE = 0, 1, 2
+#: Number of hash slots of a Cluster.
+SLOTS = 16384
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +109,11 @@ class Settings:
                 raise ValueError(
                     f"`{name}` must be one of {values}. " + received(**{name: getattr(self, name)})
                 )
+        if self.storage_slice > SLOTS:
+            raise ValueError(
+                f"`storage_slice` must be at most {SLOTS}, the number of slots of a Cluster. "
+                + received(storage_slice=self.storage_slice)
+            )
         for name, least in _AT_LEAST.items():
             value = getattr(self, name)
             if value < least:

@@ -20,11 +20,10 @@ from typing import Any
 import tensorflow as tf
 from redis.crc import key_slot
 
-from de_core.storage.redis.config import Settings
+from de_core.storage.redis.config import SLOTS, Settings
 from de_core.storage.redis.connection import Connection, Marks
 from de_core.storage.row_store import Row, RowStore
 
-_SLOTS = 16384
 # Reads rows of one moment. KEYS: the columns' hashes. ARGV: the rows' keys.
 _READ = """
 local found = {}
@@ -314,10 +313,9 @@ def _of(items: Sequence[bytes], numbers: Sequence[int]) -> Sequence[bytes]:
 
 def _spread_tags(count: int) -> tuple[str, ...]:
     """Returns `count` hash tags. They divide a Cluster's slots evenly: one tag per equal range."""
-    tags = []
-    for part in range(count):
-        wanted = range(part * _SLOTS // count, (part + 1) * _SLOTS // count)
-        tags.append(
-            next(tag for tag in map(str, itertools.count()) if key_slot(tag.encode()) in wanted)
-        )
-    return tuple(tags)
+    tags: dict[int, str] = {}  # by the number of the range
+    for tag in map(str, itertools.count()):
+        tags.setdefault(((key_slot(tag.encode()) + 1) * count - 1) // SLOTS, tag)
+        if len(tags) == count:
+            break
+    return tuple(tags[part] for part in range(count))
