@@ -268,8 +268,13 @@ class StoredRows:
         return {**self._columns, **columns_in(self.store)}
 
     def remember(self, columns: Iterable[Column]) -> None:
-        """Records slots that the storage may not have yet."""
-        self._columns.update({column.slot: column for column in columns})
+        """Records slots that the storage may not have yet. A known slot keeps its initial value."""
+        new = {each.slot: each for each in columns if each.slot not in self._columns}
+        if new:
+            there = columns_in(self.store)
+            self._columns.update({slot: there.get(slot, each) for slot, each in new.items()})
+            with self._lock:
+                self._table = None
 
     @functools.cached_property
     def blank(self) -> Table:
@@ -299,7 +304,10 @@ class StoredRows:
         """Yields the table used for updates, without rows, to one thread at a time."""
         with self._lock:
             if self._table is None:
-                self._table = self.new_table()
+                table = self.new_table()
+                for column in self.known().values():
+                    ensure(table, column)
+                self._table = table
             else:
                 self._table.run(library.de_table_clear)
             yield self._table

@@ -226,7 +226,7 @@ def _restore(rows: StoredRows, op: Any, *inputs: Any, replace: bool, **attribute
             f"{received(table=rows.name)} Restore with slots=False, or `unfreeze` before you save."
         )
     # Skip the columns of the library's own policies, because a storage has no policies.
-    rows.remember(each for each in columns_of(blank, "") if not is_reserved(each.slot))
+    found = [each for each in columns_of(blank, "") if not is_reserved(each.slot)]
     if replace:
         rows.adopt(blank)
         rows.store.clear()
@@ -234,6 +234,7 @@ def _restore(rows: StoredRows, op: Any, *inputs: Any, replace: bool, **attribute
         for column in columns_in(rows.store).values():
             ensure(table, column)
             slots.append(column.slot)
+    rows.remember(found)
     known = rows.known()
     columns = [known[slot] for slot in dict.fromkeys(slots) if slot in known]
     for keys, values in table.export_batches():

@@ -57,6 +57,31 @@ def test_a_storage_trains_restores_and_forgets_like_memory(creator, tmp_path):
     assert rows_of(tables[0]) == stored
 
 
+class OwnAdagrad(keras.optimizers.Adagrad):
+    def update_step(self, gradient, variable, learning_rate):
+        super().update_step(gradient, variable, learning_rate)
+
+
+@pytest.mark.filterwarnings("ignore:OwnAdagrad has no rule inside the tables")
+@pytest.mark.parametrize("kind", [keras.optimizers.Adagrad, OwnAdagrad])
+def test_slots_in_the_storage_keep_their_initial_value(creator, kind):
+    found = []
+    for storage in (creator, None):
+        table = de.Variable(dim=1, name="k", initializer="zeros", kv_creator=storage)
+        optimizers = [
+            de.DynamicEmbeddingOptimizer(kind(0.1, initial_accumulator_value=initial))
+            for initial in (0.1, 0.2)
+        ]
+        for optimizer, ids in zip(optimizers, ([1, 2], [1, 3]), strict=True):
+            optimizer.build([])
+            optimizer._slots_id.assign(optimizers[0]._slots_id)  # as a restored optimizer has it
+            optimizer.apply([tf.IndexedSlices(tf.ones([2, 1]), tf.constant(ids, tf.int64))], [table])
+            if storage is not None:  # the next process
+                table = de.Variable(dim=1, name="k", initializer="zeros", kv_creator=storage)
+        found.append(rows_of(table))
+    assert found[0] == found[1]
+
+
 def test_a_report_has_no_scores_that_did_not_read_the_storage(creator, tmp_path):
     class Model(tf.Module):
         def __init__(self, kind):
