@@ -162,7 +162,7 @@ class _Resources(tf.Module):
     def copy(self, session: tf.compat.v1.Session) -> None:
         """Copies the values from a session that has loaded the model."""
         whole: dict[tuple[Any, ...], Variable] = {}
-        rows: dict[str, int] = {}
+        rows: dict[tuple[Any, ...], int] = {}
         for name, node in self._nodes.items():
             original = session.graph.get_tensor_by_name(f"{name}:0")
             if node.op in _VARIABLES:
@@ -190,12 +190,12 @@ class _Resources(tf.Module):
                 if kind not in whole:
                     whole[kind] = Variable(*kind[1:], name=own.rpartition("/")[2])
                 table = self._tables[name] = whole[kind]
-                rows[table.name] = rows.get(table.name, 0) + _copy_rows(original, table, session)
-        for table in whole.values():
-            if int(table.size()) != rows[table.name]:
+                rows[kind] = rows.get(kind, 0) + _copy_rows(original, table, session)
+        for kind, table in whole.items():
+            if int(table.size()) != rows[kind]:
                 raise ValueError(
                     "A key must be in only one shard of a table. Received: "
-                    f"table={table.name!r} with {rows[table.name]} rows in its shards and "
+                    f"table={table.name!r} with {rows[kind]} rows in its shards and "
                     f"{int(table.size())} keys."
                 )
 

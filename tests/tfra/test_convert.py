@@ -154,6 +154,29 @@ def test_ref_variables_and_outputs_that_are_inputs_are_converted(tmp_path):
         convert_saved_model(again, tmp_path / "other")
 
 
+def test_tables_of_one_last_name_are_converted(tmp_path):
+    ops = load_ops()
+    with tf.Graph().as_default(), v1.Session() as session:
+        ids = v1.placeholder(tf.int64, [None])
+        tables = [
+            ops.tfra_cuckoo_hash_table_of_tensors(
+                key_dtype=tf.int64, value_dtype=tf.float32, value_shape=[2], name=f"{scope}/users"
+            )
+            for scope in ("a", "b")
+        ]
+        fill = [
+            ops.tfra_cuckoo_hash_table_insert(table, tf.constant([7], tf.int64), [[number, 0.0]])
+            for number, table in zip((1.0, 2.0), tables, strict=True)
+        ]
+        rows = [ops.tfra_cuckoo_hash_table_find(each, ids, [0.0, 0.0]) for each in tables]
+        v1.saved_model.simple_save(
+            session, str(tmp_path / "a"), {"ids": ids}, {"rows": tf.concat(rows, 1)}, tf.group(fill)
+        )
+    made = convert_saved_model(tmp_path / "a", tmp_path / "made")
+    function = tf.saved_model.load(made).signatures["serving_default"]
+    assert function(ids=tf.constant([7], tf.int64))["rows"].numpy().tolist() == [[1.0, 0.0, 2.0, 0.0]]
+
+
 def inserting(table, ids):
     rows = tf.ones([tf.size(ids), 2])
     insert = load_ops().tfra_cuckoo_hash_table_insert(table, ids, rows)
