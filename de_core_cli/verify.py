@@ -31,7 +31,9 @@ def run(options: argparse.Namespace) -> int:
     library.load()
     import tensorflow as tf
 
+    from de_core.base.paths import folder_of, join
     from de_core.base.progress import Progress
+    from de_core.exports.version import saved_model
     from de_core.snapshot.file import about
 
     damage = (library.CommandError, tf.errors.OpError, OSError, ValueError)
@@ -40,7 +42,10 @@ def run(options: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         for path in options.paths:
             try:
-                found += stack.enter_context(sources.opened([path]))
+                found += (new := stack.enter_context(sources.opened([path])))
+                folder = folder_of(folder_of(new[0].path))
+                if tf.io.gfile.exists(join(folder, "saved_model.pb")):
+                    saved_model(folder)
             except damage as error:  # no file, a damaged one, or files that do not belong together
                 results.append({"file": path, "whole": False, "reason": library.line_of(error)})
         progress = stack.enter_context(Progress(len(found), "verify"))

@@ -79,6 +79,13 @@ def test_verify_finds_what_lacks_a_file(write, file, tmp_path, capsys):
         de.checkpoint.restore(de.Variable(dim=4, name="users"), path)
 
 
+def test_verify_reads_the_graph_of_a_version(tmp_path, capsys):
+    graph = Path(de.export(Scores(), tmp_path)) / "saved_model.pb"
+    graph.write_bytes(b"garbage!")
+    assert main(["verify", str(tmp_path)]) == 1
+    assert f"Received: damaged file '{graph}'" in capsys.readouterr().out
+
+
 def test_cat_prints_rows_as_text_and_as_json(files, capsys):
     assert main(["cat", files[0], "--key", "3", "--key", "4", "--slots"]) == 0
     lines = dict(line.split("\t", 1) for line in capsys.readouterr().out.splitlines())
