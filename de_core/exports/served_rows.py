@@ -122,7 +122,7 @@ class ServedRows:
                         f"Received: keep={self.keep}."
                     )
                 attributes.setdefault("keep_slots", []).extend([RESERVED_OWNER, column])
-            attributes["keep_at_least"] = [repr(bound) for bound in bounds.values()]
+            attributes["keep_at_least"] = [repr(float(bound)) for bound in bounds.values()]
         return table_files.write(
             table,
             paths,
