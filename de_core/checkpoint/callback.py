@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from de_core.base.checks import received
+from de_core.base.checks import check_integer
 from de_core.base.keras import keras
 from de_core.checkpoint.manager import Manager
 
@@ -21,7 +21,8 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
         **options: Arguments of the `Manager`.
 
     Raises:
-        ValueError: `save_freq` is neither "epoch" nor a positive integer.
+        TypeError: `save_freq` is neither "epoch" nor an integer.
+        ValueError: `save_freq` is not positive.
 
     Example:
     >>> import tempfile, tensorflow as tf, de_core as de
@@ -43,11 +44,8 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
         **options: Any,
     ) -> None:
         super().__init__()
-        if save_freq != "epoch" and (not isinstance(save_freq, int) or save_freq < 1):
-            raise ValueError(
-                "`save_freq` must be 'epoch' or a positive number of batches. "
-                + received(save_freq=save_freq)
-            )
+        if save_freq != "epoch":
+            check_integer("save_freq", save_freq, 1)
         self._directory = os.fspath(directory)
         self._save_freq = save_freq
         self._restore = restore

@@ -242,8 +242,10 @@ def test_bad_arguments(tmp_path):
         for place in ({"directory": wrong}, {"directory": "unused", "name": wrong}):
             with pytest.raises(ValueError, match="treats them as patterns"):
                 de.checkpoint.Manager(tf.Module(), **place)
-    with pytest.raises(ValueError, match="save_freq"):
-        de.checkpoint.IncrementalCheckpoint("unused", save_freq=0)
+    de.checkpoint.IncrementalCheckpoint("unused", save_freq=np.int64(3))
+    for wrong, error in ((0, ValueError), (True, TypeError), ("batch", TypeError)):
+        with pytest.raises(error, match="save_freq"):
+            de.checkpoint.IncrementalCheckpoint("unused", save_freq=wrong)
 
 
 def test_a_graph_neither_saves_nor_restores(tmp_path):
