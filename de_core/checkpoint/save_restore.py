@@ -63,7 +63,7 @@ def save(
     {'users': 1}
     """
     require_eager("de.checkpoint.save", "In a graph, use tf.compat.v1.train.Saver.")
-    folder = os.fspath(path)
+    folder = os.fspath(path) or "."
     tables = tables_of(target)
     alone = [name for name, table in tables.items() if not table.router.is_spread]
     if 0 < len(alone) < len(tables):

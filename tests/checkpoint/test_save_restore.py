@@ -289,6 +289,12 @@ def test_folders_of_any_name(tmp_path, folder):
     assert de.checkpoint.restore(table, tmp_path / folder) == {"t": 1}
 
 
+def test_an_empty_path_is_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    de.checkpoint.save(make(), "")
+    assert de.checkpoint.restore(make(), tmp_path) == {"t": 0}
+
+
 def test_saves_of_several_threads_leave_a_whole_checkpoint(tmp_path):
     table = make(2)
     table.upsert(KEYS, ROWS)
