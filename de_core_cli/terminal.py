@@ -32,7 +32,7 @@ def whole(least: int, most: int = 2**62) -> Callable[[str], int]:
 
     def parsed(text: str) -> int:
         try:
-            number = float(text)
+            number = int(text) if text.isdecimal() else float(text)
         except ValueError:
             number = math.nan
         if not least <= number <= most or number != int(number):

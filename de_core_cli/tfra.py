@@ -46,7 +46,9 @@ def add(verbs: Any) -> None:
     verb.add_argument("--tables", metavar="RE", help="tables whose full names match this regex")
     verb.add_argument("--key-dtype", choices=("int64", "int32"), help="dtype of the keys")
     verb.add_argument("--value-dtype", metavar="DTYPE", help="dtype of key-value files")
-    verb.add_argument("--dim", type=int, metavar="N", help="values per row of key-value files")
+    verb.add_argument(
+        "--dim", type=terminal.whole(1), metavar="N", help="values per row of key-value files"
+    )
     terminal.add_json(verb)
     verb.set_defaults(run=_import)
     verb = verbs.add_parser(
@@ -64,7 +66,9 @@ def add(verbs: Any) -> None:
     )
     verb.add_argument("source", help="the directory of a SavedModel")
     verb.add_argument("root", help="the directory of the new model's versions")
-    verb.add_argument("--version", type=int, metavar="N", help="its number (the next one)")
+    verb.add_argument(
+        "--version", type=terminal.whole(1, 2**63 - 1), metavar="N", help="its number (the next one)"
+    )
     verb.add_argument("--dtype", metavar="DTYPE", help="storage format: float16, bfloat16, int8")
     terminal.add_json(verb)
     verb.set_defaults(run=_convert)

@@ -52,6 +52,7 @@ def test_files_that_are_no_snapshot_files(files, tmp_path, command):
         ("assets/*.chain", "end 2\n", "end 2"),
         ("assets/*.chain", "chain 1", "chain 2"),
         ("assets/*.chain", "\n", "\r\n"),
+        ("assets.extra/de_manifest", "manifest 1", "manifest 2"),
         ("MANIFEST", "}", ""),
         ("MANIFEST", "users", "User5"),
     ],
@@ -93,6 +94,8 @@ def test_wrong_usage_exits_with_2(command, files):
         ["diff", *files, "--limit", "-1"],
         ["rm-key", files[0], "x.de"],
         ["publish", "add"],
+        ["import-tfra", "a", "b", "--dim", "0"],
+        ["convert", "a", "b", "--version", "0"],
     ):
         done = command(*arguments)
         assert done.returncode == 2
