@@ -26,11 +26,13 @@ class Source:
         name: The name for people.
         inside: The key in `keras_file.shards`, if the snapshot file is inside a Keras file; else
             empty.
+        checkpoint_name: The table's name in the checkpoint that names the file; else empty.
     """
 
     path: str
     name: str
     inside: str = ""
+    checkpoint_name: str = ""
 
     @functools.cached_property
     def info(self) -> dict[str, Any]:
@@ -44,9 +46,14 @@ class Source:
         return about(self.path)
 
     @property
-    def table(self) -> str:
-        """The name of the table whose rows the file holds."""
+    def own_name(self) -> str:
+        """The table's name in the file."""
         return str(self.info["metadata"].get("table", ""))
+
+    @property
+    def table(self) -> str:
+        """The table's name in the checkpoint, or else in the file."""
+        return self.checkpoint_name or self.own_name
 
 
 @contextlib.contextmanager
@@ -90,7 +97,8 @@ def _find(path: str, folder: str) -> list[Source]:
     library.load()
     from de_core.checkpoint.sources import tables_in
 
-    return [Source(each, each) for files in tables_in(path).values() for each in files]
+    tables = tables_in(path).items()
+    return [Source(each, each, checkpoint_name=name) for name, files in tables for each in files]
 
 
 def _of_file(path: str, folder: str) -> list[Source]:
@@ -111,7 +119,9 @@ def _of_file(path: str, folder: str) -> list[Source]:
 
 
 def of_table(found: list[Source], table: str | None) -> list[Source]:
-    """Returns the files of one table; all files if `table` is None.
+    """Returns the files of the table of a name, or else of the tables that have it in their files.
+
+    If `table` is None, returns all files.
 
     Raises:
         CommandError: No file holds the table.
@@ -119,6 +129,7 @@ def of_table(found: list[Source], table: str | None) -> list[Source]:
     if table is None:
         return found
     kept = [each for each in found if each.table == table]
+    kept = kept or [each for each in found if each.own_name == table]
     if not kept:
         raise CommandError(
             f"The files must hold the table. Received: --table {table!r}. They hold: "

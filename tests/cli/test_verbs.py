@@ -234,6 +234,17 @@ def test_diff_takes_one_file_of_each_side(tmp_path, capsys):
     assert "They hold: s, t" in capsys.readouterr().err
 
 
+def test_a_table_has_its_name_in_the_checkpoint(tmp_path, capsys):
+    tables = [de.Variable(dim=1, name="same") for _ in range(3)]
+    for number, table in enumerate(tables):
+        table.upsert([number], [[1.0]])
+    de.checkpoint.save({"users": tables[0]}, tmp_path / "one")
+    de.checkpoint.save(tables[1:], tmp_path / "two")
+    for folder, name, key in (("one", "users", 0), ("one", "same", 0), ("two", "same_1", 2)):
+        assert main(["cat", str(tmp_path / folder), "--table", name]) == 0
+        assert capsys.readouterr().out == f"{key}\t1\n"
+
+
 def test_a_key_must_have_the_tables_dtype(files, capsys):
     assert main(["cat", files[0], "--key", "007"]) == 0
     assert capsys.readouterr().out.startswith("7\t")
