@@ -129,6 +129,7 @@ def _lines(form: str, stream: Any) -> Write:
     # All text is quoted: Python before 3.13 leaves a carriage return without quotes.
     table = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     shown = terminal.shown if stream.isatty() else str
+    plain = terminal.plain if form == "json" else terminal.in_text
     header: list[str] = []
 
     def write(file: Any, rows: Any, slots: bool) -> None:
@@ -142,14 +143,14 @@ def _lines(form: str, stream: Any) -> Write:
                 table.writerow(columns)
             _check_same(header, columns, file)
         for index, key in enumerate(rows.keys):
-            row: dict[str, Any] = {"key": terminal.plain(key)}
+            row: dict[str, Any] = {"key": plain(key)}
             if rows.deleted[index]:
                 row["deleted"] = True
             else:
-                row["value"] = list(map(terminal.plain, rows.values[index]))
+                row["value"] = list(map(plain, rows.values[index]))
                 if slots:
                     found = of_rows.items()
-                    row["slots"] = {k: list(map(terminal.plain, v[index])) for k, v in found}
+                    row["slots"] = {k: list(map(plain, v[index])) for k, v in found}
             if form == "json":
                 stream.write(terminal.json_line(row))
             elif form == "csv":

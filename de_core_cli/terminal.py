@@ -119,6 +119,12 @@ def plain(value: Any) -> Any:
     return number if math.isfinite(number) else str(number)
 
 
+def in_text(value: Any) -> Any:
+    """Returns a key or an element as `plain` does, but bytes that are not UTF-8 as JSON text."""
+    found = plain(value)
+    return json_line(found).rstrip() if isinstance(found, bytes) else found
+
+
 def short(value: Any) -> str:
     """Returns an element as text, with the 9 digits that identify a float32."""
     return f"{value:.9g}" if isinstance(value, float) else shown(value)

@@ -123,8 +123,9 @@ def test_what_a_terminal_would_obey_is_escaped(tmp_path, capsys, form, monkeypat
 
 def test_csv_holds_the_exact_keys_and_values(tmp_path):
     table = de.Variable(tf.string, tf.string, 1, name="words")
-    keys = ["a\nb", "a\\nb", "a\rb", "a\u00a0b", 'a,"b', ""]
-    table.upsert(keys, [[key] for key in keys])
+    keys = ["a\nb", "a\\nb", "a\rb", "a\u00a0b", 'a,"b', "", "b'\\xff'"]
+    table.upsert([*keys, b"\xff"], [[key] for key in [*keys, b"\xff"]])
+    keys.append('{"b64": "/w=="}')
     de.checkpoint.save(table, tmp_path / "words")
     output = tmp_path / "words.csv"
     arguments = ["--format", "csv", "--output", str(output)]
@@ -200,7 +201,7 @@ def test_a_checkpoint_stands_for_its_files(tmp_path, capsys):
     assert main(["verify", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count(" whole ") == 3
     assert main(["cat", str(tmp_path)]) == 0
-    assert sorted(capsys.readouterr().out.splitlines()) == ["a\t1", "b'\\xff'\t2"]
+    assert sorted(capsys.readouterr().out.splitlines()) == ["a\t1", '{"b64": "/w=="}\t2']
     assert main(["cat", str(tmp_path), "--json"]) == 0
     rows = map(json.loads, capsys.readouterr().out.splitlines())
     assert {"key": {"b64": "/w=="}, "value": [2.0]} in rows
