@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 import pathlib
-import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -90,7 +88,7 @@ def run(options: argparse.Namespace) -> None:
                         "checkpoint."
                     )
                 file = pathlib.Path(work) / f"{len(made)}.de"
-                gone, report = _without([base, *deltas], keys[base], file)
+                gone, report = sources.without([base, *deltas], keys[base], file)
                 made[base] = (file, report)
                 before = totals.get(base.table, (0, 0))
                 totals[base.table] = (before[0] + gone, before[1] + report["rows"])
@@ -119,40 +117,6 @@ def run(options: argparse.Namespace) -> None:
                 made[found[0]][0].rename(target)
     rows = [(name, *numbers) for name, numbers in totals.items()]
     terminal.print_rows(("table", "removed", "rows"), rows, options.json)
-
-
-def _without(
-    chain: list[Source], keys: list[Any], target: pathlib.Path
-) -> tuple[int, dict[str, Any]]:
-    """Writes one shard without keys. Returns the number of removed rows, and the save's report."""
-    import tensorflow as tf
-
-    from de_core.base.ops import library as ops
-    from de_core.snapshot.file import about, metadata_of, verify
-
-    files = [each.path for each in chain]
-    verify(files)
-    info = chain[-1].info
-    key_dtype = tf.as_dtype(info["key_dtype"])
-    live = ops.de_table(
-        anonymous=True,
-        key_dtype=key_dtype,
-        value_dtype=tf.as_dtype(info["reads_as"]),
-        dim=info["dim"],
-    )
-    stored = "" if info["value_dtype"] == info["reads_as"] else info["value_dtype"]
-    ops.de_table_restore(live, files, convert=bool(stored))
-    before = int(ops.de_table_size(live))
-    ops.de_table_erase(live, tf.constant(keys, key_dtype))
-    report = ops.de_table_save(
-        live,
-        str(target),
-        values_only=info["values_only"],
-        store_as=stored,
-        metadata=metadata_of(info),
-    )
-    gone = before - about(str(target), verified=True)["rows"]
-    return gone, dict(json.loads(report.numpy()))
 
 
 def _copied(source: pathlib.Path, found: Sequence[Source]) -> pathlib.Path:
@@ -193,13 +157,8 @@ def _to_directory(
     shutil.copytree(source, ready, ignore=snapshots)
     top = ready / pathlib.Path(next(iter(made)).path).parent.relative_to(source)
     reports = {}
-    # The name of an appended part has the id of its base, which is new.
-    ids = {base.info["id"][:12]: new["id"][:12] for base, (_, new) in made.items()}
     for base, (file, report) in made.items():
         name = pathlib.Path(base.path).name
-        name = re.sub(
-            r"(?<=\.)[0-9a-f]{12}(?=\.part-)", lambda match: ids.get(match[0], match[0]), name
-        )
         file.rename(top / name)
         reports[name] = report
     if manifest.exists(str(ready)):

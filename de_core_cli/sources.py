@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import json
 import pathlib
 import tempfile
 import zipfile
@@ -139,10 +140,13 @@ def of_table(found: list[Source], table: str | None) -> list[Source]:
 
 
 def chains(sources: Sequence[Source]) -> list[list[Source]]:
-    """Returns the files, grouped: each file with the deltas that continue it."""
+    """Returns the files, grouped: each with the deltas that continue it, or its appended parts."""
     found: list[list[Source]] = []
     for source in sources:
-        if found and found[-1][-1].info["id"] == source.info["parent"]:
+        if found and (
+            found[-1][-1].info["id"] == source.info["parent"]
+            or f".{found[-1][0].info['id'][:12]}.part-" in source.path
+        ):
             found[-1].append(source)
         else:
             found.append([source])
@@ -151,7 +155,7 @@ def chains(sources: Sequence[Source]) -> list[list[Source]]:
 
 @contextlib.contextmanager
 def whole(paths: Sequence[str], table: str | None) -> Iterator[list[tuple[str, str]]]:
-    """Yields the name and path of each file. A base and its deltas become one merged file.
+    """Yields the name and path of each file. Each of `chains` becomes one merged file.
 
     A delta without its base stays as it is. Takes the arguments of `opened`.
     """
@@ -163,6 +167,47 @@ def whole(paths: Sequence[str], table: str | None) -> Iterator[list[tuple[str, s
                 from de_core.base.ops import library as ops
 
                 path = str(pathlib.Path(folder) / f"{number}.de")
-                ops.de_snapshot_compact([each.path for each in chain], path)
+                if chain[1].info["kind"] == "delta":
+                    ops.de_snapshot_compact([each.path for each in chain], path)
+                else:
+                    without(chain, [], pathlib.Path(path))
             found.append((chain[-1].name, path))
         yield found
+
+
+def without(
+    chain: list[Source], keys: list[Any], target: pathlib.Path
+) -> tuple[int, dict[str, Any]]:
+    """Writes the last state of a chain's rows, without the rows of some keys, to one file.
+
+    Returns:
+        The number of removed rows, and the save's report.
+    """
+    import tensorflow as tf
+
+    from de_core.base.ops import library as ops
+    from de_core.snapshot.file import about, metadata_of, verify
+
+    files = [each.path for each in chain]
+    verify(files)
+    info = chain[-1].info
+    key_dtype = tf.as_dtype(info["key_dtype"])
+    live = ops.de_table(
+        anonymous=True,
+        key_dtype=key_dtype,
+        value_dtype=tf.as_dtype(info["reads_as"]),
+        dim=info["dim"],
+    )
+    stored = "" if info["value_dtype"] == info["reads_as"] else info["value_dtype"]
+    ops.de_table_restore(live, files, convert=bool(stored))
+    before = int(ops.de_table_size(live))
+    ops.de_table_erase(live, tf.constant(keys, key_dtype))
+    report = ops.de_table_save(
+        live,
+        str(target),
+        values_only=info["values_only"],
+        store_as=stored,
+        metadata=metadata_of(info),
+    )
+    gone = before - about(str(target), verified=True)["rows"]
+    return gone, dict(json.loads(report.numpy()))

@@ -64,13 +64,17 @@ def test_a_directory_of_tables(table, tmp_path, capsys):
 def test_a_directory_with_appended_parts(tmp_path, capsys):
     first, more = (de.Variable(dim=1, name="t") for _ in range(2))
     first.upsert([1, 2], [[1.0], [2.0]])
-    more.upsert([3, 4], [[3.0], [4.0]])
+    more.upsert([2, 3, 4], [[9.0], [3.0], [4.0]])
     first.save_to_file_system(str(tmp_path / "t"))
     more.save_to_file_system(str(tmp_path / "t"), append_to_file=True)
-    removed(capsys, str(tmp_path / "t"), str(tmp_path / "clean"), "--key", "1", "--key", "4")
+    assert main(["cat", str(tmp_path / "t")]) == 0
+    assert sorted(capsys.readouterr().out.split("\n")[:-1]) == ["1\t1", "2\t9", "3\t3", "4\t4"]
+    arguments = ["--key", "1", "--key", "2"]
+    [told] = removed(capsys, str(tmp_path / "t"), str(tmp_path / "clean"), *arguments)
+    assert told["removed"] == 2
     left = de.Variable(dim=1, name="t")
     left.load_from_file_system(str(tmp_path / "clean"))
-    assert sorted(left.export()[0].numpy().tolist()) == [2, 3]
+    assert sorted(left.export()[0].numpy().tolist()) == [3, 4]
 
 
 def test_a_checkpoint_of_tensorflow_with_deltas(table, tmp_path, capsys):
