@@ -35,10 +35,10 @@ def test_a_path_of_nothing(path, command):
 
 
 def test_files_that_are_no_snapshot_files(files, tmp_path, command):
-    (tmp_path / "no.de").write_bytes(b"nothing")
-    assert_one_line(command("inspect", tmp_path / "no.de"), "must be a snapshot file")
+    (tmp_path / "no.de").write_bytes(b"nothing of a snapshot")
+    assert_one_line(command("inspect", tmp_path / "no.de"), "no.de", "is not a snapshot")
     (tmp_path / "empty.de").write_bytes(b"")
-    assert_one_line(command("cat", tmp_path / "empty.de"), "must be a snapshot file")
+    assert_one_line(command("cat", tmp_path / "empty.de"), "empty.de", "truncated")
     (tmp_path / "short.de").write_bytes(Path(files[0]).read_bytes()[:5000])
     assert_one_line(command("inspect", tmp_path / "short.de"), "short.de", "truncated")
     (tmp_path / "folder").mkdir()
