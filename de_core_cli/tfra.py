@@ -67,7 +67,10 @@ def add(verbs: Any) -> None:
     verb.add_argument("source", help="the directory of a SavedModel")
     verb.add_argument("root", help="the directory of the new model's versions")
     verb.add_argument(
-        "--version", type=terminal.whole(1, 2**63 - 1), metavar="N", help="its number (the next one)"
+        "--version",
+        type=terminal.whole(1, 2**63 - 1),
+        metavar="N",
+        help="its number (the next one)",
     )
     verb.add_argument("--dtype", metavar="DTYPE", help="storage format: float16, bfloat16, int8")
     terminal.add_json(verb)

@@ -75,7 +75,9 @@ def test_slots_in_the_storage_keep_their_initial_value(creator, kind):
         for optimizer, ids in zip(optimizers, ([1, 2], [1, 3]), strict=True):
             optimizer.build([])
             optimizer._slots_id.assign(optimizers[0]._slots_id)  # as a restored optimizer has it
-            optimizer.apply([tf.IndexedSlices(tf.ones([2, 1]), tf.constant(ids, tf.int64))], [table])
+            optimizer.apply(
+                [tf.IndexedSlices(tf.ones([2, 1]), tf.constant(ids, tf.int64))], [table]
+            )
             if storage is not None:  # the next process
                 table = de.Variable(dim=1, name="k", initializer="zeros", kv_creator=storage)
         found.append(rows_of(table))

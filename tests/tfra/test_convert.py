@@ -174,7 +174,9 @@ def test_tables_of_one_last_name_are_converted(tmp_path):
         )
     made = convert_saved_model(tmp_path / "a", tmp_path / "made")
     function = tf.saved_model.load(made).signatures["serving_default"]
-    assert function(ids=tf.constant([7], tf.int64))["rows"].numpy().tolist() == [[1.0, 0.0, 2.0, 0.0]]
+    assert function(ids=tf.constant([7], tf.int64))["rows"].numpy().tolist() == [
+        [1.0, 0.0, 2.0, 0.0]
+    ]
 
 
 def inserting(table, ids):
