@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,14 +143,15 @@ def find_slot(table: Table, keys: tf.Tensor, column: Column) -> tf.Tensor:
     )[0]
 
 
-def ensure(table: Table, column: Column) -> None:
-    """Adds a slot to a table in memory unless the slot exists."""
-    owner, _, name = column.slot.rpartition("/")
-    initial = tf.constant([column.initial], tf.float64)
-    table.run(
-        library.de_table_ensure_slots,
-        tf.constant(owner),
-        initial,
-        names=[name],
-        widths=[column.width],
-    )
+def ensure(table: Table, columns: Iterable[Column]) -> Table:
+    """Adds the slots that a table in memory lacks, and returns the table."""
+    for column in columns:
+        owner, _, name = column.slot.rpartition("/")
+        table.run(
+            library.de_table_ensure_slots,
+            tf.constant(owner),
+            tf.constant([column.initial], tf.float64),
+            names=[name],
+            widths=[column.width],
+        )
+    return table

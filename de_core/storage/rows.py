@@ -147,11 +147,8 @@ class StoredRows:
         self, owner: tf.Tensor, initial: tf.Tensor, *, names: Sequence[str], widths: Sequence[int]
     ) -> None:
         """Records the initial values of an optimizer's slots."""
-        starts = initial.numpy().tolist()
-        self.remember(
-            Column(f"{_text(owner)}/{name}", width, start)
-            for name, width, start in zip(names, widths, starts, strict=True)
-        )
+        slots = [f"{_text(owner)}/{name}" for name in names]
+        self.remember(map(Column, slots, widths, initial.numpy().tolist()))
 
     def slots(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns names, string [k], and widths, int64 [k], of all slots."""
@@ -304,10 +301,7 @@ class StoredRows:
         """Yields the table used for updates, without rows, to one thread at a time."""
         with self._lock:
             if self._table is None:
-                table = self.new_table()
-                for column in self.known().values():
-                    ensure(table, column)
-                self._table = table
+                self._table = ensure(self.new_table(), self.known().values())
             else:
                 self._table.run(library.de_table_clear)
             yield self._table
@@ -344,8 +338,7 @@ class StoredRows:
                 return
             wanted = decoded_keys(todo, self.spec)
             with self.emptied() as table:
-                for column in columns:
-                    ensure(table, column)
+                ensure(table, columns)
                 self.load(table, todo, columns, old)
                 compute(table, batch)
                 values, _ = table.find(wanted)

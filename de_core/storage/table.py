@@ -191,8 +191,7 @@ def _save(rows: StoredRows, path: tf.Tensor, **attributes: Any) -> tf.Tensor:
         )
     table = rows.new_table()
     known = [] if attributes.get("values_only") else list(rows.known().values())
-    for column in known:
-        ensure(table, column)
+    ensure(table, known)
     names = [rows.store.VALUE, *(column.text for column in known)]
     for keys in rows.store.scan():
         rows.load(table, keys, known, rows.store.read_together(names, keys))
@@ -231,9 +230,9 @@ def _restore(rows: StoredRows, op: Any, *inputs: Any, replace: bool, **attribute
         rows.adopt(blank)
         rows.store.clear()
     else:  # Overwrite the slots that the file lacks too: they are of the rows that it replaces.
-        for column in columns_in(rows.store).values():
-            ensure(table, column)
-            slots.append(column.slot)
+        there = columns_in(rows.store)
+        ensure(table, there.values())
+        slots.extend(there)
     rows.remember(found)
     known = rows.known()
     columns = [known[slot] for slot in dict.fromkeys(slots) if slot in known]
