@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,6 +15,7 @@ from de_core.checkpoint import tfra_refusal
 from de_core.distributed.request_groups import request_groups
 from de_core.optimizers.clipping import Trained
 from de_core.optimizers.gathered_rows import Copies, RowUpdates
+from de_core.optimizers.replicas import refuse_settings, several_replicas, update_once
 from de_core.optimizers.rules import Plan, Power, Rule, as_scalar, nadam_u
 from de_core.optimizers.targets import anchor_of, table_under
 from de_core.tables.sharded import ShardedTable, TableStep
@@ -77,6 +78,19 @@ class TrainsTables:
         if table not in self._tables:
             self._tables = [*self._tables, table]
 
+    def _admit(self, trained: Trained, others: Mapping[str, object] | None = None) -> None:
+        """Adds tables at their first step.
+
+        Raises NotImplementedError if several replicas or workers train a table together, and a
+        setting, or a value in `others`, does not work for several.
+        """
+        several = several_replicas()
+        for _, table in trained:
+            if table not in self._tables:
+                self._add_table(table)
+            if several or table.router.is_spread:
+                refuse_settings(self, table, several, others or {})
+
     def _is_decayed(self, table: ShardedTable) -> bool:
         """Returns whether the weight decay applies to a table."""
         del table
@@ -97,8 +111,14 @@ class TrainsTables:
         return steps
 
     def _apply_to_tables(self, trained: Trained) -> list[tf.Operation]:
-        """Updates tables by gradients that are ready to use."""
+        """Updates tables by gradients that are ready to use.
+
+        Several replicas join their gradients first. Then no operation is returned.
+        """
         if not trained:
+            return []
+        if several_replicas():
+            update_once(trained, self._apply_to_tables)
             return []
         if self._generic is None:
             return _run(self._steps_of(trained))
@@ -373,28 +393,3 @@ def _run_at_once(steps: list[TableStep]) -> list[tf.Operation | None]:
         if step.table.on_update is not None
     ]
     return [done, *heard]
-
-
-def several_replicas() -> bool:
-    """Returns whether the caller is one of several replicas that share this process's tables."""
-    if not tf.distribute.has_strategy():
-        return False
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
-        return False
-    return not isinstance(context.strategy, tf.distribute.MultiWorkerMirroredStrategy)
-
-
-def update_once(trained: Trained, update: Callable[[Trained], object]) -> None:
-    """Joins the gradients of all replicas of a MirroredStrategy, and updates the tables once."""
-
-    def merged(strategy: Any, slices: Any) -> None:
-        parts = strategy.experimental_local_results
-        joined = [
-            tf.IndexedSlices(tf.concat(parts(values), 0), tf.concat(parts(ids), 0))
-            for ids, values in slices
-        ]
-        update([(each, table) for each, (_, table) in zip(joined, trained, strict=True)])
-
-    slices = [(gradient.indices, gradient.values) for gradient, _ in trained]
-    tf.distribute.get_replica_context().merge_call(merged, args=(slices,))

@@ -9,7 +9,7 @@ IDS = 50
 
 
 def check(found, here, rows):
-    for rule in ("SGD", "own Adam", "Adam"):
+    for rule in ("SGD", "own Adam", "tf_keras", "legacy", "TensorFlow 1", "Adam"):
         about = found[rule]
         assert about["rows"] < 1e-6
         assert about["dense"] < 1e-6
@@ -17,6 +17,8 @@ def check(found, here, rows):
         assert about["size"] == 0
         # Each row is in exactly one shard.
         assert len(about["here"]) == here
+    assert "must not use global_clipnorm" in found["refused"]["global"]
+    assert "must not use gradients that are added up already" in found["refused"]["summed"]
     assert found["verbs"]["contained"] == [False, True, True]
     assert found["verbs"]["exported"] == [rows] * 2
     assert found["verbs"]["scored"] == [60, 60]

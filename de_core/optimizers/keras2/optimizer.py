@@ -96,8 +96,10 @@ class TablesAndOthers(Wrapping):
         self._require_own_mode()
         targets = Targets.of_pairs(grads_and_vars)
         targets.require_replica()
-        for _, table in targets.trained:
-            self._add_table(table)
+        # A LossScaleOptimizer of tf_keras adds the replicas' gradients up before it calls this.
+        is_sum = settings.get("skip_gradients_aggregation")
+        is_sum = is_sum or not settings.get("experimental_aggregate_gradients", True)
+        self._admit(targets.trained, {"gradients that are added up already": is_sum})
         dense = targets.others
         checks = targets.require_finite(self._rejected) if self.reject_nonfinite else []
         with tf.control_dependencies(checks):

@@ -11,7 +11,6 @@ import keras
 import tensorflow as tf
 
 from de_core.base import call_stack
-from de_core.base.checks import received
 from de_core.base.no_autograph import no_autograph
 from de_core.base.private_names import SWAPPER_OF_AVERAGES
 from de_core.base.types import GradientPair
@@ -20,13 +19,7 @@ from de_core.optimizers.accumulation import Accumulation
 from de_core.optimizers.clipping import Trained
 from de_core.optimizers.keras3 import rowwise
 from de_core.optimizers.keras3.copies import KerasCopies
-from de_core.optimizers.steps import (
-    Wrapping,
-    is_eager_outside,
-    run_owned,
-    several_replicas,
-    update_once,
-)
+from de_core.optimizers.steps import Wrapping, is_eager_outside, run_owned
 from de_core.optimizers.targets import Targets, anchor_of
 from de_core.tables.sharded import ShardedTable
 
@@ -121,9 +114,7 @@ class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
     def _step(self, targets: Targets) -> None:
         # Check.
         inner = vars(self)["inner_optimizer"]  # without the check of the public property
-        several = several_replicas()
-        for _, table in targets.trained:
-            self._admit(inner, table, several)
+        self._admit(targets.trained, {"a dynamic loss scale": self.is_loss_scaled})
         checks = targets.require_finite(self._rejected.value) if self.reject_nonfinite else []
         with tf.control_dependencies(checks):
             # Scale, and train the tables that have optimizers of their own.
@@ -132,10 +123,6 @@ class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
             trained, dense = targets.trained, targets.dense
             if targets.owned:
                 run_owned(targets.owned)
-            if several:
-                update_once(trained, self._apply_to_tables)
-                self._apply_to_others(inner, dense)
-                return
 
             # Clip and update the tables: now, or once enough gradients are accumulated.
             def update(trained: Trained, others: Sequence[Any]) -> tuple[list[Any], Any]:
@@ -164,32 +151,6 @@ class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
         gradients, variables = zip(*pairs, strict=True) if pairs else ((), ())
         self.apply(gradients, variables)
         return vars(self)["inner_optimizer"].iterations
-
-    def _admit(self, inner: Any, table: ShardedTable, several: bool) -> None:
-        """Adds a table at its first step.
-
-        Raises if several replicas or workers train, and a setting does not work for several.
-        """
-        if table not in self._tables:
-            self._add_table(table)
-        if not (several or table.router.is_spread):
-            return
-        own: dict[str, Any] = {
-            "reject_nonfinite": self.reject_nonfinite,
-            "a dynamic loss scale": self.is_loss_scaled,
-            "an optimizer without a rule inside tables": self._generic and type(inner).__name__,
-        }
-        names = ["global_clipnorm"]
-        if several:
-            names = ["use_ema", "gradient_accumulation_steps", *clipping.SETTINGS]
-        refused = {**own, **{name: getattr(inner, name) for name in names}}
-        refused = {name: value for name, value in refused.items() if value}
-        if refused:
-            raise NotImplementedError(
-                "Replicas or workers that train a table together must not use "
-                f"{', '.join(refused)}: not every replica has the gradients that it needs. "
-                f"{received(table=table.name, **refused)} Turn it off, or train on one replica."
-            )
 
     def _rate_and_average(self, inner: Any) -> tuple[Any, Any]:
         if not inner.use_ema:

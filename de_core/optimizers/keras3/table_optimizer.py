@@ -15,7 +15,8 @@ from de_core.base.no_autograph import no_autograph
 from de_core.base.types import Gradient
 from de_core.optimizers import clipping, targets
 from de_core.optimizers.keras3.optimizer import KerasOptimizer, check_not_scaled_by_keras
-from de_core.optimizers.steps import run_owned, several_replicas
+from de_core.optimizers.replicas import several_replicas
+from de_core.optimizers.steps import run_owned
 from de_core.tables.sharded import ShardedTable, TableStep
 from de_core.variable.own_optimizer import OptimizerLike
 
@@ -171,7 +172,7 @@ class TableOptimizer(KerasOptimizer):
         if self._generic is not None or self._accumulation is not None or several_replicas():
             self._step(targets.Targets([(gradient, table)], [], []))
             return None
-        self._admit(inner, table, several=False)
+        self._admit([(gradient, table)])
         trained, _ = clipping.clip_tables(inner, [(gradient, table)], [])
         return self._steps_of(trained)
 

@@ -113,7 +113,7 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
                     f"all replicas. Received: such a gradient for table {table.name!r}. "
                     "Instead, use de.optimizers.SyncReplicasOptimizer."
                 )
-            self._add_table(table)
+        self._admit(targets.trained)
         dense = targets.others
         checks = targets.require_finite(self.rejected_steps) if self.reject_nonfinite else []
         with tf.control_dependencies(checks):

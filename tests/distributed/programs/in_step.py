@@ -9,6 +9,7 @@ import sys
 
 import keras
 import tensorflow as tf
+import tf_keras
 
 import de_core as de
 from de_core.base.ops import library as de_ops
@@ -18,6 +19,9 @@ REPLICAS, BATCH, STEPS = 2, 64, 4
 RULES = {
     "SGD": lambda: keras.optimizers.SGD(0.1, momentum=0.9),
     "own Adam": lambda: keras.optimizers.Adam(0.05),  # the table has an optimizer of its own
+    "tf_keras": lambda: tf_keras.optimizers.Adagrad(0.1),
+    "legacy": lambda: tf_keras.optimizers.legacy.Adam(0.05),
+    "TensorFlow 1": lambda: tf.compat.v1.train.AdamOptimizer(0.05),
     "Adam": lambda: keras.optimizers.Adam(0.05),
 }
 
@@ -33,7 +37,8 @@ def model_of(rule):
     table = de.Variable(dim=3, name="users", initializer="uniform", optimizer=own)
     dense = tf.Variable(tf.ones([3]), name="dense")
     optimizer = RULES[rule]() if own else de.DynamicEmbeddingOptimizer(RULES[rule]())
-    optimizer.build([*table.trainable_variables, dense])
+    if hasattr(optimizer, "build"):
+        optimizer.build([*table.trainable_variables, dense])
     return table, dense, optimizer
 
 
@@ -85,7 +90,9 @@ for rule in RULES:
     lone_step = step_of(lone_table, lone_dense, lone_optimizer)
     together = tf.function(lambda *batch, step=step: strategy.run(step, batch))
     for number in range(STEPS):
-        together(*parts_of(batch_of(number)))
+        # The first step is eager, because it makes the variables of some families.
+        parts = parts_of(batch_of(number))
+        together(*parts) if number else strategy.run(step, parts)
         lone_step(*batch_of(number))
     rows, found = table.lookup(keys, return_exists=True)
     wanted, known = lone_table.lookup(keys, return_exists=True)
@@ -136,9 +143,18 @@ if kind == "mirrored":  # Keras 3 cannot fit under MultiWorkerMirroredStrategy
     data = tf.data.Dataset.from_tensor_slices((keys, tf.cast(keys % 2, tf.float32)[:, None]))
     losses = model.fit(data.batch(20), epochs=5, shuffle=False, verbose=0).history["loss"]
     result["losses"] = [losses[0], losses[-1]]
+slices = tf.IndexedSlices(tf.ones([1, 3]), keys[:1])
+clipping = de.DynamicEmbeddingOptimizer(tf_keras.optimizers.legacy.SGD(global_clipnorm=1.0))
+of_scale = {"skip_gradients_aggregation": True}
+by_hand = de.DynamicEmbeddingOptimizer(tf_keras.optimizers.SGD())
+for name, optimizer, settings in (("global", clipping, {}), ("summed", by_hand, of_scale)):
+    pairs = [(slices, table.trainable_variables[0])]
+    try:
+        strategy.run(lambda o=optimizer, p=pairs, s=settings: o.apply_gradients(p, **s))
+    except NotImplementedError as error:
+        result.setdefault("refused", {})[name] = str(error)
 if kind == "worker":
     strict = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(), reject_nonfinite=True)
-    slices = tf.IndexedSlices(tf.ones([1, 3]), keys[:1])
     with strategy.scope():
         strict.build(table.trainable_variables)
         attempts = {
