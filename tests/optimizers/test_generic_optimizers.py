@@ -244,6 +244,38 @@ def test_a_setting_that_changes_later_applies():
     assert table.lookup([7]).numpy().tolist() == [[-1.25]]
 
 
+class Clipped(keras.optimizers.SGD):
+    """A user's optimizer whose `get_config` lacks its settings."""
+
+    def __init__(self, limit=0.1, factor=1.0, **settings):
+        super().__init__(**settings)
+        self.limit, self._factor = limit, factor
+
+    def update_step(self, gradient, variable, learning_rate):
+        gradient = keras.ops.clip(gradient, -self.limit, self.limit)
+        super().update_step(gradient * self._factor, variable, learning_rate)
+
+
+def test_settings_that_get_config_lacks_apply_to_tables_too():
+    table, dense = de.Variable(dim=1, name="t"), keras.Variable([[0.0]])
+    optimizer = wrapped(lambda: Clipped(limit=5.0, factor=2.0, learning_rate=1.0))
+    for limit in (5.0, 2.0):
+        optimizer.inner_optimizer.limit = limit
+        optimizer.apply([slices([7], [[3.0]]), tf.constant([[3.0]])], [table, dense])
+        np.testing.assert_array_equal(table.lookup([7]), dense.numpy())
+    assert dense.numpy().tolist() == [[-10.0]]
+
+
+def test_a_constructor_that_get_config_does_not_fit_is_named():
+    class Required(Clipped):
+        def __init__(self, limit, **settings):
+            super().__init__(limit, **settings)
+
+    optimizer = wrapped(lambda: Required(5.0))
+    with pytest.raises(TypeError, match=r"must define `get_config`.*Received: optimizer=.*'limit'"):
+        optimizer.apply([slices([7], [[3.0]])], [de.Variable(dim=1)])
+
+
 @pytest.mark.parametrize(
     "base",
     [v1.Optimizer, tf_keras.optimizers.legacy.Optimizer],

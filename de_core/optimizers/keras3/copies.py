@@ -7,8 +7,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from de_core.base.checks import received
 from de_core.optimizers.gathered_rows import Copies, GatheredRows
 from de_core.tables.sharded import ShardedTable
+
+# Settings that the copies do not share with the original. Our own code does their work.
+_OFF: dict[str, Any] = {"use_ema": False, "gradient_accumulation_steps": None}
 
 
 class KerasCopies(Copies):
@@ -17,11 +21,25 @@ class KerasCopies(Copies):
     def _new_copy(self, table: ShardedTable) -> Any:
         kind = type(self._optimizer)
         over_rows: Any = type(f"RowsOf{kind.__name__}", (_OverRows, kind), {})
-        config = self._optimizer.get_config()
-        off: dict[str, Any] = {"use_ema": False, "gradient_accumulation_steps": None}
-        copy = over_rows.from_config({**config, **off})
+        try:
+            copy = over_rows.from_config({**self._optimizer.get_config(), **_OFF})
+        except TypeError as error:
+            raise TypeError(
+                "An optimizer of tables must define `get_config` with the arguments of its "
+                f"constructor. {received(optimizer=self._optimizer)} {error}"
+            ) from error
         copy.start(self._optimizer, table)
         return copy
+
+    def begin(self) -> None:
+        """Takes over the original's numbers, flags and texts, which may change between steps."""
+        plain = (bool, int, float, str, type(None))
+        for copy in self._copies.values():
+            own = vars(copy)
+            for name, value in vars(self._optimizer).items():
+                known = isinstance(value, plain) and isinstance(own.get(name), plain)
+                if known and name not in (*_OFF, "built"):
+                    own[name] = value
 
     def update(self, table: ShardedTable, gradient: tf.Tensor) -> None:
         """Changes the gathered rows and slots of a table by their gradient, [n, dim]."""
