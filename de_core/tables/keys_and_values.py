@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from de_core.base.keras import is_building, only_builds
+from de_core.base.keras import is_building, is_symbolic, only_builds
 from de_core.base.types import Ids, TensorLike
 from de_core.tables.sharded import ShardedTable
 
@@ -123,30 +123,33 @@ def _converted_for(
 def converted(argument: str, value: TensorLike, dtype: tf.DType, table_name: str) -> tf.Tensor:
     """Converts `value` to a tensor of a dtype, or raises a TypeError that names the argument."""
     given = _dtype_of(value)
-    if given is None:
+    if given in (None, dtype):
         try:
-            return tf.convert_to_tensor(value, dtype=dtype)
+            return tf.convert_to_tensor(value, dtype=dtype if given is None else None)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"`{argument}` of table {table_name!r} must be {dtype.name}. "
                 f"Received: {argument}={value!r} (of type {type(value).__name__})."
             ) from error
-    if given != dtype:
-        remedy = f"Pass {dtype.name}, or make the table for {given.name}."
-        if given.is_integer and dtype.is_integer:
-            remedy = f"Cast them with tf.cast({argument}, tf.{dtype.name})."
-        elif given.is_floating and argument == "keys":
-            remedy = "Only integers and strings are ids."
-        raise TypeError(
-            f"`{argument}` of table {table_name!r} must be {dtype.name}. "
-            f"Received: {argument}.dtype={given.name} (of type {type(value).__name__}). {remedy}"
-        )
-    return tf.convert_to_tensor(value)
+    remedy = f"Pass {dtype.name}, or make the table for {given.name}."
+    if given.is_integer and dtype.is_integer:
+        remedy = f"Cast them with tf.cast({argument}, tf.{dtype.name})."
+    elif given.is_floating and argument == "keys":
+        remedy = "Only integers and strings are ids."
+    raise TypeError(
+        f"`{argument}` of table {table_name!r} must be {dtype.name}. "
+        f"Received: {argument}.dtype={given.name} (of type {type(value).__name__}). {remedy}"
+    )
 
 
 def _dtype_of(value: Any) -> tf.DType | None:
-    """Returns a tensor's or array's dtype, or None for Python values (any dtype fits)."""
-    if tf.is_tensor(value) or isinstance(value, (np.ndarray, np.generic)):
-        dtype = tf.as_dtype(value.dtype)
-        return tf.string if dtype in (tf.string, tf.variant) else dtype
-    return None
+    """Returns a tensor's or array's dtype, or None for Python values (any dtype fits).
+
+    Arrays of other libraries, such as a pandas.Series, have the dtype of their numpy array.
+    """
+    if not tf.is_tensor(value):
+        if not hasattr(value, "__array__") or is_symbolic(value):
+            return None
+        value = np.asarray(value)
+    dtype = tf.as_dtype(value.dtype)
+    return tf.string if dtype in (tf.string, tf.variant) else dtype

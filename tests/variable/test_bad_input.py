@@ -1,5 +1,7 @@
 import keras
 import numpy as np
+import pandas
+import pyarrow
 import pytest
 import tensorflow as tf
 
@@ -51,6 +53,10 @@ def test_arguments_of_a_variable(arguments, error, message):
         ([1.5], r"must be int64. Received: keys=\[1.5\]"),
         (None, "must be int64. Received: keys=None"),
         (np.array(["a"]), "must be int64. Received: keys.dtype=string"),
+        (pandas.Series([1.5]), "must be int64. Received: keys.dtype=float64 .*of type Series"),
+        (pandas.Series([1, None]), "must be int64. Received: keys.dtype=float64"),
+        (pandas.Index([2**63], dtype="uint64"), "must be int64. Received: keys.dtype=uint64"),
+        (pyarrow.array([1.5]), "must be int64. Received: keys.dtype=float64"),
         (tf.ragged.constant([[1], []], dtype=tf.int64), r"must be a dense .*RaggedTensor of shape"),
         (tf.sparse.from_dense([[1]]), r"must be a dense .*SparseTensor of shape \(1, 1\)"),
     ],
@@ -60,8 +66,16 @@ def test_keys_of_another_dtype(table, verb, keys, message):
         getattr(table, verb)(keys)
 
 
-def test_keys_in_a_variable_of_keras(table):
-    keys = keras.Variable([1], dtype="int64")
+@pytest.mark.parametrize(
+    "keys",
+    [
+        keras.Variable([1], dtype="int64"),
+        pandas.Series([1]),
+        pandas.Series([1], dtype="Int64"),
+        pyarrow.array([1]),
+    ],
+)
+def test_keys_in_arrays_of_other_libraries(table, keys):
     table.upsert(keys, [[1.0, 2.0]])
     assert de.embedding_lookup(table, keys).numpy().tolist() == [[1.0, 2.0]]
 
@@ -70,8 +84,9 @@ def test_integer_keys_for_a_table_of_strings():
     table = de.Variable(tf.string, dim=2, name="words")
     with pytest.raises(TypeError, match=r"must be string\. Received: keys\.dtype=int64"):
         table.lookup(tf.constant([1], tf.int64))
-    with pytest.raises(TypeError, match="must be string"):
-        table.lookup([1])
+    for wrong in ([1], np.array(["a", None], object)):
+        with pytest.raises(TypeError, match="must be string"):
+            table.lookup(wrong)
 
 
 def test_values_of_another_dtype(table):
