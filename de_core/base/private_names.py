@@ -17,5 +17,10 @@ VARIABLES_WITHOUT_DECAY = "_exclude_from_weight_decay"
 #: Attributes of such an optimizer: the patterns of names without weight decay. The first is of
 #: Keras 3: one pattern or None. The second is of tf_keras: a list.
 NAMES_WITHOUT_DECAY = ("_exclude_from_weight_decay_pattern", "_exclude_from_weight_decay_names")
+#: Attributes of a Nadam: the product of the momenta of all steps. The first is of Keras 3 and
+#: tf_keras, the second of a legacy Nadam.
+PRODUCTS_OF_NADAM = ("_u_product", "_m_cache")
+#: Attribute of a Nadam of tf_keras: the number of steps in that product, plus 1.
+UPDATES_OF_NADAM = "_u_product_counter"
 #: Method of Keras's SwapEMAWeights. It swaps averages of ordinary variables, but not of rows.
 SWAPPER_OF_AVERAGES = "_apply_to_ema_optimizers"

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import tensorflow as tf
 
 from de_core.base.checks import received
+from de_core.base.private_names import PRODUCTS_OF_NADAM, UPDATES_OF_NADAM
 from de_core.base.types import Scalar
 
 #: The settings of each rule, in the order of `cc/engine/optimizer/rule_settings.h`. Flags are
@@ -143,6 +144,21 @@ def nadam_u(optimizer: Any, step: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     # Legacy Nadam uses its setting `decay` here.
     faded = Power(0.96, getattr(optimizer, "_initial_decay", 1.0) * tf.cast(step, dtype))
     return as_scalar(optimizer.beta_1, dtype) * (1.0 - 0.5 * faded.value(dtype))
+
+
+def nadam_product(product: Any, optimizer: Any) -> Any:
+    """Multiplies the variable of Nadam's momenta of all steps by the momentum of this step."""
+    product = product if isinstance(product, tf.Variable) else product.value
+    step = tf.convert_to_tensor(optimizer.iterations) + 1
+    return product.assign(product * nadam_u(optimizer, step, product.dtype))
+
+
+def count_alone(optimizer: Any) -> list[Any]:
+    """Counts a step in a wrapped Nadam that has no variable to update in this step."""
+    if hasattr(optimizer, UPDATES_OF_NADAM):
+        setattr(optimizer, UPDATES_OF_NADAM, getattr(optimizer, UPDATES_OF_NADAM) + 1)
+    products = [getattr(optimizer, each, None) for each in PRODUCTS_OF_NADAM]
+    return [nadam_product(each, optimizer) for each in products if each is not None]
 
 
 def _rules(sources: Mapping[str, str | float], **names: str | Callable[[Any], str]) -> Any:

@@ -16,7 +16,7 @@ from de_core.distributed.request_groups import request_groups
 from de_core.optimizers.clipping import Trained
 from de_core.optimizers.gathered_rows import Copies, RowUpdates
 from de_core.optimizers.replicas import refuse_settings, several_replicas, update_once
-from de_core.optimizers.rules import Plan, Power, Rule, as_scalar, nadam_u
+from de_core.optimizers.rules import Plan, Power, Rule, as_scalar, nadam_product
 from de_core.optimizers.targets import anchor_of, table_under
 from de_core.tables.sharded import ShardedTable, TableStep
 from de_core.tables.spec import arithmetic_dtype
@@ -37,6 +37,8 @@ class TrainsTables:
     reject_nonfinite: bool
     #: Returns how a step updates the tables. Called once per step.
     _plan: Callable[[], Plan]
+    #: The rule that counts the steps in which only ordinary variables have gradients, too.
+    _counting_rule: str
     _rule: Rule | None
     _copies: Any
     _generic: RowUpdates | None
@@ -110,16 +112,24 @@ class TrainsTables:
             steps.append(TableStep(gradient, table, vectors[kind], owner, step.name, average))
         return steps
 
+    def _counts(self) -> bool:
+        inner = vars(self)["inner_optimizer"]
+        return self._rule is not None and self._rule.name(inner) == self._counting_rule
+
     def _apply_to_tables(self, trained: Trained) -> list[tf.Operation]:
         """Updates tables by gradients that are ready to use.
 
         Several replicas join their gradients first. Then no operation is returned.
         """
-        if not trained:
+        if not (trained or (self._tables and self._counts())):
             return []
         if several_replicas():
             update_once(trained, self._apply_to_tables)
             return []
+        if not trained:
+            plan, eager = self._plan(), tf.executing_eagerly()
+            counted = [each for each in (plan.step, plan.u_product) if each is not None]
+            return [] if eager else [tf.identity(each).op for each in counted]
         if self._generic is None:
             return _run(self._steps_of(trained))
         done = self._generic.apply(self._plan(), trained, self.slots_owner, self._is_decayed)
@@ -146,7 +156,8 @@ class Wrapping(TrainsTables):
     #: The product of Nadam's momenta of all steps, a float32 variable.
     u_product: Any
     _rejected: Any
-    _not_decayed: tuple[re.Pattern[str], ...] = ()
+    _not_decayed: tuple[ShardedTable, ...] = ()
+    _counting_rule = "nadam"
 
     @property
     def rejected_steps(self) -> Any:
@@ -207,11 +218,8 @@ class Wrapping(TrainsTables):
         decay = getattr(inner, "weight_decay", None)
         if rule is None:
             return Plan(inner, rate, decay, average)
-        name, step, product = rule.name(inner), tf.convert_to_tensor(inner.iterations) + 1, None
-        if name == "nadam":
-            product = self.u_product
-            product = product if isinstance(product, tf.Variable) else product.value
-            product = product.assign(product * nadam_u(inner, step, tf.float32))
+        name, step = rule.name(inner), tf.convert_to_tensor(inner.iterations) + 1
+        product = nadam_product(self.u_product, inner) if name == "nadam" else None
         return Plan(inner, rate, decay, average, rule, name, step, product)
 
     def _build_others(self, variables: Iterable[TrainedVariable]) -> list[TrainedVariable]:

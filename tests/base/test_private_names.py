@@ -35,6 +35,16 @@ def test_optimizers_note_what_they_do_not_decay(of):
     assert found in ([re.compile("bias"), None], [None, ["bias"]])
 
 
+@pytest.mark.parametrize("of", [keras.optimizers, tf_keras.optimizers, tf_keras.optimizers.legacy])
+def test_nadam_multiplies_its_momenta(of):
+    optimizer = of.Nadam()
+    optimizer.apply_gradients([(tf.ones([1]), tf.Variable([1.0]))])
+    products = [getattr(optimizer, each, None) for each in private_names.PRODUCTS_OF_NADAM]
+    [product] = [each for each in products if each is not None]
+    assert 0 < float(product) < 1
+    assert getattr(optimizer, private_names.UPDATES_OF_NADAM, 2) == 2
+
+
 def test_keras_has_its_own():
     callback = keras.callbacks.SwapEMAWeights
     assert callable(getattr(callback, private_names.SWAPPER_OF_AVERAGES))

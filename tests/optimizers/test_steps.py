@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 import de_core as de
 from de_core.base.ops import library
@@ -241,3 +242,19 @@ def test_nadam_multiplies_its_momenta_once_per_step():
     momenta = [0.9 * (1 - 0.5 * 0.96**step) for step in (1, 2, 3)]
     product = momenta[0] * momenta[1] * momenta[2]
     assert float(optimizer.u_product.value) == pytest.approx(product)
+
+
+@pytest.mark.parametrize("of", [keras.optimizers, tf_keras.optimizers, tf_keras.optimizers.legacy])
+def test_nadam_counts_the_steps_of_tables_alone_and_of_variables_alone(of):
+    table = new_table(dim=1)
+    dense, *peers = (tf.Variable([[0.0]]) for _ in range(3))
+    optimizer, peer = de.DynamicEmbeddingOptimizer(of.Nadam(0.1)), of.Nadam(0.1)
+    for number, trained in enumerate(["both", "table", "variable", "both"], 1):
+        ours = slices([7], [number], dim=1), tf.constant([[0.5 * number]])
+        theirs = tf.constant([[float(number)]]), ours[1]
+        chosen = {"table": [0], "variable": [1], "both": [0, 1]}[trained]
+        variables = *table.trainable_variables, dense
+        optimizer.apply_gradients([(ours[each], variables[each]) for each in chosen])
+        peer.apply_gradients([(theirs[each], peers[each]) for each in chosen])
+    np.testing.assert_allclose(table.lookup([7]), peers[0], rtol=1e-5)
+    np.testing.assert_allclose(dense, peers[1], rtol=1e-5)

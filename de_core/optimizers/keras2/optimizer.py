@@ -111,7 +111,8 @@ class TablesAndOthers(Wrapping):
         # If a table refuses its gradient, the step stops before it changes other variables.
         with tf.control_dependencies(done):
             if not dense:
-                return self.inner_optimizer.iterations.assign_add(1)
+                with tf.control_dependencies(rules.count_alone(self.inner_optimizer)):
+                    return self.inner_optimizer.iterations.assign_add(1)
             if scale is not None:
                 dense = [(clipping.scaled(each, scale), variable) for each, variable in dense]
             return self.inner_optimizer.apply_gradients(dense, name=name, **settings)

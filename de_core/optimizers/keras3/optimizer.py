@@ -162,6 +162,8 @@ class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
         """Lets the wrapped optimizer update ordinary variables and count the step."""
         pairs = [(gradient, variable) for gradient, variable in dense if gradient is not None]
         if not pairs:
+            if self._accumulation is None:
+                rules.count_alone(inner)
             # Count the step as Keras does, by one op. `Variable.assign_add` of Keras has four.
             inner.variables[0].value.assign_add(1)
             return

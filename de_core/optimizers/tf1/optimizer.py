@@ -45,6 +45,8 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
             gradients.
     """
 
+    _counting_rule = "adam"
+
     def __init__(
         self,
         optimizer: tf.compat.v1.train.Optimizer,
@@ -118,9 +120,6 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
         checks = targets.require_finite(self.rejected_steps) if self.reject_nonfinite else []
         with tf.control_dependencies(checks):
             done = self._apply_to_tables(targets.trained)
-            if self._tables and not targets.trained and self._counts():
-                # The wrapped Adam counts the steps in which only ordinary variables have gradients.
-                done = [step.op] if tf.is_symbolic_tensor(step := self._next_step()) else []
         # If a table refuses its gradient, the step stops before it changes other variables.
         with tf.control_dependencies(done):
             if dense:
@@ -140,9 +139,6 @@ class Tf1Optimizer(TrainsTables, tf.compat.v1.train.Optimizer):
             # AdagradDA counts steps by its global step, which is incremented after the update.
             step = tf.cast(inner._global_step, tf.int64) + 1
         return Plan(inner, rule=rule, name=name, step=step)
-
-    def _counts(self) -> bool:
-        return self._rule is not None and self._rule.name(self.inner_optimizer) == "adam"
 
     def _next_step(self) -> tf.Tensor:
         """Increments the count of steps and returns it: 1 at the first step."""
