@@ -67,6 +67,21 @@ def test_a_dynamic_loss_scale_fits_and_is_saved(policy, given, value_dtype, set_
     assert json.dumps(keras.optimizers.serialize(copy)) == config
 
 
+def test_a_loss_scale_hands_on_what_only_the_wrapped_optimizer_can_do():
+    tables = [
+        de.Variable(dim=1, name=name, initializer=1.0) for name in ("first", "second", "third")
+    ]
+    optimizer = de.LossScaleOptimizer(
+        de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.1, weight_decay=0.5))
+    )
+    optimizer.exclude_from_weight_decay(tables[:1], var_names=["second"])
+    zeros = tf.IndexedSlices(tf.zeros([1, 1]), tf.constant([7], tf.int64))
+    optimizer.apply([zeros] * 3, tables)
+    rows = [float(table.lookup([7])[0, 0]) for table in tables]
+    assert rows == pytest.approx([1.0, 1.0, 0.95])
+    assert int(optimizer.rejected_steps) == 0
+
+
 @pytest.mark.parametrize("scaled", [scaled_inside, scaled_around, de.LossScaleOptimizer])
 def test_a_step_with_a_nonfinite_gradient_is_skipped(scaled):
     own = keras.optimizers.SGD(1.0) if scaled is de.LossScaleOptimizer else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -125,6 +126,20 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
     def slots_owner(self) -> tf.Tensor:
         """The name under which the tables keep the wrapped optimizer's slots."""
         return self.inner_optimizer.slots_owner
+
+    @property
+    def rejected_steps(self) -> Any:
+        """The number of steps that `reject_nonfinite` of the wrapped optimizer refused."""
+        return self.inner_optimizer.rejected_steps
+
+    def exclude_from_weight_decay(self, *args: Any, **options: Any) -> None:
+        """Calls the wrapped optimizer's method, which leaves out variables and tables.
+
+        Args:
+            *args: See `exclude_from_weight_decay` of the wrapped optimizer.
+            **options: The same.
+        """
+        self.inner_optimizer.exclude_from_weight_decay(*args, **options)
 
     @property
     def tables(self) -> list[ShardedTable]:
