@@ -129,6 +129,7 @@ class Embedding(keras.layers.Layer):
             initializer = initializer if value_dtype.is_floating else None
         optimizer = of_table.pop("optimizer", None)
         self._of_table = of_table
+        self._has_devices = devices is not None
         self.table = self._table_class(
             key_dtype=key_dtype,
             value_dtype=value_dtype,
@@ -272,7 +273,7 @@ class Embedding(keras.layers.Layer):
             "initializer": arguments.serialized(
                 initial_rows.with_fans(table.initializer, table.init_size, table.dim)
             ),
-            "devices": table.devices,
+            "devices": table.devices if self._has_devices else None,  # a strategy may choose them
             "with_unique": self.with_unique,
             "mask_key": self.mask_key,
             "max_norm": self.max_norm,

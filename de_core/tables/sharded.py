@@ -18,8 +18,8 @@ from de_core.base.types import TensorLike
 from de_core.tables.policy import TablePolicy, is_reserved
 from de_core.tables.router import Router, summed_rows
 from de_core.tables.served_copy import stand_ins
-from de_core.tables.spec import TableSpec, arithmetic_dtype
-from de_core.tables.table import Table, apply, is_remote
+from de_core.tables.spec import TableSpec, arithmetic_dtype, is_remote
+from de_core.tables.table import Table, apply
 
 # All tables of this process, numbered in order of creation.
 _all: weakref.WeakValueDictionary[int, ShardedTable] = weakref.WeakValueDictionary()

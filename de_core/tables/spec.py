@@ -38,6 +38,14 @@ def arithmetic_dtype(value_dtype: tf.DType) -> tf.DType:
     return value_dtype if value_dtype.size >= 4 or value_dtype.is_integer else tf.float32
 
 
+def is_remote(device: str) -> bool:
+    """Returns whether a device name has another process's job, such as "/job:ps/task:0".
+
+    TensorFlow names the devices of this process "/job:localhost/…".
+    """
+    return "/job:" in device and "/job:localhost/" not in device
+
+
 @dataclasses.dataclass(frozen=True)
 class TableSpec:
     """The properties that must be equal when `get_variable` is called again for a table.
@@ -78,7 +86,7 @@ class TableSpec:
             return spec
         if not isinstance(tier, DiskTier):
             raise TypeError(f"`tier` must be a de.DiskTier or None. {received(tier=tier)}")
-        if any("/job:" in device for device in names):
+        if any(map(is_remote, names)):
             raise ValueError(
                 "A table with a `tier` must be on CPUs of this process. "
                 f"{received(devices=list(names))} Leave out `devices` or `tier`."

@@ -12,12 +12,7 @@ from de_core.base.ops import library
 from de_core.base.types import DTypeLike, TensorLike
 from de_core.tables.initial_rows import InitialRow
 from de_core.tables.served_copy import FrozenTable
-from de_core.tables.spec import TableSpec
-
-
-def is_remote(device: str) -> bool:
-    """Returns whether a device name contains a job, such as "/job:ps/task:0"."""
-    return "/job:" in device
+from de_core.tables.spec import TableSpec, is_remote
 
 
 def apply(

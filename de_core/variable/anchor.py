@@ -38,8 +38,7 @@ from de_core.base.ops import library
 from de_core.base.private_names import WRITER_OF_H5_FILES
 from de_core.base.types import TrainedVariable
 from de_core.tables.sharded import ShardedTable
-from de_core.tables.spec import arithmetic_dtype
-from de_core.tables.table import is_remote
+from de_core.tables.spec import arithmetic_dtype, is_remote
 from de_core.variable import own_optimizer
 from de_core.variable.graph import graph_saver
 from de_core.variable.own_optimizer import OwnOptimizer, optimizer_of
@@ -188,9 +187,7 @@ def anchor_tensor(anchor: tf.Variable, table: ShardedTable) -> tf.Tensor:
 def _watched(anchor: tf.Variable, table: ShardedTable) -> tf.Tensor:
     """Makes tapes watch the anchor, and returns its handle or its value."""
     handle = anchor.handle
-    device = handle.device or ""
-    is_here = not is_remote(device) or "/job:localhost/" in device
-    if is_here or table.router.is_spread:
+    if not is_remote(handle.device or "") or table.router.is_spread:
         # To a tape this is a read, but it creates no op, unless the anchor has several replicas. A
         # read takes 2 us of each lookup, and if it becomes ready together with the lookup, another
         # thread runs the lookup.

@@ -259,6 +259,8 @@ def _found_or_created(
 def _check_same(existing: Variable, name: str, arguments: dict[str, Any]) -> None:
     fields = ("key_dtype", "value_dtype", "dim", "devices", "tier", "slot_dtype")
     wanted: dict[str, Any] = {name: arguments.get(name) for name in fields}
+    if wanted["devices"] is None:  # a strategy may have chosen the devices
+        wanted["devices"] = existing.devices
     spec = TableSpec.checked(**wanted)
     difference = existing._table.spec.difference(spec)
     if difference:

@@ -29,6 +29,14 @@ def test_they_answer_the_same_in_another_process(forks, tmp_path, model_class):
     assert done.returncode == 0, done.stderr[-4000:]
 
 
+def test_a_config_has_only_devices_that_were_given():
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        layer = de.layers.Embedding(2)
+    assert type(layer).from_config(layer.get_config()).table.devices == ["/CPU:0"]
+    layer = de.layers.Embedding(2, devices=["/CPU:0"] * 2)
+    assert type(layer).from_config(layer.get_config()).table.devices == ["/CPU:0"] * 2
+
+
 def test_ids_that_are_floats_are_refused_where_there_are_numbers():
     model = OfNumbers()
     floats = tf.constant([[1.0, 2.0]])

@@ -48,6 +48,14 @@ def test_another_request_for_a_name_must_ask_for_the_same(arguments, message):
     assert de.get_variable("mismatch", dim=3) is table
 
 
+def test_a_variable_whose_devices_a_strategy_chose_is_shared():
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        table = de.get_variable("mirrored", dim=3)
+        assert de.get_variable("mirrored", dim=3) is table
+    assert "/job:localhost/" in table.devices[0]
+    assert de.get_variable("mirrored", dim=3) is table
+
+
 @pytest.mark.parametrize("name", ["", None, 3])
 def test_a_name_is_needed(name):
     with pytest.raises(TypeError, match="`name` must be a non-empty string"):
