@@ -37,15 +37,16 @@ def clip_tables(
     The gradients of ordinary variables, `others`, count for the global norm.
 
     Returns:
-        The pairs with clipped gradients, and a factor for `others`. Gradients scaled by the factor
-        are within the global norm, so the optimizer does not clip them again. The factor is None
-        unless the optimizer clips by global norm.
+        The pairs with clipped gradients, and a factor for `others` after `by_value`. Gradients
+        scaled by the factor are within the global norm, so the optimizer does not clip them again.
+        The factor is None unless the optimizer clips by global norm.
     """
     if not (optimizer.clipnorm or optimizer.clipvalue or optimizer.global_clipnorm):
         return trained, None
-    gradients, scale = [summed(each) for each, _ in trained], None
+    gradients, scale = [by_value(optimizer, summed(each)) for each, _ in trained], None
     if optimizer.global_clipnorm:
-        values = [values_of(each) for each in (*gradients, *others) if each is not None]
+        of_others = [by_value(optimizer, each) for each in others if each is not None]
+        values = [values_of(each) for each in (*gradients, *of_others)]
         if not values:  # only tables with optimizers of their own have gradients
             return trained, None
         wide = max((each.dtype for each in values), key=lambda dtype: dtype.size)
@@ -56,10 +57,16 @@ def clip_tables(
     elif optimizer.clipnorm:
         limit = optimizer.clipnorm
         gradients = [with_values(g, tf.clip_by_norm(g.values, limit)) for g in gradients]
-    else:
-        limit = optimizer.clipvalue
-        gradients = [with_values(g, tf.clip_by_value(g.values, -limit, limit)) for g in gradients]
     return [(each, table) for each, (_, table) in zip(gradients, trained, strict=True)], scale
+
+
+def by_value(optimizer: Any, gradient: Gradient) -> Gradient:
+    """Returns a gradient clipped by `clipvalue`. Legacy optimizers clip by a norm afterwards."""
+    limit = optimizer.clipvalue
+    if not limit:
+        return gradient
+    values = tf.clip_by_value(values_of(gradient), -limit, limit)
+    return with_values(gradient, values) if isinstance(gradient, tf.IndexedSlices) else values
 
 
 def with_values(gradient: tf.IndexedSlices, values: tf.Tensor) -> tf.IndexedSlices:

@@ -98,9 +98,21 @@ SETTINGS = {
         {"weight_decay": 0.1, "clipnorm": 0.05},
         {"use_ema": True, "ema_momentum": 0.7},
     ],
-    legacy: [*CLIPPED, {"decay": 0.1}, {"decay": 0.3, "global_clipnorm": 0.05}],
+    legacy: [
+        *CLIPPED,
+        {"decay": 0.1},
+        {"decay": 0.3, "global_clipnorm": 0.05},
+        {"clipvalue": 0.01, "clipnorm": 0.03},
+        {"clipvalue": 0.01, "global_clipnorm": 0.05},
+    ],
 }
-SETTINGS_IN_SHORT = [("adagrad", new, 4), ("ftrl", legacy, 2), ("rmsprop momentum", legacy, 4)]
+SETTINGS_IN_SHORT = [
+    ("adagrad", new, 4),
+    ("ftrl", legacy, 2),
+    ("rmsprop momentum", legacy, 4),
+    ("sgd", legacy, 5),
+    ("sgd", legacy, 6),
+]
 
 
 @pytest.mark.parametrize("of", [new, legacy], ids=["new", "legacy"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -114,7 +115,8 @@ class TablesAndOthers(Wrapping):
                 with tf.control_dependencies(rules.count_alone(self.inner_optimizer)):
                     return self.inner_optimizer.iterations.assign_add(1)
             if scale is not None:
-                dense = [(clipping.scaled(each, scale), variable) for each, variable in dense]
+                clip = partial(clipping.by_value, self.inner_optimizer)
+                dense = [(clipping.scaled(clip(each), scale), variable) for each, variable in dense]
             return self.inner_optimizer.apply_gradients(dense, name=name, **settings)
 
     @staticmethod
