@@ -12,6 +12,7 @@ from de_core.base.checks import received
 from de_core.base.types import Ids
 from de_core.lookup.pooling import COMBINERS, pooled_rows
 from de_core.lookup.segments import Segments, kind_of
+from de_core.tables.spec import arithmetic_dtype
 from de_core.variable.variable import Variable
 
 _REDUCTIONS: dict[str, Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]] = {
@@ -91,9 +92,10 @@ def pool(
             "Rows must be of a floating-point dtype for combiner='std'. Received: "
             f"value_dtype={variable.value_dtype.name}, {combiner=} for table {variable.name!r}."
         )
-    rows = variable._lookup_scaled(segments.ids, max_norm)
     if callable(combiner):
-        return _mapped(combiner, rows, segments)
+        return _mapped(combiner, variable._lookup_scaled(segments.ids, max_norm), segments)
+    value_dtype = variable.value_dtype
+    rows = variable._lookup_scaled(segments.ids, max_norm, arithmetic_dtype(value_dtype))
     of_rows, count = segments.of_ids(), segments.count()
     if combiner == "std":  # as `tf.math.reduce_std` of each segment
         means = tf.math.unsorted_segment_mean(rows, of_rows, count)
@@ -102,10 +104,10 @@ def pool(
         # The gradient of sqrt(0) is infinite. Where all rows are equal, it is zero instead.
         is_zero = tf.equal(variance, 0)
         deviation = tf.sqrt(tf.where(is_zero, tf.ones_like(variance), variance))
-        return tf.where(is_zero, tf.zeros_like(variance), deviation)
+        return tf.cast(tf.where(is_zero, tf.zeros_like(variance), deviation), value_dtype)
     pooled = _REDUCTIONS[combiner](rows, of_rows, count)
     empty = tf.equal(segments.row_splits[1:], segments.row_splits[:-1])
-    return tf.where(empty[:, None], tf.zeros_like(pooled), pooled)
+    return tf.cast(tf.where(empty[:, None], tf.zeros_like(pooled), pooled), value_dtype)
 
 
 def _mapped(

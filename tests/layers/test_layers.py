@@ -392,6 +392,21 @@ def test_models_of_ragged_and_sparse_inputs(kind):
 
 
 @pytest.mark.parametrize("ids", [[[1]], [[2, 2]]])
+@pytest.mark.parametrize(
+    ("combiner", "rows", "ids", "wanted"),
+    [
+        ("std", [300.0, -300.0], [1, 2], 300.0),  # float16 cannot hold the squares
+        ("prod", [300.0, 0.001], [1, 1, 2, 2], 0.09007),  # nor the product of the first two
+    ],
+)
+def test_half_rows_are_pooled_in_float32(combiner, rows, ids, wanted):
+    layer = de.layers.Embedding(1, value_dtype=tf.float16, combiner=combiner)
+    layer.table.upsert([1, 2], tf.constant(rows, tf.float16))
+    pooled = layer(int64([ids]))
+    assert pooled.dtype == tf.float16
+    np.testing.assert_allclose(pooled, [[wanted]], rtol=3e-3)
+
+
 def test_rows_without_spread_have_a_zero_gradient_by_std(ids):
     layer = filled(de.layers.Embedding(2, combiner="std"))
     model = keras.Sequential([layer, keras.layers.Dense(1)])
