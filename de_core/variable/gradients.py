@@ -30,7 +30,7 @@ def _anchor_gradient(op: Any, gradient: tf.Tensor) -> tuple[Any, None, None]:
     anchor, keys, rows = op.inputs
     if isinstance(gradient, tf.IndexedSlices):  # the gradient of tf.gather
         values = tf.cast(gradient.values, arithmetic_dtype(gradient.dtype))
-        gradient = tf.math.unsorted_segment_sum(values, gradient.indices, tf.shape(keys)[0])
+        gradient = tf.math.unsorted_segment_sum(values, gradient.indices, tf.shape(rows)[0])
     return anchor_slices(anchor, _flat(keys, []), _flat(gradient, [rows.shape[-1]])), None, None
 
 

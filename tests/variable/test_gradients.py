@@ -72,6 +72,18 @@ def test_gradients_of_lookups_in_inner_functions(key_dtype):
     assert summed(gradient) == {1: [1, 1], 2: [2, 2], 3: [1, 1]}
 
 
+@pytest.mark.parametrize("in_function", [False, True])
+def test_the_gradient_of_some_values_of_the_row_of_a_scalar_id(in_function):
+    table = table_of()
+
+    def gradient():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table.lookup(tf.constant(7, tf.int64)), [1]))
+        return tape.gradient(loss, table.trainable_variables)[0]
+
+    assert summed((tf.function(gradient) if in_function else gradient)()) == {7: [0, 1]}
+
+
 def test_global_norm_and_unconnected_gradients_work():
     table = table_of()
     with tf.GradientTape(persistent=True) as tape:
