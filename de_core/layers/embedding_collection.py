@@ -161,7 +161,7 @@ class EmbeddingCollection(keras.layers.Layer):
             for config, each, factor in zip(declared.configs, ids, factors, strict=True)
         ]
         if self.concatenate:
-            return tf.cast(lookup_joined(features), self.compute_dtype)
+            return lookup_joined(features, self.compute_dtype)
         rows = lookup_features(features)
         return declared.packed([tf.cast(each, self.compute_dtype) for each in rows])
 

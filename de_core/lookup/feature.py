@@ -101,15 +101,15 @@ def lookup_features(features: list[Feature]) -> list[Rows]:
     return [rows[number] for number in range(len(features))]
 
 
-def lookup_joined(features: list[Feature]) -> tf.Tensor:
-    """Returns the rows of all features side by side, [examples, sum of dims]."""
+def lookup_joined(features: list[Feature], dtype: str) -> tf.Tensor:
+    """Returns the rows of all features side by side in `dtype`, [examples, sum of dims]."""
     groups = _groups(features)
     (device,) = groups if len(groups) == 1 else (None,)
     dtypes = {feature.variable.value_dtype for feature in features}
     ranks = {feature.output_shape.rank for feature in features}
     if device is not None and len(dtypes) == 1 and ranks == {2}:
-        return _at_once(features, device, joined=True)[0]
-    return tf.concat(lookup_features(features), -1)
+        return tf.cast(_at_once(features, device, joined=True)[0], dtype)
+    return tf.concat([tf.cast(each, dtype) for each in lookup_features(features)], -1)
 
 
 def _groups(features: list[Feature]) -> dict[str | None, list[int]]:

@@ -203,6 +203,12 @@ def test_one_tensor_follows_the_order_of_the_features(devices):
     rows = layer({"b": KINDS["ragged"], "a": KINDS["one"]})
     assert rows.shape == [3, 5]
     np.testing.assert_array_equal(rows[:, :2], VALUES[KINDS["one"], :2])
+    halves = de.FeatureConfig("h", table("h", 2, value_dtype=tf.bfloat16, devices=devices))
+    mixed = collection({"b": features["b"], "h": halves}, concatenate=True)
+    found = mixed({"b": KINDS["ragged"], "h": KINDS["one"]})
+    np.testing.assert_array_equal(
+        found[:, 3:], tf.cast(mixed.tables["h"].lookup(KINDS["one"]), tf.float32)
+    )
     with pytest.raises(ValueError, match=r"concatenate=True with the sequences \['b'\]"):
         collection({"b": de.FeatureConfig("b", table(), None)}, concatenate=True)
 
