@@ -61,7 +61,7 @@ class Embedding(keras.layers.Layer):
         max_norm: Greatest L2 norm of a row in the result; longer rows are scaled down. None for no
             limit.
         embeddings_regularizer: A Keras regularizer. It is applied to the rows of the distinct ids
-            of each input, not to all rows of the table.
+            of each input, without masked ids, not to all rows of the table.
         **kwargs: Further arguments of `de.Variable`, such as `optimizer` and `init_size`, and of
             `keras.layers.Layer`, such as `dtype` and `trainable`. Also the names of
             `keras.layers.Embedding`: `output_dim` for `dim`, `embeddings_initializer` for
@@ -202,7 +202,10 @@ class Embedding(keras.layers.Layer):
         """
         ids = self._as_keys(ids)
         if self.embeddings_regularizer is not None:
-            loss = self.table.regularization_loss(flat_values(ids))
+            keys, real = flat_values(ids), id_inputs.not_padding(ids, self.mask_key, mask)
+            if real is not None:
+                keys = tf.boolean_mask(keys, flat_values(real))
+            loss = self.table.regularization_loss(keys)
             self.add_loss(tf.cast(loss, keras.backend.floatx()))  # Keras adds only equal dtypes
         if weights is not None:
             combining.require_pooling(self.combiner, weights)
