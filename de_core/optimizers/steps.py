@@ -171,26 +171,23 @@ class Wrapping(TrainsTables):
     ) -> None:
         """Leaves variables and tables out of the weight decay. Call it before the first step.
 
+        A second call replaces the first, as in Keras.
+
         Args:
             var_list: Ordinary variables and `de.Variable`s.
             var_names: Regular expressions. A variable or table is left out if one of them matches
                 a part of its name.
         """
-        dense, patterns = [], list(var_names or ())
-        for variable in var_list or ():
-            table = table_under(variable)
-            if table is None:
-                dense.append(variable)
-            else:
-                patterns.append(f"^{re.escape(table.name)}$")
-        self._not_decayed = (*self._not_decayed, *map(re.compile, patterns))
+        given = [(variable, table_under(variable)) for variable in var_list or ()]
+        dense = [variable for variable, table in given if table is None]
         self.inner_optimizer.exclude_from_weight_decay(dense or None, var_names)
+        vars(self)["_not_decayed"] = tuple(table for _, table in given if table is not None)
 
     def _is_decayed(self, table: ShardedTable) -> bool:
-        inner = vars(self)["inner_optimizer"]  # It may have noted names before it was wrapped.
+        inner = vars(self)["inner_optimizer"]  # It notes the names.
         noted = tf.nest.flatten([getattr(inner, each, None) for each in NAMES_WITHOUT_DECAY])
-        patterns = (*self._not_decayed, *filter(None, noted))
-        return not any(re.search(pattern, table.name) for pattern in patterns)
+        is_named = any(re.search(pattern, table.name) for pattern in noted if pattern)
+        return not is_named and table not in self._not_decayed
 
     def _require_own_mode(self) -> None:
         """Raises RuntimeError in a TensorFlow 1 graph if the variables were made eagerly."""

@@ -257,7 +257,8 @@ def test_gradient_transformers_are_refused():
 @pytest.mark.parametrize("family", ["keras", "tf_keras"])
 @pytest.mark.parametrize("is_wrapped", [True, False])
 def test_tables_are_left_out_of_the_weight_decay(family, is_wrapped):
-    decayed, kept, named = (new_table(name, initializer=1.0) for name in ("a", "b", "c_free"))
+    names = ("a", "b", "c_free") if not is_wrapped else ("same", "same", "c_free")
+    decayed, kept, named = (new_table(name, initializer=1.0) for name in names)
     inner = FAMILIES[family].SGD(0.5, weight_decay=0.5)
     if not is_wrapped:
         inner.exclude_from_weight_decay([tf.Variable(1.0)])
@@ -266,7 +267,8 @@ def test_tables_are_left_out_of_the_weight_decay(family, is_wrapped):
         inner.exclude_from_weight_decay(var_names=["b", "free"])
     optimizer = de.DynamicEmbeddingOptimizer(inner)
     if is_wrapped:
-        optimizer.exclude_from_weight_decay([kept], ["free"])
+        optimizer.exclude_from_weight_decay([decayed], ["same"])
+        optimizer.exclude_from_weight_decay([kept], ["free"])  # replaces the first call
     pairs = [(slices([1], [1.0]), table) for table in (decayed, kept, named)]
     optimizer.apply_gradients(pairs)
     rows = [float(table.lookup([1])[0, 0]) for table in (decayed, kept, named)]
