@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from de_core.base.checks import check_integer
+from de_core.lookup.lookup import one_variable
 from de_core.variable.variable import Variable
 
 
@@ -31,7 +32,7 @@ def prefetch_rows(
         A transformation of datasets.
 
     Raises:
-        TypeError: `batches` is not an integer.
+        TypeError: `table` is not a `de.Variable`, or `batches` is not an integer.
         ValueError: `batches` is out of range.
 
     Example:
@@ -43,6 +44,7 @@ def prefetch_rows(
     3
     """
     check_integer("batches", batches, 1, 1 << 20)
+    table = one_variable(table)
 
     def transform(dataset: tf.data.Dataset) -> tf.data.Dataset:
         if table._table.spec.tier is None:

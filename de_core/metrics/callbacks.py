@@ -34,8 +34,8 @@ class TableMetrics(keras.callbacks.Callback):
         sample: The number of rows per table whose norms are computed. 0 for none.
 
     Raises:
-        TypeError: `every` is neither None nor an integer.
-        ValueError: `every` is less than 1.
+        TypeError: `every` is neither None nor an integer, or `sample` is not an integer.
+        ValueError: `every` is less than 1, or `sample` is negative.
 
     Example:
     >>> import keras
@@ -59,6 +59,7 @@ class TableMetrics(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         check_integer("every", every, 1, or_none=True)
+        check_integer("sample", sample, 0)
         self._log_dir = None if log_dir is None else str(log_dir)
         self._every = every
         self._sample = sample

@@ -85,7 +85,8 @@ class Rows:
         Scales down rows whose L2 norm exceeds `max_norm`. The result is ragged if `ids` are.
         """
         is_known = tf.executing_eagerly() or isinstance(max_norm, numbers.Real)
-        if max_norm is not None and is_known and not np.all(np.greater(max_norm, 0)):
+        is_text = isinstance(max_norm, str)
+        if max_norm is not None and is_known and (is_text or not np.all(np.greater(max_norm, 0))):
             raise ValueError(f"`max_norm` must be None or above 0. {received(max_norm=max_norm)}")
         if isinstance(ids, tf.RaggedTensor):
             keys_and_values.note_kind("ragged", self._table)

@@ -172,6 +172,7 @@ class Slots:
 
         Raises:
             TypeError: `optimizer` is neither.
+            ValueError: In eager mode, no optimizer of this name keeps slots in the rows.
 
         Example:
         >>> import keras
@@ -186,6 +187,11 @@ class Slots:
         """
         if isinstance(optimizer, str) and optimizer != RESERVED_OWNER:
             owner: str | tf.Tensor = optimizer
+            if tf.executing_eagerly() and optimizer not in (owners := self.slot_owners()):
+                raise ValueError(
+                    "`optimizer` must be a result of de.DynamicEmbeddingOptimizer or a name from "
+                    f"`slot_owners()`, here {owners}. {received(optimizer=optimizer)}"
+                )
         else:
             _check_optimizer(optimizer)
             owner = cast("Optimizer", optimizer).slots_owner

@@ -36,6 +36,12 @@ def test_training_is_the_same_with_and_without(tmp_path):
     np.testing.assert_array_equal(*rows)
 
 
+def test_only_rows_of_a_variable_are_prefetched():
+    for wrong in (None, de.layers.Embedding(2)):
+        with pytest.raises(TypeError, match=r"must be a de\.Variable"):
+            de.prefetch_rows(wrong, lambda ids: ids)
+
+
 def test_the_rows_of_a_prefetched_batch_need_no_read(tmp_path):
     tier = de.DiskTier(str(tmp_path), memory_bytes=100_000)
     table = de.Variable(dim=8, tier=tier)

@@ -224,6 +224,7 @@ def test_return_trainable_gives_the_wrapper_of_the_ids():
         ({"combiner": "max"}, ValueError, r"Received: combiner='max' \(of type str\)"),
         ({"params": [1, 2]}, TypeError, "must be a de.Variable"),
         ({"max_norm": tf.constant(-1.0)}, ValueError, "`max_norm` must be None or above 0"),
+        ({"max_norm": "1"}, ValueError, "`max_norm` must be None or above 0.*Received"),
     ],
 )
 def test_bad_arguments_are_named(lookup, arguments, error, message):

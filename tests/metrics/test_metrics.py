@@ -143,6 +143,11 @@ def test_keras_logs_the_numbers():
     assert np.isnan(norms[1])
 
 
+def test_a_negative_sample_is_refused():
+    with pytest.raises(ValueError, match="Received: sample=-1"):
+        de.callbacks.TableMetrics(sample=-1)
+
+
 def test_tensorboard_reads_scalars_and_histograms(tmp_path):
     callback = de.callbacks.TableMetrics(str(tmp_path), every=2)
     fit = {"batch_size": 2, "verbose": 0, "callbacks": [callback]}

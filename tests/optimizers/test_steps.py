@@ -108,6 +108,10 @@ def test_two_optimizers_keep_their_own_slots_and_one_can_be_dropped():
     keys, values = accumulator.export()
     assert dict(zip(keys.numpy(), values.numpy()[:, 0].round(1), strict=True)) == {1: 1.1, 2: 4.1}
     rows = table.lookup([1, 2]).numpy()
+    with pytest.raises(
+        ValueError, match=r"a name from `slot_owners\(\)`.*Received: optimizer='adam'"
+    ):
+        table.drop_slots("adam")
     table.drop_slots(first)
     assert table.get_slot_variables(first) == []
     assert len(table.slot_owners()) == 1
