@@ -119,11 +119,15 @@ begin_request = _CURRENT.set
 
 @dataclasses.dataclass(frozen=True)
 class ModelSpec:
-    """A model and one of its versions: by number, by label, or the newest if neither is given."""
+    """A model and one of its versions: by number, by label, or the newest if neither is given.
+
+    `by_weight` is True if a traffic split chose the version: another one may replace it.
+    """
 
     name: str
     version: int | None = None
     label: str | None = None
+    by_weight: bool = dataclasses.field(default=False, kw_only=True)
 
     def not_found(self) -> ServingError:
         """Returns the error for a model or version that does not serve.

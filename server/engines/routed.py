@@ -134,7 +134,8 @@ class RoutedEngine:
         while sum(weights.values()) > 0:
             (version,) = random.choices(list(weights), list(weights.values()))
             try:
-                return await self.inner.lease(ModelSpec(spec.name, int(version)))
+                chosen = ModelSpec(spec.name, int(version), by_weight=True)
+                return await self.inner.lease(chosen)
             except ServingError as error:
                 if error.code not in (Code.NOT_FOUND, Code.UNAVAILABLE):
                     raise

@@ -164,6 +164,14 @@ class Catalog:
             await self._describe(ModelSpec(model, version), self.endpoints_of(model, version))
         return self._signatures[key]
 
+    async def replacement(self, model: str, version: int) -> int:
+        """Returns the version that has replaced a version since the last poll."""
+        endpoints = self.endpoints_of(model, version)
+        newest = await self._describe(ModelSpec(model), endpoints)
+        for name in endpoints:
+            self._available_at[model, name].append(newest)
+        return newest
+
     async def _describe(self, spec: ModelSpec, eligible: Collection[str]) -> int:
         """Requests the signatures of a version; returns the version's number."""
         request = self._protos.metadata.GetModelMetadataRequest()

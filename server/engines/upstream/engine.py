@@ -141,7 +141,17 @@ class TfServingEngine:
             if not self._catalog.statuses(spec.name):
                 raise self._unreached(spec)
             raise spec.not_found()
-        signatures = await self._catalog.signatures(spec.name, version)
+        try:
+            signatures = await self._catalog.signatures(spec.name, version)
+        except ServingError as error:
+            named = spec.version is not None or spec.label is not None
+            if named or not error.message.startswith(_NO_SERVABLE):
+                raise
+            self._poll_wanted.set()
+            version = await self._catalog.replacement(spec.name, version)
+            signatures = await self._catalog.signatures(spec.name, version)
+        if spec.by_weight:
+            spec = ModelSpec(spec.name)
         return UpstreamModel(self, spec, version, signatures)
 
     @staticmethod

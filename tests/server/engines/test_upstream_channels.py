@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from server.engines.base import ModelSpec
+from server.engines.routed import RoutedEngine, Routes
 from server.engines.upstream.endpoint import Endpoint
 from server.engines.upstream.engine import TfServingEngine
 from server.errors import Code, ServingError
@@ -44,6 +45,12 @@ class ModelServer:
         self.answers_calls.set()
         self.answers_polls.set()
 
+    async def check_serves(self, request, context):
+        wanted = request.model_spec.version.value
+        if wanted not in (0, self.version):
+            text = f"Servable not found for request: Specific(m, {wanted})"
+            await context.abort(grpc.StatusCode.NOT_FOUND, text)
+
     async def Predict(self, request, context):  # noqa: N802
         self.metadata = dict(context.invocation_metadata())
         wanted = request.model_spec.version.value
@@ -51,17 +58,17 @@ class ModelServer:
         await self.answers_calls.wait()
         if self.errors:
             await context.abort(*self.errors.pop(0))
-        if wanted not in (0, self.version):
-            text = f"Servable not found for request: Specific(m, {wanted})"
-            await context.abort(grpc.StatusCode.NOT_FOUND, text)
+        await self.check_serves(request, context)
         answer = PROTOS.predict.PredictResponse()
         if self.names_version:
             answer.model_spec.version.value = self.version
         fill_proto(answer.outputs[self.output], np.zeros(self.rows, np.float32))
         return answer
 
-    async def GetModelMetadata(self, request, _):  # noqa: N802
+    async def GetModelMetadata(self, request, context):  # noqa: N802
+        await self.check_serves(request, context)
         answer = PROTOS.metadata.GetModelMetadataResponse(model_spec=request.model_spec)
+        answer.model_spec.version.value = self.version
         signatures = PROTOS.metadata.SignatureDefMap()
         fill_signature(signatures.signature_def["serving_default"], FUNCTIONS["serving_default"][0])
         answer.metadata["signature_def"].Pack(signatures)
@@ -255,11 +262,12 @@ async def test_an_answer_counts_though_a_poll_passed_meanwhile(service, engine):
     assert not engine.ready()
 
 
+@pytest.mark.parametrize("traffic", [{}, {"m": {"3": 1.0}}])
 async def test_a_request_for_the_newest_version_follows_a_swap_without_waiting_for_a_poll(
-    service, engine
+    service, engine, traffic
 ):
     service.answers_polls.clear()
-    servable = await engine.lease(ModelSpec("m"))
+    servable = await RoutedEngine(engine, Routes(traffic=traffic)).lease(ModelSpec("m"))
     numbered = await engine.lease(ModelSpec("m", 3))
     service.version = 4
     await servable.run("serving_default", {})
@@ -269,6 +277,19 @@ async def test_a_request_for_the_newest_version_follows_a_swap_without_waiting_f
     service.answers_polls.set()
     await eventually(lambda: engine._catalog.latest("m") == 4)
     assert (servable.version, service.calls) == (4, [3, 0, 3])
+
+
+async def test_a_version_that_nobody_requested_before_it_was_replaced_is_followed_too(
+    service, engine
+):
+    service.answers_polls.clear()
+    service.version = 4
+    servable = await engine.lease(ModelSpec("m"))
+    await servable.run("serving_default", {})
+    assert (servable.version, service.calls) == (4, [4])
+    with pytest.raises(ServingError, match=r"Servable not found for request: Specific\(m, 3\)"):
+        await engine.lease(ModelSpec("m", 3))
+    await eventually(lambda: service.polls == 2)
 
 
 async def test_a_request_follows_a_swap_that_a_poll_found_while_it_ran(service, engine):
