@@ -7,6 +7,7 @@ Every scan detects one of two layouts::
     one model                       several models, named by their folders
 """
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -67,7 +68,8 @@ class ModelFolder:
         """Returns the complete versions of every model.
 
         Omits a version folder without `saved_model.pb`: somebody is still writing it. Lists a model
-        without versions as an empty model. Omits a folder whose name is no UTF-8.
+        without versions as an empty model. Omits a folder whose name is no UTF-8, and a folder
+        that the gateway may not read, such as `lost+found` of a volume.
 
         Raises:
             OSError: The folder cannot be read.
@@ -79,9 +81,9 @@ class ModelFolder:
         for folder in sorted(self.path.iterdir()):
             name = folder.name
             if folder.is_dir() and not name.startswith(".") and not _NO_UTF8.search(name):
-                versions = _numbered_folders(folder)
-                if versions:
-                    models[name] = _complete(versions)
+                with contextlib.suppress(PermissionError):
+                    if versions := _numbered_folders(folder):
+                        models[name] = _complete(versions)
         return models
 
 
@@ -110,7 +112,14 @@ def _numbered_folders(path: Path) -> dict[int, Path]:
 
 
 def _complete(folders: Versions) -> Versions:
-    return {number: path for number, path in folders.items() if (path / _MODEL_FILE).is_file()}
+    return {number: path for number, path in folders.items() if _has_model(path)}
+
+
+def _has_model(path: Path) -> bool:
+    try:
+        return (path / _MODEL_FILE).is_file()
+    except PermissionError:
+        return True  # loading it fails and says why
 
 
 def fingerprint(path: Path) -> int:
@@ -123,7 +132,7 @@ def fingerprint(path: Path) -> int:
     for file in sorted(path.rglob("*")):
         try:
             status = file.stat()
-        except FileNotFoundError:
+        except OSError:  # it has gone, or is a link to itself
             continue
         entries.append((str(file), status.st_size, status.st_mtime_ns))
     return hash(tuple(entries))

@@ -46,6 +46,26 @@ def test_folders_of_versions_are_models(tmp_path):
     assert {name: sorted(versions) for name, versions in found.items()} == {"a": [1], "b": [7, 8]}
 
 
+@pytest.mark.parametrize("denied", ["lost+found", "m/2"])
+def test_a_folder_that_may_not_be_read_hides_no_other(tmp_path, monkeypatch, denied):
+    write_version(tmp_path / "m", 1, 2)
+    (tmp_path / "lost+found").mkdir()
+
+    def deny(call):
+        def called(path):
+            if tmp_path / denied in (path, path.parent):
+                raise PermissionError(path)
+            return call(path)
+
+        return called
+
+    for name in ("iterdir", "is_file"):  # root may read every folder
+        monkeypatch.setattr(Path, name, deny(getattr(Path, name)))
+    assert {name: list(found) for name, found in ModelFolder(tmp_path).scan().items()} == {
+        "m": [1, 2]
+    }
+
+
 @pytest.mark.parametrize("name", ["tmp-2", "2.tmp", "-2", "x", "99999999999999999999", "2 "])
 def test_other_names_are_no_versions(tmp_path, name):
     write_version(tmp_path / "m", 1, name)
@@ -75,6 +95,7 @@ def test_a_folder_that_can_never_be_served_is_refused_with_the_remedy(tmp_path):
 
 def test_fingerprint_changes_with_any_file(tmp_path):
     write_version(tmp_path, 1)
+    (tmp_path / "1" / "loop").symlink_to("loop")
     before = fingerprint(tmp_path / "1")
     assert fingerprint(tmp_path / "1") == before
     (tmp_path / "1" / "variables").mkdir()
