@@ -205,7 +205,9 @@ class TfServingEngine:
             asked = request + write_model(spec.name, version, signature.name)
             served = spec.name, servable.version
             endpoints = self._catalog.endpoints_of(*served)
-            return await self._pool.call("Predict", asked, endpoints, self._answers[served])
+            # A signature without inputs tells the statistics of tables, and reads no rows.
+            codes = self._answers[served] if signature.inputs else None
+            return await self._pool.call("Predict", asked, endpoints, codes)
 
         try:
             return await ask(servable.version)
