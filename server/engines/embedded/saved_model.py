@@ -162,7 +162,7 @@ class SavedModel:
         timeout = _INLINE
         if seconds is not None:
             # Each callable has a fixed timeout, so round up to one of a few values.
-            timeout = max(128, 1 << math.ceil(math.log2(seconds * 1000)))
+            timeout = 1 << math.ceil(math.log2(max(128, seconds * 1000)))
         try:
             with self._alone:
                 known = self._calls.get((signature, timeout)) or self._prepare(spec, timeout)
