@@ -103,7 +103,8 @@ def create_app(
 
     app = bare_app(plane, lifespan=lifespan)
     app.state.metrics = metrics
-    app.state.snapshots = Snapshots(routed, metrics)
+    # The statistics are of the newest version, whatever the traffic split.
+    app.state.snapshots = Snapshots(routed.inner, metrics)
     app.state.workers = workers
     # `include_router` would match each request twice. FastAPI tries its routes in order, so its own
     # route of the document comes last.

@@ -218,6 +218,20 @@ def test_a_split_sends_requests_only_to_versions_that_serve(weights):
     assert (named.status, "Specific(m, 1)" in named.error) == (404, True)
 
 
+def test_a_split_does_not_choose_the_version_of_the_statistics():
+    asked, engine = [], NumpyEngine()
+    lease = engine.lease
+
+    def recorded(spec):
+        asked.append(spec.version)
+        return lease(spec)
+
+    engine.lease = recorded
+    app = make_app(RoutedEngine(engine, Routes(traffic={"m": {"3": 1}})))
+    assert ask(app, "GET", "/metrics").status == 200
+    assert asked == [None]  # the newest version
+
+
 def test_a_broken_file_of_routes_is_logged_once_and_changes_nothing(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(keys_module, "_LOOK_SECONDS", 0.0)
     file = tmp_path / "routes.json"
