@@ -106,6 +106,8 @@ def test_runs_at_once_do_not_read_each_others_ids(tmp_path, as_it_is):
     if not as_it_is:
         path = pathlib.Path(convert_saved_model(path, tmp_path))
     model = SavedModel(path)
+    # If a run waits for others, the event loop must not wait for that run.
+    assert bool(model.steady) is not as_it_is
     try:
         ids = np.arange(60_000).reshape(-1, 1)
         requests = [

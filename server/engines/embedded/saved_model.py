@@ -144,7 +144,10 @@ class SavedModel:
                     for spec in (*each.inputs.values(), *each.outputs.values())
                 )
             }
-            self.steady = steady_signatures(meta_graph.graph_def, self.signatures.values())
+            # The event loop must not wait until another run has ended.
+            self.steady = steady_signatures(
+                meta_graph.graph_def, () if of_tfra else self.signatures.values()
+            )
             self._session = _load_session(self._tf, path, threads)
         except Exception as error:  # TensorFlow raises many types here
             raise LoadError(_load_message(path, error)) from error
