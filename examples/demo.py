@@ -18,6 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 import train_ranking
 from client import Client, GatewayError, ask
@@ -67,9 +68,8 @@ def _run(options: argparse.Namespace) -> None:
     serve = [_shown(Path(sys.executable)), "-m", "server", "--model-dir", _shown(options.out)]
     print("\nTry next: start the gateway again and, in another terminal, ask it:")
     print(f"  {shlex.join(serve)}")
-    print(
-        f"  curl -d {shlex.quote(body)} http://127.0.0.1:8501/v1/models/{options.out.name}:predict"
-    )
+    url = f"http://127.0.0.1:8501/v1/models/{quote(options.out.name)}:predict"
+    print(f"  curl -d {shlex.quote(body)} {url}")
 
 
 @contextlib.contextmanager
@@ -85,8 +85,8 @@ def running_gateway(model_dir: Path, *arguments: str) -> Iterator[str]:
         GatewayError: It did not start, did not become ready, or did not stop properly.
     """
     log_file = model_dir.parent / "gateway.log"
-    command = [sys.executable, "-m", "server", "--model-dir", str(model_dir), "--port", "0"]
-    command += arguments
+    folder = str(model_dir.absolute())  # the gateway runs in another folder
+    command = [sys.executable, "-m", "server", "--model-dir", folder, "--port", "0", *arguments]
     with log_file.open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
     try:

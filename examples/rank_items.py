@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from client import GatewayError
@@ -95,7 +96,7 @@ def cost(url: str, model: str, body: dict[str, Any]) -> tuple[np.ndarray, int, f
     data = json.dumps(body).encode()
 
     def ask() -> list[list[float]]:
-        with urllib.request.urlopen(f"{url}/v1/models/{model}:predict", data) as answer:
+        with urllib.request.urlopen(f"{url}/v1/models/{quote(model)}:predict", data) as answer:
             return json.load(answer)["predictions"]
 
     scores, before = ask(), cpu_seconds(url)

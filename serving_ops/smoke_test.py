@@ -12,6 +12,7 @@ tensorflow-serving-api.
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import sys
 import time
@@ -54,7 +55,7 @@ def wait_until_available(base: str, model: str, seconds: float) -> list[int]:
     said: Any = "nothing"
     while time.monotonic() < deadline:
         try:
-            said = over_rest(base, f"/v1/models/{model}")
+            said = over_rest(base, f"/v1/models/{urllib.parse.quote(model, safe='')}")
             states = said["model_version_status"]
             available = [int(each["version"]) for each in states if each["state"] == "AVAILABLE"]
             if available:
@@ -67,8 +68,11 @@ def wait_until_available(base: str, model: str, seconds: float) -> list[int]:
     )
 
 
-def over_grpc(address: str, model: str, signature: str, ids: list[Any], timeout: float) -> Any:
-    """Returns the rows from `PredictionService.Predict`, [n, dim]; `timeout` in seconds."""
+def over_grpc(address: str, model: str, signature: str, ids: Any, timeout: float) -> Any:
+    """Returns the rows of the tensor `ids` from `PredictionService.Predict`, [n, dim].
+
+    `timeout` is in seconds.
+    """
     import grpc
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
@@ -76,15 +80,15 @@ def over_grpc(address: str, model: str, signature: str, ids: list[Any], timeout:
     request = predict_pb2.PredictRequest()
     request.model_spec.name = model
     request.model_spec.signature_name = signature
-    request.inputs["ids"].CopyFrom(tf.make_tensor_proto(ids, dtype=_dtype(ids), shape=[len(ids)]))
+    request.inputs["ids"].CopyFrom(tf.make_tensor_proto(ids))
     with grpc.insecure_channel(address) as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         answer = stub.Predict(request, timeout=timeout)
     return tf.make_ndarray(answer.outputs["embeddings"])
 
 
-def exported_lookups(path: str) -> dict[str, Callable[[list[Any]], Any]]:
-    """Returns a function from ids to rows for each lookup signature of a SavedModel."""
+def exported_lookups(path: str) -> dict[str, tuple[Any, Callable[[Any], Any]]]:
+    """Returns the type of the ids, and a function from ids to rows, for each lookup signature."""
     import tensorflow as tf
 
     import de_core  # noqa: F401  loads the op library
@@ -92,17 +96,39 @@ def exported_lookups(path: str) -> dict[str, Callable[[list[Any]], Any]]:
     loaded = tf.saved_model.load(path)
     functions = {name: f for name, f in loaded.signatures.items() if name.startswith(LOOKUP)}
 
-    def asking(function: Any) -> Callable[[list[Any]], Any]:
-        def ask(ids: list[Any]) -> Any:
+    def asking(function: Any) -> tuple[Any, Callable[[Any], Any]]:
+        def ask(ids: Any) -> Any:
             kept = loaded  # TensorFlow destroys the tables with the last reference to `loaded`
-            dtype = function.structured_input_signature[1]["ids"].dtype
-            texts = [str(each) for each in ids] if dtype == tf.string else ids
             assert kept is not None
-            return function(ids=tf.constant(texts, dtype))["embeddings"].numpy()
+            return function(ids=ids)["embeddings"].numpy()
 
-        return ask
+        return function.structured_input_signature[1]["ids"].dtype, ask
 
     return {name: asking(function) for name, function in functions.items()}
+
+
+def rows_of_json(rows: Any, wanted: Any) -> Any:
+    """Returns the rows of a JSON answer as an array; strings as bytes, as in the array `wanted`."""
+    import numpy as np
+
+    if wanted.dtype != object:
+        return np.asarray(rows)
+
+    def raw(text: Any) -> bytes:
+        return base64.b64decode(text["b64"]) if isinstance(text, dict) else text.encode()
+
+    return np.vectorize(raw, otypes=[object])(np.asarray(rows, object))
+
+
+def largest_difference(rows: Any, wanted: Any) -> float:
+    """Returns the largest difference of two arrays; infinity if shapes or other types differ."""
+    import numpy as np
+
+    if rows.shape != wanted.shape:
+        return float("inf")
+    if wanted.dtype.kind in "biuO":
+        return 0.0 if np.array_equal(rows, wanted) else float("inf")
+    return float(np.max(np.abs(rows - wanted)))
 
 
 def compare(host: str, args: argparse.Namespace) -> int:
@@ -111,32 +137,35 @@ def compare(host: str, args: argparse.Namespace) -> int:
     Raises:
         SmokeTestError: An answer differs, or there is nothing to compare.
     """
-    import numpy as np
+    import tensorflow as tf
 
     base = f"http://{host}:{args.rest_port}"
+    path = f"/v1/models/{urllib.parse.quote(args.model, safe='')}"
     versions = wait_until_available(base, args.model, args.wait)
     print(f"{args.model}: available versions {versions}")
-    metadata = over_rest(base, f"/v1/models/{args.model}/metadata")
+    metadata = over_rest(base, f"{path}/metadata")
     served = metadata["metadata"]["signature_def"]["signature_def"]
     print(f"signatures: {', '.join(sorted(served))}")
     compared = 0
-    for signature, rows_of in exported_lookups(args.export).items():
+    for signature, (dtype, rows_of) in exported_lookups(args.export).items():
         if signature not in served:
             raise SmokeTestError(f"{signature!r} is in the export, not in the server's metadata")
-        dtype = served[signature]["inputs"]["ids"]["dtype"]
-        ids = [str(each) for each in args.ids] if dtype == "DT_STRING" else args.ids
-        wanted = rows_of(ids)
+        if dtype == tf.string:
+            ids = [str(each) for each in args.ids]
+        else:
+            ids = [each for each in args.ids if dtype.min <= each <= dtype.max]
+        tensor = tf.constant(ids, dtype)
+        wanted = rows_of(tensor)
         predict = {"signature_name": signature, "inputs": {"ids": ids}}
-        answer = over_rest(base, f"/v1/models/{args.model}:predict", predict)["outputs"]
+        answer = over_rest(base, f"{path}:predict", predict)["outputs"]
+        grpc = f"{host}:{args.grpc_port}"
         answers = {
-            "REST": np.asarray(answer["embeddings"]),
-            "gRPC": over_grpc(f"{host}:{args.grpc_port}", args.model, signature, ids, args.wait),
+            "REST": rows_of_json(answer["embeddings"], wanted),
+            "gRPC": over_grpc(grpc, args.model, signature, tensor.numpy(), args.wait),
         }
         for way, rows in answers.items():
-            difference = (
-                float(np.max(np.abs(rows - wanted))) if rows.shape == wanted.shape else None
-            )
-            if difference is None or difference > TOLERANCE:
+            difference = largest_difference(rows, wanted)
+            if not difference <= TOLERANCE:  # NaN too
                 raise SmokeTestError(
                     f"{way} must answer the export's rows of {signature!r} for ids {ids}. "
                     f"Received: shape {rows.shape} of {wanted.shape}, difference {difference}"
@@ -167,12 +196,6 @@ def main() -> None:
         print(f"passed: {compare(args.host, args)} comparisons")
     except SmokeTestError as error:
         sys.exit(f"smoke_test: {error}")
-
-
-def _dtype(ids: list[Any]) -> Any:
-    import tensorflow as tf
-
-    return tf.string if isinstance(ids[0], str) else tf.int64
 
 
 if __name__ == "__main__":
