@@ -12,17 +12,12 @@ from ..wire.predict import decode_predict, encode_predict
 async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout) -> Answer:
     """Answers a `:predict` request.
 
-    `layout` is the layout of the answer. `int64=string` in the query writes 64-bit integers as
-    strings.
+    `int64=string` in the query of `layout` writes 64-bit integers as strings. Request and answer
+    are JSON, whatever the headers say.
 
     Raises:
         ServingError: See `decode_predict`, `Servable.run` and `encode_predict`.
     """
-    if layout.raw_request or layout.raw_answer:
-        raise invalid(
-            "application/octet-stream is for :lookup. For bytes to and from other signatures use "
-            "the Open Inference Protocol: POST /v2/models/MODEL/infer"
-        )
     integers = layout.query.get("int64", "string")
     if integers != "string":
         raise invalid(f"The parameter int64 must be string. Received: {integers[:128]}")

@@ -139,18 +139,15 @@ def layout_of(content_type: bytes, accept: bytes, query: bytes) -> Layout:
 
     Only the content type `application/octet-stream` means bytes. Every other one means JSON,
     because TensorFlow Serving ignores the content type, and `curl -d` sends the type of a form. The
-    answer is JSON unless `accept` names `application/octet-stream`.
+    answer is JSON unless `accept` names `application/octet-stream` without a weight such as
+    `;q=0.1`.
 
     Example:
         >>> layout_of(b"application/octet-stream", b"", b"table=user")
         Layout(raw_request=True, raw_answer=False, query={'table': 'user'})
     """
     return Layout(
-        _is_raw(content_type),
-        any(map(_is_raw, accept.split(b","))),
+        content_type.split(b";", 1)[0].strip().lower() == RAW.encode(),
+        RAW.encode() in accept.lower().replace(b" ", b"").split(b","),
         dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)),
     )
-
-
-def _is_raw(text: bytes) -> bool:
-    return text.split(b";", 1)[0].strip().lower() == RAW.encode()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from server.dependencies import Lifecycle
+from server.wire.paths import RAW
 from tests.server.support.asgi import ask, make_app, scope_of, send
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor
 from tests.server.support.virtual_time import in_virtual_time, run_in_virtual_time
@@ -27,6 +28,8 @@ def test_predict_in_rows_and_columns(app):
     assert (reply.status, reply.body) == (200, b'{"predictions":[2.5,3.0,4.5]}')
     assert reply.headers["content-type"] == "application/json"
     assert reply.headers["x-model-version"] == "3"
+    headers = {"content-type": RAW, "accept": f"{RAW}, */*"}  # TensorFlow Serving ignores both
+    assert post(app, "predict", {"inputs": [2.0]}, headers=headers).body == b'{"outputs":[3.0]}'
     assert post(app, "predict", {"inputs": [2.0]}).body == b'{"outputs":[3.0]}'
     assert post(app, "predict", {"inputs": {"x": [2.0]}}, "/v1/models/m/versions/3").status == 200
 

@@ -212,8 +212,12 @@ def test_lookup_in_bytes_says_what_json_says(app):
 
 def test_the_answer_alone_may_be_bytes_and_the_request_too(app):
     body = {"table": "user", "ids": [7]}
-    reply = ask(app, "POST", "/v1/models/m:lookup", body, headers={"accept": f"text/x, {RAW}"})
-    assert np.frombuffer(reply.body[:8], "<f4").tolist() == [1, 2]
+    for accept in (f"text/x, {RAW}", "Application/Octet-Stream,*/*;q=0.1"):
+        reply = ask(app, "POST", "/v1/models/m:lookup", body, headers={"accept": accept})
+        assert np.frombuffer(reply.body[:8], "<f4").tolist() == [1, 2]
+    for accept in (f"{RAW};q=0", f"application/json, {RAW}; q=0.1"):
+        reply = ask(app, "POST", "/v1/models/m:lookup", body, headers={"accept": accept})
+        assert reply.json()["found"] == [True]
     plain = post(app, LOOKUP, np.array([7], "<i8").tobytes(), RAW)
     assert plain.json() == {"embeddings": [[1.0, 2.0]], "found": [True]}
 
@@ -225,7 +229,6 @@ def test_the_answer_alone_may_be_bytes_and_the_request_too(app):
         ("/v1/models/m:lookup?table=item", b"", "bytes by the Open Inference Protocol"),
         (f"{LOOKUP}&combiner=max", b"", "combiner must be one of none, sum, mean, sqrtn"),
         (f"{LOOKUP}&combiner=sum", bytes(8), "needs `ids` to be a list of lists"),
-        ("/v1/models/m:predict", b"", "is for :lookup. For bytes to and from other signatures"),
     ],
 )
 def test_invalid_bytes_are_named_in_the_error(app, path, body, error):
