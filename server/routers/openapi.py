@@ -3,6 +3,7 @@
 `model_openapi` writes a document for one model, from its signatures.
 """
 
+import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -154,7 +155,8 @@ def model_openapi(model: str, signatures: Mapping[str, SignatureSpec]) -> dict[s
 
     `signatures` are the signatures of the version that serves.
     """
-    plain = [s for _, s in sorted(signatures.items()) if s.method_name.endswith("/predict")]
+    asked = [each for _, each in sorted(signatures.items()) if each.inputs]
+    plain = [each for each in asked if each.method_name.endswith("/predict")]
     operation = {
         "operationId": "predict",
         "summary": "Run a signature",
@@ -178,12 +180,7 @@ def _one_of(schemas: Iterable[dict[str, Any]]) -> dict[str, Any]:
 def _request(signature: SignatureSpec) -> dict[str, Any]:
     layout, tensors = "instances", {"type": "array", "minItems": 1, "items": _row(signature.inputs)}
     if ROW_SPLITS in signature.inputs:  # its inputs have different numbers of rows
-        columns = {
-            name: {"type": "array", "items": _tensor(spec)}
-            for name, spec in sorted(signature.inputs.items())
-        }
-        layout = "inputs"
-        tensors = {"type": "object", "required": sorted(columns), "properties": columns}
+        layout, tensors = "inputs", _columns(signature.inputs)
     required = [layout]
     if signature.name != DEFAULT_SIGNATURE:
         required.append("signature_name")
@@ -196,12 +193,24 @@ def _request(signature: SignatureSpec) -> dict[str, Any]:
 
 
 def _answer(signature: SignatureSpec) -> dict[str, Any]:
+    layout, tensors = "predictions", {"type": "array", "items": _row(signature.outputs)}
+    if ROW_SPLITS in signature.inputs:
+        layout, tensors = "outputs", _columns(signature.outputs)
     return {
         "title": signature.name,
         "type": "object",
-        "required": ["predictions"],
-        "properties": {"predictions": {"type": "array", "items": _row(signature.outputs)}},
+        "required": [layout],
+        "properties": {layout: tensors},
     }
+
+
+def _columns(specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
+    return _row(
+        {
+            name: dataclasses.replace(spec, shape=(None, *(spec.shape or (None,))))
+            for name, spec in specs.items()
+        }
+    )
 
 
 def _row(specs: Mapping[str, TensorSpec]) -> dict[str, Any]:

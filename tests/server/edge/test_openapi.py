@@ -98,8 +98,17 @@ def test_a_model_has_a_document_of_its_own():
 def test_inputs_with_different_numbers_of_rows_are_documented_as_columns():
     int64 = dtype_of_name("int64")
     inputs = {name: TensorSpec(name, int64, (None,)) for name in ("user", "item", "row_splits")}
-    document = model_openapi("m", {"rank": SignatureSpec("rank", inputs, {})})
-    body = document["paths"]["/v1/models/m:predict"]["post"]["requestBody"]["content"]
-    (schema,) = body["application/json"]["schema"]["oneOf"]
+    outputs = {"score": TensorSpec("score", dtype_of_name("float"), (None, 2))}
+    rank = SignatureSpec("rank", inputs, outputs)
+    stats = SignatureSpec("de_stats", {}, outputs)  # takes no rows
+    document = model_openapi("m", {"rank": rank, "de_stats": stats})
+    operation = document["paths"]["/v1/models/m:predict"]["post"]
+    told = (operation["requestBody"], operation["responses"]["200"])
+    (schema,), (answer,) = (each["content"]["application/json"]["schema"]["oneOf"] for each in told)
     assert schema["required"] == ["inputs", "signature_name"]
-    assert schema["properties"]["inputs"]["required"] == ["item", "row_splits", "user"]
+    columns = schema["properties"]["inputs"]
+    assert columns["required"] == ["item", "row_splits", "user"]
+    assert columns["properties"]["user"] == {"type": "array", "items": {"type": "integer"}}
+    assert answer["required"] == ["outputs"]
+    pair = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
+    assert answer["properties"]["outputs"] == {"type": "array", "items": pair}
