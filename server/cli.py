@@ -4,11 +4,10 @@ import argparse
 import gc
 import logging
 import os
-import re
 import signal
 import sys
 import textwrap
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from . import COMMAND
@@ -17,16 +16,16 @@ from .observability.logs import configure_logging
 from .process.gateway import Gateway
 from .process.start_checks import check_start
 from .process.workers import WorkerSupervisor, end_with_parent, this_worker
-from .settings import ENV_PREFIX, Settings, flag_of, load_settings, settings_text
+from .settings import (
+    ENV_PREFIX,
+    Settings,
+    drop_service_links,
+    flag_of,
+    load_settings,
+    settings_text,
+)
 
 _LOG = logging.getLogger("server")
-
-# Matches the variables that Kubernetes sets for a service whose name begins with `de-gateway`.
-_LINK_NAME = re.compile(
-    ENV_PREFIX + r"(\w+_)?"
-    r"(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
-)
-_LINK_ADDRESS = re.compile(r"(tcp|udp|sctp)://[\w.:\[\]-]+:\d+")
 
 _EXAMPLES = f"""\
 Serve the model in models/ranker/1, and ask it:
@@ -97,25 +96,6 @@ def main(arguments: Sequence[str] | None = None, command: str = COMMAND) -> int:
         return 2
     except KeyboardInterrupt:
         return 0
-
-
-def drop_service_links(environment: MutableMapping[str, str]) -> list[str]:
-    """Removes variables that Kubernetes sets for services, because they look like settings.
-
-    A service called `de-gateway` sets `DE_GATEWAY_PORT=tcp://10.0.0.1:8501`, for example.
-
-    Returns:
-        The names of the removed variables, sorted.
-    """
-    links = sorted(
-        name
-        for name, value in environment.items()
-        if name.startswith(ENV_PREFIX)
-        and (_LINK_NAME.fullmatch(name) or _LINK_ADDRESS.fullmatch(value))
-    )
-    for name in links:
-        del environment[name]
-    return links
 
 
 # The groups of settings in --help, by their first settings.

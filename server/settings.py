@@ -5,6 +5,8 @@ The order of precedence is flag, environment, settings file, default.
 """
 
 import os
+import re
+from collections.abc import MutableMapping
 from ipaddress import IPv6Address, ip_network
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +19,12 @@ from . import COMMAND
 from .errors import StartError
 
 ENV_PREFIX = "DE_GATEWAY_"
+# Matches the variables that Kubernetes sets for a service whose name begins with `de-gateway`.
+_LINK_NAME = re.compile(
+    ENV_PREFIX + r"(\w+_)?"
+    r"(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_LINK_ADDRESS = re.compile(r"(tcp|udp|sctp)://[\w.:\[\]-]+:\d+")
 
 
 class Settings(BaseSettings):
@@ -180,7 +188,7 @@ for _field in Settings.model_fields.values():
 
 
 def load_settings(**flags: Any) -> Settings:
-    """Reads the settings.
+    """Reads the settings. Calls `drop_service_links` first.
 
     Args:
         **flags: Settings from the command line; they override the environment.
@@ -192,6 +200,7 @@ def load_settings(**flags: Any) -> Settings:
         >>> load_settings(model_dir="models", port="9000").port
         9000
     """
+    drop_service_links(os.environ)
     given, problems = _from_file(
         flags.get("settings_file") or os.environ.get(f"{ENV_PREFIX}SETTINGS_FILE")
     )
@@ -211,6 +220,25 @@ def load_settings(**flags: Any) -> Settings:
     if problems:
         raise StartError("\n".join(problems))
     return settings
+
+
+def drop_service_links(environment: MutableMapping[str, str]) -> list[str]:
+    """Removes variables that Kubernetes sets for services, because they look like settings.
+
+    A service called `de-gateway` sets `DE_GATEWAY_PORT=tcp://10.0.0.1:8501`, for example.
+
+    Returns:
+        The names of the removed variables, sorted.
+    """
+    links = sorted(
+        name
+        for name, value in environment.items()
+        if name.startswith(ENV_PREFIX)
+        and (_LINK_NAME.fullmatch(name) or _LINK_ADDRESS.fullmatch(value))
+    )
+    for name in links:
+        del environment[name]
+    return links
 
 
 def settings_text(settings: Settings) -> str:

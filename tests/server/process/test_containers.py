@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from server.cli import drop_service_links
+from server.settings import drop_service_links, load_settings
 from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.server.support.gateway_process import COMMAND, ROOT, environment, tls_files
 from tests.server.support.light_upstream import fronted
@@ -104,3 +104,9 @@ def test_settings_stay_and_so_do_mistakes():
     both = {**own, **links}
     assert drop_service_links(both) == sorted(links)
     assert both == own
+
+
+def test_an_application_of_another_server_starts_beside_a_service_of_the_same_name(monkeypatch):
+    for name, value in LINKS.items():
+        monkeypatch.setenv(name, value)
+    assert load_settings(model_dir="x").port == 8501
