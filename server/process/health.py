@@ -42,5 +42,10 @@ def is_ready(port: int) -> bool:
     return True  # the TLS connection worked; the gateway only missed a client certificate
 
 
+def port_of(setting: str) -> int:
+    """Returns the port; 8501 if Kubernetes has set the variable, to a service's address."""
+    return int(setting) if setting.isdecimal() else 8501
+
+
 if __name__ == "__main__":
-    sys.exit(not is_ready(int(os.environ.get("DE_GATEWAY_PORT", "8501"))))
+    sys.exit(not is_ready(port_of(os.environ.get("DE_GATEWAY_PORT", ""))))

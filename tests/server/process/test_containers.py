@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from server.process.health import port_of
 from server.settings import drop_service_links, load_settings
 from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.server.support.gateway_process import COMMAND, ROOT, environment, tls_files
@@ -110,3 +111,4 @@ def test_an_application_of_another_server_starts_beside_a_service_of_the_same_na
     for name, value in LINKS.items():
         monkeypatch.setenv(name, value)
     assert load_settings(model_dir="x").port == 8501
+    assert [port_of(text) for text in ("", "9000", LINKS["DE_GATEWAY_PORT"])] == [8501, 9000, 8501]
