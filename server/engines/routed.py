@@ -58,7 +58,7 @@ def parse_labels(text: str, model: str | None) -> dict[str, dict[str, int]]:
         {'ranker': {'stable': 1}, 'other': {'canary': 2}}
     """
     labels: dict[str, dict[str, int]] = {}
-    for part in filter(None, text.split(",")):
+    for part in filter(None, map(str.strip, text.split(","))):
         name, _, version = part.partition("=")
         owner, colon, label = name.rpartition(":")
         owner = owner if colon else model or ""

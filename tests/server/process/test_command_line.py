@@ -112,6 +112,7 @@ def test_client_certificates_without_tls_are_refused(tmp_path):
         ((1, 2), ("version_policy", "9"), "Received: 9; model m has 1, 2."),
         ((1, 2), ("labels", "stable=9"), "Received: m:stable=9; --version-policy=latest serves 2"),
         ((1, 2), ("labels", "stable=1"), "Received: m:stable=1; --version-policy=latest serves 2"),
+        ((1, 2), ("labels", "new=2, stable=9"), "Received: m:stable=9;"),
         ((1, 2), ("labels", "x:stable=1"), "serves no version of model x."),
         ((1, 2), ("labels", "stable=2"), None),
         ((1, 2), ("version_policy", "1,2"), None),
