@@ -172,7 +172,8 @@ class Settings(BaseSettings):
                 names[index] = f"{first.ipv4_mapped}/{network.prefixlen - 96}"
         return ",".join(names)
 
-    @field_validator("model_dir", "upstreams", "models")
+    # Before the conversion: an empty path becomes the current folder.
+    @field_validator("model_dir", "upstreams", "models", mode="before")
     @classmethod
     def _needed(cls, value: Any, info: ValidationInfo) -> Any:
         engine = info.data.get("engine", "embedded")

@@ -78,13 +78,15 @@ def test_proxies_on_an_ipv6_socket_are_named_by_their_ipv4_addresses():
     assert settings.trusted_proxies == "10.0.0.5/32,10.1.0.0/16,::1"
 
 
-def test_the_tfserving_engine_requires_upstreams_and_models():
+def test_each_engine_requires_its_models():
     with pytest.raises(StartError) as caught:
         load_settings(engine="tfserving")
     assert [line.split()[0] for line in str(caught.value).splitlines()] == [
         "--upstreams",
         "--models",
     ]
+    with pytest.raises(StartError, match="--model-dir"):
+        load_settings(model_dir="")
     assert load_settings(engine="tfserving", upstreams="a:1", models="m").model_dir is None
     for wrong in ("latest:0", "newest", "1,", ""):
         with pytest.raises(StartError, match="--version-policy"):
