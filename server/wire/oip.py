@@ -331,7 +331,7 @@ def encode_infer(
             parts.append(octets(array))
             entry["parameters"] = {"binary_data_size": len(parts[-1])}
         else:
-            entry["data"] = json_ready(name, array.reshape(-1))
+            entry["data"] = json_ready("", array.reshape(-1))  # strings, whatever their name
         described.append(entry)
     answer: dict[str, Any] = {
         "model_name": model,

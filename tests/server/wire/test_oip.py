@@ -54,6 +54,9 @@ def test_bytes_parameters_and_chosen_outputs(app):
     assert infer(app, value).json()["outputs"] == [
         {"name": "a", "datatype": "INT64", "shape": [1], "data": [2**53 + 1]}
     ]
+    value["outputs"] = [{"name": "s_bytes"}]
+    (strings,) = infer(app, value).json()["outputs"]
+    assert (strings["datatype"], strings["data"]) == ("BYTES", ["é"])
 
 
 def test_infinities_are_taken_as_predict_takes_them(app):
