@@ -1,5 +1,6 @@
 """Sockets, applications by port, and the configuration of uvicorn."""
 
+import math
 import socket
 import ssl
 from typing import Any
@@ -95,7 +96,7 @@ def uvicorn_config(app: ASGIApp, settings: Settings, lifespan: Any) -> uvicorn.C
         forwarded_allow_ips=settings.trusted_proxies,
         timeout_keep_alive=60,
         # uvicorn takes whole seconds: round up.
-        timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
+        timeout_graceful_shutdown=math.ceil(settings.shutdown_seconds),
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
         ssl_ca_certs=str(settings.tls_client_ca) if settings.tls_client_ca else None,

@@ -3,6 +3,7 @@
 import pytest
 
 from server.errors import StartError
+from server.process.server import uvicorn_config
 from server.settings import Settings, flag_of, load_settings, settings_text
 
 
@@ -70,6 +71,11 @@ def test_seconds_have_a_bound(seconds):
     told = str(caught.value).splitlines()
     assert [line.split()[0] for line in told] == [flag_of(name) for name in names]
     assert all("less than or equal to 1000000000. Received" in line for line in told)
+
+
+def test_the_time_for_a_shutdown_is_rounded_up_to_whole_seconds():
+    settings = load_settings(model_dir="x", shutdown_seconds="2.4")
+    assert uvicorn_config(None, settings, "off").timeout_graceful_shutdown == 3
 
 
 def test_proxies_on_an_ipv6_socket_are_named_by_their_ipv4_addresses():
