@@ -137,7 +137,9 @@ def _check_head(scope: Scope, record: Request, settings: Settings) -> None:
     has_body = b"content-length" in headers or b"transfer-encoding" in headers
     if has_body and b"upgrade" in headers.get(b"connection", b"").lower():
         # The parser skips the body of such a request.
-        raise RefusedError(400, "A request with a body must not ask for an upgrade")
+        raise RefusedError(
+            400, "A request with a body must not ask for an upgrade. Send it without Upgrade."
+        )
     length = headers.get(b"content-length", b"0").strip()
     if not length.isdigit():
         raise RefusedError(

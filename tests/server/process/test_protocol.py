@@ -152,7 +152,7 @@ def test_a_request_with_a_body_that_asks_for_an_upgrade_is_refused_and_nothing_f
     upgrade = post("Connection: Upgrade", "Upgrade: h2c", body=b" " * (20 << 10) + ROW)
     answered = answers(upgrade + post(), post())
     assert statuses(answered) == [400]
-    assert b"must not ask for an upgrade" in answered
+    assert b"must not ask for an upgrade. Send it without Upgrade." in answered
 
 
 @in_virtual_time
