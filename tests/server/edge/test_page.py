@@ -62,6 +62,17 @@ def test_an_id_is_looked_up_and_compared_with_others(browser):
     browser.wait_for("document.getElementById('lookup-answer').innerText.startsWith('not found')")
 
 
+def test_rows_of_every_type_are_shown(browser):
+    answer = '{"embeddings":[[1.5,NaN,-Infinity,true,"a"]],"found":[true]}'
+    fake = f"/:lookup$/.test(path) ? new Response({json.dumps(answer)}) : real(path, body)"
+    browser.run(f"real = ask, ask = async (path, body) => {fake}, 0")
+    browser.fill(lookup_table="ranker / user", lookup_id="7", lookup_others="")
+    browser.submit("lookup-form")
+    shown = "found\\n1.500 NaN -Infinity true a"
+    browser.wait_for(f"document.getElementById('lookup-answer').innerText === '{shown}'")
+    browser.run("ask = real, 0")
+
+
 def test_charts_follow_the_traffic(browser, gateway):
     drawn = [
         f"/\\d+\\.\\d/.test(document.querySelector('#{chart} polyline').getAttribute('points'))"
