@@ -12,8 +12,10 @@ class _Selector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> Any:
         ready = super().select(0)
-        if not ready:
-            assert timeout is not None, "all that runs waits, and for nothing that could come"
+        if not ready and timeout is None:  # only a thread can go on: it closes the codec
+            ready = super().select(60)
+            assert ready, "all that runs waits, and for nothing that could come"
+        elif not ready:
             self.now += timeout
         return ready
 
@@ -30,8 +32,8 @@ class _Loop(asyncio.SelectorEventLoop):
 def run_in_virtual_time(work: Coroutine[Any, Any, Any]) -> Any:
     """Runs a coroutine as `asyncio.run` does, but sleeping takes no real time.
 
-    So events have the same order on every machine, however slow it is. The coroutine must not use
-    other threads.
+    So events have the same order on every machine, however slow it is. While a timer runs, the
+    coroutine must not wait for other threads.
     """
     loop = _Loop()
     try:
