@@ -14,7 +14,7 @@ def add(verbs: Any) -> None:
     verb = verbs.add_parser(
         "inspect",
         help="describe files by their headers",
-        description="Describes files. Reads their headers alone, also in large files.",
+        description="Describes files by their headers. Copies those inside Keras files first.",
         **terminal.examples(
             ("One file, with all that its header says:", "inspect users.de"),
             ("All tables of a checkpoint or a model:", "inspect training/ckpt-12 model.keras"),
@@ -41,8 +41,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _shown(info: dict[str, Any]) -> dict[str, Any]:
-    """Returns a description with the dtype of the Variable's keys, without the table's state."""
-    metadata = {k: v for k, v in info["metadata"].items() if not k.startswith("de.")}
+    """Returns a description with the dtype of the Variable's keys."""
+    metadata = {**info["metadata"]}
     key_dtype = metadata.pop("keys", info["key_dtype"])
     return {**info, "key_dtype": key_dtype, "metadata": metadata}
 

@@ -111,7 +111,7 @@ def _of_file(path: str, folder: str) -> list[Source]:
     found = []
     with keras_file.opened(path) as opened:
         for inside, datasets in keras_file.shards(opened).items():
-            copy = copies / f"{pathlib.Path(path).name}:{inside.replace('/', '_')}.de"
+            copy = copies / f"{len(found)}.de"
             keras_file.extract(datasets, copy)
             found.append(Source(str(copy), f"{path}:{inside}", inside))
     if not found:
@@ -207,7 +207,7 @@ def without(
         str(target),
         values_only=info["values_only"],
         store_as=stored,
-        metadata=metadata_of(info),
+        metadata=metadata_of(about(files[-1], own=True)),
     )
     gone = before - about(str(target), verified=True)["rows"]
     return gone, dict(json.loads(report.numpy()))

@@ -128,7 +128,8 @@ def largest_difference(rows: Any, wanted: Any) -> float:
         return float("inf")
     if wanted.dtype.kind in "biuO":
         return 0.0 if np.array_equal(rows, wanted) else float("inf")
-    return float(np.max(np.abs(rows - wanted)))
+    same = (rows == wanted) | (np.isnan(rows) & np.isnan(wanted))
+    return float(np.max(np.where(same, 0, np.abs(rows - wanted))))
 
 
 def compare(host: str, args: argparse.Namespace) -> int:
@@ -154,6 +155,10 @@ def compare(host: str, args: argparse.Namespace) -> int:
             ids = [str(each) for each in args.ids]
         else:
             ids = [each for each in args.ids if dtype.min <= each <= dtype.max]
+        if not ids:
+            raise SmokeTestError(
+                f"{signature!r} needs ids of type {dtype.name}. Received: --ids {args.ids}"
+            )
         tensor = tf.constant(ids, dtype)
         wanted = rows_of(tensor)
         predict = {"signature_name": signature, "inputs": {"ids": ids}}

@@ -141,6 +141,10 @@ def _of_newest_save(name: str, folder: str, files: list[str]) -> list[str]:
     """
     own = {match[0] for match in own_entries(name, folder)} & set(map(paths.base_name, files))
     newest = own_files(name, folder)[0] if own else []
+    if own and not newest:
+        raise tf.errors.NotFoundError(
+            None, None, f"The file of appended parts must be there. Received: {sorted(own)} alone."
+        )
     older = own - set(map(paths.base_name, newest))
     return [path for path in files if paths.base_name(path) not in older]
 

@@ -16,19 +16,21 @@ _STEP_BYTES = 16 << 20
 _WORD = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-def about(path: str, *, verified: bool = False) -> dict[str, Any]:
+def about(path: str, *, verified: bool = False, own: bool = False) -> dict[str, Any]:
     """Returns a snapshot file's description, such as `rows`, `id` and `metadata`.
 
     Args:
         path: The file.
         verified: True to check every byte first.
+        own: True to describe the table's own metadata too, which may be long.
     """
+    asked = {"path": path, "verify": verified, "own": own}
     with tf.init_scope():
         if tf.executing_eagerly():
-            return dict(json.loads(library.de_snapshot_info(path, verify=verified).numpy()))
+            return dict(json.loads(library.de_snapshot_info(**asked).numpy()))
     # In a TensorFlow 1 graph no session exists yet, so use a session of our own.
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        return dict(json.loads(session.run(library.de_snapshot_info(path, verify=verified))))
+        return dict(json.loads(session.run(library.de_snapshot_info(**asked))))
 
 
 def metadata_of(info: dict[str, Any]) -> list[str | bytes]:

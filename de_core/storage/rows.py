@@ -130,6 +130,7 @@ class StoredRows:
             step(table, [keys[:0], gradients[:0]])
             columns = columns_of(table, _text(owner))
         self.remember(columns)
+        columns = [self._columns[each.slot] for each in columns]
         self.update([keys, gradients], columns, step)
 
     def take_averages(self, owner: tf.Tensor) -> None:

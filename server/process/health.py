@@ -44,7 +44,7 @@ def is_ready(port: int) -> bool:
 
 def port_of(setting: str) -> int:
     """Returns the port; 8501 if Kubernetes has set the variable, to a service's address."""
-    return int(setting) if setting.isdecimal() else 8501
+    return int(setting) if setting.strip().isdecimal() else 8501
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from ..request import ModelSpec
 
 PREFIX = b"/v1/"
 RAW = "application/octet-stream"
+# A media type of the header Accept, and its weight.
+_ACCEPTED = re.compile(rb"\s*([^\s;,]+)[^,]*?(?:;\s*q=([01](?:\.\d*)?))?\s*(?:,|$)")
 # The allowed parameters of a query, by verb.
 PARAMETERS = {b"predict": {"int64"}, b"lookup": {"table", "combiner", "missing"}}
 
@@ -139,15 +141,16 @@ def layout_of(content_type: bytes, accept: bytes, query: bytes) -> Layout:
 
     Only the content type `application/octet-stream` means bytes. Every other one means JSON,
     because TensorFlow Serving ignores the content type, and `curl -d` sends the type of a form. The
-    answer is JSON unless `accept` names `application/octet-stream` without a weight such as
-    `;q=0.1`.
+    answer is JSON unless `accept` names `application/octet-stream`, with at least the weight of
+    `application/json`.
 
     Example:
         >>> layout_of(b"application/octet-stream", b"", b"table=user")
         Layout(raw_request=True, raw_answer=False, query={'table': 'user'})
     """
+    weights = {media: float(q or 1) for media, q in _ACCEPTED.findall(accept.lower())}
     return Layout(
         content_type.split(b";", 1)[0].strip().lower() == RAW.encode(),
-        RAW.encode() in accept.lower().replace(b" ", b"").split(b","),
+        0 < weights.get(RAW.encode(), 0) >= weights.get(b"application/json", 0),
         dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)),
     )

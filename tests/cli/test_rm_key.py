@@ -28,7 +28,7 @@ def test_a_file_keeps_all_but_the_keys(files, tmp_path, capsys):
     difference = json.loads(capsys.readouterr().out)
     assert difference["keys"] == {"removed": [7], "added": [], "changed": []}
     assert difference["slots_compared"]
-    old, new = about(files[0]), about(target)
+    old, new = (about(path, own=True) for path in (files[0], target))
     assert metadata_of(new) == metadata_of(old)
     assert new["initializer"] == old["initializer"]
     assert new["id"] != old["id"]
@@ -41,7 +41,7 @@ def test_the_tables_own_metadata_stays(tmp_path, capsys):
     table.upsert([1, 2], [[1.0], [2.0]])
     table.save_to_file_system(str(tmp_path), file_name_list=["t"])
     removed(capsys, tmp_path / "t.de", tmp_path / "u.de", "--key", 1)
-    old, new = (about(str(tmp_path / f"{name}.de")) for name in "tu")
+    old, new = (about(str(tmp_path / f"{name}.de"), own=True) for name in "tu")
     assert {"de.admission", "de.steps"} <= old["metadata"].keys()
     assert metadata_of(new) == metadata_of(old)
     copy = de.Variable(

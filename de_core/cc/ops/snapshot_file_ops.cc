@@ -26,6 +26,7 @@ REGISTER_OP("DeSnapshotInfo")
     .Input("path: string")
     .Output("info: string")
     .Attr("verify: bool = false")
+    .Attr("own: bool = false")
     .SetIsStateful()
     .SetShapeFn(Guarded(tensorflow::shape_inference::ScalarShape))
     .Doc(R"doc(
@@ -35,9 +36,9 @@ path: scalar.
 info: scalar; JSON: kind ('base' or 'delta'), id, parent, sequence, replaces (a delta that replaces
   everything), created_micros, key_dtype, value_dtype (as stored), reads_as, dim, row_bytes,
   slots ([{owner, name, dtype, width, initial, offset}]), values_only, initializer, metadata (values
-  that are not UTF-8 as {"hex": …}; the table's own entries are called de.…), rows, tombstones,
-  sections, bytes, string_bytes, contents_crc.
+  that are not UTF-8 as {"hex": …}), rows, tombstones, sections, bytes, string_bytes, contents_crc.
 verify: check every byte, not only header, directory and footer.
+own: describe the table's own metadata too, such as the counts of keys that wait for admission.
 )doc");
 
 REGISTER_OP("DeSnapshotRead")

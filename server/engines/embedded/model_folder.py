@@ -80,10 +80,11 @@ class ModelFolder:
         models = {}
         for folder in sorted(self.path.iterdir()):
             name = folder.name
-            if folder.is_dir() and not name.startswith(".") and not _NO_UTF8.search(name):
-                with contextlib.suppress(PermissionError):
-                    if versions := _numbered_folders(folder):
-                        models[name] = _complete(versions)
+            if name.startswith(".") or _NO_UTF8.search(name):
+                continue
+            with contextlib.suppress(PermissionError):
+                if folder.is_dir() and (versions := _numbered_folders(folder)):
+                    models[name] = _complete(versions)
         return models
 
 

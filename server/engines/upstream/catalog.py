@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import random
 import time
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -167,9 +168,11 @@ class Catalog:
     async def replacement(self, model: str, version: int) -> int:
         """Returns the version that has replaced a version since the last poll."""
         endpoints = self.endpoints_of(model, version)
-        newest = await self._describe(ModelSpec(model), endpoints)
-        for name in endpoints:
-            self._available_at[model, name].append(newest)
+        asked = random.sample(endpoints, min(1, len(endpoints)))
+        newest = await self._describe(ModelSpec(model), asked)
+        for name in asked:
+            if newest not in self._available_at[model, name]:
+                self._available_at[model, name].append(newest)
         return newest
 
     async def _describe(self, spec: ModelSpec, eligible: Collection[str]) -> int:

@@ -212,7 +212,8 @@ def test_lookup_in_bytes_says_what_json_says(app):
 
 def test_the_answer_alone_may_be_bytes_and_the_request_too(app):
     body = {"table": "user", "ids": [7]}
-    for accept in (f"text/x, {RAW}", "Application/Octet-Stream,*/*;q=0.1"):
+    mixed = f"application/json;q=0.1,\t{RAW};q=0.9"
+    for accept in (f"text/x, {RAW}", "Application/Octet-Stream,*/*;q=0.1", f"{RAW};q=1.0", mixed):
         reply = ask(app, "POST", "/v1/models/m:lookup", body, headers={"accept": accept})
         assert np.frombuffer(reply.body[:8], "<f4").tolist() == [1, 2]
     for accept in (f"{RAW};q=0", f"application/json, {RAW}; q=0.1"):

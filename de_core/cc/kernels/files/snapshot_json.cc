@@ -66,7 +66,7 @@ std::string JsonNumber(double number) {
   return std::isfinite(number) ? absl::StrFormat("%.17g", number) : "null";
 }
 
-std::string InfoJson(const engine::SnapshotReader& reader) {
+std::string InfoJson(const engine::SnapshotReader& reader, bool own) {
   const engine::SnapshotHeader& header = reader.header();
   const engine::RowLayout& layout = header.layout;
   const auto flag = [](bool value) { return value ? "true" : "false"; };
@@ -80,6 +80,7 @@ std::string InfoJson(const engine::SnapshotReader& reader) {
   }
   std::string metadata;
   for (const auto& [key, value] : header.metadata) {
+    if (!own && key.rfind("de.", 0) == 0) continue;
     absl::StrAppend(&metadata, metadata.empty() ? "" : ", ", JsonText(key), ": ", JsonText(value));
   }
   const bool base = header.kind == engine::SnapshotKind::kBase;

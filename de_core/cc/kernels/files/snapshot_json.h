@@ -13,8 +13,8 @@ namespace de::kernels {
 std::string JsonText(std::string_view text);
 /// Returns a JSON number, or null if JSON cannot represent it.
 std::string JsonNumber(double number);
-/// Returns the output of DeSnapshotInfo.
-std::string InfoJson(const engine::SnapshotReader& reader);
+/// Returns the output of DeSnapshotInfo; see its attribute `own`.
+std::string InfoJson(const engine::SnapshotReader& reader, bool own);
 
 }  // namespace de::kernels
 

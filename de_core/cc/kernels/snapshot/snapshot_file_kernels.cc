@@ -24,6 +24,7 @@ class InfoOp final : public GuardedOp {
  public:
   explicit InfoOp(OpKernelConstruction* context) : GuardedOp(context) {
     OP_REQUIRES_OK(context, context->GetAttr("verify", &verify_));
+    OP_REQUIRES_OK(context, context->GetAttr("own", &own_));
   }
 
   absl::Status Execute(OpKernelContext* context) override {
@@ -36,11 +37,12 @@ class InfoOp final : public GuardedOp {
       PoolExecutor executor(context);
       TF_RETURN_IF_ERROR(files.Named(engine::VerifySections(reader, &executor)));
     }
-    return OutputScalar<tstring>(context, 0, InfoJson(reader));
+    return OutputScalar<tstring>(context, 0, InfoJson(reader, own_));
   }
 
  private:
   bool verify_ = false;
+  bool own_ = false;
 };
 
 /// Reads the range of sections [first, end) from the inputs `first` and `count`.
