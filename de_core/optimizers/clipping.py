@@ -61,9 +61,13 @@ def clip_tables(
 
 
 def by_value(optimizer: Any, gradient: Gradient) -> Gradient:
-    """Returns a gradient clipped by `clipvalue`. Legacy optimizers clip by a norm afterwards."""
+    """Returns a gradient clipped by `clipvalue`.
+
+    Besides a norm it counts for legacy optimizers only, which clip by the norm afterwards.
+    """
     limit = optimizer.clipvalue
-    if not limit:
+    has_norm = optimizer.clipnorm or optimizer.global_clipnorm
+    if not limit or (has_norm and not hasattr(optimizer, "gradient_transformers")):
         return gradient
     values = tf.clip_by_value(values_of(gradient), -limit, limit)
     return with_values(gradient, values) if isinstance(gradient, tf.IndexedSlices) else values

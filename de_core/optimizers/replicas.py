@@ -23,19 +23,26 @@ def several_replicas() -> bool:
     return not isinstance(context.strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
 
-def update_once(trained: Trained, update: Callable[[Trained], object]) -> None:
-    """Joins the gradients of all replicas of a MirroredStrategy, and updates the tables once."""
+def update_once(
+    trained: Trained, update: Callable[[Trained], list[tf.Operation]]
+) -> list[tf.Operation]:
+    """Joins the gradients of all replicas of a MirroredStrategy, and updates the tables once.
 
-    def merged(strategy: Any, slices: Any) -> None:
+    Returns the operation of the update, in a graph.
+    """
+
+    def merged(strategy: Any, slices: Any) -> tf.Operation | None:
         parts = strategy.experimental_local_results
         joined = [
             tf.IndexedSlices(tf.concat(parts(values), 0), tf.concat(parts(ids), 0))
             for ids, values in slices
         ]
-        update([(each, table) for each, (_, table) in zip(joined, trained, strict=True)])
+        done = update([(each, table) for each, (_, table) in zip(joined, trained, strict=True)])
+        return None if tf.executing_eagerly() else tf.group(*done)
 
     slices = [(gradient.indices, gradient.values) for gradient, _ in trained]
-    tf.distribute.get_replica_context().merge_call(merged, args=(slices,))
+    done = tf.distribute.get_replica_context().merge_call(merged, args=(slices,))
+    return [] if done is None else [done]
 
 
 def refuse_settings(

@@ -119,13 +119,12 @@ class TrainsTables:
     def _apply_to_tables(self, trained: Trained) -> list[tf.Operation]:
         """Updates tables by gradients that are ready to use.
 
-        Several replicas join their gradients first. Then no operation is returned.
+        Several replicas join their gradients first.
         """
         if not (trained or (self._tables and self._counts())):
             return []
         if several_replicas():
-            update_once(trained, self._apply_to_tables)
-            return []
+            return update_once(trained, self._apply_to_tables)
         if not trained:
             plan, eager = self._plan(), tf.executing_eagerly()
             counted = [each for each in (plan.step, plan.u_product) if each is not None]

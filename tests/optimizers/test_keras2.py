@@ -91,23 +91,29 @@ def test_rows_equal_the_dense_ones(number, mode, shards):
 
 
 CLIPPED = [{"clipnorm": 0.05}, {"clipvalue": 0.01}, {"global_clipnorm": 0.05}]
+CLIPPED_TWICE = [
+    {"clipvalue": 0.01, "clipnorm": 0.03},
+    {"clipvalue": 0.01, "global_clipnorm": 0.05},
+]
 SETTINGS = {
     new: [
         *CLIPPED,
         {"weight_decay": 0.2},
         {"weight_decay": 0.1, "clipnorm": 0.05},
         {"use_ema": True, "ema_momentum": 0.7},
+        *CLIPPED_TWICE,
     ],
     legacy: [
         *CLIPPED,
         {"decay": 0.1},
         {"decay": 0.3, "global_clipnorm": 0.05},
-        {"clipvalue": 0.01, "clipnorm": 0.03},
-        {"clipvalue": 0.01, "global_clipnorm": 0.05},
+        *CLIPPED_TWICE,
     ],
 }
 SETTINGS_IN_SHORT = [
     ("adagrad", new, 4),
+    ("sgd", new, 6),
+    ("sgd", new, 7),
     ("ftrl", legacy, 2),
     ("rmsprop momentum", legacy, 4),
     ("sgd", legacy, 5),

@@ -38,7 +38,7 @@ class KerasCopies(Copies):
             own = vars(copy)
             for name, value in vars(self._optimizer).items():
                 known = isinstance(value, plain) and isinstance(own.get(name), plain)
-                if known and name not in (*_OFF, "built"):
+                if known and name not in (*_OFF, *copy.made_by_build):
                     own[name] = value
 
     def update(self, table: ShardedTable, gradient: tf.Tensor) -> None:
@@ -68,7 +68,10 @@ class _OverRows:
         # Keras's Muon looks for "embedding" in a variable's path, to update it by AdamW.
         self.gathered.rows.path = f"{table.name}/embeddings"
         self.shared_variables: list[Any] = []
+        before = dict(vars(self))
         self.build([self.gathered.rows])  # type: ignore[attr-defined]
+        #: Attributes that belong to the gathered rows, such as `built`.
+        self.made_by_build = {k for k, v in vars(self).items() if v is not before.get(k)}
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Skip Keras's tracking of attributes. Slots are saved with the table, and the original
