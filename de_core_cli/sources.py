@@ -108,7 +108,7 @@ def _of_file(path: str, folder: str) -> list[Source]:
     if start != _HDF5 and not zipfile.is_zipfile(path):
         return [Source(path, path)]
     copies = pathlib.Path(tempfile.mkdtemp(dir=folder))
-    found = []
+    found: list[Source] = []
     with keras_file.opened(path) as opened:
         for inside, datasets in keras_file.shards(opened).items():
             copy = copies / f"{len(found)}.de"
