@@ -1,7 +1,7 @@
 """The embedded engine: serves the SavedModels of a folder from this process.
 
 A task checks the folder every few seconds. Models run on a bounded pool of threads and load on
-another thread. The event loop waits for TensorFlow only in runs that are known to be short.
+another thread. The event loop never waits for TensorFlow.
 """
 
 import asyncio

@@ -10,7 +10,6 @@ import orjson
 from ...request import current_request
 from ...tensors import STATS_SIGNATURE, Array, Tensors
 from .batching import Batcher, Run, batchable
-from .brief_runs import BriefRuns
 from .saved_model import SavedModel
 from .worker_pool import WorkerPool
 
@@ -32,7 +31,6 @@ class LeasedVersion:
         self._pool = pool
         self._batcher = batcher(self._run_now) if batcher else None
         self._batchable = {name for name, each in self.signatures.items() if batchable(each)}
-        self._brief = BriefRuns(model.steady)
         self._holders = 0
         self._free = asyncio.Event()
         self._free.set()
@@ -48,34 +46,15 @@ class LeasedVersion:
             current_request().stages["run"] += time.perf_counter() - begun
 
     async def _run_now(self, signature: str, inputs: Tensors) -> dict[str, Array]:
-        model, brief, request = self._model, self._brief, current_request()
-        size = 0
-        for array in inputs.values():
-            size += array.size
-        begun = time.perf_counter()
-        if brief.expects(signature, size):
-            try:
-                return model.run(signature, inputs)
-            finally:
-                seconds = time.perf_counter() - begun
-                brief.ran_here(signature, size, seconds)
-                request.stages["run"] += seconds
-        # If the run may be brief, measure its CPU time. That is only possible on the pool's own
-        # thread, where TensorFlow runs the graph if there is no deadline (and cannot cancel it).
-        untimed = brief.may_be_brief(signature, size)
+        request, begun = current_request(), time.perf_counter()
 
         def run() -> dict[str, Array]:
-            started, cpu = time.perf_counter(), time.thread_time()
+            started = time.perf_counter()
             request.stages["queue"] += started - begun
-            left = request.remaining()
             try:
-                return model.run(signature, inputs, None if untimed else left)
+                return self._model.run(signature, inputs, request.remaining())
             finally:
-                seconds = time.perf_counter() - started
-                request.stages["run"] += seconds
-                brief.ran_on_thread(
-                    signature, size, time.thread_time() - cpu if untimed else seconds
-                )
+                request.stages["run"] += time.perf_counter() - started
 
         self.hold()
         return await self._pool.run(run, self.release)

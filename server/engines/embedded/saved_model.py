@@ -2,8 +2,9 @@
 
 Calling a loaded `tf.function` costs several times as much as a small model: Python matches the
 arguments, and the graph's first nodes move to other threads. A session's callable takes numpy
-arrays and runs the graph on the caller's thread. Large operations still use all cores. A run with a
-deadline uses TensorFlow's threads: `DirectSession` can cancel only those.
+arrays and runs the graph on the caller's thread. Large operations still use all cores. Only graphs
+that might never end, such as loops, run on TensorFlow's threads, where `DirectSession` can cancel
+them.
 
 TensorFlow and the op library are imported when `load_tensorflow` is called, never before.
 """
@@ -29,13 +30,13 @@ import numpy as np
 from ...errors import Code, ServingError, StartError
 from ...protos.tensors import signatures_of
 from ...tensors import Array, SignatureSpec, Tensors, format_shape
-from .brief_runs import steady_signatures
 
 _LOG = logging.getLogger("server.models")
 _SERVE_TAG = "serve"
-# The timeout of a run on the caller's thread, which TensorFlow cannot cancel. It is the number of
-# TensorFlow's thread pool for such runs.
+# The number of TensorFlow's thread pool that means the caller's thread.
 _INLINE = -1
+# A graph with one of these ops might never end: loops, and ops that wait or run Python.
+_ENDLESS = re.compile("While|^For$|^Enter$|PyFunc|Queue|Barrier|Dataset|Iterator|tage|Recv|Mutex")
 # TensorFlow's error codes have gRPC's numbers, which is the order of declaration here.
 _CODES = tuple(Code)
 _UNKNOWN_OP = re.compile(r"Op type not registered '([^']+)'")
@@ -111,14 +112,13 @@ class SavedModel:
     Attributes:
         described: All signatures that the model declares.
         signatures: The signatures that can be run, by name.
-        steady: The signatures whose time depends only on the sizes of their inputs.
     """
 
     def __init__(self, path: Path, threads: int = 4) -> None:
         """Loads the SavedModel in `path`.
 
-        At most `threads` runs with a deadline run at once. All models of the process share these
-        threads.
+        TensorFlow has `threads` threads for graphs that might never end. All models of the process
+        share them.
 
         Raises:
             LoadError: It cannot be loaded; the message says why.
@@ -127,7 +127,9 @@ class SavedModel:
         op_library_problem()
         try:
             meta_graph = _read_meta_graph(path)
-            of_tfra = _has_ops_of_tfra(meta_graph)
+            ops = _ops(meta_graph.graph_def)
+            of_tfra = _are_of_tfra(ops)
+            self._is_endless = any(map(_ENDLESS.search, ops))
             if of_tfra and (problem := op_library_problem(of_tfra=True)):
                 raise ValueError(problem)
             # tfra's lookups write ids and rows to variables of the session and read them again, so
@@ -144,33 +146,29 @@ class SavedModel:
                     for spec in (*each.inputs.values(), *each.outputs.values())
                 )
             }
-            # The event loop must not wait until another run has ended.
-            self.steady = steady_signatures(
-                meta_graph.graph_def, () if of_tfra else self.signatures.values()
-            )
             self._session = _load_session(self._tf, path, threads)
         except Exception as error:  # TensorFlow raises many types here
             raise LoadError(_load_message(path, error)) from error
-        # By signature and timeout: the session's callable, and the place of each output.
-        self._calls: dict[tuple[str, int], tuple[Callable[..., Sequence[Any]], list[int]]] = {}
+        self._run_options = self._tf.compat.v1.RunOptions
+        # By signature: the session's callable, and the place of each output.
+        self._calls: dict[str, tuple[Callable[..., Sequence[Any]], list[int]]] = {}
 
     def run(
         self, signature: str, inputs: Tensors, seconds: float | None = None
     ) -> dict[str, Array]:
         """Runs a signature; see `Servable.run`.
 
-        With `seconds`, cancels the run after one to two times this time.
+        `seconds` cancels a run that might never end. Others end by themselves.
         """
         spec = self.signatures[signature]
-        timeout = _INLINE
-        if seconds is not None:
-            # Each callable has a fixed timeout, so round up to one of a few values.
-            timeout = 1 << math.ceil(math.log2(max(128, seconds * 1000)))
         try:
             with self._alone:
-                known = self._calls.get((signature, timeout)) or self._prepare(spec, timeout)
-                call, places = known
-                results = call(*[inputs[name] for name in spec.inputs])
+                call, places = self._calls.get(signature) or self._prepare(spec)
+                options = {}
+                if self._is_endless and seconds is not None:
+                    limit = self._run_options(timeout_in_ms=math.ceil(seconds * 1000))
+                    options = {"options": limit}
+                results = call(*[inputs[name] for name in spec.inputs], **options)
         except self._tf.errors.OpError as error:
             raise _run_error(error, spec, inputs) from error
         outputs = {}
@@ -191,33 +189,28 @@ class SavedModel:
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
 
-    def _prepare(
-        self, spec: SignatureSpec, timeout: int
-    ) -> tuple[Callable[..., Sequence[Any]], list[int]]:
+    def _prepare(self, spec: SignatureSpec) -> tuple[Callable[..., Sequence[Any]], list[int]]:
         feeds = [tensor.tensor_name for tensor in spec.inputs.values()]
         names = [tensor.tensor_name for tensor in spec.outputs.values()]
         fetches = list(dict.fromkeys(names))
-        config = importlib.import_module("tensorflow.core.protobuf.config_pb2")
-        if timeout == _INLINE:
-            options = config.RunOptions(inter_op_thread_pool=_INLINE)
-        else:
-            options = config.RunOptions(timeout_in_ms=timeout)
+        here = self._run_options(inter_op_thread_pool=_INLINE)
         # Keras runs its graphs with this private method too. The public `make_callable` is slow,
-        # because it looks up feeds and fetches in every call. Only the public one accepts a tensor
-        # that is both fed and fetched.
+        # because it looks up feeds and fetches in every call. Only the public one takes options
+        # per call, and accepts a tensor that is both fed and fetched.
         make = getattr(self._session, "_make_callable_from_options", None)
-        if make is None or set(feeds) & set(fetches):
+        if make is None or self._is_endless or set(feeds) & set(fetches):
             tensors = self._session.graph.get_tensor_by_name
             public = self._session.make_callable(
                 [tensors(name) for name in fetches],
                 [tensors(name) for name in feeds],
                 accept_options=True,
             )
-            call = functools.partial(public, options=options)
+            call = functools.partial(public, options=here)
         else:
-            call = make(config.CallableOptions(feed=feeds, fetch=fetches, run_options=options))
+            config = importlib.import_module("tensorflow.core.protobuf.config_pb2")
+            call = make(config.CallableOptions(feed=feeds, fetch=fetches, run_options=here))
         prepared = call, [fetches.index(name) for name in names]
-        self._calls[spec.name, timeout] = prepared
+        self._calls[spec.name] = prepared
         return prepared
 
 
@@ -250,11 +243,14 @@ def _read_meta_graph(path: Path) -> Any:
     raise ValueError(f"it has no graph tagged {_SERVE_TAG!r}")
 
 
-def _has_ops_of_tfra(meta_graph: Any) -> bool:
-    """Returns whether a graph has ops of tfra; raises ValueError if it cannot be served."""
-    graph = meta_graph.graph_def
-    ops = {node.op for node in graph.node}
-    ops.update(node.op for function in graph.library.function for node in function.node_def)
+def _ops(graph: Any) -> set[str]:
+    """Returns the ops of a GraphDef and of its functions."""
+    functions = [each.node_def for each in graph.library.function]
+    return {node.op for nodes in (graph.node, *functions) for node in nodes}
+
+
+def _are_of_tfra(ops: set[str]) -> bool:
+    """Returns whether there are ops of tfra; raises ValueError if they cannot be served."""
     if _TFRA_FILES in ops:
         raise ValueError(
             "its rows lie in files of tfra's FileSystemSaver, which no model server reads. Import "

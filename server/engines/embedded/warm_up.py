@@ -34,25 +34,19 @@ def warm_up(model: SavedModel, path: Path) -> int:
     if file.is_file():
         try:
             for signature, inputs in _logged(file):
-                _run(model, signature, inputs)
+                model.run(signature, inputs, _SECONDS)
                 answered += 1
         except Exception as error:  # a model may raise anything
             _LOG.warning("a warm-up request of version %s failed: %s", path.name, error)
     else:
         for signature, inputs in _zeros(model):
             try:
-                _run(model, signature, inputs)
+                model.run(signature, inputs, _SECONDS)
                 answered += 1
             except Exception as error:
                 _LOG.debug("a warm-up request of %s failed: %s", path.name, error)
     _LOG.info("version %s was warmed up by %d requests", path.name, answered)
     return answered
-
-
-def _run(model: SavedModel, signature: str, inputs: dict[str, Any]) -> None:
-    # Run the signature as requests do: a steady one without a deadline, others with a deadline.
-    # TensorFlow prepares the two kinds of runs separately.
-    model.run(signature, inputs, None if signature in model.steady else _SECONDS)
 
 
 def _logged(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:

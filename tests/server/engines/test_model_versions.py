@@ -46,7 +46,6 @@ class FakeModel:
         self.number = int(path.name)
         self.signatures = {SPEC.name: SPEC, STATS.name: STATS}
         self.described = [SPEC]
-        self.steady = frozenset({SPEC.name})
         self.closed = self.running = False
         self.health = "unchecked"
         self.hold = hold

@@ -7,8 +7,6 @@ from tests.server.support.numpy_engine import signature, tensor
 class Model:
     """A model that records the signatures that run."""
 
-    steady = frozenset()
-
     def __init__(self, *signatures):
         self.signatures = {each.name: each for each in signatures}
         self.ran = []
