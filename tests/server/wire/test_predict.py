@@ -117,7 +117,7 @@ BYTES = '{"instances": [{"b64": "dGY="}, "plain"]}'
         (BYTES, signature(x="string"), {"x": [b"tf", b"plain"]}),
         (r'{"instances": [{"a\"b": 1, "c\\d": 2}]}', signature(**ANY_NAME),
          {'a"b': [1], "c\\d": [2]}),
-        ('{"inputs": {"a": 1, "b": "x", "c": [[]]}}', TWO, {"a": 1, "b": b"x"}),
+        ('{"inputs": {"a": 1, "b": {"b64": "eA=="}, "c": [[]]}}', TWO, {"a": 1, "b": b"x"}),
         ('{"extra": {"a": [1]}, "instances": [1]}', INT, {"x": [1]}),
         ('{"inputs": 18446744073709551615}', signature(x="uint64"), {"x": 2**64 - 1}),
         ('{"instances": [1e300, -1e300, 1e-300]}', signature(x="float"),
