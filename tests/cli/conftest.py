@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from de_core_cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The program of the installed script `de-core`.
@@ -24,6 +26,34 @@ def command(forks):
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         return forks.module("de_core_cli", *arguments, cwd=Path("/"))
+
+    return run
+
+
+@pytest.fixture
+def ran(capsys):
+    """Runs the command in this process; checks its status, and returns what it printed."""
+
+    def run(*arguments, status=0):
+        assert main([*map(str, arguments)]) == status
+        return capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def refused(ran):
+    """Runs the command, which must fail, and returns the reason that it printed."""
+    return lambda *arguments: ran(*arguments, status=1).err
+
+
+@pytest.fixture
+def as_json(ran):
+    """Runs the command with `--json`, and returns the object of each line."""
+
+    def run(*arguments, status=0):
+        printed = ran(*arguments, "--json", status=status).out
+        return [json.loads(line) for line in printed.splitlines()]
 
     return run
 

@@ -80,45 +80,38 @@ def test_engine_never_prints_or_aborts(root: Path):
     assert found == []
 
 
-def test_nothing_imports_private_tensorflow(root: Path):
-    folders = ("de_core", "de_core_cli", "server", "examples", "tests")
-    private = ("tensorflow.python.", "keras.src.", "tensorflow.keras.")
-    found = [
-        (file, module)
-        for file, _, module, _ in imports_below(root, *folders)
-        if f"{module}.".startswith(private)
-    ]
-    assert found == []
+PRIVATE = ("tensorflow.python.", "keras.src.", "tensorflow.keras.")
+BESIDE_THE_LIBRARY = ("de_core_cli", "server", "examples", "bench", "tests", "scripts")
+OF_THE_COMMAND = (*sys.stdlib_module_names, "de_core_cli")
+#: For each rule: the folders, and whether a file's import of a module breaks it.
+RULES = {
+    "nothing imports private tensorflow": (
+        ("de_core", "de_core_cli", "server", "examples", "tests"),
+        lambda _file, module, _when: f"{module}.".startswith(PRIVATE),
+    ),
+    "library imports neither gateway nor examples": (
+        ("de_core",),
+        lambda _file, module, _when: is_of(module, BESIDE_THE_LIBRARY),
+    ),
+    "the command imports only the standard library at once": (
+        ("de_core_cli",),
+        lambda _file, module, when: when == "at once" and not is_of(module, OF_THE_COMMAND),
+    ),
+    "gateway imports tensorflow only in its engines and lazily": (
+        ("server",),
+        lambda file, module, when: (
+            is_of(module, FOREIGN_TO_THE_GATEWAY)
+            and (when == "at once" or not file.startswith(LAZY_ROOMS))
+        ),
+    ),
+}
 
 
-def test_library_imports_neither_gateway_nor_examples(root: Path):
-    others = ("de_core_cli", "server", "examples", "bench", "tests", "scripts")
-    found = [
-        (file, module)
-        for file, _, module, _ in imports_below(root, "de_core")
-        if is_of(module, others)
-    ]
-    assert found == []
-
-
-def test_the_command_imports_only_the_standard_library_at_once(root: Path):
-    allowed = (*sys.stdlib_module_names, "de_core_cli")
-    found = [
-        (file, module)
-        for file, _, module, when in imports_below(root, "de_core_cli")
-        if when == "at once" and not is_of(module, allowed)
-    ]
-    assert found == []
-
-
-def test_gateway_imports_tensorflow_only_in_its_engines_and_lazily(root: Path):
-    found = [
-        (file, module)
-        for file, _, module, when in imports_below(root, "server")
-        if is_of(module, FOREIGN_TO_THE_GATEWAY)
-        and (when == "at once" or not file.startswith(LAZY_ROOMS))
-    ]
-    assert found == []
+@pytest.mark.parametrize("rule", RULES)
+def test_no_import_breaks_a_rule(root: Path, rule: str):
+    folders, breaks = RULES[rule]
+    every = imports_below(root, *folders)
+    assert [(file, module) for file, _, module, when in every if breaks(file, module, when)] == []
 
 
 def test_the_gateway_imports_its_own_modules_relatively(root: Path):

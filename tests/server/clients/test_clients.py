@@ -68,17 +68,6 @@ def test_tensorflow_serving_by_grpc(saved_models, tmp_path):
         gateway.wait_ready()
         script = HERE / "ask_tensorflow_serving.py"
         assert run(sys.executable, script, str(gateway.port_of("gRPC"))) == "asked\n"
-        # REST answers `:classify` and `:regress` too, although the method names say predict.
-        told = gateway.ask("GET", "/v1/models/ranker/metadata").json()["metadata"]["signature_def"]
-        for verb, name, results in (
-            ("classify", "old_or_young", [[["young", 0.75], ["old", 0.25]]]),
-            ("regress", "half_the_age", [12.5]),
-        ):
-            method = told["signature_def"][name]["method_name"]
-            assert method == "tensorflow/serving/predict"
-            asked = {"signature_name": name, "examples": [{"age": 25.0}]}
-            reply = gateway.ask("POST", f"/v1/models/ranker:{verb}", asked)
-            assert (reply.status, reply.json()) == (200, {"results": results})
 
 
 THEIRS = """

@@ -81,6 +81,8 @@ def test_lookup_by_row(app):
         "found": [True, True, False],
     }
     assert post(app, "lookup", {**value, "missing": "null"}).json()["embeddings"][2] is None
+    nothing = post(app, "lookup", {"table": "item", "ids": []})
+    assert nothing.json() == {"embeddings": [], "found": []}
 
 
 def test_lookup_pooled(app):

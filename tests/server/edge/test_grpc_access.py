@@ -188,12 +188,6 @@ def versioned(**choice: Any) -> Any:
     return message
 
 
-def infer(*shape: int) -> Any:
-    message = PROTOS.open_inference.ModelInferRequest(model_name="m")
-    message.inputs.add(name="x", datatype="FP32", shape=shape)
-    return message
-
-
 def classify(signature: str) -> Any:
     return named(with_example(PROTOS.classification.ClassificationRequest()), "m", signature)
 
@@ -215,14 +209,10 @@ UNFIT = "Expected classification signature outputs to contain at least one of"
         ("MultiInference", MULTI, "FAILED_PRECONDITION", UNFIT),
         ("Predict", shaped(0, HUGE, dtype=1), "INVALID_ARGUMENT", str(HUGE)),
         ("Predict", shaped(0, 2**20, 2**20, 2**20, dtype=1), "INVALID_ARGUMENT", "1048576"),
-        ("ModelInfer", infer(0, HUGE), "INVALID_ARGUMENT", str(HUGE)),
     ],
 )
 def test_codes_of_refused_requests(method, request_message, code, words):
-    service = "tensorflow.serving.PredictionService"
-    if method == "ModelInfer":
-        service = "inference.GRPCInferenceService"
-    path = f"/{service}/{method}"
+    path = f"/tensorflow.serving.PredictionService/{method}"
     [(told, details)] = asyncio.run(ask_grpc(plane_of(), request_message, path=path))
     assert (told, words in details) == (code, True), details
 

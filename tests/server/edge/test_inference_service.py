@@ -109,6 +109,7 @@ INT8 = {"name": "x", "datatype": "INT8", "shape": [1], "contents": {"int_content
         ({"inputs": [INT8]}, "INVALID_ARGUMENT", "must hold values of INT8"),
         ({"inputs": [{**INT8, "datatype": "FP16"}]}, "INVALID_ARGUMENT", "come as raw bytes"),
         ({"inputs": [{**INT8, "shape": [2**40]}]}, "INVALID_ARGUMENT", "values. Received: shape="),
+        ({"inputs": [{**INT8, "shape": [0, 2**62]}]}, "INVALID_ARGUMENT", str(2**62)),
         ({"raw_input_contents": [b"", b""]}, "INVALID_ARGUMENT", "2 for 1 inputs"),
         ({"raw_input_contents": [b"123"]}, "INVALID_ARGUMENT", "must take 4 bytes"),
         (

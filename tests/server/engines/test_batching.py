@@ -140,47 +140,30 @@ async def test_requests_whose_answers_have_other_rows_are_answered_alone(request
     assert [answer["y"] for answer in answers] == [2.0 * i for i in range(requests)]
 
 
+def vectors(*names):
+    return [tensor(name, "int64", None) for name in names]
+
+
+VALUES, SCORES = [tensor("x", "float", None)], [tensor("y", "float", None)]
+
+
 @pytest.mark.parametrize(
     ("inputs", "outputs", "is_batchable"),
     [
-        ([tensor("x", "float", None)], [tensor("y", "float", None)], True),
-        ([tensor("x", "float")], [tensor("y", "float", None)], False),
-        ([tensor("x", "float", None)], [tensor("y", "float")], False),
-        ([tensor("x", "float", 3)], [tensor("y", "float", None)], False),
-        ([], [tensor("y", "float", None)], False),
+        (VALUES, SCORES, True),
+        ([tensor("x", "float")], SCORES, False),
+        (VALUES, [tensor("y", "float")], False),
+        ([tensor("x", "float", 3)], SCORES, False),
+        ([], SCORES, False),
         ([tensor("x", "float", None, None)], [tensor("y", "float", None, 2)], True),
         ([tensor("x", "float", None, None)], [tensor("y", "float", None, None)], False),
         ([tensor("u", "float", None, 2)], [tensor("scores", "float", None, None)], False),
-        (
-            [tensor("x", "int64", None)],
-            [tensor("y_values", "int64", None), tensor("y_row_lengths", "int64", None)],
-            False,
-        ),
-        (
-            [tensor("x_values", "int64", None), tensor("x_row_lengths_1", "int64", None)],
-            [tensor("y", "float", None)],
-            False,
-        ),
-        (
-            [tensor("segment_ids", "int64", None, 9), tensor("credit_limits", "int64", None)],
-            [tensor("y", "float", None)],
-            True,
-        ),
-        (
-            [tensor("ids", "int64", None), tensor("offsets", "int64", None)],
-            [tensor("y", "float", None)],
-            False,
-        ),
-        (
-            [tensor("ids", "int64", None), tensor("row_splits", "int64", None)],
-            [tensor("y", "float", None)],
-            False,
-        ),
-        (
-            [tensor("ids", "int64", None), tensor("segment_ids", "int64", None)],
-            [tensor("y", "float", None)],
-            False,
-        ),
+        (vectors("x"), vectors("y_values", "y_row_lengths"), False),
+        (vectors("x_values", "x_row_lengths_1"), SCORES, False),
+        ([tensor("segment_ids", "int64", None, 9), *vectors("credit_limits")], SCORES, True),
+        (vectors("ids", "offsets"), SCORES, False),
+        (vectors("ids", "row_splits"), SCORES, False),
+        (vectors("ids", "segment_ids"), SCORES, False),
     ],
 )
 def test_only_signatures_of_rows_are_batched(inputs, outputs, is_batchable):

@@ -12,32 +12,6 @@ def predict(gateway, value):
     return gateway.ask("POST", f"{MODEL}:predict", value)
 
 
-def test_an_empty_batch(gateway):
-    # numpy makes a float array of an empty list. The gateway must use the declared type, string.
-    reply = predict(gateway, {"inputs": {"user": [], "item": []}})
-    assert reply.json() == {"outputs": {"score": [], "user": [], "version": []}}
-
-
-def test_lookup_of_both_kinds_of_keys(gateway):
-    reply = gateway.ask("POST", f"{MODEL}:lookup", {"table": "user", "ids": [7, str(-(2**63)), 5]})
-    assert reply.json() == {
-        "embeddings": [[0.5, 1.5, 2.5, 3.5], [2.5, 3.5, 4.5, 5.5], [-1.0] * 4],
-        "found": [True, True, False],
-    }
-    pooled = {
-        "table": "item",
-        "ids": [["lamp", {"b64": "/wA="}], ["?"]],
-        "combiner": "mean",
-        "missing": "null",
-    }
-    assert gateway.ask("POST", f"{MODEL}:lookup", pooled).json() == {
-        "embeddings": [[1.5, 2.5, 3.5, 4.5], None],
-        "found": [[True, True], [False]],
-    }
-    empty = gateway.ask("POST", f"{MODEL}:lookup", {"table": "item", "ids": []})
-    assert empty.json() == {"embeddings": [], "found": []}
-
-
 def test_tables_are_described(gateway):
     table = {"table": "user", "rows": 4, "dim": 4, "key_dtype": "int64"}
     assert gateway.ask("GET", f"{MODEL}/tables").json()["tables"][0] == table

@@ -24,6 +24,7 @@ M = {"model": "m"}
             {**M, "version": 7},
         ),
         ("GET", "/v1/models/metadata", "status", {"model": "metadata"}),
+        ("GET", "/v1/models/m/labels/l%3A/metadata", "metadata", {**M, "label": "l:"}),
         ("GET", "/v1/models/m/tables", "tables", M),
         ("GET", "/v1/models/tables", "status", {"model": "tables"}),
         (
