@@ -67,6 +67,27 @@ def test_exported_tables_are_looked_up_swapped_and_let_go_without_keras(tmp_path
         wait_until(lambda: mapped_versions(gateway.process.pid, folder) == {"2"})
 
 
+def test_a_damaged_version_never_takes_over(tmp_path):
+    folder, aside = tmp_path / "tower", tmp_path / "aside"
+    export(folder, 2.0)
+    export(aside, 3.0)
+    (file,) = [each for each in aside.rglob("*.de") if "user" in each.name]
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with GatewayProcess(folder, tmp_path / "log", "--poll-seconds", "0.1") as gateway:
+        gateway.wait_ready()
+        (aside / "1").rename(folder / "2")
+        gateway.wait_for(f"{MODEL}/versions/2", lambda reply: b'"END"' in reply.body)
+        (status,) = gateway.ask("GET", f"{MODEL}/versions/2").json()["model_version_status"]
+        assert file.name in status["status"]["error_message"]
+        assert "checksum" in status["status"]["error_message"]
+        reply = gateway.ask("POST", f"{MODEL}:lookup", {"table": "user", "ids": [7]})
+        assert reply.headers["x-model-version"] == "1"
+        assert reply.json()["embeddings"] == [[2.0] * 4]
+        assert "version 2 serves" not in gateway.log()
+
+
 def test_a_file_that_is_cut_short_takes_down_its_version_alone(tmp_path):
     root = tmp_path / "models"
     export(root / "tower", 2.0)

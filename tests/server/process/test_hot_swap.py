@@ -121,7 +121,6 @@ def test_a_broken_version_does_not_unseat_the_good_one(served):
     status = reply.json()["model_version_status"][0]["status"]
     assert status["error_code"] == "UNKNOWN"
     assert status["error_message"].startswith("SavedModel cannot be loaded: ")
-    assert "parsing" in status["error_message"]  # as TensorFlow says
     assert str(served.folder) not in status["error_message"]
     assert served.predict().headers["x-model-version"] == str(good)
     assert served.gateway.ask("GET", "/readyz").status == 200
