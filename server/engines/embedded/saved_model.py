@@ -36,7 +36,9 @@ _SERVE_TAG = "serve"
 # The number of TensorFlow's thread pool that means the caller's thread.
 _INLINE = -1
 # A graph with one of these ops might never end: loops, and ops that wait or run Python.
-_ENDLESS = re.compile("While|^For$|^Enter$|PyFunc|Queue|Barrier|Dataset|Iterator|tage|Recv|Mutex")
+_ENDLESS = re.compile(
+    "While|^For$|Enter$|PyFunc|Queue|Barrier|Dataset|Iterator|Stage|Unstage|Recv|Mutex|TakeGradient"
+)
 # TensorFlow's error codes have gRPC's numbers, which is the order of declaration here.
 _CODES = tuple(Code)
 _UNKNOWN_OP = re.compile(r"Op type not registered '([^']+)'")
@@ -169,7 +171,7 @@ class SavedModel:
                     limit = self._run_options(timeout_in_ms=math.ceil(seconds * 1000))
                     options = {"options": limit}
                 results = call(*[inputs[name] for name in spec.inputs], **options)
-        except self._tf.errors.OpError as error:
+        except (self._tf.errors.OpError, ValueError) as error:
             raise _run_error(error, spec, inputs) from error
         outputs = {}
         for name, place in zip(spec.outputs, places, strict=True):
@@ -260,8 +262,11 @@ def _are_of_tfra(ops: set[str]) -> bool:
 
 
 def _run_error(error: Any, spec: SignatureSpec, inputs: Tensors) -> ServingError:
-    code = _CODES[error.error_code] if 0 < error.error_code < len(_CODES) else Code.UNKNOWN
-    message = _NODE.sub("", _PREAMBLE.sub("", str(error.message))).strip()
+    # A session's public callable checks shapes itself, and raises ValueError.
+    number = getattr(error, "error_code", Code.INVALID_ARGUMENT.number)
+    code = _CODES[number] if 0 < number < len(_CODES) else Code.UNKNOWN
+    text = str(getattr(error, "message", error))
+    message = _NODE.sub("", _PREAMBLE.sub("", text)).strip()
     if code is Code.INVALID_ARGUMENT:
         # The kernels' messages seldom name the input. So we add the given and the declared shape.
         for name, value in inputs.items():
