@@ -57,3 +57,14 @@ def test_wheel_holds_the_package_and_its_library_alone(root: Path, wheel: Path):
     }
     made = {"py.typed", "_de_ops.so", "_de_tfra_ops.so", "_de_ops.json"}
     assert names == python | {f"de_core/{name}" for name in made}
+
+
+def test_wheel_requires_the_minor_it_was_compiled_against(wheel: Path):
+    import tensorflow as tf
+
+    minor = ".".join(tf.__version__.split(".")[:2])
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        metadata = archive.read(name).decode()
+    assert f"=={minor}.*" in metadata
+    assert "Requires-Python: <3.14,>=3.10" in metadata
