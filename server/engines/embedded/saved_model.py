@@ -263,7 +263,7 @@ def _are_of_tfra(ops: set[str]) -> bool:
 
 def _run_error(error: Any, spec: SignatureSpec, inputs: Tensors) -> ServingError:
     # A session's public callable checks shapes itself, and raises ValueError.
-    number = getattr(error, "error_code", Code.INVALID_ARGUMENT.number)
+    number = getattr(error, "error_code", _CODES.index(Code.INVALID_ARGUMENT))
     code = _CODES[number] if 0 < number < len(_CODES) else Code.UNKNOWN
     text = str(getattr(error, "message", error))
     message = _NODE.sub("", _PREAMBLE.sub("", text)).strip()
