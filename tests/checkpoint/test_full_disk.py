@@ -43,20 +43,18 @@ def assert_holds(restore):
     np.testing.assert_array_equal(other.lookup([7, FEW - 1]), np.ones([2, 8]))
 
 
-def entry_points(owner, folder):
-    """Returns functions that save and restore a table."""
+def entry_points(owner, table, folder):
+    """Returns functions that save a module's table, and functions that restore it into another."""
     manager = de.checkpoint.Manager(owner, folder)
     tensorflow = tf.train.CheckpointManager(tf.train.Checkpoint(target=owner), folder, 5)
+    restore = lambda other: de.checkpoint.restore(other, folder)  # noqa: E731
     return {
-        "tables": (
-            lambda: de.checkpoint.save(owner.table, folder),
-            lambda table: de.checkpoint.restore(table, folder),
-        ),
-        "manager": (manager.save, lambda table: de.checkpoint.restore(table, folder)),
-        "tensorflow": (tensorflow.save, lambda table: de.checkpoint.restore(table, folder)),
+        "tables": (lambda: de.checkpoint.save(table, folder), restore),
+        "manager": (manager.save, restore),
+        "tensorflow": (tensorflow.save, restore),
         "file system": (
-            lambda: owner.table.save_to_file_system(str(folder)),
-            lambda table: table.load_from_file_system(str(folder)),
+            lambda: table.save_to_file_system(str(folder)),
+            lambda other: other.load_from_file_system(str(folder)),
         ),
     }
 
@@ -67,7 +65,7 @@ def test_a_full_disk_keeps_earlier_saves(two_mib, entry_point, shards):
     owner = tf.Module()
     owner.table = de.Variable(dim=8, name="t", devices=["/CPU:0"] * shards)
     fill(owner.table, FEW, 1.0)
-    save, restore = entry_points(owner, two_mib)[entry_point]
+    save, restore = entry_points(owner, owner.table, two_mib)[entry_point]
     save()
     before = files_in(two_mib)
     fill(owner.table, MANY, 2.0)

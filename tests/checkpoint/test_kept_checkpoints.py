@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from tests.checkpoint.test_full_disk import entry_points
 from tests.support.models import rows_of
 
 KEYS = np.arange(400)
@@ -266,18 +267,7 @@ def test_a_disk_that_cannot_sync_raises_and_keeps_checkpoints(
     tmp_path, monkeypatch, entry_point, of
 ):
     owner, rng = Owner(2), np.random.default_rng(0)
-    manager = de.checkpoint.Manager(owner, tmp_path)
-    save, restore = {
-        "tables": (
-            lambda: de.checkpoint.save({"users": owner.users}, tmp_path),
-            lambda users: de.checkpoint.restore({"users": users}, tmp_path),
-        ),
-        "manager": (manager.save, lambda users: de.checkpoint.restore({"users": users}, tmp_path)),
-        "file system": (
-            lambda: owner.users.save_to_file_system(str(tmp_path)),
-            lambda users: users.load_from_file_system(str(tmp_path)),
-        ),
-    }[entry_point]
+    save, restore = entry_points(owner, owner.users, tmp_path)[entry_point]
     owner.change(rng)
     save()
     before = rows_of(owner.users)

@@ -133,10 +133,9 @@ def test_a_restored_delta_evicts_no_row(tmp_path, policy, shards):
     table.remove(table.export()[0][:20])
     table.upsert(np.arange(200, 218), np.ones([18, 1], np.float32))
     manager.save()
-    rows = dict(zip(*(array.numpy().ravel().tolist() for array in table.export()), strict=True))
+    rows = rows_of(table)
     manager.restore()
-    again = zip(*(array.numpy().ravel().tolist() for array in table.export()), strict=True)
-    assert dict(again) == rows
+    assert rows_of(table) == rows
 
 
 def test_rows_that_a_restore_evicts_stay_away(tmp_path):

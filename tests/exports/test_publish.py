@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import de_core as de
 from de_core.snapshot import chain_file
-from tests.support.models import ASKED, Scores, answers, stats
+from tests.support.models import ASKED, Scores, answers, served, stats
 
 ROWS = 2000
 IDS = np.arange(ROWS)
@@ -168,9 +168,7 @@ def test_a_keras_model_with_a_vocabulary(tmp_path):
     for number in range(3):
         table.upsert([1], np.full([1, 2], number, np.float32))
         path = de.publish(model, tmp_path, sample={"inputs": ["a"]})
-        loaded = tf.saved_model.load(path)
-        (got,) = loaded.signatures["serving_default"](inputs=asked).values()
-        np.testing.assert_array_equal(got, model(asked))
+        np.testing.assert_array_equal(served(path, inputs=asked), model(asked))
         assert Path(path, "assets.extra/tf_serving_warmup_requests").is_file()
     assert path.report["kind"] == "delta"
 
@@ -204,9 +202,7 @@ def test_a_models_own_files_are_in_every_version(tmp_path):
         assert path.report["kind"] == kind
         assert Path(path, "assets/words.txt").read_text() == "a\nb\n"
     file.unlink()
-    loaded = tf.saved_model.load(path)
-    scores = loaded.signatures["serving_default"](word=tf.constant(["a", "b"]))["score"]
-    assert scores.numpy().tolist() == [4, 12]
+    assert served(path, word=["a", "b"]).tolist() == [4, 12]
 
 
 @pytest.mark.parametrize(

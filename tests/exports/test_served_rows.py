@@ -13,7 +13,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 import de_core as de
 from server.engines.embedded.warm_up import read_records
-from tests.support.models import looker, stats
+from tests.support.models import looker, served, stats
 
 IDS = np.arange(100)
 ROWS = np.random.default_rng(0).normal(size=[100, 8]).astype(np.float32)
@@ -82,13 +82,9 @@ def test_the_effect_on_the_scores_of_a_sample_is_said(tmp_path):
     module = Scores()
     sample = {"user": IDS[:50], "item": IDS[50:]}
     report = de.export(module, tmp_path, dtype="int8", sample=sample).report
-    path = de.export(module, tmp_path, dtype="int8")
-    loaded = tf.saved_model.load(path)
-    got = loaded.signatures["serving_default"](
-        **{name: tf.constant(ids) for name, ids in sample.items()}
-    )["score"]
+    got = served(de.export(module, tmp_path, dtype="int8"), **sample)
     expected = module(**{name: tf.constant(ids) for name, ids in sample.items()})["score"]
-    off = np.abs(got.numpy().astype(float) - expected.numpy())
+    off = np.abs(got.astype(float) - expected.numpy())
     assert off.max() > 0
     np.testing.assert_allclose(report["scores"]["score"]["max"], off.max())
     np.testing.assert_allclose(report["scores"]["score"]["mean"], off.mean())
@@ -122,11 +118,8 @@ def test_unknown_ids_can_be_an_error(tmp_path):
     with pytest.raises(tf.errors.NotFoundError, match="key=77777, table=users") as missed:
         find(path, [1, 77777])
     assert str(tmp_path) not in str(missed.value)  # clients see this message
-    loaded = tf.saved_model.load(path)
     with pytest.raises(tf.errors.NotFoundError, match="key=77777"):
-        loaded.signatures["serving_default"](
-            user=tf.constant([1], tf.int64), item=tf.constant([77777], tf.int64)
-        )
+        served(path, user=[1], item=[77777])
     assert find(path, [1])[1].all()
     assert stats(path)["users"]["oov"] == "error"
     ids = 10**6 + np.arange(16384)  # enough ids for several threads; no id has a row

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
-from tests.support.models import looker
+from tests.support.models import looker, served
 
 #: Loads versions in a program that has only TensorFlow, and writes their answers.
 READER = """
@@ -215,9 +215,7 @@ def test_rows_of_sparse_ids_must_ascend(tmp_path, rows):
     places = [[row, column % 3] for column, row in enumerate(rows)]
     asked = {"places": places, "ids": [3, 0, 7, 1][: len(rows)], "lengths": [len(rows)]}
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"must ascend.*Received: rows="):
-        tf.saved_model.load(version).signatures["serving_default"](
-            **{name: tf.constant(value, tf.int64) for name, value in asked.items()}
-        )
+        served(version, **asked)
 
 
 @pytest.mark.parametrize("initializer", [3, 7])
@@ -230,14 +228,10 @@ def test_a_table_without_rows_and_with_any_name_is_exported(tmp_path, initialize
     de.checkpoint.restore(table, tmp_path / "c")  # with the saved initial row
     owner = looker(table)
     version = de.export(owner, tmp_path, owner.look, ops="tensorflow")
-    function = tf.saved_model.load(version).signatures["serving_default"]
-    (rows,) = function(ids=tf.constant([1], tf.int64)).values()
-    assert rows.numpy().tolist() == [[3, 3]]
+    assert served(version, ids=[1]).tolist() == [[3, 3]]
 
 
 def test_a_scalar_id_has_a_row_of_rank_one(tmp_path):
     owner = looker(de.Variable(dim=2, name="users", initializer=3.0), shape=())
     version = de.export(owner, tmp_path, owner.look, ops="tensorflow", oov=1.0)
-    function = tf.saved_model.load(version).signatures["serving_default"]
-    (rows,) = function(ids=tf.constant(1, tf.int64)).values()
-    assert rows.numpy().tolist() == [1.0, 1.0]
+    assert served(version, ids=1).tolist() == [1.0, 1.0]

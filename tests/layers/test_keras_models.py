@@ -9,37 +9,11 @@ import pytest
 import tensorflow as tf
 
 import de_core as de
+from tests.support.models import Subclassed, functional
 
 
 def optimizer(inner=None):
     return de.DynamicEmbeddingOptimizer(inner or keras.optimizers.Adam(0.05))
-
-
-def functional():
-    user = keras.Input([], dtype="int64", name="user")
-    item = keras.Input([], dtype="int64", name="item")
-    rows = [
-        de.layers.Embedding(8, initializer="uniform", name="users")(user),
-        de.layers.Embedding(8, initializer="uniform", name="items")(item),
-    ]
-    hidden = keras.layers.Dense(16, activation="relu")(keras.layers.Concatenate()(rows))
-    return keras.Model([user, item], keras.layers.Dense(1, activation="sigmoid")(hidden))
-
-
-class Subclassed(keras.Model):
-    """A model with one table as a layer and one as a Variable."""
-
-    def __init__(self):
-        super().__init__()
-        self.users = de.layers.Embedding(8, initializer="uniform", name="users")
-        self.items = de.Variable(dim=8, initializer="uniform", name="items")
-        self.hidden = keras.layers.Dense(16, activation="relu")
-        self.score = keras.layers.Dense(1, activation="sigmoid")
-
-    def call(self, inputs):
-        user, item = inputs
-        rows = tf.concat([self.users(user), de.embedding_lookup(self.items, item)], -1)
-        return self.score(self.hidden(rows))
 
 
 class Nested(keras.Model):
@@ -70,8 +44,8 @@ class InnerTower(keras.layers.Layer):
         self.hidden = keras.layers.Dense(16, activation="relu")
 
     def call(self, inputs):
-        user, item = inputs
-        return self.hidden(tf.concat([self.users.lookup(user), self.items(item)], -1))
+        rows = [self.users.lookup(inputs["user"]), self.items(inputs["item"])]
+        return self.hidden(tf.concat(rows, -1))
 
 
 MODELS = [functional, Subclassed, Nested]
@@ -86,9 +60,8 @@ def test_models_learn_under_fit(make, run_eagerly, ratings):
     model = make()
     model.compile(optimizer(), "binary_crossentropy", run_eagerly=run_eagerly)
     epochs = 5 if run_eagerly else 12
-    losses = model.fit((users, items), pleases, epochs=epochs, batch_size=64, verbose=0).history[
-        "loss"
-    ]
+    ids = {"user": users, "item": items}
+    losses = model.fit(ids, pleases, epochs=epochs, batch_size=64, verbose=0).history["loss"]
     assert losses[-1] < (0.85 if run_eagerly else 0.35) * losses[0]
     assert int(model.optimizer.iterations) == 8 * epochs
 

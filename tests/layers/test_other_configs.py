@@ -7,6 +7,7 @@ import tensorflow as tf
 import de_core as de
 from de_core.base.keras import LEGACY, keras
 from tests.support.applies import applies_if
+from tests.support.models import served
 
 TPU = tf.tpu.experimental.embedding
 
@@ -151,6 +152,5 @@ def test_models_of_other_configs_train_are_saved_and_exported(configs, tmp_path)
         assert float(tables["items"].optimizer.learning_rate) == 0.5
     unknown = layer.tables["items"].lookup([1234])  # a row of the initializer
     np.testing.assert_array_equal(again.tables["items"].lookup([1234]), unknown)
-    serve = tf.saved_model.load(de.export(loaded, tmp_path / "m")).signatures["serving_default"]
-    answer = serve(seen=tf.constant(seen), item=tf.constant(item))
-    np.testing.assert_allclose(next(iter(answer.values())), wanted, rtol=1e-5)
+    answer = served(de.export(loaded, tmp_path / "m"), seen=seen, item=item)
+    np.testing.assert_allclose(answer, wanted, rtol=1e-5)

@@ -36,10 +36,12 @@ def test_training_is_the_same_with_and_without(tmp_path):
     np.testing.assert_array_equal(*rows)
 
 
-def test_only_rows_of_a_variable_are_prefetched():
+def test_bad_arguments_are_errors():
     for wrong in (None, de.layers.Embedding(2)):
         with pytest.raises(TypeError, match=r"must be a de\.Variable"):
             de.prefetch_rows(wrong, lambda ids: ids)
+    with pytest.raises(ValueError, match="Received: batches=0"):
+        de.prefetch_rows(de.Variable(dim=2), lambda ids: ids, batches=0)
 
 
 def test_the_rows_of_a_prefetched_batch_need_no_read(tmp_path):
@@ -60,11 +62,6 @@ def test_the_rows_of_a_prefetched_batch_need_no_read(tmp_path):
 def test_a_table_in_memory_leaves_the_dataset_unchanged():
     dataset = tf.data.Dataset.range(3)
     assert dataset.apply(de.prefetch_rows(de.Variable(dim=2), lambda ids: ids)) is dataset
-
-
-def test_a_bad_number_of_batches_is_an_error():
-    with pytest.raises(ValueError, match="Received: batches=0"):
-        de.prefetch_rows(de.Variable(dim=2), lambda ids: ids, batches=0)
 
 
 Pair = collections.namedtuple("Pair", ["ids", "labels"])

@@ -328,11 +328,6 @@ def test_steps_of_several_threads_in_one_session_add_up():
         np.testing.assert_array_equal(session.run(rows)[:, 0], expected)
 
 
-@pytest.mark.filterwarnings("ignore:.*has no rule inside the tables")
-def test_state_of_no_row_in_keras_3_equals_the_dense_one():
-    oracle.check(lambda: own(keras.optimizers.Nadam)(0.01), steps=4)
-
-
 @applies_if(hasattr(keras.optimizers, "Muon"), "a Keras with Muon")
 def test_muon_takes_tables_for_the_embeddings_that_it_leaves_to_adamw():
     start = np.random.default_rng(3).normal(size=[6, 3]).astype(np.float32)

@@ -10,12 +10,6 @@ import de_core as de
 from tests.support import oracle
 
 new, legacy = tf_keras.optimizers, tf_keras.optimizers.legacy
-FTRL = {
-    "l1_regularization_strength": 0.01,
-    "l2_regularization_strength": 0.02,
-    "l2_shrinkage_regularization_strength": 0.01,
-    "beta": 0.1,
-}
 BOTH = {
     "sgd": lambda of, **k: of.SGD(0.1, **k),
     "nesterov": lambda of, **k: of.SGD(0.1, momentum=0.9, nesterov=True, **k),
@@ -28,7 +22,7 @@ BOTH = {
     "amsgrad": lambda of, **k: of.Adam(0.01, amsgrad=True, **k),
     "adamax": lambda of, **k: of.Adamax(0.01, **k),
     "nadam": lambda of, **k: of.Nadam(0.01, **k),
-    "ftrl": lambda of, **k: of.Ftrl(0.1, **FTRL, **k),
+    "ftrl": lambda of, **k: of.Ftrl(0.1, **oracle.FTRL, **k),
     "by a schedule": lambda of, **k: of.SGD(
         tf_keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5), **k
     ),

@@ -23,14 +23,7 @@ OPTIMIZERS = {
     "adamw": lambda **k: keras.optimizers.AdamW(0.01, **{"weight_decay": 0.1, **k}),
     "adamax": lambda **k: keras.optimizers.Adamax(0.01, **k),
     "nadam": lambda **k: keras.optimizers.Nadam(0.01, **k),
-    "ftrl": lambda **k: keras.optimizers.Ftrl(
-        0.1,
-        l1_regularization_strength=0.01,
-        l2_regularization_strength=0.02,
-        l2_shrinkage_regularization_strength=0.01,
-        beta=0.1,
-        **k,
-    ),
+    "ftrl": lambda **k: keras.optimizers.Ftrl(0.1, **oracle.FTRL, **k),
     "lion": lambda **k: keras.optimizers.Lion(0.01, **k),
     "lamb": lambda **k: keras.optimizers.Lamb(0.01, **k),
     "adam by its schedule": lambda **k: keras.optimizers.Adam(
@@ -69,10 +62,5 @@ SETTINGS = [
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in BY_ROW])
 def test_settings_hold_for_tables_and_variables(name, settings):
-    tables, dense = oracle.check(
-        lambda: OPTIMIZERS[name](**settings), mode="eager" if name == "sgd" else "function"
-    )
-    if settings.get("use_ema"):
-        dense.optimizer.finalize_variable_values(dense.variables)
-        tables.optimizer.finalize_variable_values(tables.variables)
-        oracle.assert_same(tables.finish(), dense.finish())
+    mode = "eager" if name == "sgd" else "function"
+    oracle.check(lambda: OPTIMIZERS[name](**settings), mode=mode)

@@ -2,6 +2,7 @@
 
 import json
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -26,6 +27,32 @@ def looker(table, shape=(None,)):
     # `table` has a default value, so an exported signature has only `ids`.
     module.look = tf.function(lambda ids, table=table: table.lookup(ids), input_signature=specs)
     return module
+
+
+def functional(shards=1):
+    """Returns a Keras model of the inputs `user` and `item`, with a table for each."""
+    inputs = {name: keras.Input([], dtype="int64", name=name) for name in ("user", "item")}
+    options = {"initializer": "uniform", "devices": ["/CPU:0"] * shards}
+    rows = [
+        de.layers.Embedding(8, name=f"{name}s", **options)(each) for name, each in inputs.items()
+    ]
+    hidden = keras.layers.Dense(16, activation="relu")(keras.layers.Concatenate()(rows))
+    return keras.Model(inputs, keras.layers.Dense(1, activation="sigmoid")(hidden))
+
+
+class Subclassed(keras.Model):
+    """The same model with one table as a layer and one as a Variable."""
+
+    def __init__(self):
+        super().__init__()
+        self.users = de.layers.Embedding(8, initializer="uniform", name="users")
+        self.items = de.Variable(dim=8, initializer="uniform", name="items")
+        self.hidden = keras.layers.Dense(16, activation="relu")
+        self.score = keras.layers.Dense(1, activation="sigmoid")
+
+    def call(self, inputs):
+        items = de.embedding_lookup(self.items, inputs["item"])
+        return self.score(self.hidden(tf.concat([self.users(inputs["user"]), items], -1)))
 
 
 class Scores(tf.Module):
@@ -58,7 +85,15 @@ def stats(path):
     return {each["table"]: each for each in json.loads(text.numpy())}
 
 
+def served(path, **inputs):
+    """Returns what a version's default signature answers: an array, or arrays by name."""
+    serve = tf.saved_model.load(str(path)).signatures["serving_default"]
+    specs = serve.structured_input_signature[1]
+    tensors = {name: tf.constant(each, specs[name].dtype) for name, each in inputs.items()}
+    found = {name: each.numpy() for name, each in serve(**tensors).items()}
+    return found if len(found) > 1 else next(iter(found.values()))
+
+
 def answers(path):
     """Returns the scores of `ASKED` by a version of `Scores`."""
-    loaded = tf.saved_model.load(str(path))
-    return loaded.signatures["serving_default"](user=ASKED)["score"].numpy()
+    return served(path, user=ASKED)

@@ -21,6 +21,13 @@ else:
 
 IDS, DIM, BATCH = 12, 3, 8
 TABLES = ("users", "items")
+#: Settings of Ftrl optimizers.
+FTRL = {
+    "l1_regularization_strength": 0.01,
+    "l2_regularization_strength": 0.02,
+    "l2_shrinkage_regularization_strength": 0.01,
+    "beta": 0.1,
+}
 
 
 def batches(steps, seed=0):
@@ -296,6 +303,10 @@ def check(make, steps=6, by_row=False, wrap=True, own=False, **settings):
     tables = Tables(optimizer, of_table=of_table, **settings)
     dense = Dense(make(), by_row)
     compare(tables, dense, steps)
+    if getattr(dense.optimizer, "use_ema", False):
+        for each in (tables, dense):
+            each.optimizer.finalize_variable_values(each.variables)
+        assert_same(tables.finish(), dense.finish())
     of_tables = [table.optimizer for table in tables.tables.values() if own]
     for each in [tables.optimizer, *of_tables]:
         assert int(each.iterations) == int(dense.optimizer.iterations)

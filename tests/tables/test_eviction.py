@@ -134,10 +134,6 @@ def expire_rows():
     assert int(users.size()) == 1
 
 
-def test_rows_expire_after_seconds(in_shims):
-    in_shims(expire_rows)
-
-
 def test_an_expired_row_starts_again_with_fresh_slots():
     users = de.Variable(dim=1, eviction=de.EvictionTTL(steps=1))
 
@@ -171,8 +167,9 @@ def expire_strings():
     assert names.find_or_insert(["a"]).numpy().tolist() == [[b""]]
 
 
-def test_strings_expire_and_are_counted(in_shims):
-    in_shims(expire_strings)
+@pytest.mark.parametrize("expire", [expire_rows, expire_strings])
+def test_rows_expire_after_seconds(in_shims, expire):
+    in_shims(expire)
 
 
 def test_scores_are_exported_with_their_keys():

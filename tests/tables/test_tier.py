@@ -14,6 +14,7 @@ import tensorflow as tf
 
 import de_core as de
 from tests.support import oracle
+from tests.support.models import served
 from tests.support.small_disk import needs_mounts, small_disk
 
 BYTES = 300  # memory of a few rows
@@ -68,10 +69,8 @@ def test_checkpoints_and_exports_hold_all_rows(tmp_path):
     assert int(other_tier.size()) == 501
 
     model = keras.Sequential([keras.Input([], dtype="int64"), table])
-    de.export(model, str(tmp_path / "export"))
-    served = tf.saved_model.load(str(tmp_path / "export" / "1"))
-    answer = served.signatures["serving_default"](keys)
-    np.testing.assert_array_equal(next(iter(answer.values())), expected)
+    version = de.export(model, str(tmp_path / "export"))
+    np.testing.assert_array_equal(served(version, inputs=keys), expected)
 
 
 def test_a_restriction_ranks_rows_on_disk_too(tmp_path):

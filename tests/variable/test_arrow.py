@@ -161,11 +161,3 @@ def test_without_pyarrow_the_error_names_the_remedy(monkeypatch):
     for call in (users.to_arrow, lambda: users.from_arrow([])):
         with pytest.raises(ImportError, match=r"needs pyarrow.*pip install pyarrow"):
             call()
-
-
-def test_a_graph_is_refused():
-    users = de.Variable(name="users")
-    with pytest.raises(RuntimeError, match="`to_arrow` must be called in eager mode"):
-        tf.function(lambda: users.to_arrow() and 1)()
-    with pytest.raises(RuntimeError, match="`from_arrow` must be called in eager mode"):
-        tf.function(lambda: users.from_arrow([]))()

@@ -89,11 +89,6 @@ def test_integer_keys_for_a_table_of_strings():
             table.lookup(wrong)
 
 
-def test_values_of_another_dtype(table):
-    with pytest.raises(TypeError, match="`values` of table 'users' must be float32"):
-        table.upsert([1], np.ones([1, 2], np.float64))
-
-
 @pytest.mark.parametrize("shape", [[2, 3], [2], [3, 2], [2, 2, 2], [2, 1]])
 def test_values_of_another_shape(table, shape):
     with pytest.raises(ValueError, match=r"keys.shape \+ \[dim\], here \(2, 2\)"):
@@ -137,31 +132,6 @@ def test_a_partitioner_that_returns_no_integers():
     )
     with pytest.raises(ValueError, match="one integer per key"):
         table.lookup([1, 2])
-
-
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (
-            lambda: de.layers.Embedding(2)(tf.constant(["a"])),
-            TypeError,
-            "or the layer with key_dtype='string'",
-        ),
-        (
-            lambda: de.layers.Embedding(2, key_dtype="string")(tf.constant([1])),
-            TypeError,
-            "must be string",
-        ),
-        (
-            lambda: de.DynamicEmbeddingOptimizer("sgd", synchronous=True),
-            NotImplementedError,
-            "`synchronous` must be False",
-        ),
-    ],
-)
-def test_arguments_of_layers_and_optimizers(make, error, message):
-    with pytest.raises(error, match=message):
-        make()
 
 
 @pytest.mark.parametrize("in_function", [False, True])

@@ -189,13 +189,19 @@ def test_stats_count_rows_hits_misses_and_probes(key_dtype, shards):
     assert stats["memory"] == table.memory_usage()
 
 
-@pytest.mark.parametrize("method", ["export_batches", "memory_usage", "stats"])
-def test_verbs_with_python_results_are_refused_in_a_graph(method):
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        *((name, []) for name in ("export_batches", "memory_usage", "stats", "to_arrow")),
+        ("from_arrow", [[]]),
+    ],
+)
+def test_verbs_with_python_results_are_refused_in_a_graph(method, arguments):
     table = new()
 
     @tf.function
     def step():
-        getattr(table, method)()
+        getattr(table, method)(*arguments)
 
     with pytest.raises(RuntimeError, match=f"`{method}` must be called in eager mode.*Received"):
         step()

@@ -23,14 +23,10 @@ def alone():
     return de.Variable(dim=DIM, devices=["/CPU:0"] * 2)
 
 
-class Holder(tf.Module):
-    def __init__(self):
-        super().__init__()
-        self.table = alone()
-
-
 def in_a_module():
-    return Holder().table
+    holder = tf.Module()
+    holder.table = alone()
+    return holder.table
 
 
 def in_a_function():
