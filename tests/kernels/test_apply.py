@@ -80,7 +80,7 @@ def test_one_op_updates_many_tables_bit_for_bit_like_an_op_per_table(run, make_t
         ({"keys": [ONE]}, "for each"),
         ({"keys": [ONE, tf.constant([[1]], tf.int64)]}, "keys"),
         ({"keys": [ONE, ["a"]]}, "int64"),
-        ({"grads": [[[1.0, 1.0]], [[1.0]]]}, "(?s)grads.*2|2.*grads"),
+        ({"grads": [[[1.0, 1.0]], [[1.0]]]}, "grads"),
         ({"grads": [[[1.0, 1.0]], [[1.0, 1.0]] * 2]}, "keys"),
         ({"owner": ["o"]}, "scalar"),
         ({"owner": "a/b"}, "owner"),
@@ -91,9 +91,12 @@ def test_one_op_updates_many_tables_bit_for_bit_like_an_op_per_table(run, make_t
         ({"rule": "unknown"}, "rule must name"),
     ],
 )
-def test_wrong_arguments_are_named_and_change_nothing(run, make_table, arguments, message):
+def test_wrong_arguments_are_named_and_do_not_change_their_table(
+    run, make_table, arguments, message
+):
     """A wrong input of one table is that of the second one."""
     tables = [make_table(), make_table()]
+    wrong = tables[1:] if {"keys", "grads"} & arguments.keys() else tables
     arguments = {
         "handles": tables,
         "keys": [ONE, ONE],
@@ -106,4 +109,4 @@ def test_wrong_arguments_are_named_and_change_nothing(run, make_table, arguments
     }
     with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match=message):
         run(lambda: library.de_tables_apply(**arguments))
-    assert int(library.de_table_size(tables[1])) == 0
+    assert [int(library.de_table_size(each)) for each in wrong] == [0] * len(wrong)

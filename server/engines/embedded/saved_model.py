@@ -33,7 +33,8 @@ from ...tensors import Array, SignatureSpec, Tensors, format_shape
 
 _LOG = logging.getLogger("server.models")
 _SERVE_TAG = "serve"
-# The number of TensorFlow's thread pool that means the caller's thread.
+# The timeout of a run on the caller's thread, which TensorFlow cannot cancel. It is the number of
+# TensorFlow's thread pool for such runs.
 _INLINE = -1
 # A graph with one of these ops might never end: loops, and ops that wait or run Python.
 _ENDLESS = re.compile(
@@ -151,27 +152,27 @@ class SavedModel:
             self._session = _load_session(self._tf, path, threads)
         except Exception as error:  # TensorFlow raises many types here
             raise LoadError(_load_message(path, error)) from error
-        self._run_options = self._tf.compat.v1.RunOptions
-        # By signature: the session's callable, and the place of each output.
-        self._calls: dict[str, tuple[Callable[..., Sequence[Any]], list[int]]] = {}
+        # By signature and timeout: the session's callable, and the place of each output.
+        self._calls: dict[tuple[str, int], tuple[Callable[..., Sequence[Any]], list[int]]] = {}
 
     def run(
         self, signature: str, inputs: Tensors, seconds: float | None = None
     ) -> dict[str, Array]:
         """Runs a signature; see `Servable.run`.
 
-        `seconds` cancels a run that might never end. Others end by themselves.
+        A run that might never end is cancelled after one to two times `seconds`.
         """
         spec = self.signatures[signature]
+        timeout = _INLINE
+        if self._is_endless and seconds is not None:
+            # Each callable has a fixed timeout, so round up to one of a few values.
+            timeout = 1 << math.ceil(math.log2(max(128, seconds * 1000)))
         try:
             with self._alone:
-                call, places = self._calls.get(signature) or self._prepare(spec)
-                options = {}
-                if self._is_endless and seconds is not None:
-                    limit = self._run_options(timeout_in_ms=math.ceil(seconds * 1000))
-                    options = {"options": limit}
-                results = call(*[inputs[name] for name in spec.inputs], **options)
-        except (self._tf.errors.OpError, ValueError) as error:
+                known = self._calls.get((signature, timeout)) or self._prepare(spec, timeout)
+                call, places = known
+                results = call(*[inputs[name] for name in spec.inputs])
+        except self._tf.errors.OpError as error:
             raise _run_error(error, spec, inputs) from error
         outputs = {}
         for name, place in zip(spec.outputs, places, strict=True):
@@ -191,28 +192,33 @@ class SavedModel:
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
 
-    def _prepare(self, spec: SignatureSpec) -> tuple[Callable[..., Sequence[Any]], list[int]]:
+    def _prepare(
+        self, spec: SignatureSpec, timeout: int
+    ) -> tuple[Callable[..., Sequence[Any]], list[int]]:
         feeds = [tensor.tensor_name for tensor in spec.inputs.values()]
         names = [tensor.tensor_name for tensor in spec.outputs.values()]
         fetches = list(dict.fromkeys(names))
-        here = self._run_options(inter_op_thread_pool=_INLINE)
+        config = importlib.import_module("tensorflow.core.protobuf.config_pb2")
+        if timeout == _INLINE:
+            options = config.RunOptions(inter_op_thread_pool=_INLINE)
+        else:
+            options = config.RunOptions(timeout_in_ms=timeout)
         # Keras runs its graphs with this private method too. The public `make_callable` is slow,
-        # because it looks up feeds and fetches in every call. Only the public one takes options
-        # per call, and accepts a tensor that is both fed and fetched.
+        # because it looks up feeds and fetches in every call. Only the public one accepts a tensor
+        # that is both fed and fetched.
         make = getattr(self._session, "_make_callable_from_options", None)
-        if make is None or self._is_endless or set(feeds) & set(fetches):
+        if make is None or set(feeds) & set(fetches):
             tensors = self._session.graph.get_tensor_by_name
             public = self._session.make_callable(
                 [tensors(name) for name in fetches],
                 [tensors(name) for name in feeds],
                 accept_options=True,
             )
-            call = functools.partial(public, options=here)
+            call = functools.partial(public, options=options)
         else:
-            config = importlib.import_module("tensorflow.core.protobuf.config_pb2")
-            call = make(config.CallableOptions(feed=feeds, fetch=fetches, run_options=here))
+            call = make(config.CallableOptions(feed=feeds, fetch=fetches, run_options=options))
         prepared = call, [fetches.index(name) for name in names]
-        self._calls[spec.name] = prepared
+        self._calls[spec.name, timeout] = prepared
         return prepared
 
 
@@ -262,11 +268,8 @@ def _are_of_tfra(ops: set[str]) -> bool:
 
 
 def _run_error(error: Any, spec: SignatureSpec, inputs: Tensors) -> ServingError:
-    # A session's public callable checks shapes itself, and raises ValueError.
-    number = getattr(error, "error_code", _CODES.index(Code.INVALID_ARGUMENT))
-    code = _CODES[number] if 0 < number < len(_CODES) else Code.UNKNOWN
-    text = str(getattr(error, "message", error))
-    message = _NODE.sub("", _PREAMBLE.sub("", text)).strip()
+    code = _CODES[error.error_code] if 0 < error.error_code < len(_CODES) else Code.UNKNOWN
+    message = _NODE.sub("", _PREAMBLE.sub("", str(error.message))).strip()
     if code is Code.INVALID_ARGUMENT:
         # The kernels' messages seldom name the input. So we add the given and the declared shape.
         for name, value in inputs.items():

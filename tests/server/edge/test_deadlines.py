@@ -1,12 +1,14 @@
 """The gateway ends requests that exceed their deadline, or whose client disconnects."""
 
 import asyncio
+import contextlib
 import random
 
 import numpy as np
 import pytest
 
 from server.dependencies import timeout_seconds
+from server.engines.embedded.saved_model import SavedModel
 from server.request import current_request
 from tests.server.support.asgi import PREDICT, ask, make_app, scope_of, send
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine
@@ -43,6 +45,16 @@ def test_a_request_ends_at_its_deadline(headers, flags):
     reply = ask(make_app(engine, **flags), *PREDICT, headers=headers, run=run_in_virtual_time)
     assert (reply.status, reply.json()) == (504, {"error": "Deadline exceeded"})
     assert (engine.cut_off, engine.leases) == (1, 0)
+
+
+def test_a_run_with_little_time_left_gets_the_least_timeout():
+    model = object.__new__(SavedModel)
+    model.signatures = {"f": FUNCTIONS["serving_default"][0]}
+    model._alone, model._calls, model._is_endless = contextlib.nullcontext(), {}, True
+    model._prepare = lambda _, timeout: (lambda _: [timeout], [0])
+    asked = (1e-5, 0.128, 0.129, 60.0)
+    given = [int(model.run("f", {"x": None}, seconds)["y"]) for seconds in asked]
+    assert given == [128, 128, 256, 65536]  # milliseconds
 
 
 def test_a_client_cannot_ask_for_more_than_the_gateway_gives():
