@@ -2,6 +2,7 @@
 // initializer_statistics_test.cc tests the statistics of the random kinds.
 #include "de_core/cc/engine/initial/initializer.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -196,6 +197,20 @@ TEST(Initializer, DegenerateDistributionsAreConstants) {
   EXPECT_EQ(same(Options(Kind::kTruncatedNormal, 0.1, 0)), expected);
   EXPECT_EQ(same(Options(Kind::kQuantile, 0, 0, 0, {0.1F, 0.1F})), expected);
   EXPECT_EQ(same(Options(Kind::kQuantile, 0, 0, 0, {0.1F, 0.1F, 0.1F, 0.1F})), expected);
+}
+
+/// Checks rows whose elements are from -4 times the least normal number to 0, which is excluded.
+template <typename T>
+void ExpectNoDenormals(DType dtype) {
+  constexpr T kLeast = std::numeric_limits<T>::min();
+  const auto row = Row<T>(*Make(Options(Kind::kUniform, -4.0 * kLeast, 0), dtype, 1000), 3);
+  EXPECT_LT(*std::min_element(row.begin(), row.end()), -3 * kLeast) << NameOf(dtype);
+  EXPECT_EQ(*std::max_element(row.begin(), row.end()), -kLeast) << NameOf(dtype);
+}
+
+TEST(Initializer, AUniformRangeBelowZeroEndsWithTheLeastNormalNumber) {
+  ExpectNoDenormals<float>(DType::kFloat32);
+  ExpectNoDenormals<double>(DType::kFloat64);
 }
 
 TEST(Initializer, RowsAreTheSameOnThreadsThatFlushDenormals) {

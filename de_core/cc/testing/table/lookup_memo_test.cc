@@ -100,6 +100,20 @@ TEST(LookupMemo, where_updates_have_other_keys_lookups_learn_less_and_less) {
   EXPECT_TRUE(LookUp(&memo, {3}));
 }
 
+TEST(LookupMemo, the_longest_pause_stays_the_longest) {
+  LookupMemo memo;
+  EXPECT_FALSE(Update(&memo, {0}));
+  for (int recorded = 0, updates = 0; recorded < 40; ++updates) {
+    if (LookUp(&memo, {1})) {
+      if (++recorded > 14) {
+        ASSERT_EQ(updates, 4097) << recorded;
+      }
+      updates = 0;
+    }
+    ASSERT_FALSE(Update(&memo, {2}));
+  }
+}
+
 TEST(LookupMemo, updates_that_no_lookup_went_before_pause_nothing) {
   LookupMemo memo;
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(Update(&memo, {2}));

@@ -213,6 +213,9 @@ TEST_P(DiskRowsTest, AFileWithoutRowsIsWrittenAgainUnlessItIsRead) {
   for (const fs::path& file : Files()) {
     EXPECT_LT(std::stoi(file.filename().string().substr(5)), 20) << file;
   }
+  // Nor do the numbers of the files grow.
+  ASSERT_TRUE(rows_->Locate(batch.keys(), nullptr, &located).ok());
+  for (const auto& [number, file] : located.files) EXPECT_LT(number, 20U);
 }
 
 TEST_P(DiskRowsTest, ConvertsRowsToTheLayoutOfToday) {
