@@ -253,6 +253,27 @@ async def test_loaded_versions_keep_serving_when_every_folder_is_gone(world):
     assert world.current == 1
 
 
+async def test_a_version_that_is_written_again_replaces_itself(world):
+    world.hold = threading.Event()
+    await world.publish(1)
+    running = await world.run_for_long()
+    world.remove(1)
+    await world.update()
+    assert (world.current, world.loading) == (1, 1)
+    for content, loads in (("broken", 2), ("written again", 3)):
+        world.write(1, content)
+        for _ in range(2):
+            await world.update()
+            assert (world.states(), world.loading) == ({1: "AVAILABLE"}, loads)
+    assert not world.loaded[0].closed
+    world.hold.set()
+    assert (await running)["y"] == 1
+    await world.settle()
+    assert [model.closed for model in world.loaded] == [True, False]
+    await world.model.close()
+    assert world.loaded[1].closed
+
+
 async def test_ended_versions_are_forgotten_after_a_while(world):
     for version in range(40):
         world.write(version)
