@@ -339,6 +339,17 @@ async def test_a_reload_during_a_load_finds_what_was_written_before_it(world):
         assert (await engine.status(ModelSpec("m", 2)))[0].state is VersionState.AVAILABLE
 
 
+@pytest.mark.parametrize("turns", [1, 2, 3])
+async def test_an_engine_closes_at_the_moment_of_a_reload(world, turns):
+    async with serving(world, poll_seconds="1000") as engine:
+        await eventually(engine.started)
+        await world.settle()
+        reload = asyncio.ensure_future(engine.reload())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    reload.cancel()
+
+
 async def test_a_model_that_comes_later_changes_nothing_for_readiness(world):
     world.hold = threading.Event()
     world.write(1)
