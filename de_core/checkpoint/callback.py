@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from de_core.base.batch_count import BatchCount
 from de_core.base.checks import check_integer
 from de_core.base.keras import keras
 from de_core.checkpoint.manager import Manager
@@ -16,13 +17,16 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
 
     Args:
         directory: Directory of the checkpoints.
-        save_freq: "epoch", or the number of batches between saves.
-        restore: True to restore the newest complete checkpoint, if any, when training begins.
+        save_freq: "epoch", or the number of batches between saves. With `steps_per_execution` a
+            save waits for the end of Keras's call.
+        restore: True to restore the newest complete checkpoint, if any, before a model's first
+            `fit` with this callback. A later `fit` goes on where the previous one ended.
         **options: Arguments of the `Manager`.
 
     Raises:
         TypeError: `save_freq` is neither "epoch" nor an integer.
-        ValueError: `save_freq` is not positive.
+        ValueError: `save_freq` is not positive. In `fit`: there is a checkpoint to restore, and
+            the model is not built.
 
     Example:
     >>> import tempfile, tensorflow as tf, de_core as de
@@ -50,12 +54,12 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
         self._save_freq = save_freq
         self._restore = restore
         self._options = options
-        self._batches = 0
+        self._count = BatchCount(None if save_freq == "epoch" else int(save_freq))
         self._manager: Manager | None = None
 
     @property
     def manager(self) -> Manager:
-        """The manager that writes the checkpoints. It is created when training begins.
+        """The manager that writes the checkpoints. It is created when training first begins.
 
         Raises:
             RuntimeError: Training has not begun.
@@ -67,24 +71,39 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
             )
         return self._manager
 
+    def set_model(self, model: Any) -> None:
+        """Takes the model that `fit` trains. Another model gets a manager of its own."""
+        if model is not self.model:
+            self._manager = None
+        super().set_model(model)
+
     def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
-        """Creates the manager and restores the newest checkpoint."""
+        """Creates the manager and restores the newest checkpoint, before a model's first `fit`."""
         del logs
-        if self._manager is None:
-            optimizer = self.model.optimizer
-            # Build the optimizer first. Otherwise its variables would be restored only when they
-            # are created, and a save before that would omit them.
-            if hasattr(optimizer, "build") and not getattr(optimizer, "built", True):
-                optimizer.build(self.model.trainable_variables)
-            self._manager = Manager(self.model, self._directory, **self._options)
+        if self._manager is not None:  # a later fit goes on where the previous one ended
+            return
+        model, optimizer = self.model, self.model.optimizer
+        manager = Manager(model, self._directory, **self._options)
+        if hasattr(optimizer, "build") and not getattr(optimizer, "built", True):
+            # Build the optimizer first. Otherwise a save before the first batch would omit its
+            # variables. Keras would not restore all of them when it creates them.
+            if model.built:
+                optimizer.build(model.trainable_variables)
+            elif self._restore and (latest := manager.latest_checkpoint) is not None:
+                raise ValueError(
+                    "A model must be built before `fit` restores a checkpoint, because Keras does "
+                    "not restore the optimizer of a model that its first batch builds. Received: "
+                    f"{model.name!r}, which is not built, and {latest!r}. Add a keras.Input, or "
+                    "call the model on a batch before `fit`."
+                )
         if self._restore:
-            self._manager.restore()
+            manager.restore()
+        self._manager = manager
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         """Saves after every `save_freq` batches."""
-        del batch, logs
-        self._batches += 1
-        if self._save_freq != "epoch" and self._batches % int(self._save_freq) == 0:
+        del logs
+        if self._count.is_due(batch):
             self.manager.save()
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:

@@ -47,7 +47,8 @@ def export(
         model: A Keras model, or a `tf.Module`.
         path: The model's directory, which contains numbered version directories.
         signatures: A `tf.function` with an input signature, a concrete function, or a dict of them
-            by signature name. None makes `serving_default` from the model's own call.
+            by signature name. None makes `serving_default` from the model's own call. A tensor
+            argument is a required input: its default value is not exported.
         version: Number of the version; None for the newest number plus one.
         inputs: Inputs for the call of a subclassed Keras model or a module: a `tf.TensorSpec`, or a
             list or dict of them. Not needed for functional and `Sequential` models, for subclassed

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from de_core.base.batch_count import BatchCount
 from de_core.base.checks import check_integer
 from de_core.base.keras import keras
 from de_core.metrics.monitor import PERCENTILES, Monitor
@@ -65,7 +66,7 @@ class TableMetrics(keras.callbacks.Callback):
         self._sample = sample
         self._writer: Any = None
         self._monitor: Any = None
-        self._batches = 0
+        self._count = BatchCount(every)
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Finds the tables, and opens the directory for TensorBoard."""
@@ -78,10 +79,9 @@ class TableMetrics(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Writes the numbers if it is this batch's turn."""
-        del batch, logs
+        del logs
         self._find_tables()
-        self._batches += 1
-        if self._every is not None and self._writer and self._batches % self._every == 0:
+        if self._count.is_due(batch) and self._writer:
             self._write(self._monitor.read())
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -113,7 +113,7 @@ class TableMetrics(keras.callbacks.Callback):
         for table, norms in self._monitor.row_norms.items():
             values.append(v1.Value(tag=f"{table}/row_norms", histo=_histogram(norms)))
         # `tf.summary.scalar` needs TensorBoard, which TensorFlow 2.21 does not install.
-        with self._writer.as_default(step=self._batches):
+        with self._writer.as_default(step=self._count.batches):
             tf.summary.experimental.write_raw_pb(v1(value=values).SerializeToString())
         self._writer.flush()
 

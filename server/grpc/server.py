@@ -102,6 +102,7 @@ class GrpcServer:
         self._watcher.cancel()
         await asyncio.wait([self._watcher])
         await self._health.enter_graceful_shutdown()
+        self._health.ends = True
         await self._server.stop(seconds)
 
 
@@ -115,6 +116,8 @@ class _Health(health.aio.HealthServicer):
         super().__init__()
         self._plane = plane
         self._streams = streams
+        #: True to end each `Watch` once it has sent the last status.
+        self.ends = False
 
     async def look(self) -> None:
         """Sets the status of all services to the current one."""
@@ -135,17 +138,19 @@ class _Health(health.aio.HealthServicer):
         return await super().Check(request, context)
 
     async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802
-        """Reports the status and its changes until the client goes."""
+        """Reports the status and its changes until the client goes or the server ends."""
         # The service's own `Watch` writes while it holds the lock of all health checks, so a client
         # that reads nothing would stop them.
         unknown = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
         last = None
         async with _counted(self._streams, context):
             while True:
-                status = self._server_status.get(request.service, unknown)
+                ends, status = self.ends, self._server_status.get(request.service, unknown)
                 if status != last:
                     last = status
                     await context.write(health_pb2.HealthCheckResponse(status=status))
+                if ends:
+                    return
                 await asyncio.sleep(_LOOK_SECONDS)
 
 

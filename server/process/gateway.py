@@ -135,7 +135,11 @@ class Gateway(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ends running requests, then the application."""
         if self._grpc is not None:
-            await self._grpc.stop(self._settings.shutdown_seconds)
+            # uvicorn waits for these tasks, until the time is over or a second signal comes.
+            tasks = self.server_state.tasks
+            stopping = self._loop.create_task(self._grpc.stop(self._settings.shutdown_seconds))
+            tasks.add(stopping)
+            stopping.add_done_callback(tasks.discard)
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002

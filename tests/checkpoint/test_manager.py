@@ -4,6 +4,7 @@ import logging
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -260,16 +261,32 @@ def test_a_graph_neither_saves_nor_restores(tmp_path):
     assert len(manager.checkpoints) == 1
 
 
-def test_the_callback_resumes_a_broken_run(tmp_path, ratings, ratings_model):
+def built_by_its_first_batch(built):
+    """Returns an equal model without input, so that `fit` builds it."""
+    table, dense = built.layers
+    layers = [type(each).from_config(each.get_config()) for each in (table, dense)]
+    model = keras.Sequential(layers)
+    model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")
+    return model
+
+
+@pytest.mark.parametrize("is_built", [True, False])
+def test_the_callback_resumes_a_broken_run(tmp_path, ratings, ratings_model, is_built):
     users, _, pleases = ratings
 
     def fit(model, epochs, *callbacks):
+        keras.utils.set_random_seed(0)
         model.fit(users, pleases, epochs=epochs, shuffle=False, verbose=0, callbacks=callbacks)
 
-    whole, broken, resumed = ratings_model(), ratings_model(), ratings_model()
+    models = [ratings_model() for _ in range(3)]
+    whole, broken, resumed = models if is_built else map(built_by_its_first_batch, models)
     fit(whole, 3)
     fit(broken, 2, de.checkpoint.IncrementalCheckpoint(tmp_path, save_freq=8))
     callback = de.checkpoint.IncrementalCheckpoint(tmp_path)
+    if not is_built:
+        with pytest.raises(ValueError, match=r"'\w+', which is not built, and '.*ckpt-16'"):
+            fit(resumed, 1, callback)
+        resumed(users[:1])
     fit(resumed, 1, callback)
     assert len(callback.manager.checkpoints) == 5
     assert int(resumed.optimizer.iterations) == int(whole.optimizer.iterations)
@@ -281,6 +298,41 @@ def test_the_callback_resumes_a_broken_run(tmp_path, ratings, ratings_model):
     np.testing.assert_array_equal(
         other.predict(users, verbose=0), resumed.predict(users, verbose=0)
     )
+
+
+def test_the_callback_restores_a_model_only_before_its_first_fit(tmp_path, ratings, ratings_model):
+    users, _, pleases = ratings
+    callback = de.checkpoint.IncrementalCheckpoint(tmp_path, save_freq=10**6)
+    model, other = ratings_model(), ratings_model()
+    table, user = model.layers[0].table, users[:1]
+
+    def fit(model, *more):
+        model.fit(users[1:], pleases[1:], verbose=0, callbacks=[callback, *more])
+
+    fit(model)
+    callback.manager.save()
+    steps = int(model.optimizer.iterations)
+    fit(model)
+    assert int(model.optimizer.iterations) == 2 * steps
+    de.erase(model, user)
+    table.upsert([10**9], [[1.0] * 4])
+    before = []
+
+    class Before(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):  # noqa: ARG002
+            before.append(rows_of(self.model.layers[0].table))
+
+    kept = rows_of(table)
+    assert user[0] not in kept
+    fit(model, Before())
+    assert before[0] == kept
+    assert int(model.optimizer.iterations) == 3 * steps
+    fit(other)  # begins with the checkpoint
+    assert int(other.optimizer.iterations) == 2 * steps
+    callback.manager.save()
+    latest = ratings_model()
+    de.checkpoint.Manager(latest, tmp_path).restore()
+    assert rows_of(latest.layers[0].table) == rows_of(other.layers[0].table)
 
 
 def test_a_restore_that_finds_no_table_of_the_target_fails(tmp_path):

@@ -143,10 +143,18 @@ def test_keras_logs_the_numbers():
     assert np.isnan(norms[1])
 
 
-def test_tensorboard_reads_scalars_and_histograms(tmp_path):
-    callback = de.callbacks.TableMetrics(str(tmp_path), every=2)
-    fit = {"batch_size": 2, "verbose": 0, "callbacks": [callback]}
-    small_model().fit(np.arange(8), np.ones([8, 1]), **fit)
+@pytest.mark.parametrize("steps_per_execution", [1, 2])
+def test_tensorboard_reads_scalars_and_histograms(tmp_path, steps_per_execution):
+    every_two = {
+        "callbacks": [
+            de.callbacks.TableMetrics(str(tmp_path), every=2),
+            de.checkpoint.IncrementalCheckpoint(tmp_path / "saves", save_freq=2),
+        ]
+    }
+    model = small_model()
+    model.compile("sgd", "mse", steps_per_execution=steps_per_execution)
+    model.fit(np.arange(8), np.ones([8, 1]), batch_size=2, verbose=0, **every_two)
+    assert len(list((tmp_path / "saves").glob("*.index"))) == 2
     read = event_accumulator.EventAccumulator(str(tmp_path), {"histograms": 0}).Reload()
     assert [(each.step, each.value) for each in read.Scalars("users/rows")] == [(2, 4.0), (4, 8.0)]
     norms = [each.histogram_value for each in read.Histograms("users/row_norms")]

@@ -137,6 +137,7 @@ class EmbeddedEngine(Engine):
         return found
 
     async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             self._look.clear()
             looked, self._looked = self._looked, asyncio.Event()
@@ -148,8 +149,10 @@ class EmbeddedEngine(Engine):
                 _LOG.exception("looking at the model folder failed")
             self._started = True
             looked.set()
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._look.wait(), self._settings.poll_seconds)
+            # `asyncio.wait_for` of Python 3.11 may swallow the cancellation by `close`.
+            timer = loop.call_later(self._settings.poll_seconds, self._look.set)
+            await self._look.wait()
+            timer.cancel()
 
     async def _refresh(self) -> None:
         try:

@@ -33,9 +33,9 @@ class _Record:
 
     status: VersionStatus
     serving: LeasedVersion | None = None
-    # Fingerprint of the version's files at the time when it failed to load or was found damaged. A
-    # changed fingerprint means that loading is worth another try.
-    failed_fingerprint: int | None = None
+    # Fingerprint of the version's files at the time when they were loaded, failed to load or were
+    # found damaged. A changed fingerprint means that they are worth another load.
+    fingerprint: int | None = None
     # The damage in the files of a loaded version.
     damage: str = ""
 
@@ -106,25 +106,23 @@ class ModelVersions:
                 break
             record = self._records.setdefault(version, _Record(VersionStatus(version)))
             state = record.status.state
-            if record.damage and state is not VersionState.END:
-                continue
-            if state is VersionState.UNLOADING:
+            if state is VersionState.UNLOADING and not record.damage:
                 # This version is wanted again while its last requests finish. Retire no version
                 # now: a later update loads this one.
                 kept.clear()
                 break
-            if record.serving is not None or await self._try_load(record, folders[version]):
+            if await self._load_if_new(record, folders[version]):
                 kept.add(version)
         if kept:
-            for other in self._serving():
-                if other.version not in kept:
-                    self._retire(other)
+            for version, record in self._records.items():
+                if version not in kept:
+                    self._retire(record)
         self._forget(folders)
 
     async def close(self) -> None:
         """Releases every version after its last user."""
-        for version in self._serving():
-            self._retire(version)
+        for record in self._records.values():
+            self._retire(record)
         await asyncio.gather(*self._retiring)
 
     async def _look_for_damage(self, folders: Versions) -> None:
@@ -137,9 +135,7 @@ class ModelVersions:
             record.damage = await self._loader.run(serving.damage, serving.release)
             if record.damage:
                 path = folders[serving.version]
-                record.failed_fingerprint = await self._loader.run(
-                    functools.partial(fingerprint, path)
-                )
+                record.fingerprint = await self._loader.run(functools.partial(fingerprint, path))
                 _LOG.error(
                     "model %s version %d is damaged: %s", self._name, serving.version, record.damage
                 )
@@ -147,13 +143,19 @@ class ModelVersions:
     def _serving(self) -> list[LeasedVersion]:
         return [r.serving for r in self._records.values() if r.serving is not None]
 
-    async def _try_load(self, before: _Record, path: Path) -> bool:
-        version = before.status.version
+    async def _load_if_new(self, record: _Record, path: Path) -> bool:
+        """Loads a version unless the same files were loaded before. Returns whether it serves.
+
+        If it serves already, it is replaced once the new files are loaded.
+        """
+        version, before = record.status.version, record
+        serves = before.serving is not None and not before.damage
         files = await self._loader.run(lambda: fingerprint(path))
-        if before.failed_fingerprint == files:
-            return False
-        record = _Record(VersionStatus(version, VersionState.LOADING))
-        self._records[version] = record
+        if before.fingerprint == files:
+            return serves
+        if before.serving is None:
+            record = self._records[version] = _Record(VersionStatus(version, VersionState.LOADING))
+        record.fingerprint = files
 
         def load() -> tuple[SavedModel, float]:
             model, published = self._load(path), time.time()
@@ -164,12 +166,13 @@ class ModelVersions:
         try:
             model, published = await self._loader.run(load)
         except Exception as error:
-            record.status = VersionStatus(version, VersionState.END, Code.UNKNOWN, str(error))
-            record.failed_fingerprint = files
+            if before.serving is None:
+                record.status = VersionStatus(version, VersionState.END, Code.UNKNOWN, str(error))
             _LOG.error("model %s version %d does not load: %s", self._name, version, error)
-            return False
-        record.serving = self._serve(version, model)
-        record.status = VersionStatus(version, VersionState.AVAILABLE, published=published)
+            return serves
+        status = VersionStatus(version, VersionState.AVAILABLE, published=published)
+        self._records[version] = _Record(status, self._serve(version, model), files)
+        self._retire(before)
         self._choose_current()
         _LOG.info("model %s version %d serves", self._name, version)
         return True
@@ -177,9 +180,12 @@ class ModelVersions:
     def _choose_current(self) -> None:
         self.current = max(self._serving(), key=lambda version: version.version, default=None)
 
-    def _retire(self, version: LeasedVersion) -> None:
-        record = self._records[version.version]
-        record.serving = None
+    def _retire(self, record: _Record) -> None:
+        version, record.serving = record.serving, None
+        if version is None:
+            return
+        if not record.damage:
+            record.fingerprint = None
         record.status = VersionStatus(version.version, VersionState.UNLOADING)
         self._choose_current()
         task = asyncio.get_running_loop().create_task(self._finish(record, version))
@@ -197,7 +203,7 @@ class ModelVersions:
         ended = []
         for version, record in sorted(self._records.items()):
             state, vanished = record.status.state, version not in folders
-            failed = state is VersionState.END and record.failed_fingerprint is not None
+            failed = state is VersionState.END and record.fingerprint is not None
             if vanished and (failed or state is VersionState.START):
                 del self._records[version]
             elif state is VersionState.END:

@@ -252,6 +252,27 @@ async def test_loaded_versions_keep_serving_when_every_folder_is_gone(world):
     assert world.current == 1
 
 
+async def test_a_version_that_is_written_again_replaces_itself(world):
+    world.hold = threading.Event()
+    await world.publish(1)
+    running = await world.run_for_long()
+    world.remove(1)
+    await world.update()
+    assert (world.current, world.loading) == (1, 1)
+    for content, loads in (("broken", 2), ("written again", 3)):
+        world.write(1, content)
+        for _ in range(2):
+            await world.update()
+            assert (world.states(), world.loading) == ({1: "AVAILABLE"}, loads)
+    assert not world.loaded[0].closed
+    world.hold.set()
+    assert (await running)["y"] == 1
+    await world.settle()
+    assert [model.closed for model in world.loaded] == [True, False]
+    await world.model.close()
+    assert world.loaded[1].closed
+
+
 async def test_ended_versions_are_forgotten_after_a_while(world):
     for version in range(40):
         world.write(version)
@@ -315,6 +336,17 @@ async def test_a_reload_during_a_load_finds_what_was_written_before_it(world):
         world.hold.set()
         await reload
         assert (await engine.status(ModelSpec("m", 2)))[0].state is VersionState.AVAILABLE
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+async def test_an_engine_closes_at_the_moment_of_a_reload(world, turns):
+    async with serving(world, poll_seconds="1000") as engine:
+        await eventually(engine.started)
+        await world.settle()
+        reload = asyncio.ensure_future(engine.reload())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    reload.cancel()
 
 
 async def test_a_model_that_comes_later_changes_nothing_for_readiness(world):

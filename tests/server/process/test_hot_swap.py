@@ -5,6 +5,7 @@ import itertools
 import json
 import shutil
 import signal
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
@@ -13,13 +14,14 @@ from pathlib import Path
 import grpc
 import numpy as np
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from server.protos.modules import PREDICTION_SERVICE
 from server.protos.tensors import to_array
 from tests.server.support.asgi import Reply
 from tests.server.support.asking import asking
 from tests.server.support.eventually import PATIENCE_S, wait_until
-from tests.server.support.gateway_process import GatewayProcess, stub_gateway
+from tests.server.support.gateway_process import STUB, GatewayProcess, stub_gateway
 from tests.server.support.grpc_port import predict_request, stub
 
 MODEL = "/v1/models/ranker"
@@ -174,6 +176,39 @@ def test_several_models_come_later_and_ctrl_c_finishes_what_runs(saved_models, t
             assert gateway.process.wait(PATIENCE_S) == 0
         assert asked.result().json() == {"outputs": 1}
         assert "Traceback" not in gateway.log()
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_http_and_grpc_end_together(tmp_path, signals):
+    """One signal waits for running requests, but for no `Watch`. A second waits for nothing."""
+    flags = ("--grpc-port", "0", "--drain-seconds", "0", "--shutdown-seconds", "3600")
+    flags = (*flags, "--request-seconds", "3600")
+    with (
+        # After a second signal the log may have a traceback of what was cancelled.
+        GatewayProcess(None, tmp_path / "log", *flags, program=STUB) as gateway,
+        grpc.insecure_channel(f"127.0.0.1:{gateway.port_of('gRPC')}") as channel,
+    ):
+        gateway.wait_ready()
+        request, status = health_pb2.HealthCheckRequest(), health_pb2.HealthCheckResponse
+        watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=PATIENCE_S)
+        assert next(watch).status == status.SERVING
+        rest = predict_request("m", "rest", x=np.array([3600], np.float32))
+        running = stub(PREDICTION_SERVICE, channel).Predict.future(rest)
+        gateway.wait_in_flight(1)
+        gateway.process.send_signal(signal.SIGINT)
+        assert [each.status for each in watch] == [status.NOT_SERVING]
+        wait_until(lambda: refuses_connections(gateway.port))
+        assert not running.done()
+        if signals == 1:
+            running.cancel()
+        else:
+            gateway.process.send_signal(signal.SIGINT)
+        assert gateway.process.wait(PATIENCE_S) == 0
+
+
+def refuses_connections(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) != 0
 
 
 def test_while_it_stops_every_question_is_answered(tmp_path):
