@@ -109,3 +109,21 @@ def test_a_shadow_works_wherever_a_variable_does():
     assert de.embedding_lookup(shadow, [3]).shape == (1, 2)
     with pytest.raises(TypeError, match=r"`params` must be a de\.Variable"):
         de.embedding_lookup("users", [3])
+
+
+@pytest.mark.parametrize(
+    "look_up",
+    [
+        lambda shadow, **norm: de.embedding_lookup(shadow, [3, 5], **norm),
+        lambda shadow, **norm: de.embedding_lookup_unique(shadow, [3, 5], **norm),
+        lambda shadow, **norm: de.embedding_lookup_sparse(shadow, SPARSE, None, **norm),
+        lambda shadow, **norm: de.safe_embedding_lookup_sparse(shadow, SPARSE, **norm),
+        lambda shadow, **norm: shadow.embedding_lookup([3, 5], **norm)[0],
+    ],
+    ids=["plain", "unique", "sparse", "safe_sparse", "of_the_shadow"],
+)
+def test_lookups_of_a_shadow_have_its_norm(look_up):
+    layer = de.keras.layers.Embedding(4, initializer="ones", max_norm=1.0)
+    for shadow in (de.shadow_ops.ShadowVariable(layer.table, max_norm=1.0), layer.shadow):
+        np.testing.assert_allclose(look_up(shadow), np.full([2, 4], 0.5), rtol=1e-6)
+        np.testing.assert_allclose(look_up(shadow, max_norm=4.0), np.ones([2, 4]))
