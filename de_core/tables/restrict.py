@@ -61,7 +61,7 @@ class RestrictPolicy:
     columns: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, var: Variable) -> None:
-        self._var = weakref.ref(var)
+        self.var = var
 
     @property
     def var(self) -> Variable:
@@ -70,6 +70,10 @@ class RestrictPolicy:
         if var is None:
             raise ReferenceError("The Variable of this restrict policy was deleted.")
         return var
+
+    @var.setter
+    def var(self, var: Variable) -> None:
+        self._var = weakref.ref(var)
 
     @classmethod
     def needs_apply_update(cls) -> bool:
