@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from de_core.base.no_autograph import no_autograph
 from de_core.base.types import TensorLike
-from de_core.lookup import lookup, sparse_lookup
+from de_core.lookup import lookup, segments, sparse_lookup
 from de_core.tables import keys_and_values
 from de_core.tfra.api.variable import Variable
 from de_core.tfra.api.wrappers import TrainableWrapper
@@ -79,7 +79,7 @@ def embedding_lookup_sparse(
     rows = sparse_lookup.embedding_lookup_sparse(
         variable, sp_ids, sp_weights, name=name, combiner=combiner, max_norm=max_norm
     )
-    return _returned(rows, variable, sp_ids.values, max_norm, name, return_trainable)
+    return _returned(rows, variable, segments.flat_values(sp_ids), max_norm, name, return_trainable)
 
 
 @no_autograph
@@ -106,7 +106,9 @@ def safe_embedding_lookup_sparse(
         name=name,
         max_norm=max_norm,
     )
-    return _returned(rows, variable, sparse_ids.values, max_norm, name, return_trainable)
+    return _returned(
+        rows, variable, segments.flat_values(sparse_ids), max_norm, name, return_trainable
+    )
 
 
 def variable_of(params: Any) -> Any:

@@ -40,6 +40,15 @@ def test_arithmetic_with_a_wrapper_trains_the_rows(name, ids):
     assert wrapper.shape == wrapper.get_shape() == (len(ids), 2)
 
 
+@pytest.mark.parametrize("name", ["embedding_lookup_sparse", "safe_embedding_lookup_sparse"])
+def test_a_wrapper_has_the_ids_of_nested_ragged_ids(name):
+    ids = tf.ragged.constant([[[3, 5], [5]], [[7]]], dtype=tf.int64)
+    weights = (None,) if name == "embedding_lookup_sparse" else ()
+    table = de.Variable(dim=2)
+    wrapper = getattr(de, name)(table, ids, *weights, return_trainable=True)[1]
+    assert wrapper.ids.numpy().tolist() == [3, 5, 7]
+
+
 def test_a_wrapper_has_the_operators_of_a_tensor():
     table = de.Variable(dim=2, initializer=2.0)
     wrapper = de.embedding_lookup(table, [3], return_trainable=True)[1]
