@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from de_core import tfra
+from de_core.base.keras import LEGACY, keras
 
 de = tfra.dynamic_embedding
 SPARSE = tf.sparse.from_dense(tf.constant([[3, 5], [5, 0]], tf.int64))
@@ -118,6 +119,40 @@ def test_a_shadow_works_wherever_a_variable_does():
     assert de.embedding_lookup(shadow, [3]).shape == (1, 2)
     with pytest.raises(TypeError, match=r"`params` must be a de\.Variable"):
         de.embedding_lookup("users", [3])
+
+
+class Shadowed(tf.Module):
+    """Holds a table only by its shadow."""
+
+    def __init__(self):
+        self.shadow = de.shadow_ops.ShadowVariable(de.Variable(dim=1, initializer=0.0))
+
+    def __call__(self, ids):
+        return de.shadow_ops.embedding_lookup(self.shadow, ids)
+
+
+class ShadowedLayer(keras.layers.Layer):
+    def __init__(self):
+        super().__init__(dtype="int64", autocast=False)
+        self.shadow = de.shadow_ops.ShadowVariable(de.Variable(dim=1, initializer=0.0))
+
+    def call(self, ids):
+        return de.shadow_ops.embedding_lookup(self.shadow, ids)
+
+
+@pytest.mark.parametrize("kind", [Shadowed, *([ShadowedLayer] if LEGACY else [])])
+def test_a_table_that_only_its_shadow_holds_is_trained_and_saved(kind, tmp_path):
+    trained, restored = kind(), kind()
+    ids = tf.constant([3], tf.int64)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(trained(ids))
+    variables = trained.trainable_variables
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(1.0))
+    optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+    assert trained(ids).numpy() == -1
+    path = tf.train.Checkpoint(model=trained).write(tmp_path / "c")
+    tf.train.Checkpoint(model=restored).read(path).assert_consumed()
+    assert restored(ids).numpy() == -1
 
 
 @pytest.mark.parametrize(
