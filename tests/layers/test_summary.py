@@ -10,7 +10,7 @@ from de_core.base.keras import LEGACY, keras
 def summary(model):
     lines = []
     model.summary(
-        print_fn=lambda text, **_: lines.append(text), line_length=240 if LEGACY else None
+        print_fn=lambda text, **_: lines.append(text), line_length=400 if LEGACY else None
     )
     return "\n".join(lines)
 
