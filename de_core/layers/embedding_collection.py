@@ -17,6 +17,7 @@ from de_core.layers.declared_features import DeclaredFeatures
 from de_core.lookup.feature import Feature, lookup_features, lookup_joined, shape_of_rows
 from de_core.lookup.segments import kind_of
 from de_core.tables.keys_and_values import placeholder_keys
+from de_core.variable.inspection import params_of
 from de_core.variable.variable import Variable
 
 if TYPE_CHECKING:
@@ -180,6 +181,10 @@ class EmbeddingCollection(keras.layers.Layer):
             return declared.packed(specs)
         width = sum(spec.shape[-1] for spec in specs)
         return keras.KerasTensor((*specs[0].shape[:-1], width), dtype=self.compute_dtype)
+
+    def count_params(self) -> int:
+        """Returns the number of values in the tables. `summary` shows it with rows and bytes."""
+        return params_of([variable._table for variable in self.tables.values()])
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments for `from_config`, without the rows."""

@@ -61,7 +61,7 @@ class RestrictPolicy:
     columns: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, var: Variable) -> None:
-        self._var = weakref.ref(var)
+        self.var = var
 
     @property
     def var(self) -> Variable:
@@ -70,6 +70,10 @@ class RestrictPolicy:
         if var is None:
             raise ReferenceError("The Variable of this restrict policy was deleted.")
         return var
+
+    @var.setter
+    def var(self, var: Variable) -> None:
+        self._var = weakref.ref(var)
 
     @classmethod
     def needs_apply_update(cls) -> bool:
@@ -212,10 +216,7 @@ class _ColumnPolicy(RestrictPolicy):
             TypeError: An argument is unknown or not a whole number.
             ValueError: An argument is negative.
         """
-        trigger = kwargs.pop("trigger", num_reserved)
-        if kwargs:
-            raise TypeError(f"`restrict` takes `num_reserved` and `trigger`. {received(**kwargs)}")
-        reserved, most = _row_count("num_reserved", num_reserved), _row_count("trigger", trigger)
+        reserved, most = row_counts(num_reserved, **kwargs)
         table, column = self.var._table, self.columns[0]
         table.router.require_whole("`restrict`", "Make it with an `eviction` policy.")
         expired = table.each(library.de_table_evict_expired) if table.policy.expires else None
@@ -275,6 +276,19 @@ class FrequencyRestrictPolicy(_ColumnPolicy):
     """
 
     columns: ClassVar[tuple[str, ...]] = ("uses",)
+
+
+def row_counts(num_reserved: WholeNumber, **kwargs: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the `num_reserved` and the `trigger` of a restriction, int64 scalars.
+
+    Raises:
+        TypeError: An argument is unknown or not a whole number.
+        ValueError: An argument is negative.
+    """
+    trigger = kwargs.pop("trigger", num_reserved)
+    if kwargs:
+        raise TypeError(f"`restrict` takes `num_reserved` and `trigger`. {received(**kwargs)}")
+    return _row_count("num_reserved", num_reserved), _row_count("trigger", trigger)
 
 
 def _row_count(name: str, value: Any) -> tf.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import numbers
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import tensorflow as tf
@@ -33,7 +33,7 @@ _COUNTS = (
 
 
 class TableParams(int):
-    """The number of values in a table. `model.summary()` shows it with the rows and their bytes.
+    """The number of values in tables. `model.summary()` shows it with the rows and their bytes.
 
     Keras 3 formats the numbers of a summary with `:,` and draws each line of the result below the
     other. tf_keras calls `str`.
@@ -43,10 +43,10 @@ class TableParams(int):
     parts: tuple[str, str, str]
     _text: str
 
-    def __new__(cls, rows: int, dim: int, size: int) -> TableParams:
-        """Returns `rows` times `dim`."""
-        params = super().__new__(cls, rows * dim)
-        params.parts = (f"{rows * dim:,}", f"{rows:,} rows", filesize.decimal(size))
+    def __new__(cls, values: int, rows: int, size: int) -> TableParams:
+        """Returns `values`."""
+        params = super().__new__(cls, values)
+        params.parts = (f"{values:,}", f"{rows:,} rows", filesize.decimal(size))
         # Keras computes the totals from the shapes of its own variables. tf_keras cuts a long text.
         lines = "\n".join([*params.parts, "not in totals"])
         params._text = ", ".join(params.parts) if LEGACY else lines
@@ -219,10 +219,7 @@ class Inspection:
         >>> users.count_params() + 0
         4
         """
-        if not tf.executing_eagerly():
-            return 0
-        stats = self.stats()
-        return TableParams(stats["rows"], self._table.spec.dim, stats["memory"]["total"])
+        return params_of([self._table])
 
     @no_autograph
     def memory_usage(self) -> dict[str, int]:
@@ -314,6 +311,16 @@ class Inspection:
         params: Any = self.count_params()
         _, rows, size = params.parts
         return f"{repr(self)[:-1]}, {rows}, {size}>"
+
+
+def params_of(tables: Sequence[ShardedTable]) -> int:
+    """Returns the number of values in tables, a `TableParams`. Returns 0 in a graph."""
+    if not tf.executing_eagerly():
+        return 0
+    stats = [stats_of(table) for table in tables]
+    rows = [each["rows"] for each in stats]
+    values = sum(count * table.spec.dim for count, table in zip(rows, tables, strict=True))
+    return TableParams(values, sum(rows), sum(each["memory"]["total"] for each in stats))
 
 
 def stats_of(table: ShardedTable) -> dict[str, Any]:

@@ -129,7 +129,7 @@ class Rows:
 
         Returns:
             The regularizer's result, usually a scalar. Zero if there is no regularizer or it
-            returns None.
+            returns None. The regularizer gets 16-bit rows in float32.
 
         Raises:
             TypeError: `keys` have another dtype.
@@ -141,7 +141,8 @@ class Rows:
         2.0
         """
         loss = self._penalty(self._checked_ids(keys), name)
-        return tf.zeros([], self._table.spec.value_dtype) if loss is None else loss
+        dtype = arithmetic_dtype(self._table.spec.value_dtype)
+        return tf.zeros([], dtype) if loss is None else loss
 
     @no_autograph
     def find_or_insert(self, keys: TensorLike, name: str | None = None) -> tf.Tensor:
@@ -271,7 +272,9 @@ class Rows:
             return None
         with tf.name_scope(name or "regularization_loss"):
             distinct, _ = tf.unique(tf.reshape(keys, [-1]))
-            return self._regularizer(self._anchored(distinct, self._table.find(distinct)[0]))
+            rows = self._table.find(distinct)[0]
+            rows = tf.cast(rows, arithmetic_dtype(rows.dtype))  # a float16 sum may overflow
+            return self._regularizer(self._anchored(distinct, rows))
 
     def _anchored(self, keys: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         """Connects rows to the anchor, so that a tape records the lookup."""

@@ -10,7 +10,7 @@ from de_core.base.keras import LEGACY, keras
 def summary(model):
     lines = []
     model.summary(
-        print_fn=lambda text, **_: lines.append(text), line_length=240 if LEGACY else None
+        print_fn=lambda text, **_: lines.append(text), line_length=400 if LEGACY else None
     )
     return "\n".join(lines)
 
@@ -24,6 +24,24 @@ def test_a_summary_shows_values_rows_and_bytes_and_that_the_totals_leave_them_ou
     for part in ("12,000", "1,500 rows", f"{kilobytes:.1f} kB"):
         assert part in text
     assert LEGACY or "not in totals" in text
+
+
+def test_a_summary_shows_the_numbers_of_all_tables_of_a_collection():
+    users, items = de.TableConfig("users", 8), de.TableConfig("items", 4)
+    layer = de.layers.EmbeddingCollection(
+        {
+            name: de.FeatureConfig(name, items if name != "user" else users)
+            for name in ("user", "viewed", "bought")
+        }
+    )
+    layer.tables["users"].upsert(range(1500), tf.ones([1500, 8]))
+    layer.tables["items"].upsert(range(250), tf.ones([250, 4]))
+    assert layer.count_params() == 13_000
+    inputs = {name: keras.Input([], dtype="int64", name=name) for name in layer.features}
+    text = summary(keras.Model(inputs, layer(inputs)))
+    kilobytes = sum(each.memory_usage()["total"] for each in layer.tables.values()) / 1000
+    for part in ("13,000", "1,750 rows", f"{kilobytes:.1f} kB"):
+        assert part in text
 
 
 def test_a_layer_counts_the_values_of_its_table():

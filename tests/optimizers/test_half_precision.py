@@ -195,6 +195,24 @@ def test_the_norm_of_a_float16_row_does_not_overflow():
 
 
 @pytest.mark.parametrize("dtype", HALVES)
+def test_the_penalty_on_rows_is_summed_in_float32(dtype):
+    regularizer = keras.regularizers.L2(1.0)
+    table = de.Variable(value_dtype=dtype, dim=64, initializer=1.0, regularizer=regularizer)
+    layer = de.layers.Embedding(
+        64, value_dtype=dtype, initializer="ones", embeddings_regularizer=regularizer
+    )
+    ids = tf.range(2000, dtype=tf.int64)
+    with tf.GradientTape() as tape:
+        loss = table.regularization_loss(ids)
+        layer(ids)
+    assert float(loss) == float(layer.losses[0]) == 128_000
+    (gradient,) = tape.gradient(loss, table.trainable_variables)
+    assert gradient.dtype == de.Variable(value_dtype=dtype).regularization_loss(ids).dtype
+    assert gradient.dtype == tf.float32
+    np.testing.assert_array_equal(gradient.values, tf.fill([2000, 64], 2.0))
+
+
+@pytest.mark.parametrize("dtype", HALVES)
 def test_a_loss_scale_is_divided_out_in_float32(dtype):
     table = table_of(dtype)
     inner = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(2.0**20))

@@ -164,6 +164,7 @@ class RarestFirst(de.RestrictPolicy):
 
     def __init__(self, var):
         super().__init__(var)
+        self.var = var  # as policies of tfra do
         self.counts = de.Variable(dim=1, value_dtype=tf.int64)
 
     def apply_update(self, ids):

@@ -36,7 +36,8 @@ class _Arguments:
     @property
     def shadow(self: Any) -> ShadowVariable:
         """A variable that stands for the table, for an optimizer."""
-        return ShadowVariable(self.table, trainable=self.table.trainable_variables != [])
+        trainable = self.table.trainable_variables != []
+        return ShadowVariable(self.table, max_norm=self.max_norm, trainable=trainable)
 
     @property
     def optimizer_vars(self: Any) -> list[SlotVariable]:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from de_core.base.no_autograph import no_autograph
 from de_core.base.types import TensorLike
-from de_core.lookup import lookup, sparse_lookup
+from de_core.lookup import lookup, segments, sparse_lookup
 from de_core.tables import keys_and_values
 from de_core.tfra.api.variable import Variable
 from de_core.tfra.api.wrappers import TrainableWrapper
@@ -31,7 +31,7 @@ def embedding_lookup(
 ) -> Any:
     """Returns the rows of `ids`; see `de.embedding_lookup`."""
     del partition_strategy, validate_indices
-    variable = variable_of(params)
+    variable, max_norm = variable_of(params), _norm_of(params, max_norm)
     if isinstance(variable, Variable):
         rows = variable.embedding_lookup(ids, name, max_norm)[0]
     else:
@@ -53,7 +53,7 @@ def embedding_lookup_unique(
 ) -> Any:
     """Returns the rows of `ids`, and reads each distinct id once; see `embedding_lookup`."""
     del partition_strategy, validate_indices
-    variable = variable_of(params)
+    variable, max_norm = variable_of(params), _norm_of(params, max_norm)
     if isinstance(variable, Variable) and variable.value_dtype == tf.string:
         rows = variable.lookup(ids)
     else:
@@ -75,11 +75,11 @@ def embedding_lookup_sparse(
 ) -> Any:
     """Looks up sparse ids and pools the rows of each example; see `de.embedding_lookup_sparse`."""
     del partition_strategy
-    variable = variable_of(params)
+    variable, max_norm = variable_of(params), _norm_of(params, max_norm)
     rows = sparse_lookup.embedding_lookup_sparse(
         variable, sp_ids, sp_weights, name=name, combiner=combiner, max_norm=max_norm
     )
-    return _returned(rows, variable, sp_ids.values, max_norm, name, return_trainable)
+    return _returned(rows, variable, segments.flat_values(sp_ids), max_norm, name, return_trainable)
 
 
 @no_autograph
@@ -96,7 +96,7 @@ def safe_embedding_lookup_sparse(
 ) -> Any:
     """Looks up sparse ids and pools the last dimension; see `de.safe_embedding_lookup_sparse`."""
     del partition_strategy
-    variable = variable_of(embedding_weights)
+    variable, max_norm = variable_of(embedding_weights), _norm_of(embedding_weights, max_norm)
     rows = sparse_lookup.safe_embedding_lookup_sparse(
         variable,
         sparse_ids,
@@ -106,12 +106,20 @@ def safe_embedding_lookup_sparse(
         name=name,
         max_norm=max_norm,
     )
-    return _returned(rows, variable, sparse_ids.values, max_norm, name, return_trainable)
+    return _returned(
+        rows, variable, segments.flat_values(sparse_ids), max_norm, name, return_trainable
+    )
 
 
 def variable_of(params: Any) -> Any:
     """Returns the Variable of a Variable, of a list with one Variable, or of a wrapper."""
     return lookup.one_variable(params.params if isinstance(params, TrainableWrapper) else params)
+
+
+def _norm_of(params: Any, max_norm: float | None) -> float | None:
+    """Returns the `max_norm` of a lookup, or of the wrapper that it looks up if it has none."""
+    is_of_wrapper = max_norm is None and isinstance(params, TrainableWrapper)
+    return params.max_norm if is_of_wrapper else max_norm
 
 
 def _returned(rows: Any, variable: Any, ids: Any, max_norm: Any, name: Any, wrapped: bool) -> Any:

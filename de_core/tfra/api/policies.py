@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from de_core.base.types import TensorLike
+from de_core.base.types import TensorLike, WholeNumber
 from de_core.tables import keys_and_values, restrict
 from de_core.variable.variable import Variable
 
@@ -44,15 +44,17 @@ class _AlsoAlone:
         keys = keys_and_values.checked_keys(ids, self._alone._table)
         return self._alone.upsert(keys, tf.zeros_like(keys, tf.int8))
 
-    def _restrict(self, num_reserved: Any, trigger: Any = None) -> tf.Operation | None:
+    def _restrict(self, num_reserved: WholeNumber, **kwargs: Any) -> tf.Operation | None:
         """Removes the recorded keys with the lowest values from the Variable."""
         var: Variable = self.var  # type: ignore[attr-defined]
-        keys, values = self.status.export()
-        trigger = num_reserved if trigger is None else trigger
-        few = var.size() <= tf.cast(trigger, tf.int64)
-        kept = tf.where(few, tf.size(keys), tf.cast(num_reserved, tf.int32))
-        best_first = tf.argsort(values[:, 0], direction="DESCENDING", stable=True)
-        removed = tf.gather(keys, best_first[kept:])
+        reserved, most = restrict.row_counts(num_reserved, **kwargs)
+
+        def worst() -> tf.Tensor:
+            keys, values = self.status.export()
+            best_first = tf.argsort(values[:, 0], direction="DESCENDING", stable=True)
+            return tf.gather(keys, best_first[reserved:])
+
+        removed = tf.cond(var.size() > most, worst, lambda: tf.zeros([0], var.key_dtype))
         done = [var.remove(removed), self._alone.remove(removed)]
         return None if tf.executing_eagerly() else tf.group(*done)
 

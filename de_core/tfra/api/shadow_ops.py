@@ -14,8 +14,12 @@ from de_core.tfra.names import HOROVOD, absent
 from de_core.variable.variable import Variable
 
 
-class ShadowVariable(TrainableWrapper):
+class ShadowVariable(TrainableWrapper, tf.Module):
     """Represents a `Variable` in lookups, in `tape.gradient` and in lists of trainable variables.
+
+    A `tf.Module`, a layer of tf_keras or a `tf.train.Checkpoint` that holds the shadow trains and
+    saves the Variable. A layer of Keras 3 must also hold the Variable, because it follows only
+    layers and variables.
 
     Args:
         params: The `Variable`.
@@ -54,6 +58,10 @@ class ShadowVariable(TrainableWrapper):
                 "`trainable` must be that of the Variable, which is fixed when the Variable is "
                 f"created. {received(trainable=trainable, params=params)}"
             )
+
+    def _trackable_children(self, *_: Any, **__: Any) -> dict[str, Any]:
+        """Returns what TensorFlow saves: the Variable."""
+        return {"params": self.params}
 
     def embedding_lookup(
         self,

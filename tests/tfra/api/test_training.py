@@ -122,7 +122,20 @@ def test_a_policy_beside_a_variable_has_a_status_of_its_own(policy, table):
         beside.apply_update(keys)
     assert beside.status.size() == 3
     beside.apply_restriction(2, trigger=4)
+    beside.apply_restriction(2**32)
+    beside.apply_restriction(2**32, trigger=2)
     assert beside.status.size() == 3
+    for error, arguments in (
+        (ValueError, {"num_reserved": -1}),
+        (TypeError, {"num_reserved": 1.7}),
+        (TypeError, {"num_reserved": "3"}),
+        (ValueError, {"num_reserved": 1, "trigger": -1}),
+    ):
+        with pytest.raises(error, match=f"`{[*arguments][-1]}` must be"):
+            beside.apply_restriction(**arguments)
+    with pytest.raises(TypeError, match=r"`restrict` takes `num_reserved` and `trigger`.*rows=1"):
+        beside.apply_restriction(1, rows=1)
+    assert table.size() == 4
     beside.apply_restriction(2)
     assert sorted(table.export()[0].numpy()) == [1, 3, 4]  # 4 was never recorded
     assert sorted(beside.status.export()[0].numpy()) == [1, 3]
@@ -150,9 +163,12 @@ def test_a_policy_beside_a_variable_works_in_a_graph():
             table.upsert(keys, [[0.0], [0.0]]),
             policy.apply_update(keys[1:]),
             policy.apply_update(keys),
+            policy.apply_restriction(1, trigger=2),
             policy.apply_restriction(1),
         ]
         session.run(tf.compat.v1.global_variables_initializer())
-        for each in wanted:
+        for each in wanted[:-1]:
             session.run(each)
+        assert session.run(table.size()) == 2
+        session.run(wanted[-1])
         assert session.run(table.export())[0].tolist() == [2]

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from de_core import tfra
+from de_core.base.keras import LEGACY, keras
 
 de = tfra.dynamic_embedding
 SPARSE = tf.sparse.from_dense(tf.constant([[3, 5], [5, 0]], tf.int64))
@@ -38,6 +39,15 @@ def test_arithmetic_with_a_wrapper_trains_the_rows(name, ids):
     assert gradient.indices.numpy().tolist() == ids
     assert gradient.values.numpy().tolist() == [[2, 2]] * len(ids)
     assert wrapper.shape == wrapper.get_shape() == (len(ids), 2)
+
+
+@pytest.mark.parametrize("name", ["embedding_lookup_sparse", "safe_embedding_lookup_sparse"])
+def test_a_wrapper_has_the_ids_of_nested_ragged_ids(name):
+    ids = tf.ragged.constant([[[3, 5], [5]], [[7]]], dtype=tf.int64)
+    weights = (None,) if name == "embedding_lookup_sparse" else ()
+    table = de.Variable(dim=2)
+    wrapper = getattr(de, name)(table, ids, *weights, return_trainable=True)[1]
+    assert wrapper.ids.numpy().tolist() == [3, 5, 7]
 
 
 def test_a_wrapper_has_the_operators_of_a_tensor():
@@ -109,3 +119,55 @@ def test_a_shadow_works_wherever_a_variable_does():
     assert de.embedding_lookup(shadow, [3]).shape == (1, 2)
     with pytest.raises(TypeError, match=r"`params` must be a de\.Variable"):
         de.embedding_lookup("users", [3])
+
+
+class Shadowed(tf.Module):
+    """Holds a table only by its shadow."""
+
+    def __init__(self):
+        self.shadow = de.shadow_ops.ShadowVariable(de.Variable(dim=1, initializer=0.0))
+
+    def __call__(self, ids):
+        return de.shadow_ops.embedding_lookup(self.shadow, ids)
+
+
+class ShadowedLayer(keras.layers.Layer):
+    def __init__(self):
+        super().__init__(dtype="int64", autocast=False)
+        self.shadow = de.shadow_ops.ShadowVariable(de.Variable(dim=1, initializer=0.0))
+
+    def call(self, ids):
+        return de.shadow_ops.embedding_lookup(self.shadow, ids)
+
+
+@pytest.mark.parametrize("kind", [Shadowed, *([ShadowedLayer] if LEGACY else [])])
+def test_a_table_that_only_its_shadow_holds_is_trained_and_saved(kind, tmp_path):
+    trained, restored = kind(), kind()
+    ids = tf.constant([3], tf.int64)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(trained(ids))
+    variables = trained.trainable_variables
+    optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(1.0))
+    optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+    assert trained(ids).numpy() == -1
+    path = tf.train.Checkpoint(model=trained).write(tmp_path / "c")
+    tf.train.Checkpoint(model=restored).read(path).assert_consumed()
+    assert restored(ids).numpy() == -1
+
+
+@pytest.mark.parametrize(
+    "look_up",
+    [
+        lambda shadow, **norm: de.embedding_lookup(shadow, [3, 5], **norm),
+        lambda shadow, **norm: de.embedding_lookup_unique(shadow, [3, 5], **norm),
+        lambda shadow, **norm: de.embedding_lookup_sparse(shadow, SPARSE, None, **norm),
+        lambda shadow, **norm: de.safe_embedding_lookup_sparse(shadow, SPARSE, **norm),
+        lambda shadow, **norm: shadow.embedding_lookup([3, 5], **norm)[0],
+    ],
+    ids=["plain", "unique", "sparse", "safe_sparse", "of_the_shadow"],
+)
+def test_lookups_of_a_shadow_have_its_norm(look_up):
+    layer = de.keras.layers.Embedding(4, initializer="ones", max_norm=1.0)
+    for shadow in (de.shadow_ops.ShadowVariable(layer.table, max_norm=1.0), layer.shadow):
+        np.testing.assert_allclose(look_up(shadow), np.full([2, 4], 0.5), rtol=1e-6)
+        np.testing.assert_allclose(look_up(shadow, max_norm=4.0), np.ones([2, 4]))
