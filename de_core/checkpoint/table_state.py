@@ -18,7 +18,6 @@ import contextlib
 import contextvars
 import dataclasses
 import functools
-import inspect
 import itertools
 import os
 import tempfile
@@ -39,13 +38,6 @@ _WRITERS = {
     cls._write.__code__
     for cls in (tf.train.Checkpoint, tf.compat.v1.train.Checkpoint)
     if hasattr(cls, "_write")
-}
-_BUILDERS = {
-    inspect.unwrap(method).__code__
-    for method in (
-        tf.compat.v1.saved_model.Builder.add_meta_graph,
-        tf.compat.v1.saved_model.Builder.add_meta_graph_and_variables,
-    )
 }
 # Names of a Saver's two placeholders for the prefix. The first gives the second its default value.
 _SAVER_OPS = ("filename", "Const")
@@ -186,10 +178,7 @@ class TableState(tf.Module):
                 files = tf.map_fn(written, (targets, restored), fn_output_signature=tf.string)
                 return table_files.restore(self.table, files)
             files = reference.graph_resolved(tf.ensure_shape(restored, [None, 2]), placeholder)
-            # Map the files of a SavedModel into memory. A loaded SavedModel is then ready at once,
-            # because no rows are copied.
-            mapped = call_stack.nearest_of(_BUILDERS) is not None
-            return table_files.restore(self.table, files, mapped=mapped)
+            return table_files.restore(self.table, files)
         if restored.shape.rank != 2:
             weights_file.restore(self.table, tf.unstack(restored))
             return None

@@ -108,7 +108,6 @@ def restore(
     convert: bool = False,
     only: tf.Tensor | Predicate | list[tf.Tensor] | None = None,
     chain: str = "",
-    mapped: bool = False,
 ) -> Any:
     """Reads files into a table. If an error below is raised, the table is unchanged.
 
@@ -121,7 +120,6 @@ def restore(
         only: Keys to read: None for all; a tensor of keys; a `Predicate`; or the keys of each
             shard, from `keys_of_shards`.
         chain: Name of the series of saves whose next delta continues these files, or "".
-        mapped: True to leave the rows in the mapped files until a table is written. Graphs only.
 
     Returns:
         In a graph, an op.
@@ -148,8 +146,6 @@ def restore(
         verify(files)
     if own is not None:
         options["chain"] = chain
-    if mapped and router.is_hashed and not table.outlives_its_process:
-        options["map"] = True
     done = []
     for number, shard in enumerate(table.tables, router.first):
         if own is None and router.is_hashed:

@@ -111,7 +111,6 @@ REGISTER_OP("DeTableRestore")
     .Attr("shard_index: int = 0")
     .Attr("shard_count: int >= 1 = 1")
     .Attr("chain: string = ''")
-    .Attr("map: bool = false")
     .SetShapeFn(Guarded(Restores))
     .Doc(R"doc(
 Reads snapshot files into a live table. If a file does not fit or is damaged, nothing changes.
@@ -126,9 +125,6 @@ convert: convert values from another floating-point dtype, or from a smaller sto
 shard_index, shard_count: read only keys that DeShardOf assigns to this shard.
 chain: continue a chain of saves: its next delta follows the last of these files. Only for one base
   with its deltas, read completely.
-map: if one of the files holds exactly the rows of this shard, map it and answer lookups from it.
-  Other uses, such as writes, first read it into the table. Checks its header, directory and footer
-  at once. The report's `read` is 0 then.
 )doc");
 
 REGISTER_OP("DeTableRestoreKeys")

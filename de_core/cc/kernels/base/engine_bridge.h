@@ -30,8 +30,6 @@ engine::KeyType KeyTypeOf(tensorflow::DataType dtype);
 class PoolExecutor final : public engine::Executor {
  public:
   explicit PoolExecutor(tensorflow::OpKernelContext* context);
-  /// For work that outlives the op: uses only a device's pool.
-  explicit PoolExecutor(tensorflow::thread::ThreadPool* pool) : pool_(pool), runner_(nullptr) {}
   size_t threads() const override;
   void Run(size_t count, const std::function<void(size_t)>& task) override;
 

@@ -26,7 +26,16 @@ class FrozenTableOpenOp final : public TableOp {
     std::shared_ptr<const FrozenFile> file;
     PoolExecutor executor(context);
     TF_RETURN_IF_ERROR(FrozenFile::Open(context->env(), paths, &executor, &file));
-    TF_RETURN_IF_ERROR(CheckServes(*table, paths[0], file->header()));
+    const engine::SnapshotHeader& header = file->header();
+    if (header.layout.key_type() != KeyTypeOf(table->key_dtype())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(paths[0], ": the file's keys must be of the table's type, ",
+                       tensorflow::DataTypeString(table->key_dtype()),
+                       ". Received: ", engine::NameOf(header.layout.key_type())));
+    }
+    const absl::Status fits = table->CheckValues(ToTensorFlow(header.reads_as()),
+                                                 static_cast<int64_t>(header.layout.dim()));
+    if (!fits.ok()) return absl::InvalidArgumentError(absl::StrCat(paths[0], ": ", fits.message()));
     table->OpenFrozen(std::move(file));
     return absl::OkStatus();
   }

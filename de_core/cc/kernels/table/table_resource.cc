@@ -18,6 +18,12 @@ std::string NameOfValues(tensorflow::DataType dtype) {
 
 }  // namespace
 
+void TableResource::Close() {
+  std::shared_ptr<engine::TableBackend> closed;  // freed after the lock is released
+  const std::lock_guard<std::mutex> guard(mutex_);
+  closed.swap(live_);
+}
+
 void TableResource::OpenFrozen(std::shared_ptr<const FrozenFile> file) {
   const std::lock_guard<std::mutex> guard(mutex_);
   frozen_ = std::move(file);
@@ -30,23 +36,17 @@ bool TableResource::CloseFrozen() {
   return users_ == 0;
 }
 
-absl::Status TableResource::Live(std::shared_ptr<engine::TableBackend>* table) {
+absl::Status TableResource::Live(std::shared_ptr<engine::TableBackend>* table) const {
   if (!is_live_) {
     return absl::FailedPreconditionError(
         "this op needs a live table, one that can be written. Received: a table of an exported "
         "model, which is read-only");
   }
-  TF_RETURN_IF_ERROR(live_.ForWriting(table));
-  return *table == nullptr ? Closed() : absl::OkStatus();
-}
-
-absl::Status TableResource::ForReading(FileBackedTable::Reader* reader) const {
-  if (!is_live_) return Frozen(&reader->file);
-  *reader = live_.ForReading();
-  return reader->file == nullptr && reader->table == nullptr ? Closed() : absl::OkStatus();
-}
-
-absl::Status TableResource::Closed() const {
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    *table = live_;
+  }
+  if (*table != nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "a function that uses a de.Variable needs the Variable to exist: keep a reference to it, "
       "or to what holds it, as long as the function is called. Received: the table '",
@@ -70,7 +70,7 @@ absl::Status TableResource::Frozen(std::shared_ptr<const FrozenFile>* file) cons
 
 absl::Status TableResource::Find(const engine::Keys& keys, engine::ValuesOut out, bool* found,
                                  engine::Executor* executor) const {
-  FileBackedTable::Reader reader;
+  Reader reader;
   TF_RETURN_IF_ERROR(ForReading(&reader));
   if (reader.file != nullptr) return reader.file->Find(keys, out, found, executor);
   return ToAbsl(reader.table->FindToTrain(keys, out, found, executor));
@@ -78,14 +78,14 @@ absl::Status TableResource::Find(const engine::Keys& keys, engine::ValuesOut out
 
 absl::Status TableResource::Read(const engine::Keys& keys, engine::ValuesOut out,
                                  engine::Executor* executor) const {
-  FileBackedTable::Reader reader;
+  Reader reader;
   TF_RETURN_IF_ERROR(ForReading(&reader));
   if (reader.file != nullptr) return reader.file->Find(keys, out, nullptr, executor);
   return ToAbsl(reader.table->Find(keys, out, nullptr, executor));
 }
 
 absl::Status TableResource::Size(int64_t* rows) const {
-  FileBackedTable::Reader reader;
+  Reader reader;
   TF_RETURN_IF_ERROR(ForReading(&reader));
   if (reader.file != nullptr) return reader.file->Rows(rows);
   *rows = static_cast<int64_t>(reader.table->size());
@@ -100,7 +100,7 @@ absl::Status TableResource::StatsJson(std::string* json) const {
       ", \"update_nanoseconds\": ", updates.nanoseconds(),
       ", \"gradients_read\": ", gradients.read(),
       ", \"gradient_norms\": ", absl::StrFormat("%.17g", gradients.sum()));
-  FileBackedTable::Reader reader;
+  Reader reader;
   TF_RETURN_IF_ERROR(ForReading(&reader));
   if (reader.file != nullptr) {
     int64_t rows = 0;
@@ -151,19 +151,6 @@ absl::Status TableResource::CheckValues(tensorflow::DataType dtype, int64_t dim)
 std::string TableResource::DebugString() const {
   return absl::StrCat(is_live_ ? "live" : "frozen", " table of ", DataTypeString(key_dtype_),
                       " keys, ", dim_, " values of ", DataTypeString(value_dtype_));
-}
-
-absl::Status CheckServes(const TableResource& table, const std::string& path,
-                         const engine::SnapshotHeader& header) {
-  if (header.layout.key_type() != KeyTypeOf(table.key_dtype())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": the file's keys must be of the table's type, ", DataTypeString(table.key_dtype()),
-        ". Received: ", engine::NameOf(header.layout.key_type())));
-  }
-  const absl::Status fits =
-      table.CheckValues(ToTensorFlow(header.reads_as()), static_cast<int64_t>(header.layout.dim()));
-  if (fits.ok()) return fits;
-  return absl::InvalidArgumentError(absl::StrCat(path, ": ", fits.message()));
 }
 
 }  // namespace de::kernels

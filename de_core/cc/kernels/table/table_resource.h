@@ -10,7 +10,6 @@
 #include <string>
 
 #include "de_core/cc/engine/backend/table_backend.h"
-#include "de_core/cc/engine/serving/file_backed_table.h"
 #include "de_core/cc/kernels/base/engine_bridge.h"
 #include "de_core/cc/kernels/files/frozen_file.h"
 #include "de_core/cc/kernels/table/op_clock.h"
@@ -38,25 +37,18 @@ class TableResource final : public tensorflow::ResourceBase {
         dim_(dim),
         is_live_(true),
         name_(std::move(name)),
-        live_(std::shared_ptr<engine::TableBackend>(std::move(live))) {}
+        live_(std::move(live)) {}
 
   /// Frees a live table once its running ops have ended. Later ops fail.
-  void Close() { live_.Close(); }
+  void Close();
 
   /// Serves `file` from now on and counts one more user. Running lookups finish on the old file.
   void OpenFrozen(std::shared_ptr<const FrozenFile> file);
   /// Removes one user. Returns true if it was the last. Lookups through existing handles continue.
   bool CloseFrozen();
 
-  using FileBackedTable = engine::FileBackedTable<engine::TableBackend, FrozenFile, absl::Status>;
-  /// From now on `file` answers the reads of a live table. The first other use, for example a
-  /// write, calls `load`, which replaces the table's rows by the file's rows.
-  void ServeUntilLive(std::shared_ptr<const FrozenFile> file, FileBackedTable::Load load) {
-    live_.Begin(std::move(file), std::move(load));
-  }
-
   /// Returns the live table, or an error if it is frozen or closed.
-  absl::Status Live(std::shared_ptr<engine::TableBackend>* table);
+  absl::Status Live(std::shared_ptr<engine::TableBackend>* table) const;
   /// Returns the file of a frozen table, or an error if it is live or not open.
   absl::Status Frozen(std::shared_ptr<const FrozenFile>* file) const;
 
@@ -87,9 +79,15 @@ class TableResource final : public tensorflow::ResourceBase {
   mutable GradientNorms gradients;  ///< gradients of the optimizer steps
 
  private:
-  /// Returns the object that answers a read: a file or a live table.
-  absl::Status ForReading(FileBackedTable::Reader* reader) const;
-  absl::Status Closed() const;
+  /// The object that answers a read: the live table, or a frozen table's file. The other is
+  /// nullptr.
+  struct Reader {
+    std::shared_ptr<engine::TableBackend> table;
+    std::shared_ptr<const FrozenFile> file;
+  };
+  absl::Status ForReading(Reader* reader) const {
+    return is_live_ ? Live(&reader->table) : Frozen(&reader->file);
+  }
 
   const tensorflow::DataType key_dtype_;
   const tensorflow::DataType value_dtype_;
@@ -97,15 +95,11 @@ class TableResource final : public tensorflow::ResourceBase {
   const bool is_live_ = false;
   const std::string container_;
   const std::string name_;
-  FileBackedTable live_{nullptr};  // has a table or file only if this table is live
-  mutable std::mutex mutex_;       // guards the members below, which a frozen table uses
+  mutable std::mutex mutex_;                    // guards the members below
+  std::shared_ptr<engine::TableBackend> live_;  // nullptr if closed or frozen
   std::shared_ptr<const FrozenFile> frozen_;
   int64_t users_ = 0;
 };
-
-/// Returns an error that names the file, unless a file with this header fits the table.
-absl::Status CheckServes(const TableResource& table, const std::string& path,
-                         const engine::SnapshotHeader& header);
 
 }  // namespace de::kernels
 
