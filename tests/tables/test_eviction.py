@@ -92,6 +92,29 @@ def test_a_bounded_table_stays_within_rows_and_bytes(tables):
     assert int(small.size()) > 1000
 
 
+@pytest.mark.parametrize("come", ["restored", "reserved", "at once", "removed before"])
+def test_a_bound_of_bytes_keeps_as_many_rows_however_they_came(tmp_path, come):
+    def new(**arguments):
+        return de.Variable(dim=4, name="users", eviction=policy, **arguments)
+
+    policy, rows, few = de.EvictionLRU(max_bytes=2**20), 60_000, tf.ones([1000, 4])
+    users = new(init_size=rows if come == "reserved" else 0)
+    if come == "restored":
+        larger = de.Variable(dim=4, name="users")
+        larger.upsert(range(rows), tf.ones([rows, 4]))
+        de.checkpoint.save(larger, tmp_path)
+        de.checkpoint.restore(users, tmp_path)
+    else:
+        users.upsert(range(rows), tf.ones([rows, 4]))
+    if come == "removed before":
+        users.remove(users.export()[0])
+    for first in range(rows, rows + 20_000, 1000):
+        users.upsert(range(first, first + 1000), few)
+        assert bool(tf.reduce_all(users.contains(range(first, first + 1000))))
+    assert users.memory_usage()["index"] + int(users.size()) * 24 <= 2**20
+    assert int(users.size()) > 14_000  # 50 bytes per row at first, 21,000 rows
+
+
 def test_tables_share_a_bound_and_keep_to_their_shares():
     items = de.Variable(
         dim=1,

@@ -155,6 +155,7 @@ class Table final : public TableBackend {
   Status CheckColumn(RowColumn column) const;
   uint64_t RowsTooMany() const noexcept;
   void Relayout(RowLayout layout);
+  void ShrinkIndexes();
   void MakeRoom();
   void SweepExpired(uint64_t rows);
   void AfterWrite(size_t keys);
