@@ -67,6 +67,23 @@ def test_a_bloom_filter_admits_no_key_late_and_few_early():
     assert users.memory_usage()["policy"] <= 1.15 * 6.3 * 20_000
 
 
+@pytest.mark.slow
+def test_a_bloom_filter_of_more_than_256_mib_is_saved(tmp_path):
+    policy = de.AdmissionBloom(2, capacity=26_000_000)
+    users, other = (de.Variable(dim=1, name="users", admission=policy) for _ in range(2))
+    users.find_or_insert([1])
+    de.checkpoint.save(users, tmp_path)
+    de.checkpoint.restore(other, tmp_path)
+    other.find_or_insert([1, 2])
+    assert other.contains([1, 2]).numpy().tolist() == [True, False]
+
+
+def test_a_bloom_filter_that_no_snapshot_holds_is_refused():
+    policy = de.AdmissionBloom(2, capacity=10**9)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"at most 4000 MiB.*lower capacity"):
+        de.Variable(dim=1, admission=policy)
+
+
 def test_exact_counts_take_16_to_32_bytes_a_key():
     users = de.Variable(dim=1, admission=de.AdmissionCount(5))
     for count in (10_000, 100_000):
