@@ -75,6 +75,28 @@ def test_merging_keeps_the_rows_that_the_checkpoint_does_not_have(saved):
     assert rows_of(table) == {**saved[1], 10**6: [8.0] * 3}
 
 
+@pytest.mark.parametrize(("saved_steps", "own_steps"), [(40, 3), (3, 40)])
+def test_merging_rows_of_another_count_of_steps_expires_none(tmp_path, saved_steps, own_steps):
+    def stepped(key, steps):
+        table = make(eviction=de.EvictionTTL(steps=10))
+        optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.1))
+
+        def step(key):
+            keys = tf.constant([key], tf.int64)
+            optimizer.apply([tf.IndexedSlices(tf.ones([1, 3]), keys)], [table])
+
+        for _ in range(steps):
+            step(key)
+        return table, step
+
+    de.checkpoint.save(stepped(1, saved_steps)[0], tmp_path)
+    table, step = stepped(2, own_steps)
+    assert de.checkpoint.restore(table, tmp_path, merge=True) == {"t": 2}
+    for passed in range(1, 12):
+        step(3)
+        assert table.contains([1, 2]).numpy().tolist() == [passed <= 10] * 2
+
+
 @pytest.mark.parametrize("merge", [False, True])
 @pytest.mark.parametrize("change", ["removed", "cleared"])
 def test_a_base_and_its_delta_are_one_table_by_whatever_rows_are_chosen(tmp_path, change, merge):

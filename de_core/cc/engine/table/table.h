@@ -126,8 +126,9 @@ class Table final : public TableBackend {
   }
   SaveChains& chains() noexcept override { return *chains_; }
   void SaveState(std::map<std::string, std::string>* metadata) const override;
-  Status LoadState(const std::map<std::string, std::string>& metadata, uint32_t shard_index = 0,
-                   uint32_t shard_count = 1) override;
+  void LoadSteps(const std::map<std::string, std::string>& metadata) override;
+  Status LoadCounts(const std::map<std::string, std::string>& metadata, uint32_t shard_index = 0,
+                    uint32_t shard_count = 1) override;
 
  private:
   friend class SaveSource;

@@ -86,11 +86,11 @@ TEST(TablePolicy, SnapshotsSeeNoExpiredRowAndKeepTheCounts) {
   std::map<std::string, std::string> state;
   table->SaveState(&state);
   const auto copy = Make("ttl_steps=1;admission=1;min_count=3");
-  ASSERT_TRUE(copy->LoadState(state).ok());
+  ASSERT_TRUE(copy->LoadCounts(state).ok());
   ASSERT_TRUE(train(copy.get()));
   EXPECT_EQ(copy->size(), 2U);
   state["de.admission"].resize(40);
-  EXPECT_FALSE(copy->LoadState(state).ok());
+  EXPECT_FALSE(copy->LoadCounts(state).ok());
 }
 
 /// A table that is saved as a base and, after lookups of some keys, as a delta.
