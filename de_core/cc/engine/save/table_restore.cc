@@ -251,8 +251,23 @@ Status Fill(TableBackend* table, const std::vector<const SnapshotReader*>& files
 
 }  // namespace
 
-Status VerifySections(const SnapshotReader& file, Executor* executor) {
-  return ForEachSection(file, executor, [](const SnapshotSection&) { return Status::Ok(); });
+Status VerifySections(const SnapshotReader& file, Executor* executor, bool int32_keys) {
+  return ForEachSection(file, executor, [&](const SnapshotSection& section) {
+    return int32_keys ? CheckInt32Keys(section) : Status::Ok();
+  });
+}
+
+Status CheckInt32Keys(const SnapshotSection& section) {
+  for (size_t i = 0; i < section.count + section.tombstones; ++i) {
+    const auto key = static_cast<int64_t>(
+        i < section.count ? section.words[i] : section.tombstone_words[i - section.count]);
+    if (key == static_cast<int32_t>(key)) continue;
+    return Status::InvalidArgument(
+        "every key must be in int32, the table's key dtype; use a table of int64 keys. Received: "
+        "key=" +
+        std::to_string(key));
+  }
+  return Status::Ok();
 }
 
 Status RestoreTable(TableBackend* table, const std::vector<const SnapshotReader*>& files,
@@ -268,7 +283,10 @@ Status RestoreTable(TableBackend* table, const std::vector<const SnapshotReader*
     for (size_t i = 0; i < files.size(); ++i) {
       DE_RETURN_IF_ERROR(SectionLoader::Create(table, files[i]->header(), options, &loaders[i]));
     }
-    for (const SnapshotReader* file : files) DE_RETURN_IF_ERROR(VerifySections(*file, executor));
+    const bool int32_keys = options.int32_keys && options.keys == nullptr;
+    for (const SnapshotReader* file : files) {
+      DE_RETURN_IF_ERROR(VerifySections(*file, executor, int32_keys));
+    }
     // the files that count: without files before a delta that replaces everything
     std::vector<const SnapshotReader*> applied;
     uint64_t rows = 0;
