@@ -180,6 +180,11 @@ bool AdmissionFilter::CountInBloom(uint64_t hash) {
   return least + uint64_t{1} >= options_.min_count;
 }
 
+void AdmissionFilter::Forget(uint64_t word, uint64_t hash) noexcept {
+  if (words_.empty()) return;
+  if (const size_t at = Slot(word, hash); counts_[at] != 0) Remove(at);
+}
+
 void AdmissionFilter::Clear() {
   words_ = {};
   counts_ = {};
