@@ -125,6 +125,27 @@ def test_two_optimizers_keep_their_own_slots_and_one_can_be_dropped():
         table._table.each(library.de_table_drop_slots, "de")
 
 
+def test_more_slots_than_a_file_can_hold_are_refused(tmp_path):
+    table = new_table()
+    optimizers = [adam() for _ in range(33)]
+    for optimizer in optimizers[:32]:
+        optimizer.apply([slices([1], [1.0])], [table])
+    before = table.lookup([1]).numpy()
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"64 slots: drop_slots.*slots=66"):
+        optimizers[32].apply([slices([1], [1.0])], [table])
+    np.testing.assert_array_equal(table.lookup([1]), before)
+    assert len(table.slot_owners()) == 32
+    de.checkpoint.save(table, tmp_path)
+    other = new_table()
+    other_rule = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.1, momentum=0.9))
+    other_rule.apply([slices([1, 2], [1.0, 1.0])], [other])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="slots=65"):
+        de.checkpoint.restore(other, tmp_path)
+    assert int(other.size()) == 2
+    table.drop_slots(optimizers[0])
+    optimizers[32].apply([slices([1], [1.0])], [table])
+
+
 @pytest.mark.parametrize("key_dtype", [tf.int64, tf.string])
 @pytest.mark.parametrize("value_dtype", [tf.float32, tf.float64, tf.bfloat16])
 def test_slots_are_dropped_from_rows_of_any_type(key_dtype, value_dtype):
