@@ -30,10 +30,18 @@ def adam(**settings):
     return de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1), **settings)
 
 
-def test_by_default_a_nan_is_trained_as_a_dense_variable_would():
-    table = new_table()
-    adam().apply([slices([1], [np.nan])], [table])
-    assert np.isnan(table.lookup([1])).all()
+@pytest.mark.parametrize(
+    "rule", [keras.optimizers.Adam, keras.optimizers.Lion, keras.optimizers.Ftrl]
+)
+@pytest.mark.parametrize("gradient", [np.nan, np.inf])
+def test_by_default_a_nan_is_trained_as_a_dense_variable_would(rule, gradient):
+    table, dense = new_table(), keras.Variable(np.full([1, 2], 0.5, np.float32))
+    table.upsert([1], dense)
+    optimizers = de.DynamicEmbeddingOptimizer(rule(0.1)), rule(0.1)
+    for each in (gradient, 1.0):
+        optimizers[0].apply([slices([1], [each])], [table])
+        optimizers[1].apply([tf.fill([1, 2], each)], [dense])
+        np.testing.assert_allclose(table.lookup([1]), dense.numpy(), rtol=1e-6)
 
 
 def test_a_learning_rate_that_is_no_number_changes_nothing():
