@@ -15,7 +15,7 @@ from de_core.checkpoint import manifest
 from de_core.checkpoint.sources import tables_in
 from de_core.checkpoint.targets import tables_of
 from de_core.snapshot import table_files
-from de_core.snapshot.file import about
+from de_core.snapshot.file import SnapshotFile, about
 from de_core.snapshot.table_files import Predicate
 from de_core.tables.keys_and_values import converted
 from de_core.tables.served_copy import SUFFIX, file_stem
@@ -159,7 +159,8 @@ def restore(
         ValueError: A table is not in the checkpoint.
         tf.errors.NotFoundError: There is no checkpoint, or a file of it is missing.
         tf.errors.DataLossError: A file is damaged, or belongs to another checkpoint.
-        tf.errors.InvalidArgumentError: A file's table has other dtypes or another dim.
+        tf.errors.InvalidArgumentError: A file's table has other dtypes or another dim, or a key
+            that an int32 table cannot hold.
         tf.errors.ResourceExhaustedError: Memory or a tier's disk is full. The part of the table on
             that device is empty then, so that no part of the rows passes for the whole table. With
             `merge`, rows that were read stay.
@@ -233,6 +234,9 @@ def _check_fits(table: ShardedTable, path: str, info: dict[str, Any], convert: b
             f"{path}: the file must have the dtypes and dim of table {table.name!r}, {wanted}. "
             f"Received: {found}.",
         )
+    if spec.key_dtype == tf.int32 and info["metadata"].get("keys") != "int32":
+        for _ in SnapshotFile(path).keys(tf.int32):  # raises for a key outside int32
+            pass
 
 
 def _replaced(folder: str, missing: str) -> tf.errors.AbortedError:

@@ -141,7 +141,7 @@ def restore(
             for shard, keys in zip(table.tables, only, strict=True)
         ]
         return None if eager else tf.group(*done)
-    own = _own_files(files, router.count) if eager and (router.count > 1 or chain) else None
+    own = _own_files(table, files) if eager and (router.count > 1 or chain) else None
     if own is not None and len(table.tables) > 1:
         verify(files)
     if own is not None:
@@ -182,16 +182,21 @@ def follow(shards: Iterable[Table], chain: str, identities: Iterable[str]) -> bo
     return True
 
 
-def _own_files(files: Sequence[str], count: int) -> list[list[str]] | None:
+def _own_files(table: ShardedTable, files: Sequence[str]) -> list[list[str]] | None:
     """Returns each shard's files, or None if the files' shards divide the keys in another way.
 
-    In `files`, each base is followed by its deltas.
+    Returns None also if int64 keys must be checked for an int32 table: then the first shard reads
+    all files, so no shard changes before all keys are checked. In `files`, each base is followed by
+    its deltas.
     """
+    count, needs_int32 = table.router.count, table.spec.key_dtype == tf.int32
     groups: dict[int, list[str]] = {}
     for path in files:
         metadata = about(path)["metadata"]
         shard, _, shards = str(metadata.get("shard", "")).partition("/")
         if shards != str(count) or metadata.get("partition") != "hash":
+            return None
+        if needs_int32 and metadata.get("keys") != "int32":
             return None
         groups.setdefault(int(shard), []).append(path)
     return [groups[index] for index in range(count)] if len(groups) == count else None

@@ -91,7 +91,8 @@ class AdmissionBloom(Admission):
 
     Args:
         min_count: Occurrences that a key needs, 1 to 255.
-        capacity: Number of distinct keys for which `error` holds, including keys with a row.
+        capacity: Number of distinct keys for which `error` holds, including keys with a row. Each
+            file of a shard holds its filter, which must have at most 4000 MiB.
         error: Greatest fraction of keys admitted early, above 0 and below 1.
 
     Raises:

@@ -91,8 +91,8 @@ def _refuse_to_densify(gradient: TableGradient, *_: Any, **__: Any) -> tf.Tensor
     )
 
 
-# A loss that uses an anchor's value has a dense gradient too. TensorFlow adds both by `tf.add_n`. In
-# a TensorFlow 1 graph its own error would not say why. A tape may turn every error into a
+# A loss that uses an anchor's value has a dense gradient too. TensorFlow adds both by `tf.add_n`.
+# In a TensorFlow 1 graph its own error would not say why. A tape may turn every error into a
 # SystemError, whose cause is this one.
 # TensorFlow calls the function only for a list with a `TableGradient`. It does not understand `|`.
 _Addend = Union[TableGradient, tf.Tensor]  # noqa: UP007

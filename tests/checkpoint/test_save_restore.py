@@ -75,6 +75,28 @@ def test_merging_keeps_the_rows_that_the_checkpoint_does_not_have(saved):
     assert rows_of(table) == {**saved[1], 10**6: [8.0] * 3}
 
 
+@pytest.mark.parametrize(("saved_steps", "own_steps"), [(40, 3), (3, 40)])
+def test_merging_rows_of_another_count_of_steps_expires_none(tmp_path, saved_steps, own_steps):
+    def stepped(key, steps):
+        table = make(eviction=de.EvictionTTL(steps=10))
+        optimizer = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.1))
+
+        def step(key):
+            keys = tf.constant([key], tf.int64)
+            optimizer.apply([tf.IndexedSlices(tf.ones([1, 3]), keys)], [table])
+
+        for _ in range(steps):
+            step(key)
+        return table, step
+
+    de.checkpoint.save(stepped(1, saved_steps)[0], tmp_path)
+    table, step = stepped(2, own_steps)
+    assert de.checkpoint.restore(table, tmp_path, merge=True) == {"t": 2}
+    for passed in range(1, 12):
+        step(3)
+        assert table.contains([1, 2]).numpy().tolist() == [passed <= 10] * 2
+
+
 @pytest.mark.parametrize("merge", [False, True])
 @pytest.mark.parametrize("change", ["removed", "cleared"])
 def test_a_base_and_its_delta_are_one_table_by_whatever_rows_are_chosen(tmp_path, change, merge):
@@ -224,6 +246,46 @@ class TestBadInput:
         table = de.Variable(tf.string, dim=3, name="t")
         with pytest.raises(tf.errors.InvalidArgumentError, match="key"):
             de.checkpoint.restore(table, folder)
+
+    @pytest.mark.parametrize("way", ["whole", "merge", "predicate", "list", "pair", "files", "tf"])
+    @pytest.mark.parametrize("shards", [1, 2])
+    def test_int64_keys_of_an_int32_table(self, tmp_path, way, shards):
+        wide, narrow = make(shards), make(shards, key_dtype=tf.int32)
+        names = {"a": make(name="a"), "t": narrow}
+        for table in (wide, narrow, names["a"]):
+            table.upsert([7], tf.ones([1, 3]))
+        restore, folder = lambda **k: de.checkpoint.restore(narrow, folder, **k), str(tmp_path)
+        reads = {
+            "whole": restore,
+            "merge": lambda: restore(merge=True),
+            "predicate": lambda: restore(only=lambda keys: keys < 9),
+            "list": lambda: restore(only=tf.constant([5, -5])),
+            "pair": lambda: de.checkpoint.restore(names, folder),
+            "files": lambda: narrow.load_from_file_system(folder),
+            "tf": lambda: tf.train.Checkpoint(t=narrow).read(folder + "/c"),
+        }
+
+        def write(keys):
+            wide.upsert(keys, tf.fill([len(keys), 3], 2.0))
+            if way == "files":
+                wide.save_to_file_system(folder)
+            elif way == "tf":
+                tf.train.Checkpoint(t=wide).write(folder + "/c")
+            else:
+                de.checkpoint.save([wide, names["a"]] if way == "pair" else wide, folder)
+
+        write([5, -5])
+        reads[way]()
+        assert rows_of(narrow).keys() >= {5, -5}
+        write([2**32 + 5, -(2**31) - 1])
+        names["a"].upsert([8], tf.ones([1, 3]))
+        before = rows_of(narrow)
+        if way == "list":
+            return reads[way]()  # the keys that are read are in int32
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"int32.*Received: key=-?\d{10}"):
+            reads[way]()
+        assert rows_of(narrow) == before
+        assert int(names["a"].size()) == 2
 
     def test_no_table_changes_if_one_of_several_does_not_fit(self, tmp_path):
         pair = {"a": de.Variable(dim=1, name="a"), "b": de.Variable(dim=2, name="b")}

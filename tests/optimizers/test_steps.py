@@ -30,10 +30,18 @@ def adam(**settings):
     return de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1), **settings)
 
 
-def test_by_default_a_nan_is_trained_as_a_dense_variable_would():
-    table = new_table()
-    adam().apply([slices([1], [np.nan])], [table])
-    assert np.isnan(table.lookup([1])).all()
+@pytest.mark.parametrize(
+    "rule", [keras.optimizers.Adam, keras.optimizers.Lion, keras.optimizers.Ftrl]
+)
+@pytest.mark.parametrize("gradient", [np.nan, np.inf])
+def test_by_default_a_nan_is_trained_as_a_dense_variable_would(rule, gradient):
+    table, dense = new_table(), keras.Variable(np.full([1, 2], 0.5, np.float32))
+    table.upsert([1], dense)
+    optimizers = de.DynamicEmbeddingOptimizer(rule(0.1)), rule(0.1)
+    for each in (gradient, 1.0):
+        optimizers[0].apply([slices([1], [each])], [table])
+        optimizers[1].apply([tf.fill([1, 2], each)], [dense])
+        np.testing.assert_allclose(table.lookup([1]), dense.numpy(), rtol=1e-6)
 
 
 def test_a_learning_rate_that_is_no_number_changes_nothing():
@@ -123,6 +131,27 @@ def test_two_optimizers_keep_their_own_slots_and_one_can_be_dropped():
         table._table.find_slot(tf.constant([1], tf.int64), tf.constant("nobody/m"), 2)
     with pytest.raises(tf.errors.InvalidArgumentError, match="belong to the table"):
         table._table.each(library.de_table_drop_slots, "de")
+
+
+def test_more_slots_than_a_file_can_hold_are_refused(tmp_path):
+    table = new_table()
+    optimizers = [adam() for _ in range(33)]
+    for optimizer in optimizers[:32]:
+        optimizer.apply([slices([1], [1.0])], [table])
+    before = table.lookup([1]).numpy()
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"64 slots: drop_slots.*slots=66"):
+        optimizers[32].apply([slices([1], [1.0])], [table])
+    np.testing.assert_array_equal(table.lookup([1]), before)
+    assert len(table.slot_owners()) == 32
+    de.checkpoint.save(table, tmp_path)
+    other = new_table()
+    other_rule = de.DynamicEmbeddingOptimizer(keras.optimizers.SGD(0.1, momentum=0.9))
+    other_rule.apply([slices([1, 2], [1.0, 1.0])], [other])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="slots=65"):
+        de.checkpoint.restore(other, tmp_path)
+    assert int(other.size()) == 2
+    table.drop_slots(optimizers[0])
+    optimizers[32].apply([slices([1], [1.0])], [table])
 
 
 @pytest.mark.parametrize("key_dtype", [tf.int64, tf.string])

@@ -67,6 +67,23 @@ def test_a_bloom_filter_admits_no_key_late_and_few_early():
     assert users.memory_usage()["policy"] <= 1.15 * 6.3 * 20_000
 
 
+@pytest.mark.slow
+def test_a_bloom_filter_of_more_than_256_mib_is_saved(tmp_path):
+    policy = de.AdmissionBloom(2, capacity=26_000_000)
+    users, other = (de.Variable(dim=1, name="users", admission=policy) for _ in range(2))
+    users.find_or_insert([1])
+    de.checkpoint.save(users, tmp_path)
+    de.checkpoint.restore(other, tmp_path)
+    other.find_or_insert([1, 2])
+    assert other.contains([1, 2]).numpy().tolist() == [True, False]
+
+
+def test_a_bloom_filter_that_no_snapshot_holds_is_refused():
+    policy = de.AdmissionBloom(2, capacity=10**9)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"at most 4000 MiB.*lower capacity"):
+        de.Variable(dim=1, admission=policy)
+
+
 def test_exact_counts_take_16_to_32_bytes_a_key():
     users = de.Variable(dim=1, admission=de.AdmissionCount(5))
     for count in (10_000, 100_000):
@@ -90,6 +107,29 @@ def test_a_bounded_table_stays_within_rows_and_bytes(tables):
     assert int(users.size()) > 2500
     assert users.stats()["evicted"] > 16_000
     assert int(small.size()) > 1000
+
+
+@pytest.mark.parametrize("come", ["restored", "reserved", "at once", "removed before"])
+def test_a_bound_of_bytes_keeps_as_many_rows_however_they_came(tmp_path, come):
+    def new(**arguments):
+        return de.Variable(dim=4, name="users", eviction=policy, **arguments)
+
+    policy, rows, few = de.EvictionLRU(max_bytes=2**20), 60_000, tf.ones([1000, 4])
+    users = new(init_size=rows if come == "reserved" else 0)
+    if come == "restored":
+        larger = de.Variable(dim=4, name="users")
+        larger.upsert(range(rows), tf.ones([rows, 4]))
+        de.checkpoint.save(larger, tmp_path)
+        de.checkpoint.restore(users, tmp_path)
+    else:
+        users.upsert(range(rows), tf.ones([rows, 4]))
+    if come == "removed before":
+        users.remove(users.export()[0])
+    for first in range(rows, rows + 20_000, 1000):
+        users.upsert(range(first, first + 1000), few)
+        assert bool(tf.reduce_all(users.contains(range(first, first + 1000))))
+    assert users.memory_usage()["index"] + int(users.size()) * 24 <= 2**20
+    assert int(users.size()) > 14_000  # 50 bytes per row at first, 21,000 rows
 
 
 def test_tables_share_a_bound_and_keep_to_their_shares():

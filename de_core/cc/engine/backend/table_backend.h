@@ -222,10 +222,12 @@ class TableBackend {
   /// Saves or loads, as snapshot metadata, the policy's state that is not in the rows: the number
   /// of optimizer steps, and the admission counts of keys without a row. When several tables load
   /// one file, `shard_index` and `shard_count` select the keys (ShardOfKey) whose counts this table
-  /// loads. From a base and its deltas, load only the last file: its state is complete.
+  /// loads. From a base and its deltas, load only the last file: its state is complete. Load the
+  /// steps before the rows, which may expire, and the counts after them: Erase drops counts.
   virtual void SaveState(std::map<std::string, std::string>* metadata) const = 0;
-  virtual Status LoadState(const std::map<std::string, std::string>& metadata, uint32_t shard_index,
-                           uint32_t shard_count) = 0;
+  virtual void LoadSteps(const std::map<std::string, std::string>& metadata) = 0;
+  virtual Status LoadCounts(const std::map<std::string, std::string>& metadata,
+                            uint32_t shard_index, uint32_t shard_count) = 0;
 };
 
 }  // namespace de::engine

@@ -80,7 +80,7 @@ struct Lion {
         rest2(1 - beta2) {}
   void operator()(Real g, Real& w, Real& m) const noexcept {
     const Real direction = m * beta1 + g * rest1;
-    const Real up = direction > 0 ? lr : 0;
+    const Real up = direction > 0 ? lr : direction;  // 0 and NaN stay
     w -= direction < 0 ? -lr : up;
     m = m * beta2 + g * rest2;
   }

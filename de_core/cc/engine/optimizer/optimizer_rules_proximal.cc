@@ -25,7 +25,7 @@ std::vector<SlotSpec> FtrlSlots(size_t dim, DType slot, const double* hyper, siz
 template <typename Real>
 Real Shrink(Real x, Real by) noexcept {
   const Real size = std::fabs(x) - by;
-  const Real left = size > 0 ? size : 0;
+  const Real left = size <= 0 ? 0 : size;  // NaN stays
   return x < 0 ? -left : left;
 }
 

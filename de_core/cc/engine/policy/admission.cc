@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "de_core/cc/engine/base/hash.h"
+#include "de_core/cc/engine/base/shard_number.h"
 
 namespace de::engine {
 namespace {
@@ -13,6 +14,8 @@ namespace {
 constexpr size_t kFirstPlaces = 16;
 constexpr uint64_t kLargestBloomCount = 255;
 constexpr uint64_t kLargestCount = 0xffffffffULL;
+// A table's filters are in the header of a snapshot, which has at most 4 GiB.
+constexpr double kMostBloomBytes = 4000.0 * (1 << 20);
 
 /// The header of one filter in the bytes that Save writes. The filter's counts follow it.
 struct PartHeader {
@@ -28,6 +31,15 @@ uint64_t ShareOf(uint64_t capacity, uint32_t shards) {
 }
 
 constexpr uint32_t kProbes = 4;  // counters per key in a Bloom filter
+
+/// Returns the number of counters of a shard's Bloom filter.
+double CountersOf(const AdmissionOptions& options, uint32_t shards) {
+  // A key shares all its k counters with other keys with the probability (1 - e^(-k n / m))^k,
+  // for n keys and m counters. Solve for m / n, the counters per key.
+  const double part = std::pow(options.error, 1.0 / kProbes);
+  const double counters = -static_cast<double>(kProbes) / std::log1p(-part);
+  return std::ceil(counters * static_cast<double>(ShareOf(options.capacity, shards))) + kProbes;
+}
 
 /// Returns the position of a key's counter number `probe`, in a filter of `size` counters.
 size_t BloomPlace(uint64_t hash, uint32_t probe, size_t size) noexcept {
@@ -61,6 +73,13 @@ Status AdmissionOptions::Check() const {
     return Status::InvalidArgument("error must be between 0 and 1. Received: error=" +
                                    std::to_string(error));
   }
+  if (kind == Kind::kBloom && CountersOf(*this, kShards) * kShards > kMostBloomBytes) {
+    return Status::InvalidArgument(
+        "the filter must have at most 4000 MiB in each shard of a table, because a snapshot's "
+        "header holds it: lower capacity, raise error, or use more devices. Received: capacity=" +
+        std::to_string(capacity) + ", error=" + std::to_string(error) +
+        ", bytes=" + std::to_string(static_cast<uint64_t>(CountersOf(*this, kShards) * kShards)));
+  }
   if (kind == Kind::kProbability && !(probability > 0 && probability <= 1)) {
     return Status::InvalidArgument("probability must be above 0 and at most 1. Received: " +
                                    std::to_string(probability));
@@ -76,12 +95,7 @@ AdmissionFilter::AdmissionFilter(const AdmissionOptions& options, uint32_t shard
     chance_ = scaled >= std::ldexp(1.0, 64) ? ~uint64_t{0} : static_cast<uint64_t>(scaled);
   }
   if (options_.kind == Kind::kBloom) {
-    // A key shares all its k counters with other keys with the probability (1 - e^(-k n / m))^k,
-    // for n keys and m counters. Solve for m / n, the counters per key.
-    const double part = std::pow(options_.error, 1.0 / kProbes);
-    const double counters = -static_cast<double>(kProbes) / std::log1p(-part);
-    const auto keys = static_cast<double>(ShareOf(options_.capacity, shards));
-    bloom_.assign(static_cast<size_t>(std::ceil(counters * keys)) + kProbes, 0);
+    bloom_.assign(static_cast<size_t>(CountersOf(options_, shards)), 0);
   }
 }
 
@@ -164,6 +178,11 @@ bool AdmissionFilter::CountInBloom(uint64_t hash) {
     counter = std::max(counter, static_cast<uint8_t>(least + 1));
   }
   return least + uint64_t{1} >= options_.min_count;
+}
+
+void AdmissionFilter::Forget(uint64_t word, uint64_t hash) noexcept {
+  if (words_.empty()) return;
+  if (const size_t at = Slot(word, hash); counts_[at] != 0) Remove(at);
 }
 
 void AdmissionFilter::Clear() {

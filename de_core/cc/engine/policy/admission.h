@@ -36,6 +36,9 @@ class AdmissionFilter {
   /// Counts one occurrence of a key without a row. Returns true if the key gets a row now.
   bool Admit(uint64_t word, uint64_t hash, int64_t step);
 
+  /// Drops the exact count of a key. Bloom counters cannot be dropped: other keys share them.
+  void Forget(uint64_t word, uint64_t hash) noexcept;
+
   /// Resets all counts.
   void Clear();
 

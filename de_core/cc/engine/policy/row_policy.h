@@ -161,6 +161,11 @@ class RowPolicy {
     weights[shard].store(0, std::memory_order_relaxed);
   }
 
+  /// Drops the count of a key. Requires the lock of the key's shard.
+  void Forget(const IndexKey& key) noexcept {
+    if (has_filters()) filters_[ShardOfHash(key.hash)].Forget(key.word, key.hash);
+  }
+
   /// Counts optimizer steps from 0 again, after all rows were removed.
   void ForgetSteps() noexcept { step_.store(0, std::memory_order_relaxed); }
 

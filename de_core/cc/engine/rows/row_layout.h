@@ -22,6 +22,9 @@ namespace de::engine {
 inline constexpr std::string_view kScaleOwner = "de.stored";
 inline constexpr std::string_view kScaleName = "scale";
 
+/// Greatest number of slots of a row, with the columns of policies.
+inline constexpr size_t kMaxSlots = 64;
+
 /// A part of a row that belongs to an optimizer.
 struct SlotSpec {
   std::string name;
@@ -62,13 +65,16 @@ class RowLayout {
   size_t key_offset() const noexcept { return key_offset_; }
 
   /// Adds the slots of one owner that do not exist yet, or exist with another floating-point dtype,
-  /// to `changes`. Returns an error if a slot exists with another width or kind of dtype.
+  /// to `changes`. Returns an error if a slot exists with another width or kind of dtype, or if the
+  /// row would have too many slots.
   Status FindChanges(const std::string& owner, const std::vector<SlotSpec>& specs,
                      std::vector<SlotSpec>* changes) const {
+    size_t slots = slots_.size();
     for (const SlotSpec& spec : specs) {
       const RowSlot* slot = FindSlot(owner, spec.name);
       if (slot == nullptr) {
         changes->push_back(spec);
+        ++slots;
         continue;
       }
       const SlotSpec& held = slot->spec;
@@ -80,6 +86,12 @@ class RowLayout {
                                        Describe(spec) + " where the table holds " + Describe(held));
       }
       if (!same) changes->push_back(spec);
+    }
+    if (slots > kMaxSlots) {
+      return Status::InvalidArgument(
+          "a table has at most 64 slots: drop_slots removes the slots of an optimizer that "
+          "slot_owners() lists. Received: optimizer='" +
+          owner + "', slots=" + std::to_string(slots));
     }
     return Status::Ok();
   }

@@ -92,8 +92,9 @@ class SectionLoader {
  public:
   /// Checks that the file has the table's key type and dim, and the table's dtype unless `convert`
   /// is set. With `slots`, the loader also reads the file's slots.
-  static Status Create(TableBackend* table, const SnapshotHeader& header, bool slots, bool convert,
-                       SectionLoader* loader) {
+  static Status Create(TableBackend* table, const SnapshotHeader& header,
+                       const RestoreOptions& wanted, SectionLoader* loader) {
+    const bool slots = wanted.slots, convert = wanted.convert;
     const TableOptions& options = table->options();
     const RowLayout& file = header.layout;
     const bool same = file.value_dtype() == options.value_dtype && !header.converted.has_value();
@@ -108,7 +109,12 @@ class SectionLoader {
     loader->file_ = file;
     loader->target_ = RowLayout(options.key_type, options.value_dtype, options.dim);
     for (const RowSlot& slot : file.slots()) {
-      if (slots && slot.owner != kScaleOwner) loader->target_.Append(slot.owner, {slot.spec});
+      // The file's steps have another beginning than the steps of a table that keeps its rows.
+      const bool foreign = !wanted.replace && slot.owner == kMetadataOwner &&
+                           slot.spec.name == NameOf(RowColumn::kStep);
+      if (slots && !foreign && slot.owner != kScaleOwner) {
+        loader->target_.Append(slot.owner, {slot.spec});
+      }
     }
     // Load no rows: this only checks key type, dtype and dim.
     DE_RETURN_IF_ERROR(
@@ -190,16 +196,16 @@ Status CheckOptions(const std::vector<ChainSpan>& chains, const RestoreOptions& 
   return Status::Ok();
 }
 
-/// Adds the missing slots, loads the policies' state, and inserts the rows.
+/// Adds the missing slots, inserts the rows, and loads the policies' state.
 Status Fill(TableBackend* table, const std::vector<const SnapshotReader*>& files,
             const std::vector<ChainSpan>& chains, const std::vector<SectionLoader>& loaders,
             const std::vector<OwnedSlots>& missing, uint64_t rows, const RestoreOptions& options,
             Executor* executor, RestoreReport* report) {
   for (const auto& [owner, specs] : missing) DE_RETURN_IF_ERROR(table->EnsureSlots(owner, specs));
   for (const ChainSpan& chain : chains) {
-    if (!options.slots) break;
-    DE_RETURN_IF_ERROR(table->LoadState(files[chain.end - 1]->header().metadata,
-                                        options.shard_index, options.shard_count));
+    if (options.slots && options.replace) {
+      table->LoadSteps(files[chain.end - 1]->header().metadata);
+    }
   }
   rows /= options.shard_count;
   if (options.keys != nullptr) rows = std::min<uint64_t>(rows, options.keys->size);
@@ -234,6 +240,10 @@ Status Fill(TableBackend* table, const std::vector<const SnapshotReader*>& files
       }));
       report->bytes += files[at]->file_bytes();
     }
+    if (options.slots) {
+      DE_RETURN_IF_ERROR(table->LoadCounts(files[chain.end - 1]->header().metadata,
+                                           options.shard_index, options.shard_count));
+    }
   }
   report->read = read;
   return Status::Ok();
@@ -241,8 +251,23 @@ Status Fill(TableBackend* table, const std::vector<const SnapshotReader*>& files
 
 }  // namespace
 
-Status VerifySections(const SnapshotReader& file, Executor* executor) {
-  return ForEachSection(file, executor, [](const SnapshotSection&) { return Status::Ok(); });
+Status VerifySections(const SnapshotReader& file, Executor* executor, bool int32_keys) {
+  return ForEachSection(file, executor, [&](const SnapshotSection& section) {
+    return int32_keys ? CheckInt32Keys(section) : Status::Ok();
+  });
+}
+
+Status CheckInt32Keys(const SnapshotSection& section) {
+  for (size_t i = 0; i < section.count + section.tombstones; ++i) {
+    const auto key = static_cast<int64_t>(
+        i < section.count ? section.words[i] : section.tombstone_words[i - section.count]);
+    if (key == static_cast<int32_t>(key)) continue;
+    return Status::InvalidArgument(
+        "every key must be in int32, the table's key dtype; use a table of int64 keys. Received: "
+        "key=" +
+        std::to_string(key));
+  }
+  return Status::Ok();
 }
 
 Status RestoreTable(TableBackend* table, const std::vector<const SnapshotReader*>& files,
@@ -256,10 +281,12 @@ Status RestoreTable(TableBackend* table, const std::vector<const SnapshotReader*
     DE_RETURN_IF_ERROR(CheckOptions(chains, options, same_dtype));
     std::vector<SectionLoader> loaders(files.size());
     for (size_t i = 0; i < files.size(); ++i) {
-      DE_RETURN_IF_ERROR(SectionLoader::Create(table, files[i]->header(), options.slots,
-                                               options.convert, &loaders[i]));
+      DE_RETURN_IF_ERROR(SectionLoader::Create(table, files[i]->header(), options, &loaders[i]));
     }
-    for (const SnapshotReader* file : files) DE_RETURN_IF_ERROR(VerifySections(*file, executor));
+    const bool int32_keys = options.int32_keys && options.keys == nullptr;
+    for (const SnapshotReader* file : files) {
+      DE_RETURN_IF_ERROR(VerifySections(*file, executor, int32_keys));
+    }
     // the files that count: without files before a delta that replaces everything
     std::vector<const SnapshotReader*> applied;
     uint64_t rows = 0;

@@ -21,6 +21,7 @@ struct RestoreOptions {
   uint32_t shard_index = 0;    ///< read only keys that ShardOfKey assigns to this shard
   uint32_t shard_count = 1;    ///< number of shards; 1 means read all keys
   const Keys* keys = nullptr;  ///< if set, read only these keys
+  bool int32_keys = false;     ///< without `keys`: refuse files with a key outside int32
   std::string chain;  ///< later saves continue this chain after the last file; empty for none
 };
 
@@ -36,8 +37,12 @@ struct RestoreReport {
 Status RestoreTable(TableBackend* table, const std::vector<const SnapshotReader*>& files,
                     const RestoreOptions& options, Executor* executor, RestoreReport* report);
 
-/// Reads and checks every section of a file, on several threads.
-Status VerifySections(const SnapshotReader& file, Executor* executor);
+/// Reads and checks every section of a file, on several threads. With `int32_keys`, returns
+/// InvalidArgument for a key outside int32.
+Status VerifySections(const SnapshotReader& file, Executor* executor, bool int32_keys = false);
+
+/// Returns InvalidArgument unless the keys of a section's rows and tombstones are in int32.
+Status CheckInt32Keys(const SnapshotSection& section);
 
 }  // namespace de::engine
 

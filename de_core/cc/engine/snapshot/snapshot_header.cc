@@ -265,7 +265,7 @@ Status EncodeHeader(const SnapshotHeader& header, std::string* bytes,
   const uint64_t total = RoundUpTo(sizeof(HeaderRecord) + fields.size() + sizeof(uint32_t), 64);
   if (total > kMaxHeaderBytes) {
     return Status::InvalidArgument(
-        "initializer and metadata of a table must fit in 256 MiB. Received: " +
+        "initializer and metadata of a table must fit in 4 GiB. Received: " +
         Number("bytes", total));
   }
   if (header.layout.slots().size() > kMaxSlots) {
@@ -326,7 +326,7 @@ Status DecodeHeaderRecord(const char* prefix, uint64_t file_bytes, HeaderRecord*
   if (record->version == 0) return BadField("version 0 does not exist");
   if (record->header_bytes < 192 || record->header_bytes % 64 != 0 ||
       record->header_bytes > kMaxHeaderBytes) {
-    return BadField("its size is not a multiple of 64 from 192 to 256 Mi");
+    return BadField("its size is not a multiple of 64 from 192 to 4 Gi");
   }
   return file_bytes < record->header_bytes ? truncated("header") : Status::Ok();
 }

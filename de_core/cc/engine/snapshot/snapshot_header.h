@@ -82,8 +82,7 @@ struct HeaderRecord {
 };
 static_assert(sizeof(HeaderRecord) == 128, "part of the format");
 
-inline constexpr uint64_t kMaxHeaderBytes = uint64_t{256} << 20;
-inline constexpr size_t kMaxSlots = 64;
+inline constexpr uint64_t kMaxHeaderBytes = (uint64_t{4} << 30) - 64;  // sizes of fields are uint32
 
 constexpr uint64_t RoundUpTo(uint64_t bytes, uint64_t unit) noexcept {
   return (bytes + unit - 1) / unit * unit;

@@ -212,8 +212,7 @@ void Shard::PointAt(uint32_t segment, uint64_t hash) {
 }
 
 void Shard::Rebuild(uint64_t rows, bool compact) {
-  // Without `compact`, never shrink the index: if it has room for these rows, keep it.
-  if (!compact && rows <= index_lines() * Limit(1)) {
+  if (!compact && rows > 0 && rows <= index_lines() * Limit(1)) {
     slab_.Reserve(rows);
     return;
   }

@@ -59,6 +59,8 @@ class Shard {
   /// other splits reuse the memory of the whole: random keys fill all segments of a shard at the
   /// same time.
   static constexpr uint32_t kSegmentLines = 1024;
+  /// Bytes of a rebuilt index per row: half of its entries are used.
+  static constexpr size_t kIndexBytesPerRow = 2 * sizeof(IndexLine) / kEntriesPerLine + 1;
 
   /// `arena` must outlive the shard. `seed` places the keys in the index (SeededHash).
   Shard(const RowLayout& layout, Arena* arena, uint64_t seed,
@@ -143,8 +145,9 @@ class Shard {
   /// Returns a shard for Clear.
   std::unique_ptr<Shard> Emptied() const;
 
-  /// Rebuilds the index with space for `rows` rows in total, if it has less. With `compact`, also
-  /// copies the rows into new memory without gaps; otherwise the rows stay where they are.
+  /// Rebuilds the index with space for `rows` rows in total, if it has less; with rows = 0, always,
+  /// for the rows that the shard has. With `compact`, also copies the rows into new memory without
+  /// gaps; otherwise the rows stay where they are.
   void Rebuild(uint64_t rows, bool compact);
 
   /// Returns a copy of all rows in a layout with slots added or removed. Row numbers are unchanged.
@@ -190,6 +193,11 @@ class Shard {
            segments_.capacity() * sizeof(Segment);
   }
   size_t index_lines() const noexcept;
+  /// True if the index is far larger than its rows need: rows were erased, or space was reserved.
+  bool has_spare_index() const noexcept {
+    // Growing segments are at least 40 % full, so this finds only an index that will not fill soon.
+    return 2 * index_bytes() > 3 * (size() * kIndexBytesPerRow + 4 * sizeof(IndexLine));
+  }
 
   /// Adds to probes[i] the number of keys that a search finds in the (i + 1)-th line that it
   /// visits. The last element counts all later lines too. Counts in a few segments and concludes

@@ -155,6 +155,11 @@ Status Table::Reserve(uint64_t rows) {
   }
   return Guarded([&] {
     const std::shared_lock<ShardLock> hold(layout_lock_);
+    const RowPolicyOptions& bounds = policy_.options();
+    if (bounds.max_rows > 0) rows = std::min(rows, bounds.max_rows);
+    if (bounds.max_bytes > 0) {
+      rows = std::min(rows, bounds.max_bytes / (layout_.stride() + Shard::kIndexBytesPerRow));
+    }
     for (auto& shard : shards_) {
       const std::lock_guard<ShardLock> guard(shard->lock);
       shard->Rebuild(rows / kShards + 1, /*compact=*/false);

@@ -126,8 +126,9 @@ class Table final : public TableBackend {
   }
   SaveChains& chains() noexcept override { return *chains_; }
   void SaveState(std::map<std::string, std::string>* metadata) const override;
-  Status LoadState(const std::map<std::string, std::string>& metadata, uint32_t shard_index = 0,
-                   uint32_t shard_count = 1) override;
+  void LoadSteps(const std::map<std::string, std::string>& metadata) override;
+  Status LoadCounts(const std::map<std::string, std::string>& metadata, uint32_t shard_index = 0,
+                    uint32_t shard_count = 1) override;
 
  private:
   friend class SaveSource;
@@ -155,6 +156,7 @@ class Table final : public TableBackend {
   Status CheckColumn(RowColumn column) const;
   uint64_t RowsTooMany() const noexcept;
   void Relayout(RowLayout layout);
+  void ShrinkIndexes();
   void MakeRoom();
   void SweepExpired(uint64_t rows);
   void AfterWrite(size_t keys);

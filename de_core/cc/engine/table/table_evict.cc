@@ -299,10 +299,20 @@ Status Table::CopyCool(RowColumn by, size_t most, double part, ClockHand* at,
   });
 }
 
+// Rebuilds each shard's index that is far larger than its rows need, and weighs all shards anew.
+void Table::ShrinkIndexes() {
+  for (size_t i = 0; i < kShards; ++i) {
+    const std::lock_guard<ShardLock> guard(shards_[i]->lock);
+    if (shards_[i]->has_spare_index()) shards_[i]->Rebuild(0, /*compact=*/false);
+    policy_.weights[i].store(WeightOf(*shards_[i]), std::memory_order_relaxed);
+  }
+}
+
 // Evicts rows until the table is within its bounds.
 void Table::MakeRoom() {
   if (RowsTooMany() == 0) return;
   const std::lock_guard<std::mutex> one_at_a_time(policy_.evicting);
+  if (policy_.options().max_bytes > 0) ShrinkIndexes();
   // Two rounds through the table suffice, unless other verbs use its rows faster.
   for (int rounds = 0; rounds < 3;) {
     const uint64_t too_many = RowsTooMany();

@@ -35,12 +35,15 @@ void Table::SaveState(std::map<std::string, std::string>* metadata) const {
   (*metadata)[kAdmissionKey] = std::move(parts);
 }
 
-Status Table::LoadState(const std::map<std::string, std::string>& metadata, uint32_t shard_index,
-                        uint32_t shard_count) {
+void Table::LoadSteps(const std::map<std::string, std::string>& metadata) {
+  if (const auto steps = metadata.find(kStepsKey); steps != metadata.end()) {
+    policy_.WitnessSteps(std::strtoll(steps->second.c_str(), nullptr, 10));
+  }
+}
+
+Status Table::LoadCounts(const std::map<std::string, std::string>& metadata, uint32_t shard_index,
+                         uint32_t shard_count) {
   return Guarded([&]() -> Status {
-    if (const auto steps = metadata.find(kStepsKey); steps != metadata.end()) {
-      policy_.WitnessSteps(std::strtoll(steps->second.c_str(), nullptr, 10));
-    }
     const auto admission = metadata.find(kAdmissionKey);
     if (admission == metadata.end() || !policy_.has_filters()) return Status::Ok();
     std::string_view parts = admission->second;

@@ -198,9 +198,10 @@ Status Table::EraseKeys(const Keys& keys, bool moved, Executor* executor) {
       const std::lock_guard<ShardLock> guard(shard.lock);
       for (size_t j = begin; j < end; ++j) {
         if (j + kPrefetchAhead < end) shard.PrefetchLine(Mix64(group.words[j + kPrefetchAhead]));
-        shard.Erase({group.words[j], Mix64(group.words[j]),
-                     keys.strings == nullptr ? nullptr : keys.strings + group.positions[j]},
-                    moved);
+        const IndexKey key{group.words[j], Mix64(group.words[j]),
+                           keys.strings == nullptr ? nullptr : keys.strings + group.positions[j]};
+        shard.Erase(key, moved);
+        if (!moved) policy_.Forget(key);
       }
     }
   });

@@ -94,9 +94,12 @@ class TieredTable final : public TableBackend {
   void SaveState(std::map<std::string, std::string>* metadata) const override {
     hot_->SaveState(metadata);
   }
-  Status LoadState(const std::map<std::string, std::string>& metadata, uint32_t shard_index,
-                   uint32_t shard_count) override {
-    return hot_->LoadState(metadata, shard_index, shard_count);
+  void LoadSteps(const std::map<std::string, std::string>& metadata) override {
+    hot_->LoadSteps(metadata);
+  }
+  Status LoadCounts(const std::map<std::string, std::string>& metadata, uint32_t shard_index,
+                    uint32_t shard_count) override {
+    return hot_->LoadCounts(metadata, shard_index, shard_count);
   }
 
   /// True while any verb holds the table's lock. For tests.

@@ -47,6 +47,7 @@ class RestoreOp final : public LiveTableOp {
     engine::RestoreOptions options = options_;
     if (keys.has_value()) options.keys = &keys->keys();
     engine::RestoreReport report;
+    options.int32_keys = table.key_dtype() == tensorflow::DT_INT32;
     PoolExecutor executor(context);
     TF_RETURN_IF_ERROR(
         files.Named(engine::RestoreTable(live, files.readers(), options, &executor, &report)));

@@ -120,6 +120,9 @@ class ReadOp final : public GuardedOp {
     int64_t at = 0;
     for (size_t i = first; i < end; ++i) {
       TF_RETURN_IF_ERROR(InFile(path, reader.ReadSection(i, &buffer)));
+      if (key_dtype_ == tensorflow::DT_INT32) {
+        TF_RETURN_IF_ERROR(InFile(path, engine::CheckInt32Keys(buffer.section)));
+      }
       PutKeys(buffer, at, out);
       if (with_values_) PutRows(header, buffer.section, at, slot_bytes, out);
       at += static_cast<int64_t>(buffer.section.count + buffer.section.tombstones);

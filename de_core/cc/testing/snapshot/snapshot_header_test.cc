@@ -251,7 +251,7 @@ TEST(SnapshotHeader, records_that_cannot_be_are_refused) {
   ExpectMalformed(with(offsetof(HeaderRecord, version), 0, 4), "version 0 does not exist");
   for (const uint64_t size : {uint64_t{0}, uint64_t{128}, uint64_t{193}, kMaxHeaderBytes + 64}) {
     ExpectMalformed(with(offsetof(HeaderRecord, header_bytes), size, 8),
-                    "its size is not a multiple of 64 from 192 to 256 Mi");
+                    "its size is not a multiple of 64 from 192 to 4 Gi");
   }
 }
 

@@ -27,6 +27,20 @@ TEST(TablePolicy, ABatchFarLargerThanTheBoundNeverTakesMuchMore) {
   EXPECT_LE(table->Stats().row_bytes, kShards * (1000 + 2 * 512) * table->layout().stride());
 }
 
+TEST(TablePolicy, ABoundOfBytesKeepsAsManyRowsHoweverTheyCame) {
+  constexpr uint64_t kBytes = 400000;
+  const auto table = Make("evict_by=1;max_bytes=" + std::to_string(kBytes));
+  ASSERT_TRUE(Upsert(table.get(), Numbers(0, 40000)).ok());
+  const TableStats stats = table->Stats();
+  EXPECT_LE(stats.rows * table->layout().stride() + stats.index_bytes, kBytes);
+  EXPECT_GT(stats.rows, 6000U);  // 10,000 rows of 16 bytes, with 26 of the index
+  // Space beyond the bound is not reserved, and space in advance evicts no row.
+  ASSERT_TRUE(table->Reserve(1000000).ok());
+  EXPECT_LE(table->Stats().index_bytes, kBytes);
+  ASSERT_TRUE(Upsert(table.get(), Numbers(100000, 1000)).ok());
+  EXPECT_GT(table->size(), 6000U);
+}
+
 TEST(TablePolicy, ABoundOfBytesHoldsWhileRowsWiden) {
   constexpr uint64_t kBytes = 400000;
   TableOptions options;
@@ -72,11 +86,11 @@ TEST(TablePolicy, SnapshotsSeeNoExpiredRowAndKeepTheCounts) {
   std::map<std::string, std::string> state;
   table->SaveState(&state);
   const auto copy = Make("ttl_steps=1;admission=1;min_count=3");
-  ASSERT_TRUE(copy->LoadState(state).ok());
+  ASSERT_TRUE(copy->LoadCounts(state).ok());
   ASSERT_TRUE(train(copy.get()));
   EXPECT_EQ(copy->size(), 2U);
   state["de.admission"].resize(40);
-  EXPECT_FALSE(copy->LoadState(state).ok());
+  EXPECT_FALSE(copy->LoadCounts(state).ok());
 }
 
 /// A table that is saved as a base and, after lookups of some keys, as a delta.
