@@ -284,7 +284,7 @@ def test_the_callback_resumes_a_broken_run(tmp_path, ratings, ratings_model, is_
     fit(broken, 2, de.checkpoint.IncrementalCheckpoint(tmp_path, save_freq=8))
     callback = de.checkpoint.IncrementalCheckpoint(tmp_path)
     if not is_built:
-        with pytest.raises(ValueError, match=r"'\w+', which is not built, and '.*ckpt-16'"):
+        with pytest.raises(ValueError, match=r"'\w+', which is not built, and '.*ckpt-4'"):
             fit(resumed, 1, callback)
         resumed(users[:1])
     fit(resumed, 1, callback)
