@@ -6,7 +6,7 @@ to float32.
 
 from __future__ import annotations
 
-from typing import Any, Union
+from typing import Any
 
 import tensorflow as tf
 
@@ -89,18 +89,6 @@ def _refuse_to_densify(gradient: TableGradient, *_: Any, **__: Any) -> tf.Tensor
         "all trainable variables, leave the tables' variables out, and pass `regularizer` "
         "(`embeddings_regularizer` of a layer)."
     )
-
-
-# A loss that uses an anchor's value has a dense gradient too. TensorFlow adds both by `tf.add_n`.
-# In a TensorFlow 1 graph its own error would not say why. A tape may turn every error into a
-# SystemError, whose cause is this one.
-# TensorFlow calls the function only for a list with a `TableGradient`. It does not understand `|`.
-_Addend = Union[TableGradient, tf.Tensor]  # noqa: UP007
-
-
-@tf.experimental.dispatch_for_api(tf.add_n, {"inputs": list[_Addend]})
-def _refuse_to_add(inputs: list[Any]) -> tf.Tensor:
-    return _refuse_to_densify(next(each for each in inputs if isinstance(each, TableGradient)))
 
 
 # TensorFlow's own conversion has the priority 100.

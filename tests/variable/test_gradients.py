@@ -230,17 +230,6 @@ def test_a_tape_names_the_variables_of_a_table():
         tape.gradient(loss, table)
 
 
-def test_a_penalty_over_all_trainable_variables_says_what_to_pass_instead():
-    with tf.Graph().as_default():
-        table, dense = de.get_variable("penalized", dim=2), tf.Variable([1.0, 2.0])
-        variables = [*table.trainable_variables, dense]
-        penalty = tf.add_n([tf.nn.l2_loss(each) for each in variables])
-        loss = tf.reduce_sum(table.lookup([1]) * dense) + penalty
-        optimizer = de.DynamicEmbeddingOptimizer(tf.compat.v1.train.AdamOptimizer())
-        with pytest.raises(ValueError, match=r"must stay sparse.*pass `regularizer`"):
-            optimizer.minimize(loss)
-
-
 @pytest.mark.parametrize("in_function", [False, True])
 @pytest.mark.parametrize(
     "densify", [tf.convert_to_tensor, lambda g: tf.where(tf.math.is_nan(g), tf.zeros_like(g), g)]
