@@ -285,7 +285,8 @@ def row_counts(num_reserved: WholeNumber, **kwargs: Any) -> tuple[tf.Tensor, tf.
         TypeError: An argument is unknown or not a whole number.
         ValueError: An argument is negative.
     """
-    trigger = kwargs.pop("trigger", num_reserved)
+    trigger = kwargs.pop("trigger", None)
+    trigger = num_reserved if trigger is None else trigger
     if kwargs:
         raise TypeError(f"`restrict` takes `num_reserved` and `trigger`. {received(**kwargs)}")
     return _row_count("num_reserved", num_reserved), _row_count("trigger", trigger)

@@ -42,6 +42,9 @@ class ShadowVariable(TrainableWrapper, tf.Module):
     [3, 4]
     """
 
+    # A module's variables are those of `params` alone, not a variable that was looked up as ids.
+    _TF_MODULE_IGNORED_PROPERTIES = tf.Module._TF_MODULE_IGNORED_PROPERTIES | {"ids", "_anchor"}
+
     def __init__(
         self,
         params: Variable,

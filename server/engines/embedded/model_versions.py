@@ -38,6 +38,8 @@ class _Record:
     fingerprint: int | None = None
     # The damage in the files of a loaded version.
     damage: str = ""
+    # True if the folder of a serving version has gone: if it is back, its files are loaded.
+    is_gone: bool = False
 
 
 class ModelVersions:
@@ -100,6 +102,8 @@ class ModelVersions:
             folders: The versions on disk. If there are none, the loaded versions keep serving.
         """
         await self._look_for_damage(folders)
+        for version, record in self._records.items():
+            record.is_gone |= version not in folders
         kept: set[int] = set()
         for version in self._policy.candidates(folders):
             if len(kept) == self._policy.count:
@@ -146,10 +150,13 @@ class ModelVersions:
     async def _load_if_new(self, record: _Record, path: Path) -> bool:
         """Loads a version unless the same files were loaded before. Returns whether it serves.
 
-        If it serves already, it is replaced once the new files are loaded.
+        If it serves already and its folder was written again, it is replaced once the new files are
+        loaded. Files that change in place are not loaded: they may be part of a copy.
         """
         version, before = record.status.version, record
         serves = before.serving is not None and not before.damage
+        if serves and not before.is_gone:
+            return True
         files = await self._loader.run(lambda: fingerprint(path))
         if before.fingerprint == files:
             return serves

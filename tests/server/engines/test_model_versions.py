@@ -256,6 +256,8 @@ async def test_a_version_that_is_written_again_replaces_itself(world):
     world.hold = threading.Event()
     await world.publish(1)
     running = await world.run_for_long()
+    world.write(1, "changed in place")
+    await world.update()
     world.remove(1)
     await world.update()
     assert (world.current, world.loading) == (1, 1)

@@ -1,6 +1,7 @@
 // Eviction: which rows leave the table, and when.
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <shared_mutex>
 
 #include "de_core/cc/engine/base/guard.h"
@@ -303,7 +304,11 @@ Status Table::CopyCool(RowColumn by, size_t most, double part, ClockHand* at,
 void Table::ShrinkIndexes() {
   for (size_t i = 0; i < kShards; ++i) {
     const std::lock_guard<ShardLock> guard(shards_[i]->lock);
-    if (shards_[i]->has_spare_index()) shards_[i]->Rebuild(0, /*compact=*/false);
+    try {
+      if (shards_[i]->has_spare_index()) shards_[i]->Rebuild(0, /*compact=*/false);
+    } catch (const std::bad_alloc&) {
+      // Evicting rows makes room too.
+    }
     policy_.weights[i].store(WeightOf(*shards_[i]), std::memory_order_relaxed);
   }
 }
@@ -312,6 +317,7 @@ void Table::ShrinkIndexes() {
 void Table::MakeRoom() {
   if (RowsTooMany() == 0) return;
   const std::lock_guard<std::mutex> one_at_a_time(policy_.evicting);
+  if (RowsTooMany() == 0) return;  // another thread has made room
   if (policy_.options().max_bytes > 0) ShrinkIndexes();
   // Two rounds through the table suffice, unless other verbs use its rows faster.
   for (int rounds = 0; rounds < 3;) {
