@@ -25,8 +25,7 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
 
     Raises:
         TypeError: `save_freq` is neither "epoch" nor an integer.
-        ValueError: `save_freq` is not positive. In `fit`: there is a checkpoint to restore, and
-            the model is not built.
+        ValueError: `save_freq` is not positive.
 
     Example:
     >>> import tempfile, tensorflow as tf, de_core as de
@@ -83,19 +82,13 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
         if self._manager is not None:  # a later fit goes on where the previous one ended
             return
         model, optimizer = self.model, self.model.optimizer
+        # Build the optimizer first. Otherwise its variables would be restored only when they are
+        # created, and a save before that would omit them. The first batch builds other models, and
+        # then their optimizers.
+        is_built = not hasattr(optimizer, "build") or getattr(optimizer, "built", True)
+        if model.built and not is_built:
+            optimizer.build(model.trainable_variables)
         manager = Manager(model, self._directory, **self._options)
-        if hasattr(optimizer, "build") and not getattr(optimizer, "built", True):
-            # Build the optimizer first. Otherwise a save before the first batch would omit its
-            # variables. Keras would not restore all of them when it creates them.
-            if model.built:
-                optimizer.build(model.trainable_variables)
-            elif self._restore and (latest := manager.latest_checkpoint) is not None:
-                raise ValueError(
-                    "A model must be built before `fit` restores a checkpoint, because Keras does "
-                    "not restore the optimizer of a model that its first batch builds. Received: "
-                    f"{model.name!r}, which is not built, and {latest!r}. Add a keras.Input, or "
-                    "call the model on a batch before `fit`."
-                )
         if self._restore:
             manager.restore()
         self._manager = manager

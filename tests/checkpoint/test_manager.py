@@ -261,11 +261,11 @@ def test_a_graph_neither_saves_nor_restores(tmp_path):
     assert len(manager.checkpoints) == 1
 
 
-def built_by_its_first_batch(built):
-    """Returns an equal model without input, so that `fit` builds it."""
-    table, dense = built.layers
-    layers = [type(each).from_config(each.get_config()) for each in (table, dense)]
-    model = keras.Sequential(layers)
+def built_by_its_first_batch():
+    """Returns a model without input, so that `fit` builds it."""
+    keras.utils.set_random_seed(0)
+    table = de.layers.Embedding(4, initializer="normal", name="users")
+    model = keras.Sequential([table, keras.layers.Dense(1, activation="sigmoid")])
     model.compile(de.DynamicEmbeddingOptimizer(keras.optimizers.Adam(0.1)), "mse")
     return model
 
@@ -278,15 +278,11 @@ def test_the_callback_resumes_a_broken_run(tmp_path, ratings, ratings_model, is_
         keras.utils.set_random_seed(0)
         model.fit(users, pleases, epochs=epochs, shuffle=False, verbose=0, callbacks=callbacks)
 
-    models = [ratings_model() for _ in range(3)]
-    whole, broken, resumed = models if is_built else map(built_by_its_first_batch, models)
+    make = ratings_model if is_built else built_by_its_first_batch
+    whole, broken, resumed = make(), make(), make()
     fit(whole, 3)
     fit(broken, 2, de.checkpoint.IncrementalCheckpoint(tmp_path, save_freq=8))
     callback = de.checkpoint.IncrementalCheckpoint(tmp_path)
-    if not is_built:
-        with pytest.raises(ValueError, match=r"'\w+', which is not built, and '.*ckpt-4'"):
-            fit(resumed, 1, callback)
-        resumed(users[:1])
     fit(resumed, 1, callback)
     assert len(callback.manager.checkpoints) == 5
     assert int(resumed.optimizer.iterations) == int(whole.optimizer.iterations)
