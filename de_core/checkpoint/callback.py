@@ -55,6 +55,7 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
         self._options = options
         self._count = BatchCount(None if save_freq == "epoch" else int(save_freq))
         self._manager: Manager | None = None
+        self._trained: Any = None  # the model of the manager; `evaluate` may set another model
 
     @property
     def manager(self) -> Manager:
@@ -70,16 +71,10 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
             )
         return self._manager
 
-    def set_model(self, model: Any) -> None:
-        """Takes the model that `fit` trains. Another model gets a manager of its own."""
-        if model is not self.model:
-            self._manager = None
-        super().set_model(model)
-
     def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
         """Creates the manager and restores the newest checkpoint, before a model's first `fit`."""
         del logs
-        if self._manager is not None:  # a later fit goes on where the previous one ended
+        if self._trained is self.model:  # a later fit goes on where the previous one ended
             return
         model, optimizer = self.model, self.model.optimizer
         # Build the optimizer first. Otherwise its variables would be restored only when they are
@@ -91,7 +86,7 @@ class IncrementalCheckpoint(keras.callbacks.Callback):
         manager = Manager(model, self._directory, **self._options)
         if self._restore:
             manager.restore()
-        self._manager = manager
+        self._manager, self._trained = manager, model
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         """Saves after every `save_freq` batches."""

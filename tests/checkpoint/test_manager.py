@@ -308,6 +308,7 @@ def test_the_callback_restores_a_model_only_before_its_first_fit(tmp_path, ratin
     fit(model)
     callback.manager.save()
     steps = int(model.optimizer.iterations)
+    other.evaluate(users, pleases, verbose=0, callbacks=[callback])
     fit(model)
     assert int(model.optimizer.iterations) == 2 * steps
     de.erase(model, user)
