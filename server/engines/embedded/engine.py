@@ -159,6 +159,8 @@ class EmbeddedEngine(Engine):
             found = await self._loader.run(self._folder.scan)
         except OSError as error:
             _LOG.warning("the model folder cannot be read: %s", error)
+            for model in self._models.values():
+                await model.update({})
             return
         if self._promised is None:
             self._promised = frozenset(found)
@@ -171,8 +173,8 @@ class EmbeddedEngine(Engine):
                     name, self._load, self._serve, self._loader, self._policy
                 )
             self._models[name].expect(folders)
-        for name, folders in found.items():
-            await self._models[name].update(folders)
+        for name, model in self._models.items():
+            await model.update(found.get(name, {}))
 
     def _load_saved_model(self, path: Path) -> SavedModel:
         model = SavedModel(path, self._settings.threads)

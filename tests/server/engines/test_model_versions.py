@@ -413,3 +413,22 @@ async def test_a_version_that_is_loading_is_unavailable_and_not_unknown(world):
         servable = await engine.lease(ModelSpec("m"))
         assert servable.version == 1
         servable.release()
+
+
+@pytest.mark.parametrize("several", [False, True])
+async def test_a_model_whose_folder_was_deleted_and_written_again_is_loaded_anew(
+    world, monkeypatch, several
+):
+    looks, scan = [], ModelFolder.scan
+    monkeypatch.setattr(ModelFolder, "scan", lambda folder: looks.append(0) or scan(folder))
+    world.write(1)
+    if several:
+        world.write(1, model="other")
+    async with serving(world, world.path.parent if several else world.path) as engine:
+        await eventually(engine.ready)
+        before = world.loading
+        shutil.rmtree(world.path)
+        seen = len(looks) + 2  # the second look begins after the end of the first
+        await eventually(lambda: len(looks) > seen)
+        world.write(1, "written again")
+        await eventually(lambda: world.loading == before + 1)
