@@ -47,9 +47,9 @@ class Admission(Configured):
 class AdmissionCount(Admission):
     """Admits a key at its `min_count`-th occurrence; counts are exact.
 
-    An optimizer step counts a key once, even if its batch contains the key several times. A key
-    whose row was removed is counted from 0 again. Memory: 16 to 32 bytes for each key that was seen
-    and has no row yet.
+    An optimizer step counts a key once, even if its batch contains the key several times. A removed
+    key is counted from 0 again. Memory: 16 to 32 bytes for each key that was seen and has no row
+    yet.
 
     Args:
         min_count: Occurrences that a key needs, 1 to 2^32 - 1. With 1, every key is admitted.

@@ -95,6 +95,11 @@ class TableModel:
     def remove(self, keys):
         for key in keys:
             self.rows.pop(key, None)
+            self.pending.pop(key, None)
+
+    def expire(self):
+        for key in set(self.rows) - self.live_keys():
+            del self.rows[key]
 
     def assign_scores(self, pairs):
         for key, score in pairs:
@@ -104,7 +109,7 @@ class TableModel:
     def bound(self):
         if self.max_rows is None or len(self.rows) <= self.max_rows:
             return
-        self.remove(set(self.rows) - self.live_keys())  # expired rows go first
+        self.expire()  # expired rows go first
         if len(self.rows) > self.max_rows:
             self.keep(self.max_rows - self.max_rows // 16)
 

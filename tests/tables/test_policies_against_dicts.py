@@ -74,7 +74,7 @@ class Pair:
             return
         # The Variable removes expired rows first.
         for model in self.models:
-            model.remove(set(model.rows) - model.live_keys())
+            model.expire()
         count = len(keys) + abs(keys[0])
         self.variable.restrict(count)
         keep_best(self.models, count)
@@ -88,7 +88,7 @@ class Pair:
         self.variable = de.Variable(**self.arguments)
         self.variable.load_own_variables(saved)
         for model in self.models:  # a snapshot contains no expired rows
-            model.remove(set(model.rows) - model.live_keys())
+            model.expire()
             model.step = max(each.step for each in self.models)
 
     def model_of(self, key):
