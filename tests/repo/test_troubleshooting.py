@@ -43,15 +43,6 @@ def of_a_dense_gradient(_: Path) -> str:
     return raised(lambda: tf.convert_to_tensor(gradient))
 
 
-def of_a_penalty(_: Path) -> str:
-    table = de.Variable(dim=2)
-    variables = [*table.trainable_variables, tf.Variable([1.0])]
-    with tf.GradientTape() as tape:
-        scaled = de.embedding_lookup(table, [1]) * variables[1]
-        loss = tf.reduce_sum(scaled) + tf.add_n([tf.nn.l2_loss(each) for each in variables])
-    return raised(lambda: tape.gradient(loss, variables))
-
-
 def of_another_backend(_: Path) -> str:
     return str(_wrong_backend("jax"))
 
@@ -72,7 +63,6 @@ ERRORS: dict[str, Callable[[Path], str]] = {
     "No optimizer for the table": of_a_plain_optimizer,
     "Ids of a wrong dtype": of_float_ids,
     "A gradient became dense": of_a_dense_gradient,
-    "A penalty over all trainable variables": of_a_penalty,
     "Another Keras backend": of_another_backend,
     "A file is damaged": of_a_damaged_file,
 }
