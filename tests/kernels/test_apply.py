@@ -94,7 +94,7 @@ def test_one_op_updates_many_tables_bit_for_bit_like_an_op_per_table(run, make_t
 def test_wrong_arguments_are_named_and_do_not_change_their_table(
     run, make_table, arguments, message
 ):
-    """A wrong input of one table is that of the second one."""
+    """Where an input belongs to one table, the wrong one belongs to the second table."""
     tables = [make_table(), make_table()]
     wrong = tables[1:] if {"keys", "grads"} & arguments.keys() else tables
     arguments = {

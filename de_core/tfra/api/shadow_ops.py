@@ -42,7 +42,7 @@ class ShadowVariable(TrainableWrapper, tf.Module):
     [3, 4]
     """
 
-    # A module's variables are those of `params` alone, not a variable that was looked up as ids.
+    # A module finds the variables of `params` alone. Ids may be a variable too.
     _TF_MODULE_IGNORED_PROPERTIES = tf.Module._TF_MODULE_IGNORED_PROPERTIES | {"ids", "_anchor"}
 
     def __init__(

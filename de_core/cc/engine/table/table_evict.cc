@@ -300,7 +300,7 @@ Status Table::CopyCool(RowColumn by, size_t most, double part, ClockHand* at,
   });
 }
 
-// Rebuilds each shard's index that is far larger than its rows need, and weighs all shards anew.
+// Rebuilds the indexes that are far larger than their rows need. Weighs all shards anew.
 void Table::ShrinkIndexes() {
   for (size_t i = 0; i < kShards; ++i) {
     const std::lock_guard<ShardLock> guard(shards_[i]->lock);
