@@ -48,19 +48,26 @@ class WorkerPool:
                 done()
             raise too_many("requests wait for the model", self.waiting)
         loop = asyncio.get_running_loop()
+        finished = loop.create_future()
 
         def settle() -> None:
             self._pending -= 1
             self._settled.set()
             if done is not None:
                 done()
+            if not finished.done():
+                finished.set_result(None)
 
         self._pending += 1
         future = self._executor.submit(call)
         future.add_done_callback(
             lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(settle)
         )
-        return await asyncio.wrap_future(future)
+        try:
+            await finished
+        finally:
+            future.cancel()
+        return future.result()
 
     async def close(self) -> None:
         """Stops the threads and waits for the running calls. The caller may cancel this wait."""
