@@ -92,60 +92,48 @@ class GrpcServer:
                 "it, or choose another with --grpc-port."
             )
         self._server = server
-        self._watcher = asyncio.get_running_loop().create_task(self._health.watch())
         await server.start()
 
     async def stop(self, seconds: float) -> None:
         """Refuses new requests, and gives running ones some time."""
-        if self._server is None:
-            return
-        self._watcher.cancel()
-        await asyncio.wait([self._watcher])
-        await self._health.enter_graceful_shutdown()
-        self._health.ends = True
-        await self._server.stop(seconds)
+        if self._server is not None:
+            self._health.ends = True
+            await self._server.stop(seconds)
 
 
-class _Health(health.aio.HealthServicer):
+class _Health(health_pb2_grpc.HealthServicer):
     """gRPC's health service: reports for every service whether the gateway takes traffic.
 
-    Like `/readyz` it needs no key.
+    Like `/readyz` it needs no key. The servicer of `grpc_health` writes while it holds the lock of
+    all health checks, so a client of `Watch` that reads nothing would stop them.
     """
 
     def __init__(self, plane: DataPlane, streams: Shares) -> None:
-        super().__init__()
         self._plane = plane
         self._streams = streams
         #: True to end each `Watch` once it has sent the last status.
         self.ends = False
 
-    async def look(self) -> None:
-        """Sets the status of all services to the current one."""
-        status = health_pb2.HealthCheckResponse
-        now = status.SERVING if self._plane.ready() else status.NOT_SERVING
-        for name in ("", *_SERVICES):
-            await self.set(name, now)
-
-    async def watch(self) -> None:
-        """Sends changes to the clients of `Watch`."""
-        while True:
-            await self.look()
-            await asyncio.sleep(_LOOK_SECONDS)
+    def _status(self, service: str) -> Any:
+        """Returns the current status of a service, or SERVICE_UNKNOWN."""
+        statuses = health_pb2.HealthCheckResponse
+        if service not in ("", *_SERVICES):
+            return statuses.SERVICE_UNKNOWN
+        return statuses.NOT_SERVING if self.ends or not self._plane.ready() else statuses.SERVING
 
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Reports the current status, which `Watch` may report a little later."""
-        await self.look()
-        return await super().Check(request, context)
+        status = self._status(request.service)
+        if status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN:
+            await context.abort(grpc.StatusCode.NOT_FOUND)
+        return health_pb2.HealthCheckResponse(status=status)
 
     async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802
         """Reports the status and its changes until the client goes or the server ends."""
-        # The service's own `Watch` writes while it holds the lock of all health checks, so a client
-        # that reads nothing would stop them.
-        unknown = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
         last = None
         async with _counted(self._streams, context):
             while True:
-                ends, status = self.ends, self._server_status.get(request.service, unknown)
+                ends, status = self.ends, self._status(request.service)
                 if status != last:
                     last = status
                     await context.write(health_pb2.HealthCheckResponse(status=status))
