@@ -72,11 +72,7 @@ def main(arguments: Sequence[str] | None = None, command: str = COMMAND) -> int:
         configure_logging(settings.log_level)
         if links:
             _LOG.info("ignored variables that Kubernetes sets for services: %s", ", ".join(links))
-        if settings.workers > 1 and worker is None:
-            check_start(settings)
-            return WorkerSupervisor(settings, given).run()
-        if worker is not None:
-            end_with_parent(worker)
+        # Also in the supervisor: it says once what is missing.
         if settings.tracing:
             try:
                 from .observability.tracing import export_spans
@@ -86,6 +82,11 @@ def main(arguments: Sequence[str] | None = None, command: str = COMMAND) -> int:
                 raise StartError(
                     f"--tracing needs: pip install 'de-core-gateway[otel]'. Received: {error}"
                 ) from None
+        if settings.workers > 1 and worker is None:
+            check_start(settings)
+            return WorkerSupervisor(settings, given).run()
+        if worker is not None:
+            end_with_parent(worker)
         gateway = Gateway(settings, worker)
         # Modules imported so far are never freed: exclude them from later garbage collections.
         gc.collect()

@@ -1,5 +1,6 @@
 """Checks files, keys, models and ports before the gateway listens."""
 
+import importlib.util
 import itertools
 import logging
 import os
@@ -57,6 +58,8 @@ def check_start(settings: Settings, *, is_worker: bool = False) -> KeyRing | Non
     _check_certificates(settings, "upstream", "upstream_ca")
     labels = routes_of(settings).labels
     if settings.engine == "embedded":
+        if importlib.util.find_spec("tensorflow") is None:
+            raise StartError("The embedded engine needs TensorFlow: pip install tensorflow.")
         folder_of(settings).check()
     else:
         parse_upstreams(settings.upstreams)

@@ -4,6 +4,7 @@ import io
 import re
 import socket
 import subprocess
+import sys
 from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
@@ -54,6 +55,24 @@ def test_a_routes_file_in_a_folder_that_does_not_exist(tmp_path):
     assert_refused(
         done, f"must exist: create it, or name another file. Received: --routes-file={file}"
     )
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize(
+    ("package", "flags", "sentence"),
+    [
+        ("tensorflow", (), "The embedded engine needs TensorFlow: pip install tensorflow."),
+        (
+            "opentelemetry.sdk.trace",
+            ("--tracing",),
+            "--tracing needs: pip install 'de-core-gateway[otel]'. Received:",
+        ),
+    ],
+)
+def test_a_missing_package_is_named_once(package, flags, sentence, workers, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    done = run_here("--model-dir", str(tmp_path), "--workers", workers, *flags)
+    assert_refused(done, sentence)
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
