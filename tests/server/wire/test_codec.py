@@ -5,7 +5,11 @@ import copy
 import operator
 import os
 import pickle
+import resource
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,3 +88,20 @@ async def test_work_that_nobody_waits_for_is_killed(codec):
     await asyncio.gather(task, return_exceptions=True)
     await eventually(lambda: children_of(os.getpid()) == before)
     assert await codec.run(LARGE, "decode", len, b"abc") == 3
+
+
+async def test_a_process_has_6_gib_of_addresses_and_a_low_priority(codec):
+    limits = await codec.run(LARGE, "decode", resource.getrlimit, resource.RLIMIT_AS)
+    assert limits == (6 << 30, 6 << 30)
+    assert await codec.run(LARGE, "decode", os.nice, 0) == min(os.nice(0) + 10, 19)
+
+
+async def test_a_process_ends_with_the_gateway():
+    script = (
+        "import os, time; from server.wire.codec_process import CodecProcess\n"
+        "print(CodecProcess().call(os.getpid, ()), flush=True); time.sleep(3600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as gateway:
+        pid = int(gateway.stdout.readline())
+        gateway.kill()
+    await eventually(lambda: not Path(f"/proc/{pid}").exists())
