@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import de_core as de
-from de_core_cli.main import main
 from tests.cli.conftest import COMMAND, ROOT
 
 PLAN = ["plan", "--rows", "9", "--dim", "2"]
@@ -57,7 +56,7 @@ def test_files_that_are_no_snapshot_files(files, tmp_path, command):
         ("MANIFEST", "users", "User5"),
     ],
 )
-def test_a_damaged_list_of_files_is_named(name, old, new, keras_files, table, tmp_path, capsys):
+def test_a_damaged_list_of_files_is_named(name, old, new, keras_files, table, tmp_path, ran):
     source = tmp_path / "2"
     if name == "MANIFEST":
         de.checkpoint.save(table, source)
@@ -67,8 +66,7 @@ def test_a_damaged_list_of_files_is_named(name, old, new, keras_files, table, tm
     [file] = source.glob(name)
     file.write_bytes(file.read_bytes().replace(old.encode(), new.encode()))
     for arguments in (["inspect", source], ["cat", source], ["diff", source, source]):
-        assert main([*map(str, arguments)]) == 1
-        said = capsys.readouterr()
+        said = ran(*arguments, status=1)
         assert said.out == ""
         assert f"Received: {'damaged file ' * (name == 'MANIFEST')}{str(file)!r}" in said.err
 

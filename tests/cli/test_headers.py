@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import sys
@@ -10,7 +9,6 @@ import sys
 import tensorflow as tf
 
 import de_core as de
-from de_core_cli.main import main
 from tests.support.commands import ROOT, run
 
 
@@ -43,21 +41,20 @@ def test_inspect_shows_a_table_of_files_and_the_fields_of_one(files, command):
         assert part in one
 
 
-def test_inspect_tells_int32_keys_from_int64(tmp_path, capsys):
+def test_inspect_tells_int32_keys_from_int64(tmp_path, ran):
     for dtype in (tf.int32, tf.int64):
         de.checkpoint.save(de.Variable(dtype, dim=1, name=dtype.name), tmp_path / dtype.name)
-        assert main(["inspect", str(tmp_path / dtype.name)]) == 0
-        assert ["keys", dtype.name] in map(str.split, capsys.readouterr().out.splitlines())
+        lines = ran("inspect", tmp_path / dtype.name).out.splitlines()
+        assert ["keys", dtype.name] in map(str.split, lines)
 
 
 def test_inspect_describes_the_tables_of_directories_and_keras_files(
-    table, keras_files, tmp_path, capsys
+    table, keras_files, tmp_path, as_json
 ):
     de.checkpoint.save(table, tmp_path / "saved")
     version = de.publish(keras_files[0], tmp_path / "published")
     paths = [tmp_path / "saved", version, tmp_path / "published", *keras_files[1:]]
-    assert main(["inspect", "--json", *map(str, paths)]) == 0
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    found = as_json("inspect", *paths)
     assert [each["rows"] for each in found] == [1000, 50, 50, 50, 50]
     assert [each["metadata"]["table"] for each in found] == ["users", *["emb"] * 4]
     inside = "layers/embedding/params/table_0"

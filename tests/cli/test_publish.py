@@ -34,16 +34,14 @@ class Scores(models.Scores):
 @pytest.mark.each_choice
 @pytest.mark.parametrize("tables", [1, 2])
 @pytest.mark.parametrize("dtype", [None, "int8"])
-def test_exports_become_deltas_to_one_another(tables, dtype, tmp_path, capsys):
+def test_exports_become_deltas_to_one_another(tables, dtype, tmp_path, ran):
     module, root = Scores(tables), tmp_path / "root"
     for number in range(4):
         if number > 0:
             module.change(number)
         export = de.export(module, tmp_path / "exports", dtype=dtype)
         keep = "2" if number == 3 else "9"
-        arguments = ["publish", "add", export, str(root), "--full-every", "3", "--keep", keep]
-        assert main(arguments) == 0
-        said = capsys.readouterr().out
+        said = ran("publish", "add", export, root, "--full-every", "3", "--keep", keep).out
         assert ("full" in said) == (number in (0, 3))
         if number in (1, 2):
             assert ["users", "21", "5"] in [line.split()[:3] for line in said.splitlines()]
@@ -54,37 +52,35 @@ def test_exports_become_deltas_to_one_another(tables, dtype, tmp_path, capsys):
     np.testing.assert_allclose(answers(root / "4"), answers(export), rtol=1e-6)
 
 
-def test_an_export_with_values_of_another_dtype_is_published_in_full(tmp_path, capsys):
+def test_an_export_with_values_of_another_dtype_is_published_in_full(tmp_path, ran):
     module, root = Scores(), tmp_path / "root"
     for number, (dtype, kind) in enumerate(
         [(None, "full"), ("int8", "full"), ("int8", "delta"), (None, "full"), (None, "delta")], 1
     ):
         module.change(number)
         export = de.export(module, tmp_path / "exports", dtype=dtype)
-        assert main(["publish", "add", export, str(root), "--full-part", "10"]) == 0
-        assert kind in capsys.readouterr().out
+        assert kind in ran("publish", "add", export, root, "--full-part", "10").out
         np.testing.assert_allclose(answers(root / str(number)), answers(export), rtol=1e-6)
 
 
-def test_the_command_continues_a_chain_of_a_trainer(tmp_path):
+def test_the_command_continues_a_chain_of_a_trainer(tmp_path, ran):
     module, root = Scores(), tmp_path / "root"
     de.publish(module, root)
     module.change(1)
     de.publish(module, root)
     module.change(2)
     export = de.export(module, tmp_path / "exports")
-    assert main(["publish", "add", export, str(root)]) == 0
+    ran("publish", "add", export, root)
     np.testing.assert_allclose(answers(root / "3"), answers(export), rtol=1e-6)
     chain = chain_file.read(next((root / "3").glob("assets/users*.chain")))
     assert len(chain) == 3
     assert de.publish(module, root).report["kind"] == "full"
 
 
-def test_an_impossible_command_prints_the_reason(tmp_path, capsys):
+def test_an_impossible_command_prints_the_reason(tmp_path, refused, capsys):
     (tmp_path / "empty").mkdir()
     empty, root = str(tmp_path / "empty"), str(tmp_path / "root")
-    assert main(["publish", "add", empty, root]) == 1
-    assert "version directory that de.export wrote" in capsys.readouterr().err
+    assert "version directory that de.export wrote" in refused("publish", "add", empty, root)
     for arguments, reason in [
         (["add", empty, root, "--keep", "1"], "--keep: must be a whole number from 2"),
         (["add", empty, root, "--full-every", "-3"], "--full-every: must be a whole number from 1"),
@@ -97,48 +93,43 @@ def test_an_impossible_command_prints_the_reason(tmp_path, capsys):
     assert not Path(root).exists()
 
 
-def test_a_damaged_export_publishes_nothing(tmp_path, capsys):
+def test_a_damaged_export_publishes_nothing(tmp_path, ran, refused):
     module, root = Scores(), tmp_path / "root"
-    assert main(["publish", "add", de.export(module, tmp_path / "exports"), str(root)]) == 0
+    ran("publish", "add", de.export(module, tmp_path / "exports"), root)
     module.change(1)
     export = Path(de.export(module, tmp_path / "exports"))
     file = next(export.glob("assets/users*.de"))
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    assert main(["publish", "add", str(export), str(root)]) == 1
-    assert file.name in capsys.readouterr().err
+    assert file.name in refused("publish", "add", export, root)
     assert sorted(each.name for each in root.iterdir()) == [".publish.lock", "1"]
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage!"])
-def test_a_damaged_graph_is_named(content, tmp_path, capsys):
+def test_a_damaged_graph_is_named(content, tmp_path, refused):
     export = Path(de.export(Scores(), tmp_path / "exports"))
     (export / "saved_model.pb").write_bytes(content)
-    assert main(["publish", "add", str(export), str(tmp_path / "root")]) == 1
-    assert f"Received: damaged file {str(export / 'saved_model.pb')!r}" in capsys.readouterr().err
+    said = refused("publish", "add", export, tmp_path / "root")
+    assert f"Received: damaged file {str(export / 'saved_model.pb')!r}" in said
 
 
 @pytest.mark.parametrize(("old", "new"), [(b"TREE", b"TREF"), (b"config.json", b"config.jsox")])
-def test_a_damaged_keras_file_is_named(old, new, keras_files, tmp_path, capsys):
+def test_a_damaged_keras_file_is_named(old, new, keras_files, tmp_path, refused):
     file = tmp_path / "bad.keras"
     file.write_bytes(keras_files[1].read_bytes().replace(old, new))
-    assert main(["publish", "add", str(file), str(tmp_path / "root")]) == 1
-    assert f"Received: {str(file)!r}: " in capsys.readouterr().err
+    assert f"Received: {str(file)!r}: " in refused("publish", "add", file, tmp_path / "root")
 
 
-def test_a_keras_file_and_a_folder_of_versions_are_published(keras_files, tmp_path, capsys):
+def test_a_keras_file_and_a_folder_of_versions_are_published(keras_files, tmp_path, ran, refused):
     model, root = keras_files[0], tmp_path / "root"
-    assert main(["publish", "add", str(keras_files[1]), str(root)]) == 0
-    assert "full" in capsys.readouterr().out
+    assert "full" in ran("publish", "add", keras_files[1], root).out
     ids = tf.range(60, dtype=tf.int64)
     served = tf.saved_model.load(str(root / "1")).signatures["serving_default"]
     [name] = served.structured_input_signature[1]
     [answer] = served(**{name: ids}).values()
     np.testing.assert_allclose(answer, model(ids), rtol=1e-5)
-    assert main(["publish", "add", str(root), str(tmp_path / "other")]) == 1
+    refused("publish", "add", root, tmp_path / "other")
     de.export(model, tmp_path / "exports")
-    assert main(["publish", "add", str(tmp_path / "exports"), str(root)]) == 0
-    assert "delta" in capsys.readouterr().out
-    assert main(["publish", "add", str(tmp_path / "absent"), str(root)]) == 1
-    assert "The model must exist" in capsys.readouterr().err
+    assert "delta" in ran("publish", "add", tmp_path / "exports", root).out
+    assert "The model must exist" in refused("publish", "add", tmp_path / "absent", root)
