@@ -5,12 +5,11 @@
 //   model_versions ROOT SIGNATURE IDS [--threads 4] [--seconds 5]
 //
 // ROOT holds numbered SavedModels; IDS are comma-separated integers or strings. Prints one line of
-// JSON: requests and errors, and for each version its first answer, its latencies, and the result
-// of loading it.
+// JSON: requests and errors, and for each version its requests, its first answer, and the error of
+// loading it.
 #include <dirent.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
@@ -32,8 +31,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using tensorflow::Tensor;
-
-double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 std::string Quoted(const std::string& text) {
   std::string quoted = "\"";
@@ -58,11 +55,9 @@ struct Version {
 
 /// The report on one version.
 struct Report {
-  double load_seconds = 0;
   std::string load_error;
   std::string first_answer;
-  std::vector<double> latencies;
-  std::vector<double> while_loading;  ///< latencies while another version was loading
+  int64_t requests = 0;  ///< that it answered
 };
 
 Tensor IdsTensor(const std::string& ids, tensorflow::DataType dtype) {
@@ -127,13 +122,6 @@ std::string Json(const Tensor& tensor) {
   return text.str();
 }
 
-double Percentile(std::vector<double> values, double share) {
-  if (values.empty()) return 0;
-  const size_t rank = static_cast<size_t>(share * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(rank), values.end());
-  return values[rank];
-}
-
 class Server {
  public:
   Server(std::string root, std::string signature, std::string ids)
@@ -145,15 +133,9 @@ class Server {
     if (newest < 0 || newest == tried_) return;
     tried_ = newest;
     std::shared_ptr<Version> loaded;
-    ++loading_;
-    const auto begin = Clock::now();
     const absl::Status status = Load(root_, newest, signature_, ids_, &loaded);
-    const double seconds = Seconds(Clock::now() - begin);
-    ++loading_;
     const std::lock_guard<std::mutex> lock(mutex_);
-    Report& report = reports_[newest];
-    report.load_seconds = seconds;
-    report.load_error = std::string(status.message());
+    reports_[newest].load_error = std::string(status.message());
     if (status.ok()) current_ = std::move(loaded);  // the old version's last request frees it
   }
 
@@ -165,12 +147,8 @@ class Server {
   void Ask() {
     const std::shared_ptr<Version> version = Current();
     std::vector<Tensor> answers;
-    const uint64_t loading = loading_;
-    const auto begin = Clock::now();
     const absl::Status status =
         version->bundle.session->Run(version->feeds, version->fetches, {}, &answers);
-    const double seconds = Seconds(Clock::now() - begin);
-    const bool met_loading = loading % 2 == 1 || loading != loading_;
     const std::string answer = status.ok() ? Json(answers.at(0)) : "";
     const std::lock_guard<std::mutex> lock(mutex_);
     ++requests_;
@@ -179,8 +157,7 @@ class Server {
       return;
     }
     Report& report = reports_[version->number];
-    report.latencies.push_back(seconds);
-    if (met_loading) report.while_loading.push_back(seconds);
+    ++report.requests;
     if (report.first_answer.empty()) report.first_answer = answer;
     if (report.first_answer != answer) ++mixed_;
   }
@@ -190,14 +167,9 @@ class Server {
               << ", \"mixed\": " << mixed_ << ", \"versions\": {";
     std::string separator;
     for (const auto& [number, report] : reports_) {
-      std::cout << separator << '"' << number << "\": {\"load_seconds\": " << report.load_seconds
-                << ", \"load_error\": " << Quoted(report.load_error)
-                << ", \"requests\": " << report.latencies.size()
-                << ", \"p50\": " << Percentile(report.latencies, 0.5)
-                << ", \"p99\": " << Percentile(report.latencies, 0.99)
-                << ", \"requests_while_loading\": " << report.while_loading.size()
-                << ", \"p99_while_loading\": " << Percentile(report.while_loading, 0.99)
-                << ", \"embeddings\": "
+      std::cout << separator << '"' << number
+                << "\": {\"load_error\": " << Quoted(report.load_error)
+                << ", \"requests\": " << report.requests << ", \"embeddings\": "
                 << (report.first_answer.empty() ? "null" : report.first_answer) << '}';
       separator = ", ";
     }
@@ -207,7 +179,6 @@ class Server {
  private:
   const std::string root_, signature_, ids_;
   int64_t tried_ = -1;
-  std::atomic<uint64_t> loading_{0};  ///< odd while a version is being loaded
   std::mutex mutex_;
   std::shared_ptr<Version> current_;
   std::map<int64_t, Report> reports_;
@@ -230,8 +201,8 @@ int main(int argc, char** argv) {
   }
   Server server(argv[1], argv[2], argv[3]);
   server.Refresh();
-  const auto begin = Clock::now();
-  const auto over = [&] { return Seconds(Clock::now() - begin) >= seconds; };
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  const auto over = [&] { return Clock::now() >= end; };
   std::vector<std::thread> clients;
   if (server.Current() != nullptr) {
     for (int i = 0; i < threads; ++i) {
