@@ -81,16 +81,6 @@ def test_ids_beyond_the_segments_are_an_error(is_sorted):
             library.de_segment_order(ids, 2, sorted=is_sorted)
 
 
-@pytest.mark.parametrize("consistent_bytes", [0, -1])
-def test_a_consistent_save_needs_room_for_rows(make_table, tmp_path, consistent_bytes):
-    path = tmp_path / "a.de"
-    with pytest.raises(tf.errors.InvalidArgumentError, match="consistent_bytes must be positive"):
-        library.de_table_save(
-            make_table(), str(path), consistent=True, consistent_bytes=consistent_bytes
-        )
-    assert not path.exists()
-
-
 def test_a_sparse_tensor_of_a_shape_too_large_is_an_error():
     table = de.Variable(dim=2)
     ids = tf.SparseTensor([[0, 0]], tf.constant([5], tf.int64), [2**62, 1])

@@ -23,17 +23,16 @@ absl::Status RestoresKeys(InferenceContext* c) {
 }  // namespace
 
 // Common attributes of saves of all rows and of chosen keys.
-#define DE_SAVE_ATTRS                            \
-  Attr("values_only: bool = false")              \
-      .Attr("metadata: list(string) = []")       \
-      .Attr("chain: string = ''")                \
-      .Attr("delta: bool = false")               \
-      .Attr("commit: bool = true")               \
-      .Attr("consistent: bool = false")          \
-      .Attr("consistent_bytes: int = 268435456") \
-      .Attr("store_as: string = ''")             \
-      .Attr("of_checkpoint: bool = false")       \
-      .Attr("keep_slots: list(string) = []")     \
+#define DE_SAVE_ATTRS                        \
+  Attr("values_only: bool = false")          \
+      .Attr("metadata: list(string) = []")   \
+      .Attr("chain: string = ''")            \
+      .Attr("delta: bool = false")           \
+      .Attr("commit: bool = true")           \
+      .Attr("consistent: bool = false")      \
+      .Attr("store_as: string = ''")         \
+      .Attr("of_checkpoint: bool = false")   \
+      .Attr("keep_slots: list(string) = []") \
       .Attr("keep_at_least: list(string) = []")
 
 REGISTER_OP("DeTableSave")
@@ -58,8 +57,7 @@ chain: name of a series of saves. From now on the table records which rows chang
 delta: write only the changes since the last save of `chain`, which is the file's parent.
 commit: make this save the parent of the chain's next delta. Otherwise call DeTableCommitSave.
 consistent: save all rows as of the moment when the save begins. Rows that change before they are
-  written are copied first.
-consistent_bytes: greatest memory for these copies in bytes; the save fails if they need more.
+  written are copied first. The save fails if these copies need more than 256 MiB.
 store_as: '', or the dtype in which values are stored: 'float32', 'float16', 'bfloat16', or 'int8'
   with a scale per row. The table's values must be floating-point.
 of_checkpoint: the path belongs to a TensorFlow checkpoint, `<prefix>.data-<anything>`. If

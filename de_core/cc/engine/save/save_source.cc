@@ -101,10 +101,9 @@ Status SaveSource::Lost() const {
         "added or dropped, during a save; save again");
   }
   return Status::ResourceExhausted(
-      "the rows that changed during a consistent save must fit in "
-      "consistent_bytes; give it more, "
-      "or save while less is written. Received: consistent_bytes=" +
-      std::to_string(budget_->limit));
+      "the copies of rows that change during a consistent save must fit in " +
+      std::to_string(budget_->limit) +
+      " bytes; save while less is written, or without `consistent`");
 }
 
 Status SaveSource::Collect(Range* range, SavedRows* rows, uint64_t* last, bool* done) {

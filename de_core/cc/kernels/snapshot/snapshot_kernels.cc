@@ -24,8 +24,9 @@ using tensorflow::Env;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
-constexpr size_t kMostThreads = 16;  // per save
-constexpr int kAttempts = 3;         // per save
+constexpr size_t kMostThreads = 16;                       // per save
+constexpr int kAttempts = 3;                              // per save
+constexpr uint64_t kMostHeldBytes = uint64_t{256} << 20;  // copies of rows that change meanwhile
 
 absl::Status StoredDType(const std::string& name, std::optional<engine::DType>* dtype) {
   dtype->reset();
@@ -46,14 +47,12 @@ class SaveOp final : public LiveTableOp {
     std::vector<std::string> metadata, keep_slots, keep_at_least;
     std::string store_as;
     bool consistent = false;
-    int64_t consistent_bytes = 0;
     OP_REQUIRES_OK(context, context->GetAttr("values_only", &options_.values_only));
     OP_REQUIRES_OK(context, context->GetAttr("metadata", &metadata));
     OP_REQUIRES_OK(context, context->GetAttr("chain", &options_.chain));
     OP_REQUIRES_OK(context, context->GetAttr("delta", &options_.delta));
     OP_REQUIRES_OK(context, context->GetAttr("commit", &options_.commit));
     OP_REQUIRES_OK(context, context->GetAttr("consistent", &consistent));
-    OP_REQUIRES_OK(context, context->GetAttr("consistent_bytes", &consistent_bytes));
     OP_REQUIRES_OK(context, context->GetAttr("store_as", &store_as));
     OP_REQUIRES_OK(context, context->GetAttr("of_checkpoint", &of_checkpoint_));
     OP_REQUIRES_OK(context, context->GetAttr("keep_slots", &keep_slots));
@@ -67,12 +66,8 @@ class SaveOp final : public LiveTableOp {
                     "keep_slots must hold an owner and a name for each number of keep_at_least. "
                     "Received: ",
                     keep_slots.size(), " strings for ", keep_at_least.size(), " numbers")));
-    OP_REQUIRES(
-        context, consistent_bytes > 0,
-        absl::InvalidArgumentError(absl::StrCat(
-            "consistent_bytes must be positive. Received: consistent_bytes=", consistent_bytes)));
     OP_REQUIRES_OK(context, StoredDType(store_as, &options_.store_as));
-    if (consistent) options_.held_bytes = static_cast<uint64_t>(consistent_bytes);
+    if (consistent) options_.held_bytes = kMostHeldBytes;
     for (size_t i = 0; i < metadata.size(); i += 2) {
       options_.metadata[metadata[i]] = metadata[i + 1];
     }
