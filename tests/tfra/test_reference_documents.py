@@ -36,34 +36,22 @@ class TestArguments:
         assert mode.run(second.size) == 0
 
     # tests/tables/test_initial_rows.py has every kind of initializer.
-    @pytest.mark.parametrize(
-        ("initializer", "row"),
-        [
-            (None, [0, 0]),
-            (np.array([1.0, 2.0]), [1, 2]),
-            (tf.constant_initializer([3.0, 4.0]), [3, 4]),
-            (lambda shape, dtype: tf.fill(shape, tf.cast(7, dtype)), [7, 7]),
-        ],
-    )
-    def test_a_missing_key_reads_as_the_initializer_says(self, mode, initializer, row):
+    def test_a_missing_key_reads_as_the_initializer_says(self, mode):
+        def initializer(shape, dtype):
+            return tf.fill(shape, tf.cast(7, dtype))
+
         table = de.Variable(dim=2, initializer=initializer)
-        assert mode.run(table.lookup, int64(1, -1)).tolist() == [row, row]
+        assert mode.run(table.lookup, int64(1, -1)).tolist() == [[7, 7], [7, 7]]
         assert mode.run(table.size) == 0
 
     def test_the_initializer_may_be_a_tensor(self, mode):
         table = de.Variable(dim=2, initializer=tf.constant([1.0, 2.0]) * 2.0)
         assert mode.run(table.lookup, int64(1)).tolist() == [[2, 4]]
 
-    @pytest.mark.parametrize(
-        "initializer",
-        [
-            tf.random_uniform_initializer(1.0, 2.0),
-            v1.random_uniform_initializer(1.0, 2.0),
-            tf.keras.initializers.RandomUniform(1.0, 2.0),
-            lambda shape: np.random.default_rng(0).uniform(1.0, 2.0, shape),
-        ],
-    )
-    def test_random_initializers_give_each_missing_key_its_own_row(self, mode, initializer):
+    def test_a_random_initializer_gives_each_missing_key_its_own_row(self, mode):
+        def initializer(shape):
+            return np.random.default_rng(0).uniform(1.0, 2.0, shape)
+
         table = de.Variable(dim=4, initializer=initializer)
         rows = mode.run(table.lookup, int64(*range(100)))
         assert ((rows >= 1) & (rows <= 2)).all()
