@@ -16,7 +16,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -37,11 +37,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "build/demo/ranking", metavar="DIR")
     parser.add_argument("--events", type=int, default=150_000, help="length of the synthetic log")
     parser.add_argument("--epochs", type=int, default=5)
-    options = parser.parse_args(arguments)
+    return exit_code(_run, parser.parse_args(arguments))
+
+
+def exit_code(run: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> int:
+    """Runs an example and returns its exit code. An error that the user can mend is one line."""
     try:
-        _run(options)
+        run(options)
     except (GatewayError, OSError, ValueError) as error:
-        print(f"demo.py: {error}", file=sys.stderr)
+        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

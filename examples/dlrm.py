@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from client import GatewayError
-from demo import running_gateway
+from demo import exit_code, running_gateway
 
 NUMBERS, FEATURES = 13, 26
 NAMES = [f"c{number:02}" for number in range(1, FEATURES + 1)]
@@ -204,13 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dim", type=int, default=16, help="values per row (default 16)")
     parser.add_argument("--batch", type=int, default=1024, help="impressions per step")
     parser.add_argument("--epochs", type=int, default=1)
-    options = parser.parse_args(arguments)
-    try:
-        run(options)
-    except (ValueError, GatewayError) as error:
-        print(f"dlrm.py: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return exit_code(run, parser.parse_args(arguments))
 
 
 if __name__ == "__main__":

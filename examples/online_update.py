@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from client import Client, GatewayError
-from demo import ROOT, running_gateway
+from demo import ROOT, exit_code, running_gateway
 from interactions import synthetic_log
 from train_ranking import batches, build_model
 
@@ -78,15 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--every", type=float, default=3, help="seconds between two versions (%(default)s)"
     )
     parser.add_argument("--events", type=int, default=150_000, help="length of the synthetic log")
-    options = parser.parse_args(arguments)
-    try:
-        _run(options)
-    except (GatewayError, OSError, ValueError) as error:
-        print(f"online_update.py: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return exit_code(_run, parser.parse_args(arguments))
 
 
 def _run(options: argparse.Namespace) -> None:
