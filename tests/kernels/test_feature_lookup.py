@@ -94,6 +94,8 @@ def test_wrong_ids_weights_and_padding_are_refused(table):
         look_up(table, tf.constant([["a"]]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="weights must have the shape"):
         look_up(table, int64([[1, 2]]), weights=[tf.ones([2, 2])])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a wrong value of Tweights"):
+        look_up(table, int64([[1, 2]]), weights=[tf.ones([1, 2], tf.float64)])
     with pytest.raises(tf.errors.InvalidArgumentError, match="padding"):
         look_up(table, int64([[1, 2]]), padded=[True], padding=["x"])
 
