@@ -30,7 +30,7 @@
 #include "de_core/cc/engine/rows/row_batch.h"
 #include "de_core/cc/engine/rows/row_layout.h"
 #include "de_core/cc/engine/rows/values.h"
-#include "de_core/cc/engine/table/lookup_memo.h"
+#include "de_core/cc/engine/table/lookup_plan.h"
 #include "de_core/cc/engine/table/shard.h"
 
 namespace de::engine {
@@ -52,7 +52,7 @@ class Table final : public TableBackend {
               Executor* executor) const override;
 
   /// If updates of the same keys have usually followed lookups, remembers where the rows are
-  /// (LookupMemo), so that Apply need not find them again.
+  /// (LookupPlan), so that Apply need not find them again.
   Status FindToTrain(const Keys& keys, const ValuesOut& out, bool* found,
                      Executor* executor) const override;
 
@@ -215,7 +215,7 @@ class Table final : public TableBackend {
   mutable std::atomic<uint64_t> hits_{0};
   mutable std::atomic<uint64_t> misses_{0};
   std::unique_ptr<SaveChains> chains_;
-  mutable LookupMemo memo_;
+  mutable LookupPlan plan_;
   mutable ObjectPool<Scratch> scratch_{8};
 };
 

@@ -5,7 +5,7 @@
 #include "de_core/cc/engine/optimizer/slot_rounding.h"
 #include "de_core/cc/engine/rows/frozen_mark.h"
 #include "de_core/cc/engine/rows/scalar_types.h"
-#include "de_core/cc/engine/table/lookup_memo.h"
+#include "de_core/cc/engine/table/lookup_plan.h"
 #include "de_core/cc/engine/table/table_gate.h"
 #include "de_core/cc/engine/table/table_spread.h"
 
@@ -151,7 +151,7 @@ Status Table::Step(const OptimizerRule& rule, const std::string& owner,
   const RowSlot* const mark = layout_.FindSlot(kFreezeOwner, kFrozenName);
   if (mark != nullptr) touched = std::max(touched, mark->offset + mark->bytes());
   // The record of a lookup of the same keys, or nullptr.
-  const LookupMemo::Record known = memo_.Take(keys);
+  const LookupPlan::Record known = plan_.Take(keys);
   return Guarded([&]() -> Status {
     if (keys.size == 0) return Status::Ok();
     const auto scratch = scratch_.Lend();

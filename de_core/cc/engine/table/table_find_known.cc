@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "de_core/cc/engine/base/prefetch.h"
-#include "de_core/cc/engine/table/lookup_memo.h"
+#include "de_core/cc/engine/table/lookup_plan.h"
 #include "de_core/cc/engine/table/table_find.h"
 #include "de_core/cc/engine/table/table_spread.h"
 
@@ -65,12 +65,12 @@ size_t Table::FindGroup(const Width& width, const Keys& keys, uint32_t number,
 
 Status Table::FindToTrain(const Keys& keys, const ValuesOut& out, bool* found,
                           Executor* executor) const {
-  LookupMemo::Record known;
+  LookupPlan::Record known;
   if (keys.ints != nullptr && out.data != nullptr && keys.size >= LeastKeysToRecord() &&
       !policy_.watches_reads()) {
     DE_RETURN_IF_ERROR(Prepare(keys));
     DE_RETURN_IF_ERROR(Guarded([&] {
-      known = memo_.Begin();
+      known = plan_.Begin();
       return Status::Ok();
     }));
   }
@@ -89,7 +89,7 @@ Status Table::FindToTrain(const Keys& keys, const ValuesOut& out, bool* found,
     misses_.fetch_add(keys.size - hits, std::memory_order_relaxed);
     return done;
   });
-  if (status.ok()) memo_.Put(std::move(known));
+  if (status.ok()) plan_.Put(std::move(known));
   return status;
 }
 

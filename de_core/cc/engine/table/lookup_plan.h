@@ -1,7 +1,7 @@
 // Remembers what a table's last lookups found out about their keys (KnownKeys), for updates of the
 // same keys.
-#ifndef DE_CORE_ENGINE_LOOKUP_MEMO_H_
-#define DE_CORE_ENGINE_LOOKUP_MEMO_H_
+#ifndef DE_CORE_ENGINE_LOOKUP_PLAN_H_
+#define DE_CORE_ENGINE_LOOKUP_PLAN_H_
 
 #include <atomic>
 #include <cstddef>
@@ -18,9 +18,9 @@
 
 namespace de::engine {
 
-/// The plan of one batch of integer keys that a lookup keeps for an update of the same keys: the
-/// keys' shards, which keys are equal, and their rows. The keys alone decide shards and equality,
-/// so these stay valid. Row numbers are valid while Shard::renumbered() is unchanged.
+/// What a lookup of a batch of integer keys records for an update of the same keys: the keys'
+/// shards, which keys are equal, and their rows. The keys alone decide shards and equality, so
+/// these stay valid. Row numbers are valid while Shard::renumbered() is unchanged.
 struct KnownKeys {
   struct OfShard {
     UniqueKeys unique;
@@ -37,9 +37,9 @@ struct KnownKeys {
 /// records: not before the first update, and at most twice between two updates. If updates have
 /// other keys, for example because one update joins several lookups, lookups record less and less
 /// often. Thread-safe.
-class LookupMemo {
+class LookupPlan {
  public:
-  /// The plan that a lookup recorded. The next lookup that records uses its memory again.
+  /// What a lookup recorded. The next lookup that records uses its memory again.
   using Record = ObjectPool<KnownKeys>::Lease;
 
   /// For a lookup: returns an object to fill and to pass to Put, or nullptr if the lookup should
@@ -68,4 +68,4 @@ class LookupMemo {
 
 }  // namespace de::engine
 
-#endif  // DE_CORE_ENGINE_LOOKUP_MEMO_H_
+#endif  // DE_CORE_ENGINE_LOOKUP_PLAN_H_

@@ -1,11 +1,11 @@
-#include "de_core/cc/engine/table/lookup_memo.h"
+#include "de_core/cc/engine/table/lookup_plan.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace de::engine {
 
-LookupMemo::Record LookupMemo::Begin() {
+LookupPlan::Record LookupPlan::Begin() {
   if (!wanted_.load(std::memory_order_relaxed)) return nullptr;
   {
     const std::lock_guard<std::mutex> guard(mutex_);
@@ -15,13 +15,13 @@ LookupMemo::Record LookupMemo::Begin() {
   return spare_.Lend();
 }
 
-void LookupMemo::Put(Record known) noexcept {
+void LookupPlan::Put(Record known) noexcept {
   const std::lock_guard<std::mutex> guard(mutex_);
   std::swap(kept_[1], kept_[0]);
   std::swap(kept_[0], known);
 }
 
-LookupMemo::Record LookupMemo::Take(const Keys& keys) noexcept {
+LookupPlan::Record LookupPlan::Take(const Keys& keys) noexcept {
   if (keys.ints == nullptr) return nullptr;
   const std::lock_guard<std::mutex> guard(mutex_);
   const auto found = std::find_if(std::begin(kept_), std::end(kept_), [&](const auto& known) {
