@@ -138,13 +138,11 @@ class Table final : public TableBackend {
 
   /// Working memory of one verb. Later verbs reuse it, so that an optimizer step allocates nothing.
   struct Scratch {
-    /// Lends one of `gradients` to a task. Tasks that run one after another get the same object,
-    /// because it is still in the cache.
-    class SumLease;
     Partition partition;
     std::vector<uint32_t> positions;  ///< 0, 1, 2 …
-    GradientSum gradients[kShards];   ///< one per running task, at most one per shard
-    std::atomic<uint32_t> lent{0};    ///< bit i: gradients[i] is lent
+    /// One per running task. The next task gets the last one that was returned, because it is still
+    /// in the cache.
+    ObjectPool<GradientSum> sums;
   };
 
   Status Prepare(const Keys& keys) const;

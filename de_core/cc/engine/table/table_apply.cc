@@ -81,24 +81,6 @@ void UpdateKnown(const OneShardsKeys& batch, const Keys& keys, const KnownKeys::
 
 }  // namespace
 
-class Table::Scratch::SumLease {
- public:
-  explicit SumLease(Scratch* scratch) noexcept : scratch_(scratch) {
-    uint32_t lent = scratch->lent.load(std::memory_order_relaxed);
-    do {
-      at_ = LowestBit(~lent);
-    } while (!scratch->lent.compare_exchange_weak(lent, lent | 1U << at_));
-  }
-  ~SumLease() { scratch_->lent.fetch_and(~(1U << at_)); }
-  SumLease(const SumLease&) = delete;
-  SumLease& operator=(const SumLease&) = delete;
-  GradientSum& operator*() const noexcept { return scratch_->gradients[at_]; }
-
- private:
-  Scratch* scratch_;
-  uint32_t at_ = 0;
-};
-
 Status Table::Apply(const OptimizerRule& rule, const std::string& owner,
                     const std::vector<double>& hyper, const Keys& keys, const void* grads,
                     Executor* executor, const double* average_momentum) {
@@ -159,7 +141,7 @@ Status Table::Step(const OptimizerRule& rule, const std::string& owner,
     // Sums the gradients of `group`, and calls write(distinct keys, sum, on_row, on_release), which
     // finds the rows of the distinct keys.
     const auto step = [&](const ShardKeys& group, const UniqueKeys* unique, const auto& write) {
-      const Scratch::SumLease lease(scratch.get());
+      const auto lease = scratch->sums.Lend();
       GradientSum& sum = *lease;
       if (doubles) {
         sum.Build(keys, group, unique, static_cast<const double*>(grads), options_.dim);
