@@ -218,14 +218,9 @@ class ExportOp final : public TableOp {
       *part = {layout.dim(), layout.value_dtype(), layout.value_bytes(), 0};
       return absl::OkStatus();
     }
-    const size_t cut = slot_.rfind('/');
-    const engine::RowSlot* slot =
-        cut == std::string::npos ? nullptr
-                                 : layout.FindSlot(slot_.substr(0, cut), slot_.substr(cut + 1));
-    if (slot == nullptr) {
-      return absl::NotFoundError(absl::StrCat(
-          "slot must name a slot of this table as 'owner/slot'. Received: '", slot_, "'"));
-    }
+    std::string owner;
+    const engine::RowSlot* slot = nullptr;
+    TF_RETURN_IF_ERROR(FindSlot(layout, slot_, &owner, &slot));
     *part = {slot->spec.width, slot->spec.dtype, slot->bytes(), slot->offset};
     return absl::OkStatus();
   }

@@ -37,27 +37,16 @@ struct SlotName {
                     tensorflow::DataType tensors) {
     std::string text;
     TF_RETURN_IF_ERROR(ScalarString(context, index, "slot", &text));
-    const size_t cut = text.rfind('/');
     const engine::RowLayout layout = table.layout();
     const engine::RowSlot* slot = nullptr;
-    if (cut != std::string::npos) {
-      owner = text.substr(0, cut);
-      name = text.substr(cut + 1);
-      slot = layout.FindSlot(owner, name);
-    }
-    if (slot == nullptr) {
-      return absl::NotFoundError(absl::StrCat(
-          owner == engine::kMetadataOwner
-              ? "the table must have the column: create it with a policy that keeps the column"
-              : "slot must name a slot of this table as 'owner/slot'",
-          ". Received: '", text, "'"));
-    }
+    TF_RETURN_IF_ERROR(FindSlot(layout, text, &owner, &slot));
     const tensorflow::DataType wanted = SlotsReadAs(slot->spec.dtype);
     if (tensors != wanted) {
       return absl::InvalidArgumentError(absl::StrCat(
           "slot '", text, "' must be read and written as ", tensorflow::DataTypeString(wanted),
           ". Received: ", tensorflow::DataTypeString(tensors)));
     }
+    name = slot->spec.name;
     width = static_cast<int64_t>(slot->spec.width);
     dtype = slot->spec.dtype;
     bytes = slot->bytes();
