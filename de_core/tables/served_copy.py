@@ -12,14 +12,12 @@ import uuid
 import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 
 from de_core.base.ops import file_metadata, library
-
-if TYPE_CHECKING:
-    from de_core.tables.table import Table
+from de_core.tables.spec import TableSpec
 
 #: File name suffix of snapshot files.
 SUFFIX = ".de"
@@ -65,6 +63,18 @@ def deferred_writes(suffix: str = SUFFIX) -> Iterator[None]:
         _deferred.reset(token)
 
 
+class LiveTable(Protocol):
+    """The part of a `Table` that a `FrozenTable` uses."""
+
+    name: str
+    spec: TableSpec
+    metadata: tuple[str, ...]
+
+    @property
+    def resource_handle(self) -> tf.Tensor:
+        """The handle that the ops use."""
+
+
 class FrozenTable(tf.Module):
     """Represents one shard of a live table in one SavedModel.
 
@@ -73,7 +83,7 @@ class FrozenTable(tf.Module):
     handle.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: LiveTable) -> None:
         super().__init__()
         self.spec = table.spec
         self.handle = table.resource_handle

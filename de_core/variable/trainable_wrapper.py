@@ -8,11 +8,9 @@ import tensorflow as tf
 
 from de_core.base import removed_names
 from de_core.base.types import TensorLike
+from de_core.tables.sharded import ShardedTable
 from de_core.variable.anchor import table_of, tensor_variable
-
-if TYPE_CHECKING:
-    from de_core.tables.sharded import ShardedTable
-    from de_core.variable.variable import Variable
+from de_core.variable.variable import Variable
 
 
 class TrainableWrapper:
