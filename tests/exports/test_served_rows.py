@@ -78,7 +78,7 @@ def test_the_error_of_no_rows_and_of_one_too_large(tmp_path):
         assert (float(kept["max_error"]), float(kept["mean_error"])) == (error, error)
 
 
-def test_the_effect_on_the_scores_of_a_sample_is_said(tmp_path):
+def test_the_export_error_of_the_scores_of_a_sample_is_said(tmp_path):
     module = Scores()
     sample = {"user": IDS[:50], "item": IDS[50:]}
     report = de.export(module, tmp_path, dtype="int8", sample=sample).report

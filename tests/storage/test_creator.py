@@ -261,7 +261,7 @@ def test_slices_are_spread_evenly_over_the_slots_of_a_cluster(count):
     assert [(slot * count + count - 1) // 16384 for slot in slots] == list(range(count))
 
 
-def test_a_configuration_of_the_ancestor_is_read(tmp_path, monkeypatch):
+def test_a_configuration_of_tfra_is_read(tmp_path, monkeypatch):
     file = tmp_path / "redis.json"
     file.write_text(json.dumps({"redis_host_ip": ["a"], "model_tag_new": "m", "table_store_mode": 1,
                                 "model_lib_abs_dir": "/tmp", "storage_slice": 4}))  # fmt: skip
