@@ -31,15 +31,15 @@ class SmokeTestError(Exception):
     """The server does not run, or its answer differs from the export."""
 
 
-def over_rest(base: str, path: str, body: Any = None, timeout: float = 30) -> Any:
-    """Returns the JSON answer of a GET if `body` is None, else of a POST; `timeout` in seconds.
+def over_rest(base: str, path: str, body: Any = None) -> Any:
+    """Returns the JSON answer of a GET if `body` is None, else of a POST.
 
     Raises:
         SmokeTestError: The server answered with an error.
     """
     data = None if body is None else json.dumps(body).encode()
     try:
-        with urllib.request.urlopen(base + path, data, timeout=timeout) as response:
+        with urllib.request.urlopen(base + path, data, timeout=30) as response:
             return json.load(response)
     except urllib.error.HTTPError as error:
         raise SmokeTestError(f"{path} answered {error.code}: {error.read().decode()}") from None

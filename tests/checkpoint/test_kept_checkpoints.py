@@ -41,11 +41,11 @@ def table(name, shards=1):
     return de.Variable(dim=2, name=name, devices=["/CPU:0"] * shards)
 
 
-def restored(prefix, expected, shards=1):
+def restored(prefix, expected):
     """Returns a checkpoint's content, read by TensorFlow's own `Checkpoint`."""
-    other = Owner(shards)
+    other = Owner()
     if "items" in expected[1]:
-        other.items = table("items", shards)
+        other.items = table("items")
     tf.train.Checkpoint(target=other).read(str(prefix)).assert_existing_objects_matched()
     return other.contents()
 

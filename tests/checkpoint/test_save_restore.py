@@ -223,8 +223,8 @@ class TestBadInput:
         de.checkpoint.save(table, tmp_path)
         return tmp_path
 
-    def fails(self, folder, error, match, table=None, **options):
-        table = make(2) if table is None else table
+    def fails(self, folder, error, match, **options):
+        table = make(2)
         table.upsert([5], tf.ones([1, table.dim]))
         with pytest.raises(error, match=match):
             de.checkpoint.restore(table, folder, **options)

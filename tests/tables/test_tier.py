@@ -17,16 +17,14 @@ from tests.support import oracle
 from tests.support.models import served
 from tests.support.small_disk import needs_mounts, small_disk
 
-BYTES = 300  # memory of a few rows
+
+def tier_in(folder):
+    return de.DiskTier(str(folder), memory_bytes=300)  # a few rows
 
 
-def tier_in(folder, memory_bytes=BYTES):
-    return de.DiskTier(str(folder), memory_bytes=memory_bytes)
-
-
-def filled(folder, count=500, **arguments):
+def filled(folder, **arguments):
     table = de.Variable(dim=4, tier=tier_in(folder), **arguments)
-    table.upsert(tf.range(count, dtype=tf.int64), tf.random.stateless_normal([count, 4], [1, 2]))
+    table.upsert(tf.range(500, dtype=tf.int64), tf.random.stateless_normal([500, 4], [1, 2]))
     return table
 
 

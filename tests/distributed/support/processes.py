@@ -85,18 +85,18 @@ class Cluster:
     def output(self, name: str) -> str:
         return self.output_file(name).read_text(errors="replace")
 
-    def wait_until_printed(self, name: str, text: str, seconds: float = 180) -> str:
+    def wait_until_printed(self, name: str, text: str) -> str:
         """Waits until a process prints a text, and returns all its output so far."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + 180
         while text not in self.output(name):
             assert self.processes[name].poll() is None, self.output(name)[-3000:]
             assert time.monotonic() < end, f"{name}: {self.output(name)[-3000:]}"
             time.sleep(0.1)
         return self.output(name)
 
-    def finish(self, name: str, seconds: float = 240) -> str:
+    def finish(self, name: str) -> str:
         """Waits until a process ends with status 0, and returns its output."""
-        code = self.processes[name].wait(seconds)
+        code = self.processes[name].wait(240)
         assert code == 0, self.output(name)[-4000:]
         return self.output(name)
 

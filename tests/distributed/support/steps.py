@@ -10,9 +10,9 @@ def steps_of(processes, name):
     return [(float(when), int(step), float(most)) for when, step, most in found]
 
 
-def wait_for_steps(processes, name, count, since=0.0, seconds=180):
+def wait_for_steps(processes, name, count, since=0.0):
     """Waits until a worker has done new steps."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + 180
     while True:
         times = [when for when, _, _ in steps_of(processes, name) if when > since]
         if len(times) >= count:
