@@ -42,26 +42,15 @@ def nearest(*names: str, is_sought: Callable[[FrameType], bool] | None = None) -
 
 def nearest_of(codes: Container[CodeType]) -> FrameType | None:
     """Returns the innermost frame of this thread's call stack that runs one of `codes`, or None."""
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_code not in codes:
-        frame = frame.f_back
-    return frame
+    return nearest(is_sought=lambda frame: frame.f_code in codes)
 
 
-def nearest_owner(kind: type, but: object) -> Any:
-    """Returns the innermost object of a class, except `but`, whose method is running, or None."""
+def nearest_owner(kind: type, is_sought: Callable[[Any], bool]) -> Any:
+    """Returns the innermost object of a class that fits and whose method is running, or None."""
     frame = inspect.currentframe()
     while frame is not None:
         owner = frame.f_locals.get("self")
-        if owner is not but and isinstance(owner, kind):
+        if isinstance(owner, kind) and is_sought(owner):
             return owner
         frame = frame.f_back
     return None
-
-
-def is_called_by(name: str) -> bool:
-    """Returns whether the caller's own caller is a function of this name."""
-    frame = inspect.currentframe()
-    for _ in range(2):
-        frame = frame and frame.f_back
-    return frame is not None and frame.f_code.co_name == name

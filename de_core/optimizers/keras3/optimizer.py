@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
-from types import FrameType
 from typing import Any
 
 import keras
@@ -184,7 +183,7 @@ class KerasOptimizer(Wrapping, keras.optimizers.Optimizer):
         own = vars(self)
         if "inner_optimizer" not in own:
             raise AttributeError("inner_optimizer")  # Keras's constructor looks for it.
-        if own.get("_tables") and call_stack.is_called_by(SWAPPER_OF_AVERAGES):
+        if own.get("_tables") and call_stack.nearest(SWAPPER_OF_AVERAGES) is not None:
             raise NotImplementedError(
                 "keras.callbacks.SwapEMAWeights must not be used with dynamic tables, because it "
                 "cannot swap the averages of rows. Received: tables="
@@ -264,15 +263,13 @@ def check_not_scaled_by_keras() -> None:
     Keras's class does not unscale gradients of variables with `overwrite_with_gradient`, so rows
     would move 2**15 times too far. A `de.LossScaleOptimizer` is allowed.
     """
-    if call_stack.nearest(is_sought=_is_method_of_a_loss_scale) is not None:
+
+    def is_not_ours(scale: Any) -> bool:
+        return not getattr(scale, "keeps_tables_sparse", False)
+
+    if call_stack.nearest_owner(keras.optimizers.LossScaleOptimizer, is_not_ours) is not None:
         raise TypeError(
             "A dynamic loss scale around an optimizer of tables must be a de.LossScaleOptimizer. "
             "Received: a keras.optimizers.LossScaleOptimizer. "
             "Use de.LossScaleOptimizer(optimizer)."
         )
-
-
-def _is_method_of_a_loss_scale(frame: FrameType) -> bool:
-    owner = frame.f_locals.get("self")
-    is_ours = getattr(owner, "keeps_tables_sparse", False)
-    return isinstance(owner, keras.optimizers.LossScaleOptimizer) and not is_ours

@@ -111,10 +111,13 @@ class TableOptimizer(KerasOptimizer):
             found |= {f"shared_{number}": each for number, each in enumerate(shared)}
         return {f"{type(inner).__name__}/{name}": each for name, each in found.items()}
 
+    def _running_optimizer(self) -> Any:
+        """Returns the other optimizer that is running a step, or None. Keras does not pass it."""
+        return call_stack.nearest_owner(keras.optimizers.Optimizer, lambda each: each is not self)
+
     def check_caller(self) -> None:
         """Raises if the optimizer that is about to hand over the gradient would spoil it."""
-        # Keras does not pass the optimizer as an argument.
-        optimizer = call_stack.nearest_owner(keras.optimizers.Optimizer, self)
+        optimizer = self._running_optimizer()
         if optimizer is None or (self._caller is not None and self._caller() is optimizer):
             return
         check_not_scaled_by_keras()
@@ -138,8 +141,7 @@ class TableOptimizer(KerasOptimizer):
             targets.check_nothing(gradient, table)
             return
         gradient = targets.checked(gradient, table)
-        caller = call_stack.nearest_owner(keras.optimizers.Optimizer, self)
-        factor = getattr(caller, "loss_scale_factor", None)
+        factor = getattr(self._running_optimizer(), "loss_scale_factor", None)
         if factor is not None:
             gradient = clipping.scaled(gradient, 1.0 / factor)
         self.step(gradient)
