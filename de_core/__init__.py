@@ -69,7 +69,11 @@ from de_core.storage.creator import KVCreator
 from de_core.storage.redis import RedisTableConfig, RedisTableCreator
 from de_core.storage.row_store import RowStore
 
-__getattr__ = _removed.removed_names(__name__, **_removed.PACKAGE, **_removed.MOVED)
+_of_tfra = {
+    name: f"from de_core import tfra, and use tfra.dynamic_embedding.{name}"
+    for name in tfra.dynamic_embedding.__all__
+}
+__getattr__ = _removed.removed_names(__name__, **{**_of_tfra, **_removed.PACKAGE})
 __version__ = "0.1.0"
 
 

@@ -39,7 +39,7 @@ _HOROVOD = "Horovod is not used; `devices` puts the shards of a Variable on seve
 
 _WRAP = "wrap the optimizer in DynamicEmbeddingOptimizer"
 
-#: Removed names of the package.
+#: Names that the package does not have.
 PACKAGE = {
     "CuckooHashTable": _ONE_TABLE,
     "DEResourceVariable": "a lookup creates no variable; pass de.TrainableWrapper instead",
@@ -54,19 +54,8 @@ PACKAGE = {
     "create_slots": "optimizers keep their slots in the rows; see get_slot_variables",
     "python": "import the names from de_core",
     "ragged_embedding_ops": "every lookup takes ragged ids",
+    "register_all": "from de_core import tfra, and use tfra.register_all",
 }
-
-#: Names that only the package `tfra` has.
-MOVED = {
-    name: f"from de_core import tfra, and use tfra.dynamic_embedding.{name}"
-    for name in (
-        *("CuckooHashTableConfig", "CuckooHashTableCreator", "FileSystemSaver", "GraphKeys"),
-        *("ModelMode", "data_flow", "enable_inference_mode", "enable_train_mode"),
-        *("get_model_mode", "keras", "math", "patch_on_tf", "patch_on_tf_save_restore"),
-        *("shadow_ops", "train", "trainable_wrapper_filter"),
-    )
-}
-MOVED["register_all"] = "from de_core import tfra, and use tfra.register_all"
 
 #: Names that `Variable` does not have. Its `__getattr__` reads them.
 VARIABLE = {
@@ -80,7 +69,7 @@ VARIABLE = {
     "trainable_store": "lookups create no variables; see trainable_variables",
     "verify_embedding_weights": "every lookup checks its ids and weights",
 }
-#: Removed names of `TrainableWrapper`.
+#: Names that `TrainableWrapper` does not have.
 TRAINABLE_WRAPPER = {
     "model_mode": "a lookup is a pure read in every mode",
     "transform": "lookups scale rows to `max_norm`",
