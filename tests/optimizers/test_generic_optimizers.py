@@ -266,6 +266,23 @@ def test_settings_that_get_config_lacks_apply_to_tables_too():
     assert dense.numpy().tolist() == [[-10.0]]
 
 
+def test_a_variable_that_a_constructor_makes_counts_alike_for_tables():
+    class Slowing(keras.optimizers.SGD):
+        def __init__(self, **settings):
+            super().__init__(**settings)
+            self.steps = self.add_variable((), name="steps")
+
+        def update_step(self, gradient, variable, learning_rate):
+            self.steps.assign_add(1.0)
+            variable.assign_sub(learning_rate / self.steps * gradient)
+
+    table, dense = de.Variable(dim=1, name="t"), keras.Variable([[0.0]])
+    optimizer = wrapped(lambda: Slowing(learning_rate=1.0))
+    for _ in range(3):
+        optimizer.apply([slices([7], [[3.0]]), tf.constant([[3.0]])], [table, dense])
+    np.testing.assert_array_equal(table.lookup([7]), dense.numpy())
+
+
 def test_a_constructor_that_get_config_does_not_fit_is_named():
     class Required(Clipped):
         def __init__(self, limit, **settings):

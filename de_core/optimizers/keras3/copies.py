@@ -62,12 +62,15 @@ class _OverRows:
     In the list of base classes, it comes before the optimizer's class.
     """
 
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        self.shared_variables: list[Any] = []  # a constructor may make some
+        super().__init__(*args, **settings)
+
     def start(self, original: Any, table: ShardedTable) -> None:
         self.original = original
         self.gathered = GatheredRows(table)
         # Keras's Muon looks for "embedding" in a variable's path, to update it by AdamW.
         self.gathered.rows.path = f"{table.name}/embeddings"
-        self.shared_variables: list[Any] = []
         before = dict(vars(self))
         self.build([self.gathered.rows])  # type: ignore[attr-defined]
         #: Attributes that belong to the gathered rows, such as `built`.
