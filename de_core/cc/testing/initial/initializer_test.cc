@@ -213,6 +213,16 @@ TEST(Initializer, AUniformRangeBelowZeroEndsWithTheLeastNormalNumber) {
   ExpectNoDenormals<double>(DType::kFloat64);
 }
 
+TEST(Initializer, AUniformRangeEndsWithTheGreatestNumberBelowItsEnd) {
+  // Numbers are closer together below a power of two than above it.
+  const auto greatest = [](double end) {
+    const auto row = Row<uint16_t>(*Make(Options(Kind::kUniform, 0, end), DType::kHalf, 20000), 3);
+    return *std::max_element(row.begin(), row.end());  // positive halves are ordered as their bits
+  };
+  EXPECT_EQ(greatest(1), 0x3bff);
+  EXPECT_EQ(greatest(1.5), 0x3dff);
+}
+
 TEST(Initializer, RowsAreTheSameOnThreadsThatFlushDenormals) {
 #if defined(__SSE2__)
   for (const Kind kind : kRandomKinds) {
