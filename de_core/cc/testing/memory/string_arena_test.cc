@@ -20,7 +20,9 @@ TEST(StringArena, GivesBackWhatWasPut) {
   EXPECT_EQ(StringArena::Get(c), longest);
   EXPECT_EQ(arena.Put(""), 0U);
   EXPECT_EQ(StringArena::Get(0), "");
+  const size_t live = arena.live_bytes();
   arena.Free(0);
+  EXPECT_EQ(arena.live_bytes(), live);
 }
 
 TEST(StringArena, AgreesWithAMapOverRandomVerbs) {
