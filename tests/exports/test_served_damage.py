@@ -133,6 +133,19 @@ def test_damage_that_the_background_check_finds_is_refused(version, which):
         loaded.signatures["de_lookup/users"](ids=tf.constant([1], tf.int64))
 
 
+@pytest.mark.usefixtures("verifies_later")
+def test_of_files_that_are_cut_at_once_the_first_is_named(version):
+    loaded = tf.saved_model.load(str(version))
+    assert checked(loaded)["health"] == "intact"  # the check of the files is over
+    files = files_of(version)  # of each table the base and the delta
+    for file in files:
+        os.truncate(file, file.stat().st_size // 2)
+    with pytest.raises(tf.errors.DataLossError, match="was cut short") as raised:
+        scores(loaded)
+    named = [file in files[::2] for file in files if file.name in str(raised.value)]
+    assert named == [True]
+
+
 def test_another_way_to_verify_is_refused(version, monkeypatch):
     monkeypatch.setenv("DE_VERIFY", "no")
     with pytest.raises(tf.errors.InvalidArgumentError, match='Received: DE_VERIFY="no"'):
