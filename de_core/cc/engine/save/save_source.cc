@@ -101,9 +101,9 @@ Status SaveSource::Lost() const {
         "added or dropped, during a save; save again");
   }
   return Status::ResourceExhausted(
-      "the copies of rows that change during a consistent save must fit in " +
-      std::to_string(budget_->limit) +
-      " bytes; save while less is written, or without `consistent`");
+      "the copies of rows that change during a consistent save must fit in memory; save while less "
+      "is written, or without `consistent`. Received: copies of more than " +
+      std::to_string(budget_->limit) + " bytes");
 }
 
 Status SaveSource::Collect(Range* range, SavedRows* rows, uint64_t* last, bool* done) {

@@ -65,7 +65,8 @@ TEST(SaveSource, a_moment_that_takes_more_than_its_memory_is_lost) {
   SavedRows rows;
   const Status status = CollectAll(&source, &rows);
   EXPECT_EQ(status.code, Code::kResourceExhausted);
-  EXPECT_NE(status.message.find("must fit in 1 bytes"), std::string::npos) << status.message;
+  EXPECT_NE(status.message.find("Received: copies of more than 1 bytes"), std::string::npos)
+      << status.message;
   EXPECT_FALSE(source.outdated());
 }
 
