@@ -68,6 +68,7 @@ class RecordMiddleware:
             if is_start:
                 record.status = message["status"]
 
+        asked = scope
         if record.method == "HEAD" and record.path[: len(PREFIX)].lower() != PREFIX:
             # Whatever answers GET answers HEAD (RFC 9110, section 9.1). The server sends no body.
             # A mounted application takes every method, also of paths whose GET a route answers.
@@ -99,6 +100,8 @@ class RecordMiddleware:
             if not record.status:
                 await response(scope, receive, send_noted)
         finally:
+            if scope is not asked:
+                asked.update(scope, method="HEAD")  # an outer middleware looks for the route there
             self._accounts.end(record, time.perf_counter() - begun)
 
 

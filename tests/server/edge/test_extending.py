@@ -49,11 +49,13 @@ def test_a_middleware_sees_the_route_and_its_parameters():
     app.add_middleware(middleware)
     for path in ("/v1/models/a%2Fb/versions/3", "/v2/models/m/ready", "/livez", "/v1/nothing"):
         ask(app, "GET", path)
+    ask(app, "HEAD", "/livez")
     assert seen == [
         ("/v1/models/{model}/versions/{version}", {"model": "a/b", "version": 3}),
         ("/v2/models/{model}/ready", {"model": "m"}),
         ("/livez", {}),
         ("/v1/{rest:path}", {}),
+        ("/livez", {}),
     ]
 
 
