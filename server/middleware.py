@@ -81,6 +81,9 @@ class RecordMiddleware:
             _check_head(scope, record, self._settings)
             await self._app(scope, receive, send_noted)
         except ClientGoneError:
+            if not record.status:
+                # Nobody reads it, but FastAPI's own middleware expects an answer to every request.
+                await error_response(499, "Client closed the request")(scope, receive, send_noted)
             record.status = 499
         except asyncio.CancelledError:
             # The gateway shuts down before this request has ended. If the answer has not begun,

@@ -18,7 +18,7 @@ def extended(monkeypatch):
     """The names in the README's example."""
     text = (ROOT / "server" / "README.md").read_text("utf-8")
     (code,) = re.findall(r"## Extend it.*?```python\n(.*?)```", text, re.DOTALL)
-    assert len(code.splitlines()) <= 24
+    assert len(code.splitlines()) <= 16
     monkeypatch.setenv("DE_GATEWAY_MODEL_DIR", "unused")
     monkeypatch.setattr(server.app, "make_engine", lambda *_: NumpyEngine())
     names: dict[str, object] = {}
