@@ -17,7 +17,6 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from . import COMMAND
 from .errors import StartError
-from .limits import Limits
 
 ENV_PREFIX = "DE_GATEWAY_"
 # Matches the variables that Kubernetes sets for a service whose name begins with `de-gateway`.
@@ -133,11 +132,11 @@ class Settings(BaseSettings):
     """Largest head of a request, in bytes."""
     max_body_bytes: int = Field(32 << 20, ge=1)
     """Largest request body in bytes, as sent."""
-    max_decompressed_bytes: int = Field(Limits.max_bytes, ge=1)
+    max_decompressed_bytes: int = Field(64 << 20, ge=1)
     """Largest request body in bytes, after decompression."""
-    max_elements: int = Field(Limits.max_elements, ge=1)
+    max_elements: int = Field(4_000_000, ge=1)
     """Values in one request."""
-    max_ids: int = Field(Limits.max_ids, ge=1)
+    max_ids: int = Field(100_000, ge=1)
     """Ids or bags in one lookup, or examples in one request."""
     max_in_flight: int = Field(1024, ge=1)
     """Requests that run at once; further ones get a 429."""
