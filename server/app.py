@@ -36,9 +36,8 @@ from .wire.codec import Codec
 _ENGINE_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
 
-# Switch off the spans of newer FastAPI versions, which cost time in each request. `--tracing`
-# creates spans of our own.
-_OWN_TELEMETRY: dict[str, Any] = (
+# Newer FastAPI versions create spans, which cost time in each request, without `--tracing` too.
+_UNTRACED: dict[str, Any] = (
     {"telemetry": {"tracing": False, "metrics": False, "logs": False}}
     if "telemetry" in inspect.signature(FastAPI.__init__).parameters
     else {}
@@ -133,6 +132,11 @@ def bare_app(plane: DataPlane, *middleware: Any, **options: Any) -> FastAPI:
 
     `middleware` are classes of further middleware, and `options` are arguments of `FastAPI`.
     """
+    traced = _UNTRACED
+    if plane.settings.tracing:
+        from .observability.tracing import fastapi_telemetry
+
+        traced = {"telemetry": fastapi_telemetry()}
     # FastAPI's pages /docs and /redoc are off, because they load scripts from other sites.
     app = FastAPI(
         title="Embedding gateway",
@@ -143,7 +147,7 @@ def bare_app(plane: DataPlane, *middleware: Any, **options: Any) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         **options,
-        **_OWN_TELEMETRY,
+        **traced,
     )
     app.state.plane = plane
     for each in middleware:

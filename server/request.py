@@ -45,7 +45,6 @@ class Request:
         stages: Seconds spent by stage: `read`, `decode`, `queue`, `run`, `encode`.
         rows: Rows of the request, if it has any.
         lookups: By table, the number of ids that were looked up, and how many of them are unknown.
-        span: The request's span and how to end it; None without tracing. See `Tracing`.
     """
 
     id: str = ""
@@ -69,7 +68,6 @@ class Request:
     )
     rows: int | None = None
     lookups: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    span: tuple[Any, Any] | None = None
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:

@@ -45,7 +45,13 @@ class GrpcServer:
             StartError: The address is not available.
         """
         plane, settings = self._plane, self._plane.settings
+        interceptors = None
+        if settings.tracing:
+            from ..observability.tracing import grpc_interceptor
+
+            interceptors = [grpc_interceptor()]
         server = grpc.aio.server(
+            interceptors=interceptors,
             options=[
                 ("grpc.max_receive_message_length", settings.max_decompressed_bytes),
                 ("grpc.max_send_message_length", -1),  # the limit is of requests, not of answers

@@ -4,16 +4,13 @@ import itertools
 import logging
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 from ..request import Request
 from ..settings import Settings
 from .live import LiveView
 from .logs import LOG
 from .metrics import Metrics
-
-if TYPE_CHECKING:
-    from .tracing import Tracing
 
 # The ids of requests are no secrets, so they need no secure randomness.
 _PROCESS = f"{random.getrandbits(64):016x}"
@@ -22,8 +19,6 @@ _NUMBERS = itertools.count(1)
 
 class Accounts:
     """Counts and logs requests of all transports."""
-
-    _tracing: "Tracing | None" = None
 
     def __init__(
         self,
@@ -34,8 +29,8 @@ class Accounts:
         """Creates the accounts.
 
         `known_models` returns the model names that may become a metric's label. The settings say
-        whether to count for the page, whether to record a span per request, and which fraction of
-        the answered requests to log. Without settings the accounts do none of this.
+        whether to count for the page, whether requests have spans, and which fraction of the
+        answered requests to log. Without settings the accounts do none of this.
         """
         self._metrics = metrics
         self._known_models = known_models
@@ -43,16 +38,22 @@ class Accounts:
         self._named = {""}
         self.live = LiveView() if settings and settings.ui else None
         self._log_sample = settings.log_sample if settings else 0.0
+        self._tracing: ModuleType | None = None
         if settings and settings.tracing:
-            from .tracing import Tracing
+            from . import tracing  # loads OpenTelemetry
 
-            self._tracing = Tracing()
+            self._tracing = tracing
 
     def begin(self, request: Request) -> None:
         """Counts a request that has started. The caller must call `end` for it later."""
         self._metrics.in_flight += 1
         if self._tracing is not None:
-            self._tracing.begin(request)
+            self._tracing.pass_on(request)
+
+    def describe(self, request: Request) -> None:
+        """Adds what is known of a request to its span, before its answer ends the span."""
+        if self._tracing is not None:
+            self._tracing.describe(request)
 
     def end(self, request: Request, seconds: float) -> None:
         """Reports a request that took this many seconds."""
@@ -71,8 +72,6 @@ class Accounts:
             self.live.observe(status, seconds, request.lookups)
         if status >= 400 or (self._log_sample and random.random() < self._log_sample):
             _log(request, status, seconds)
-        if self._tracing is not None:
-            self._tracing.end(request, status)
 
 
 def new_id() -> str:
