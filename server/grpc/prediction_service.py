@@ -3,12 +3,10 @@
 from functools import partial
 
 from ..dependencies import RUN_SCOPES, DataPlane, Lease, permit_signature
-from ..engines.base import STATE_NUMBERS, Servable
+from ..engines.base import STATE_NUMBERS
 from ..errors import Code, failed_precondition, invalid, unimplemented
 from ..protos.modules import MODEL_SERVICE, PREDICTION_SERVICE, load_protos, parse
 from ..protos.requests import (
-    ExamplesResult,
-    Target,
     fill_target,
     read_examples,
     read_predict,
@@ -18,17 +16,9 @@ from ..protos.requests import (
 )
 from ..protos.tensors import fill_signature
 from ..request import Request
-from ..services.examples import EXAMPLES_WORK, run_classify, run_regress
+from ..services.examples import EXAMPLES_WORK, run_examples
 from ..services.predict import rows_of
-from ..tensors import (
-    CLASSIFY_METHOD,
-    REGRESS_METHOD,
-    TENSOR_WORK,
-    Array,
-    SignatureSpec,
-    Tensors,
-    dtype_of_numpy,
-)
+from ..tensors import TENSOR_WORK, SignatureSpec, Tensors, dtype_of_numpy
 from .exchange import service
 
 _SIGNATURES = "signature_def"
@@ -114,7 +104,11 @@ class TensorFlowServing:
                 raise invalid(f"Duplicate evaluation of signature: {name}")
         # One version answers all tasks, even if a newer one arrives meanwhile.
         async with Lease(self._plane, targets[0]) as servable:
-            results = [await _run_task(self._plane, servable, each, examples) for each in targets]
+            results = []
+            for each in targets:
+                name, method = each.signature, each.method_name
+                found = await run_examples(self._plane, servable, name, method, examples)
+                results.append((each, servable.version, found))  # the run may change the version
         size = EXAMPLES_WORK * len(examples) * len(results)
         return await codec.run(size, "encode", write_examples, kind, results)
 
@@ -154,19 +148,6 @@ class TensorFlowServing:
         raise unimplemented(
             "The model folder decides what is served: write a version there, or use the admin API"
         )
-
-
-async def _run_task(
-    plane: DataPlane, servable: Servable, target: Target, examples: Array
-) -> ExamplesResult:
-    name = target.signature
-    if target.method_name == CLASSIFY_METHOD:
-        found = await run_classify(plane, servable, name, examples)  # it may change the version
-        return target, servable.version, found
-    if target.method_name == REGRESS_METHOD:
-        values = await run_regress(plane, servable, name, examples)
-        return target, servable.version, values
-    raise unimplemented(f"Unsupported signature method_name: {target.method_name}")
 
 
 def _check_inputs(given: Tensors, signature: SignatureSpec) -> None:

@@ -11,6 +11,7 @@ from ..dependencies import RUN_SCOPES, DataPlane, Lease
 from ..errors import ServingError
 from ..request import RECORD, Answer, Headers, ModelSpec
 from ..services import examples, lookup, models, predict
+from ..tensors import CLASSIFY_METHOD, REGRESS_METHOD
 from ..wire.paths import PREFIX, Layout, layout_of, malformed, parse_path
 from . import schemas
 from .body import AnswerResponse, describe, run
@@ -74,7 +75,7 @@ async def run_lookup(request: Request) -> Response:
 )
 async def run_classify(request: Request) -> Response:
     """Returns labels and scores for examples."""
-    return await run(request, RUN_SCOPES, examples.classify)
+    return await run(request, RUN_SCOPES, examples.examples, method=CLASSIFY_METHOD)
 
 
 @router.on(
@@ -88,7 +89,7 @@ async def run_classify(request: Request) -> Response:
 )
 async def run_regress(request: Request) -> Response:
     """Returns one value per example."""
-    return await run(request, RUN_SCOPES, examples.regress)
+    return await run(request, RUN_SCOPES, examples.examples, method=REGRESS_METHOD)
 
 
 @router.on("GET", "", "model_status", schemas.ModelStatus)

@@ -202,28 +202,22 @@ def encode_predict(outputs: Tensors, layout: Format, int64_as_string: bool = Fal
     return orjson.dumps({"predictions": value}, option=_DUMPS)
 
 
-def encode_classify(classes: Array | None, scores: Array | None) -> bytes:
+def encode_classify(classes: Array, scores: Array) -> bytes:
     """Encodes classifications as lists of `[label, score]` pairs, one list per example.
 
-    Args:
-        classes: Labels as `bytes`, shape (examples, classes); None if the model has none.
-        scores: Scores, same shape; None if the model has none.
+    Labels are `bytes`. Labels and scores have the shape (examples, classes).
 
     Raises:
         ServingError: INVALID_ARGUMENT if there is nothing to encode.
     """
-    shape = classes.shape if classes is not None else scores.shape if scores is not None else (0,)
-    if not shape[0]:
+    if not len(classes):
         raise invalid("Cannot convert empty ClassificationResults to JSON")
     results = [
         [
-            [
-                classes[i, j].decode(errors="replace") if classes is not None else "",
-                float_json(scores[i, j]) if scores is not None else 0.0,
-            ]
-            for j in range(shape[1])
+            [label.decode(errors="replace"), float_json(score)]
+            for label, score in zip(*example, strict=True)
         ]
-        for i in range(shape[0])
+        for example in zip(classes, scores, strict=True)
     ]
     return orjson.dumps({"results": results}, option=orjson.OPT_SERIALIZE_NUMPY)
 
