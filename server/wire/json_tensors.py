@@ -20,7 +20,6 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 
 from ..errors import ServingError, invalid, unimplemented
@@ -299,29 +298,26 @@ def json_ready(name: str, array: Array, *, int64_as_string: bool = False) -> Any
         return written.reshape(array.shape).tolist()
     if kind in "iu" and int64_as_string and array.dtype.itemsize == 8:
         return array.astype(str).tolist()
-    if kind == "f":
-        return float_json(array)
-    if kind in "iub":
-        return _plain(array)
-    raise invalid(f"Failed to write JSON value for tensor type: {array.dtype.name}")
+    if kind not in "fiub":
+        raise invalid(f"Failed to write JSON value for tensor type: {array.dtype.name}")
+    # orjson writes C-contiguous arrays and scalars, but no arrays of rank 0.
+    plain = np.ascontiguousarray(array) if array.ndim else array[()]
+    return float_json(plain) if kind == "f" else plain
 
 
-def float_json(values: npt.ArrayLike) -> Any:
-    """Converts floats for orjson; NaN, Infinity and -Infinity become bare words."""
-    array = _plain(np.asarray(values))
-    finite = np.isfinite(array)
+def float_json(values: Any) -> Any:
+    """Converts floats for orjson; NaN, Infinity and -Infinity become bare words.
+
+    `values` is a C-contiguous array, or one number of numpy.
+    """
+    finite = np.isfinite(values)
     if 0 not in finite.tobytes():  # `finite.all()` takes several times as long for few values
-        return array
+        return values
     # orjson writes null for NaN and infinities. An array of floats gives no other nulls, so each
     # null in the text stands for one of these values.
-    words = iter([_WORDS[str(value)] for value in np.asarray(array)[~finite].tolist()])
-    text = orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)
+    words = iter([_WORDS[str(value)] for value in np.asarray(values)[~finite].tolist()])
+    text = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
     return orjson.Fragment(_NULL.sub(lambda _: next(words), text))
-
-
-def _plain(array: Array) -> Any:
-    # orjson writes C-contiguous arrays and scalars, but no arrays of rank 0.
-    return np.ascontiguousarray(array) if array.ndim else array[()]
 
 
 def _string(value: bytes | str, as_bytes: bool) -> Any:

@@ -37,7 +37,6 @@ ROW_SPLITS = "row_splits"
 # Python's parser is several times slower. It reads what msgspec refuses.
 _DOCUMENT = msgspec.json.Decoder(dict[str, Any])
 _LONG_NUMBER = re.compile(rb"\d{19}")  # msgspec reads more digits as a floating-point number
-_DUMPS = orjson.OPT_SERIALIZE_NUMPY
 
 
 def decode_predict(
@@ -170,36 +169,33 @@ def encode_predict(outputs: Tensors, layout: Format, int64_as_string: bool = Fal
     """
     if not outputs:
         raise invalid("Cannot convert empty tensor map to JSON")
-    if layout is Format.COLUMNAR:
-        columns = {
-            name: json_ready(name, array, int64_as_string=int64_as_string)
-            for name, array in sorted(outputs.items())
-        }
-        value: Any = columns if len(columns) > 1 else next(iter(columns.values()))
-        return orjson.dumps({"outputs": value}, option=_DUMPS)
     batch = -1
-    for name, array in sorted(outputs.items()):
-        if not array.ndim:
-            raise invalid(f"Tensor name: {name} has no shape information ")
-        if batch not in (-1, len(array)):
-            raise invalid(
-                f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {batch}"
-            )
-        batch = len(array)
-    if len(outputs) == 1:
-        ((name, array),) = outputs.items()
-        value = json_ready(name, array, int64_as_string=int64_as_string)
-    else:
-        rows: list[dict[str, Any]] = [{} for _ in range(batch)]
+    if layout is Format.ROW:
         for name, array in sorted(outputs.items()):
-            items = json_ready(name, array, int64_as_string=int64_as_string)
+            if not array.ndim:
+                raise invalid(f"Tensor name: {name} has no shape information ")
+            if batch not in (-1, len(array)):
+                raise invalid(
+                    f"Tensor name: {name} has inconsistent batch size: {len(array)} "
+                    f"expecting: {batch}"
+                )
+            batch = len(array)
+    values: Any = {}
+    for name, array in sorted(outputs.items()):
+        values[name] = json_ready(name, array, int64_as_string=int64_as_string)
+    if len(outputs) == 1:
+        (values,) = values.values()
+    elif layout is Format.ROW:
+        rows: list[dict[str, Any]] = [{} for _ in range(batch)]
+        for name, items in values.items():
             if isinstance(items, orjson.Fragment):
-                items = [json_ready(name, row) for row in array]
+                items = [json_ready(name, row) for row in outputs[name]]
             # orjson also writes numpy's scalars, so rows of a vector need no conversion.
             for row, item in zip(rows, items, strict=True):
                 row[name] = item
-        value = rows
-    return orjson.dumps({"predictions": value}, option=_DUMPS)
+        values = rows
+    key = "predictions" if layout is Format.ROW else "outputs"
+    return orjson.dumps({key: values}, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def encode_classify(classes: Array, scores: Array) -> bytes:
@@ -226,4 +222,4 @@ def encode_regress(values: Array) -> bytes:
     """Encodes one value per example; `values` has shape (examples,)."""
     if not len(values):
         raise invalid("Cannot convert empty RegressionResults to JSON")
-    return orjson.dumps({"results": float_json(values)}, option=orjson.OPT_SERIALIZE_NUMPY)
+    return orjson.dumps({"results": json_ready("", values)}, option=orjson.OPT_SERIALIZE_NUMPY)
