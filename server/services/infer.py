@@ -68,10 +68,9 @@ async def run_infer(plane: DataPlane, servable: Servable, request: InferRequest)
     """
     parameters = request.parameters
     signature = find_signature(servable.signatures, parameters.signature_name)
-    if signature.is_table:
-        request.check(signature, optional=["lengths"])
-        return await infer_lookup(plane, servable, signature, request)
     request.check(signature)
+    if signature.is_table:
+        return await infer_lookup(plane, servable, signature, request)
     if (parameters.combiner, parameters.missing) != ("none", "default"):
         raise invalid(
             "The parameters combiner and missing must come with a signature de_lookup/TABLE. "

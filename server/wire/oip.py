@@ -9,7 +9,7 @@ the inputs.
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -117,15 +117,14 @@ class InferRequest:
     parameters: RequestParameters
     id: str | None
 
-    def check(self, signature: SignatureSpec, optional: Sequence[str] = ()) -> None:
-        """Checks the request against a signature.
-
-        The request may have the `optional` inputs in addition.
+    def check(self, signature: SignatureSpec) -> None:
+        """Checks the request against a signature. A lookup may also have the input `lengths`.
 
         Raises:
             ServingError: INVALID_ARGUMENT for missing, extra or wrong tensors.
         """
-        if self.inputs.keys() - set(optional) != signature.inputs.keys():
+        optional = {"lengths"} if signature.is_table else set()
+        if self.inputs.keys() - optional != signature.inputs.keys():
             raise invalid(
                 f"inputs must be {', '.join(sorted(signature.inputs)) or 'empty'}, each once. "
                 f"Received: {', '.join(self.inputs)[:128]}"
@@ -170,12 +169,11 @@ def decode_infer(body: bytes, header: bytes | None, limits: Limits) -> InferRequ
             ) from None
     # Check the total first, so that no input is read of a request with too many values.
     if len(request.inputs) > 1:
-        counts = [_count(tensor.name, tensor.shape, limits) for tensor in request.inputs]
-        limits.check_count(sum(counts))
+        limits.check_count(sum(_count(tensor, limits) for tensor in request.inputs))
     inputs: dict[str, Array] = {}
     for tensor in request.inputs:
         read, rest = _reader(tensor, rest, limits)
-        add_input(inputs, tensor.name, tensor.datatype, tensor.shape, read, limits)
+        add_input(inputs, tensor, read, limits)
     if rest:
         raise invalid(
             "The bytes after the JSON must match binary_data_size of the inputs. "
@@ -217,21 +215,17 @@ def decode_index(body: bytes, limits: Limits) -> bool:
 
 
 def add_input(
-    inputs: dict[str, Array],
-    name: str,
-    datatype: str,
-    shape: Sequence[int],
-    read: Callable[[DType, int], Array],
-    limits: Limits,
+    inputs: dict[str, Array], tensor: Any, read: Callable[[DType, int], Array], limits: Limits
 ) -> None:
     """Reads an input, and adds it to the inputs of its request.
 
-    The input declares `datatype`, such as `INT64`, and `shape`. `read` reads the values, given
-    their element type and number.
+    `tensor` declares `name`, `datatype`, such as `INT64`, and `shape`. `read` reads the values,
+    given their element type and number.
 
     Raises:
         ServingError: INVALID_ARGUMENT, naming the input.
     """
+    name, datatype = tensor.name, tensor.datatype
     dtype = BY_DATATYPE.get(datatype)
     if name in inputs:
         raise invalid(f"Each input must occur once. Received twice: {name[:128]}")
@@ -240,7 +234,7 @@ def add_input(
             f"Input {name} must have a datatype of {', '.join(BY_DATATYPE)}. "
             f"Received: datatype={datatype[:128]}"
         )
-    count = _count(name, shape, limits)
+    count = _count(tensor, limits)
     try:
         array = read(dtype, count)
     except (OverflowError, ValueError):
@@ -251,16 +245,17 @@ def add_input(
         raise invalid(
             f"Input {name} must have {count} values for its shape. Received: {array.size} values"
         )
-    inputs[name] = array.reshape(tuple(shape))
+    inputs[name] = array.reshape(tuple(tensor.shape))
 
 
-def _count(name: str, shape: Sequence[int], limits: Limits) -> int:
+def _count(tensor: Any, limits: Limits) -> int:
+    shape = list(tensor.shape)
     limits.check_rank(len(shape))
     # numpy cannot reshape to sizes with a huge product, even if another size is 0.
     if min(shape, default=0) < 0 or math.prod(filter(None, shape)) > limits.max_elements:
         raise invalid(
-            f"Input {name} must have a shape of at most {limits.max_elements} values. "
-            f"Received: shape={list(shape)}"
+            f"Input {tensor.name} must have a shape of at most {limits.max_elements} values. "
+            f"Received: shape={shape}"
         )
     return math.prod(shape)
 
