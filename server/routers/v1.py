@@ -49,12 +49,7 @@ async def run_predict(request: Request) -> Response:
     "LookupBody",
     {
         "rows": {"table": "user", "ids": [7, "9007199254740993"]},
-        "pooled": {
-            "table": "user",
-            "ids": [[7, 8], [9]],
-            "combiner": "mean",
-            "missing": "null",
-        },
+        "pooled": {"table": "user", "ids": [[7, 8], [9]], "combiner": "mean", "missing": "null"},
     },
     [*LOOKUP_QUERY, TIMEOUT],
     binary=True,

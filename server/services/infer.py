@@ -8,13 +8,7 @@ from ..dependencies import DataPlane, Lease
 from ..engines.base import Servable, VersionState
 from ..errors import ServingError, invalid
 from ..request import Answer, ModelSpec, current_request
-from ..tensors import (
-    BINARY_WORK,
-    DEFAULT_SIGNATURE,
-    Tensors,
-    TensorSpec,
-    written_work,
-)
+from ..tensors import BINARY_WORK, DEFAULT_SIGNATURE, Tensors, TensorSpec, written_work
 from ..wire.codec import work_of
 from ..wire.oip import HEADER, InferRequest, decode_infer, encode_infer, json_length
 from ..wire.paths import RAW

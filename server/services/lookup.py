@@ -27,10 +27,7 @@ from ..wire.oip import InferRequest
 from ..wire.paths import RAW, Layout
 from ..wire.tensor_bytes import octets
 
-_CHOICES = {
-    "combiner": ("none", "sum", "mean", "sqrtn"),
-    "missing": ("default", "error", "null"),
-}
+_CHOICES = {"combiner": ("none", "sum", "mean", "sqrtn"), "missing": ("default", "error", "null")}
 _NAMED_IN_ERROR = 5
 # Writing a number as JSON takes as long as decoding this many bytes of JSON.
 _NUMBER_WORK = 8

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import orjson
+from msgspec import Meta
 
 from ..errors import ServingError, invalid
 from ..limits import Limits
@@ -24,11 +25,11 @@ from .tensor_bytes import bytes_array, decode_b64, is_b64_object, octets
 
 Combiner = Annotated[
     Literal["none", "sum", "mean", "sqrtn"],
-    msgspec.Meta(description="How to combine the embeddings of a bag."),
+    Meta(description="How to combine the embeddings of a bag."),
 ]
 Missing = Annotated[
     Literal["default", "error", "null"],
-    msgspec.Meta(description="The answer for an unknown id: its initial row, a 404, or null."),
+    Meta(description="The answer for an unknown id: its initial row, a 404, or null."),
 ]
 
 Found = npt.NDArray[np.bool_]
@@ -42,7 +43,7 @@ class LookupBody(msgspec.Struct, forbid_unknown_fields=True):
 
     ids: Annotated[
         Any,
-        msgspec.Meta(
+        Meta(
             description="Ids, or bags of ids. Integers may be written as strings.",
             extra_json_schema={
                 "type": "array",
@@ -50,14 +51,11 @@ class LookupBody(msgspec.Struct, forbid_unknown_fields=True):
             },
         ),
     ]
-    table: Annotated[str, msgspec.Meta(description="Optional if the model has only one table.")] = (
-        ""
-    )
+    table: Annotated[str, Meta(description="Optional if the model has only one table.")] = ""
     combiner: Combiner = "none"
     missing: Missing = "default"
     format: Annotated[
-        Literal["list", "b64"],
-        msgspec.Meta(description="Numbers, or little-endian bytes in base64."),
+        Literal["list", "b64"], Meta(description="Numbers, or little-endian bytes in base64.")
     ] = "list"
 
 

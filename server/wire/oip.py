@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import msgspec
 import orjson
+from msgspec import Meta
 
 from ..errors import ServingError, invalid, unimplemented
 from ..limits import Limits
@@ -42,11 +43,9 @@ class TensorParameters(msgspec.Struct):
     """Parameters of an input or output."""
 
     binary_data_size: Annotated[
-        int | None, msgspec.Meta(description="Size of the input's bytes, which follow the JSON.")
+        int | None, Meta(description="Size of the input's bytes, which follow the JSON.")
     ] = None
-    binary_data: Annotated[
-        bool | None, msgspec.Meta(description="True to get the output as bytes.")
-    ] = None
+    binary_data: Annotated[bool | None, Meta(description="True to get the output as bytes.")] = None
     # The gateway supports neither of these. They are declared so that it can refuse them.
     classification: int = 0
     shared_memory_region: str = ""
@@ -56,11 +55,11 @@ class InputTensor(msgspec.Struct):
     """An input in JSON."""
 
     name: str
-    datatype: Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(BY_DATATYPE)})]
-    shape: list[Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0})]]
+    datatype: Annotated[str, Meta(extra_json_schema={"enum": list(BY_DATATYPE)})]
+    shape: list[Annotated[int, Meta(extra_json_schema={"minimum": 0})]]
     data: Annotated[
         Any,
-        msgspec.Meta(
+        Meta(
             description="Flat in row-major order, or nested. Omitted if bytes follow the JSON.",
             extra_json_schema={"type": "array", "items": {}},
         ),
@@ -78,12 +77,9 @@ class RequestedOutput(msgspec.Struct):
 class RequestParameters(msgspec.Struct):
     """Parameters of a request. `combiner` and `missing` are for lookups, as in `:lookup`."""
 
-    signature_name: Annotated[str, msgspec.Meta(description="The signature to run.")] = (
-        DEFAULT_SIGNATURE
-    )
+    signature_name: Annotated[str, Meta(description="The signature to run.")] = DEFAULT_SIGNATURE
     binary_data_output: Annotated[
-        bool,
-        msgspec.Meta(description="True to get outputs as bytes by default."),
+        bool, Meta(description="True to get outputs as bytes by default.")
     ] = False
     combiner: Combiner = "none"
     missing: Missing = "default"
