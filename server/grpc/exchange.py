@@ -2,7 +2,7 @@
 
 import string
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote
@@ -22,7 +22,7 @@ Work = Callable[[Request, bytes], Awaitable[bytes]]
 Method = tuple[str, Sequence[str] | None, Work]
 
 
-def service(plane: DataPlane, name: str, methods: Mapping[str, Method]) -> Any:
+def service(plane: DataPlane, name: str, /, **methods: Method) -> Any:
     """Returns a generic handler for `grpc.aio.Server.add_generic_rpc_handlers`.
 
     It connects a service of gRPC to the data plane. Messages arrive and leave as bytes. `name` is

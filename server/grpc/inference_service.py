@@ -21,16 +21,14 @@ class InferenceService:
         self.handler = service(
             plane,
             SERVICE,
-            {
-                "ServerLive": ("live", None, self._live),
-                "ServerReady": ("ready", None, self._ready),
-                "ServerMetadata": ("describe", None, self._server),
-                "ModelReady": ("ready", ("predict",), self._model_ready),
-                "ModelMetadata": ("describe", ("predict",), self._metadata),
-                "ModelConfig": ("config", ("predict",), self._config),
-                "RepositoryIndex": ("index", ("predict",), self._index),
-                "ModelInfer": ("infer", RUN_SCOPES, self._infer),
-            },
+            ServerLive=("live", None, self._live),
+            ServerReady=("ready", None, self._ready),
+            ServerMetadata=("describe", None, self._server),
+            ModelReady=("ready", ("predict",), self._model_ready),
+            ModelMetadata=("describe", ("predict",), self._metadata),
+            ModelConfig=("config", ("predict",), self._config),
+            RepositoryIndex=("index", ("predict",), self._index),
+            ModelInfer=("infer", RUN_SCOPES, self._infer),
         )
 
     async def _live(self, _: Request, __: bytes) -> bytes:

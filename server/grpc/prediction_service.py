@@ -18,7 +18,7 @@ from ..protos.tensors import fill_signature
 from ..request import Request
 from ..services.examples import EXAMPLES_WORK, run_examples
 from ..services.predict import rows_of
-from ..tensors import TENSOR_WORK, SignatureSpec, Tensors, dtype_of_numpy
+from ..tensors import TENSOR_WORK, dtype_of_numpy
 from .exchange import service
 
 _SIGNATURES = "signature_def"
@@ -33,28 +33,21 @@ class TensorFlowServing:
         """Creates the services of a data plane."""
         self._plane = plane
         self._protos = load_protos()
+        multi_inference = partial(self._examples, "MultiInference")
         predictions = service(
             plane,
             PREDICTION_SERVICE,
-            {
-                "Predict": ("predict", RUN_SCOPES, self._predict),
-                "Classify": ("classify", RUN_SCOPES, partial(self._examples, "Classification")),
-                "Regress": ("regress", RUN_SCOPES, partial(self._examples, "Regression")),
-                "MultiInference": (
-                    "multi_inference",
-                    RUN_SCOPES,
-                    partial(self._examples, "MultiInference"),
-                ),
-                "GetModelMetadata": ("metadata", ("predict",), self._metadata),
-            },
+            Predict=("predict", RUN_SCOPES, self._predict),
+            Classify=("classify", RUN_SCOPES, partial(self._examples, "Classification")),
+            Regress=("regress", RUN_SCOPES, partial(self._examples, "Regression")),
+            MultiInference=("multi_inference", RUN_SCOPES, multi_inference),
+            GetModelMetadata=("metadata", ("predict",), self._metadata),
         )
         models = service(
             plane,
             MODEL_SERVICE,
-            {
-                "GetModelStatus": ("status", ("predict",), self._status),
-                "HandleReloadConfigRequest": ("reload", ("predict",), self._reload),
-            },
+            GetModelStatus=("status", ("predict",), self._status),
+            HandleReloadConfigRequest=("reload", ("predict",), self._reload),
         )
         self.handlers = (predictions, models)
 
@@ -70,7 +63,18 @@ class TensorFlowServing:
             signature = servable.signatures.get(target.signature)
             if signature is None:
                 raise failed_precondition(f'Serving signature key "{target.signature}" not found.')
-            _check_inputs(inputs, signature)
+            if inputs.keys() != signature.inputs.keys():
+                raise invalid(
+                    "input tensor alias not found in signature, or missing: inputs expected to be "
+                    f"in the set {{{','.join(sorted(signature.inputs))}}}. "
+                    f"Received: {{{','.join(sorted(inputs))}}}"
+                )
+            for name, spec in signature.inputs.items():
+                number = dtype_of_numpy(inputs[name].dtype).number
+                if number != spec.dtype.number:
+                    raise invalid(
+                        f"Expects arg[{name}] to be {spec.dtype.name}. Received: dtype={number}"
+                    )
             request.rows = rows_of(inputs)
             outputs = await self._plane.run(servable, signature.name, inputs)
             version = servable.version
@@ -148,16 +152,3 @@ class TensorFlowServing:
         raise unimplemented(
             "The model folder decides what is served: write a version there, or use the admin API"
         )
-
-
-def _check_inputs(given: Tensors, signature: SignatureSpec) -> None:
-    if given.keys() != signature.inputs.keys():
-        raise invalid(
-            "input tensor alias not found in signature, or missing: inputs expected to be in the "
-            f"set {{{','.join(sorted(signature.inputs))}}}. "
-            f"Received: {{{','.join(sorted(given))}}}"
-        )
-    for name, spec in signature.inputs.items():
-        number = dtype_of_numpy(given[name].dtype).number
-        if number != spec.dtype.number:
-            raise invalid(f"Expects arg[{name}] to be {spec.dtype.name}. Received: dtype={number}")

@@ -41,6 +41,7 @@ _REASONS = {
     "Invalid \\uXXXX escape": "Incorrect hex digit after \\u escape in string.",
 }
 
+_TYPE_NAMES = {type(None): "Null", dict: "Object", list: "Array", str: "String"}
 _INDENT = "    "
 _EXPONENT = re.compile(r"e\+?(-?)0*")
 _quote_text = json.JSONEncoder(ensure_ascii=False).encode
@@ -186,12 +187,6 @@ def _float(value: float) -> str:
 
 def type_name(value: Any) -> str:
     """Returns the JSON type of a parsed value, as TensorFlow Serving's messages name it."""
-    if value is None:
-        return "Null"
     if isinstance(value, bool):
-        return "True" if value else "False"
-    if isinstance(value, dict):
-        return "Object"
-    if isinstance(value, list):
-        return "Array"
-    return "String" if isinstance(value, str) else "Number"
+        return str(value)
+    return _TYPE_NAMES.get(type(value), "Number")
