@@ -11,18 +11,7 @@ from ..errors import ServingError, invalid, not_found
 from ..limits import Limits
 from ..request import Answer, ModelSpec, current_request
 from ..tensors import LOOKUP_PREFIX, Array, SignatureSpec, dtype_of_numpy, written_work
-from ..wire.lookup import (
-    Found,
-    Ids,
-    LookupBody,
-    bags_of,
-    combined,
-    decode_ids,
-    decode_lookup,
-    decode_raw_ids,
-    encode_lookup,
-    nulled,
-)
+from ..wire import lookup as wire
 from ..wire.oip import InferRequest
 from ..wire.paths import RAW, Layout
 from ..wire.tensor_bytes import octets
@@ -50,7 +39,7 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
     """
     async with Lease(plane, spec) as servable:
         if layout.raw_request:
-            request = LookupBody(ids=None, table=layout.query.get("table", ""))
+            request = wire.LookupBody(ids=None, table=layout.query.get("table", ""))
             for choice, allowed in _CHOICES.items():
                 value = layout.query.get(choice, allowed[0])
                 if value not in allowed:
@@ -61,7 +50,7 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
                 setattr(request, choice, value)
             signature = _table_signature(servable.signatures, request.table, spec)
             name = signature.name
-            ids = decode_raw_ids(body, signature.inputs["ids"].dtype, plane.limits)
+            ids = wire.decode_raw_ids(body, signature.inputs["ids"].dtype, plane.limits)
         else:  # generated clients send the query's defaults with JSON too, where the body counts
             name, request, ids = await plane.codec.run(
                 len(body), "decode", _decode, body, servable.signatures, spec, plane.limits
@@ -76,7 +65,7 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
         else:
             work = max(pooled_work, rows.nbytes // _BASE64_WORK + len(rows))
         encoded = await plane.codec.run(
-            work, "encode", encode_lookup, request, lengths, rows, found
+            work, "encode", wire.encode_lookup, request, lengths, rows, found
         )
         return Answer(encoded, version)
     if lengths is not None or nullable or not rows.flags.c_contiguous:
@@ -94,11 +83,11 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
 
 def _decode(
     body: bytes, signatures: Mapping[str, SignatureSpec], spec: ModelSpec, limits: Limits
-) -> tuple[str, LookupBody, Ids]:
+) -> tuple[str, wire.LookupBody, wire.Ids]:
     """Returns the signature's name, the request without its ids, and the ids as arrays."""
-    request = decode_lookup(body, limits)
+    request = wire.decode_lookup(body, limits)
     signature = _table_signature(signatures, request.table, spec)
-    ids = decode_ids(request.ids, signature.inputs["ids"].dtype, limits)
+    ids = wire.decode_ids(request.ids, signature.inputs["ids"].dtype, limits)
     return signature.name, msgspec.structs.replace(request, ids=None), ids
 
 
@@ -115,7 +104,7 @@ async def infer_lookup(
 ) -> dict[str, Array]:
     """Looks up the ids of an inference request; see `run_infer`."""
     asked = request.inputs["ids"]
-    ids = bags_of(asked, request.inputs.get("lengths"), plane.limits)
+    ids = wire.bags_of(asked, request.inputs.get("lengths"), plane.limits)
     combiner, missing = request.parameters.combiner, request.parameters.missing
     rows, found = await _find(plane, servable, signature.name, ids, combiner, missing)
     if combiner != "none" or missing == "null":
@@ -129,16 +118,16 @@ async def infer_lookup(
 
 
 def _answered(
-    rows: Array, found: Found, lengths: list[int] | None, combiner: str, nullable: bool
+    rows: Array, found: wire.Found, lengths: list[int] | None, combiner: str, nullable: bool
 ) -> Array:
     """Returns the vectors of the answer; those of unknown ids or bags are NaN if `nullable`."""
-    vectors, present, _ = combined(rows, found, lengths, combiner, nullable)
-    return np.ascontiguousarray(nulled(vectors, present))
+    vectors, present, _ = wire.combined(rows, found, lengths, combiner, nullable)
+    return np.ascontiguousarray(wire.nulled(vectors, present))
 
 
 async def _find(
-    plane: DataPlane, servable: Servable, signature: str, ids: Ids, combiner: str, missing: str
-) -> tuple[Array, Found]:
+    plane: DataPlane, servable: Servable, signature: str, ids: wire.Ids, combiner: str, missing: str
+) -> tuple[Array, wire.Found]:
     """Returns a row for each id, and which ids the table holds."""
     if combiner != "none" and ids.lengths is None:
         raise invalid(
