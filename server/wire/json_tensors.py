@@ -25,7 +25,7 @@ import orjson
 from ..errors import ServingError, invalid, unimplemented
 from ..limits import Limits
 from ..tensors import Array, DType, Kind, SignatureSpec, format_shape
-from .json_text import debug_string, type_name
+from .json_text import debug_string, type_name, wrong_value
 from .tensor_bytes import bytes_array, decode_b64, is_b64_object
 
 # The types of parsed JSON values that are elements of each kind, whatever their value.
@@ -73,11 +73,9 @@ def decode_rows(
     """
     instances = document["instances"]
     if not isinstance(instances, list):
-        raise invalid(
-            f"JSON Value: {debug_string(document)} Expecting 'instances' to be an list/array"
-        )
+        raise wrong_value(document, "Expecting 'instances' to be an list/array")
     if not instances:
-        raise invalid(f"JSON Value: {debug_string(document)} No values in 'instances' array")
+        raise wrong_value(document, "No values in 'instances' array")
     are_objects = isinstance(instances[0], dict) and not is_b64_object(instances[0])
     if not are_objects and len(signature.inputs) > 1:
         raise invalid(
@@ -225,10 +223,8 @@ def _is_object(value: Any) -> bool:
 def _fill(value: Any, level: int, dtype: DType, shape: tuple[int, ...], flat: list[Any]) -> None:
     if not isinstance(value, list):
         if level != len(shape):
-            raise invalid(
-                f"JSON Value: {debug_string(value)} found at incorrect level: {level + 1} "
-                f"in the JSON DOM. Expected at level: {len(shape)}"
-            )
+            told = f"{level + 1} in the JSON DOM. Expected at level: {len(shape)}"
+            raise wrong_value(value, f"found at incorrect level: {told}")
         flat.append(_element(value, dtype))
         return
     if level >= len(shape):
@@ -247,9 +243,7 @@ def _element(value: Any, dtype: DType) -> Any:
     if dtype.kind is Kind.STRING:
         if isinstance(value, dict):
             if not is_b64_object(value):
-                raise invalid(
-                    f"JSON Value: {debug_string(value)} not formatted correctly for base64 data"
-                )
+                raise wrong_value(value, "not formatted correctly for base64 data")
             return decode_b64(value["b64"])
         if isinstance(value, str):
             return value.encode()
@@ -265,10 +259,7 @@ def _element(value: Any, dtype: DType) -> Any:
         )
     elif isinstance(value, int) and not isinstance(value, bool) and value in dtype.integers:
         return value
-    raise invalid(
-        f"JSON Value: {debug_string(value)} Type: {type_name(value)} "
-        f"is not of expected type: {dtype.name}"
-    )
+    raise wrong_value(value, f"Type: {type_name(value)} is not of expected type: {dtype.name}")
 
 
 def _array(flat: list[Any], dtype: DType, shape: tuple[int, ...]) -> Array:

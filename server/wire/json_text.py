@@ -60,7 +60,7 @@ def parse_json(body: bytes) -> dict[str, Any]:
     """
     value = parse_value(body)
     if not isinstance(value, dict):
-        raise invalid(f"JSON Value: {debug_string(value)} Is not object")
+        raise wrong_value(value, "Is not object")
     return value
 
 
@@ -138,6 +138,11 @@ def _parse_int(digits: str) -> int | float:
 
 def _parse_error(reason: str, offset: int) -> ServingError:
     return invalid(f"JSON Parse error: {reason} at offset: {offset}")
+
+
+def wrong_value(value: Any, text: str) -> ServingError:
+    """Returns the error for a parsed JSON value. `text` says what is wrong with it."""
+    return invalid(f"JSON Value: {debug_string(value)} {text}")
 
 
 def debug_string(value: Any, limit: int = 128) -> str:

@@ -14,7 +14,7 @@ from ..limits import Limits
 from ..tensors import DEFAULT_SIGNATURE, Array, SignatureSpec, Tensors
 from . import json_tensors
 from .json_tensors import float_json, json_ready
-from .json_text import debug_string, parse_json
+from .json_text import debug_string, parse_json, wrong_value
 
 
 class Format(enum.Enum):
@@ -62,12 +62,11 @@ def decode_predict(
     try:
         return _request(_DOCUMENT.decode(body), signatures, limits)
     except ServingError:
-        if _LONG_NUMBER.search(body) is None:
+        if _LONG_NUMBER.search(body) is None:  # otherwise the error quotes all digits
             raise
-        return _request(parse_json(body), signatures, limits)  # the error quotes all digits
     except (msgspec.MsgspecError, RecursionError, OverflowError, ValueError):
-        # The body is wrong, or holds something unusual, such as NaN or bytes after its end.
-        return _request(parse_json(body), signatures, limits)
+        pass  # the body is wrong, or holds something unusual, such as NaN or bytes after its end
+    return _request(parse_json(body), signatures, limits)
 
 
 def _request(
@@ -81,10 +80,8 @@ def _request(
         return PredictRequest(signature, Format.ROW, _shared_rows(document, signature, limits))
     if "instances" in document:
         if "inputs" in document:
-            raise invalid(
-                f"JSON Value: {debug_string(document)} Not formatted correctly expecting only "
-                "one of 'inputs' or 'instances' keys to exist "
-            )
+            told = "expecting only one of 'inputs' or 'instances' keys to exist "
+            raise wrong_value(document, f"Not formatted correctly {told}")
         rows = json_tensors.decode_rows(document, signature, limits)
         return PredictRequest(signature, Format.ROW, rows)
     if "inputs" in document:
@@ -150,9 +147,8 @@ def signature_name(document: Mapping[str, Any]) -> str:
     """Returns the signature that a parsed request names, or the default."""
     name = document.get("signature_name", DEFAULT_SIGNATURE)
     if not isinstance(name, str):
-        raise invalid(
-            f"JSON Value: {debug_string(document)} not formatted correctly. "
-            "'signature_name' key must be a string value."
+        raise wrong_value(
+            document, "not formatted correctly. 'signature_name' key must be a string value."
         )
     return name or DEFAULT_SIGNATURE
 
