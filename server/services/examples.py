@@ -12,15 +12,7 @@ from ..protos.examples import read_json_examples
 from ..protos.modules import load_protos
 from ..protos.tensors import fill_signature
 from ..request import Answer, ModelSpec, current_request
-from ..tensors import (
-    CLASSIFY_METHOD,
-    REGRESS_METHOD,
-    Array,
-    Kind,
-    SignatureSpec,
-    Tensors,
-    format_shape,
-)
+from ..tensors import CLASSIFY_METHOD, REGRESS_METHOD, Array, Kind, SignatureSpec, format_shape
 from ..wire.predict import encode_classify, encode_regress
 
 # Decoding a byte of examples, or writing one label, score or value of an answer, takes as long as
@@ -52,20 +44,13 @@ async def run_examples(
     Like TensorFlow Serving we ignore the signature's method name: TensorFlow 2 saves every
     signature with the method name `tensorflow/serving/predict`, even one that classifies.
 
-    To classify, the signature has the outputs `classes` (strings), `scores` (float32), or both, of
-    shape (examples, classes). Otherwise its output `outputs` (float32) has the shape (examples,) or
-    (examples, 1).
-
-    Args:
-        plane: The data plane.
-        servable: A leased version.
-        name: The signature's name.
-        method: `CLASSIFY_METHOD` or `REGRESS_METHOD`.
-        examples: Serialized Example messages as `bytes`, shape (examples,).
+    For the `method` `CLASSIFY_METHOD` the outputs are `classes` (strings), `scores` (float32), or
+    both, of shape (examples, classes). For `REGRESS_METHOD` the output `outputs` (float32) has the
+    shape (examples,) or (examples, 1). `examples` are serialized Example messages as `bytes`.
 
     Returns:
         Labels as `bytes` and scores, both of shape (examples, classes), or values of shape
-        (examples,). Missing labels are empty, and missing scores are zero.
+        (examples,). A missing label is empty, and a missing score is zero.
 
     Raises:
         ServingError: The signature is missing or cannot run examples; INVALID_ARGUMENT if its
@@ -103,7 +88,7 @@ async def run_examples(
     return check(arrays, len(examples))
 
 
-def _classifications(outputs: Tensors, count: int) -> tuple[Array, ...]:
+def _classifications(outputs: dict[str, Array], count: int) -> tuple[Array, ...]:
     classes, scores = outputs.get("classes"), outputs.get("scores")
     found = classes if scores is None else scores
     if found is None:
@@ -137,7 +122,7 @@ def _classifications(outputs: Tensors, count: int) -> tuple[Array, ...]:
     return classes, scores
 
 
-def _values(outputs: Tensors, count: int) -> tuple[Array, ...]:
+def _values(outputs: dict[str, Array], count: int) -> tuple[Array, ...]:
     if "outputs" not in outputs:
         raise invalid("No regression outputs found in SignatureDef.")
     values = outputs["outputs"]
