@@ -6,11 +6,10 @@ bytes, the header `Inference-Header-Content-Length` gives the length of the JSON
 the inputs.
 """
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import orjson
@@ -18,15 +17,7 @@ from msgspec import Meta
 
 from ..errors import ServingError, invalid, unimplemented
 from ..limits import Limits
-from ..tensors import (
-    DEFAULT_SIGNATURE,
-    DTYPES,
-    Array,
-    DType,
-    SignatureSpec,
-    Tensors,
-    dtype_of_numpy,
-)
+from ..tensors import DEFAULT_SIGNATURE, DTYPES, Array, DType, Tensors, dtype_of_numpy
 from .json_tensors import decode_value, json_ready
 from .json_text import parse_json
 from .lookup import Combiner, Missing
@@ -97,8 +88,7 @@ class InferBody(msgspec.Struct):
 _REQUEST = msgspec.json.Decoder(InferBody)
 
 
-@dataclasses.dataclass(frozen=True)
-class InferRequest:
+class InferRequest(NamedTuple):
     """A decoded request.
 
     Attributes:
@@ -112,33 +102,6 @@ class InferRequest:
     outputs: Mapping[str, bool]
     parameters: RequestParameters
     id: str | None
-
-    def check(self, signature: SignatureSpec) -> None:
-        """Checks the request against a signature. A lookup may also have the input `lengths`.
-
-        Raises:
-            ServingError: INVALID_ARGUMENT for missing, extra or wrong tensors.
-        """
-        optional = {"lengths"} if signature.is_table else set()
-        if self.inputs.keys() - optional != signature.inputs.keys():
-            raise invalid(
-                f"inputs must be {', '.join(sorted(signature.inputs)) or 'empty'}, each once. "
-                f"Received: {', '.join(self.inputs)[:128]}"
-            )
-        for name, spec in signature.inputs.items():
-            array = self.inputs[name]
-            if array.dtype != spec.dtype.numpy or not spec.dtype.numpy_name:
-                raise invalid(
-                    f"Input {name} must have datatype "
-                    f"{spec.dtype.datatype or spec.dtype.enum_name}. "
-                    f"Received: datatype={datatype_of(name, array)}"
-                )
-        for name in self.outputs:
-            if name not in signature.outputs:
-                raise invalid(
-                    f"outputs must be of {', '.join(sorted(signature.outputs))}. "
-                    f"Received: {name[:128]}"
-                )
 
 
 def decode_infer(body: bytes, header: bytes | None, limits: Limits) -> InferRequest:
