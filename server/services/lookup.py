@@ -70,8 +70,8 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
         return Answer(encoded, version)
     if lengths is not None or nullable or not rows.flags.c_contiguous:
         work = max(pooled_work, written_work({"": rows}))
-        rows = await plane.codec.run(
-            work, "encode", _answered, rows, found, lengths, request.combiner, nullable
+        rows, _, _ = await plane.codec.run(
+            work, "encode", wire.combined, rows, found, lengths, request.combiner, nullable
         )
     # The headers tell clients where the embeddings end.
     headers = (
@@ -109,20 +109,12 @@ async def infer_lookup(
     rows, found = await _find(plane, servable, signature.name, ids, combiner, missing)
     if combiner != "none" or missing == "null":
         work = rows.size if ids.lengths is None else _pooled_work(rows, ids.lengths)
-        rows = await plane.codec.run(
-            work, "encode", _answered, rows, found, ids.lengths, combiner, missing == "null"
+        rows, _, _ = await plane.codec.run(
+            work, "encode", wire.combined, rows, found, ids.lengths, combiner, missing == "null"
         )
     if combiner == "none":
         rows = rows.reshape(*asked.shape, *rows.shape[1:])
     return {"embeddings": rows, "found": found.reshape(asked.shape)}
-
-
-def _answered(
-    rows: Array, found: wire.Found, lengths: list[int] | None, combiner: str, nullable: bool
-) -> Array:
-    """Returns the vectors of the answer; those of unknown ids or bags are NaN if `nullable`."""
-    vectors, present, _ = wire.combined(rows, found, lengths, combiner, nullable)
-    return np.ascontiguousarray(wire.nulled(vectors, present))
 
 
 async def _find(
