@@ -30,7 +30,7 @@ async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout
         version = servable.version
     as_string = "int64" in layout.query
     encoded = await plane.codec.run(
-        work_of(outputs), "encode", encode_predict, outputs, request.format, as_string
+        work_of(outputs), "encode", encode_predict, outputs, request.key, as_string
     )
     return Answer(encoded, version)
 

@@ -1,7 +1,6 @@
 """Bodies of `:predict` requests and answers, and the answers of `:classify` and `:regress`."""
 
 import dataclasses
-import enum
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -17,18 +16,11 @@ from .json_tensors import float_json, json_ready
 from .json_text import debug_string, parse_json, wrong_value
 
 
-class Format(enum.Enum):
-    """The layout of the tensors in a request and its answer."""
-
-    ROW = "row"
-    COLUMNAR = "columnar"
-
-
 class PredictRequest(NamedTuple):
-    """A decoded request: a signature and its inputs."""
+    """A decoded request: a signature, its inputs, and the answer's key as for `encode_predict`."""
 
     signature: SignatureSpec
-    format: Format
+    key: str
     inputs: dict[str, Array]
 
 
@@ -77,16 +69,16 @@ def _request(
         raise invalid(f"Failed to get input map for signature: {signature.name}")
     # TensorFlow Serving ignores the key for all other signatures.
     if "shared" in document and ROW_SPLITS in signature.inputs:
-        return PredictRequest(signature, Format.ROW, _shared_rows(document, signature, limits))
+        return PredictRequest(signature, "predictions", _shared_rows(document, signature, limits))
     if "instances" in document:
         if "inputs" in document:
             told = "expecting only one of 'inputs' or 'instances' keys to exist "
             raise wrong_value(document, f"Not formatted correctly {told}")
         rows = json_tensors.decode_rows(document, signature, limits)
-        return PredictRequest(signature, Format.ROW, rows)
+        return PredictRequest(signature, "predictions", rows)
     if "inputs" in document:
         columns = json_tensors.decode_columns(document, signature, limits)
-        return PredictRequest(signature, Format.COLUMNAR, columns)
+        return PredictRequest(signature, "outputs", columns)
     raise invalid("Missing 'inputs' or 'instances' key")
 
 
@@ -153,11 +145,12 @@ def signature_name(document: Mapping[str, Any]) -> str:
     return name or DEFAULT_SIGNATURE
 
 
-def encode_predict(outputs: Tensors, layout: Format, int64_as_string: bool = False) -> bytes:
+def encode_predict(outputs: Tensors, key: str, int64_as_string: bool = False) -> bytes:
     """Encodes a model's outputs in the layout of the request.
 
-    The row layout is a list over the first dimension. The columnar layout has whole tensors. With
-    `int64_as_string`, 64-bit integers become JSON strings, for clients whose numbers are doubles.
+    The key `predictions` means a list over the first dimension, and `outputs` means whole tensors.
+    With `int64_as_string`, 64-bit integers become JSON strings, for clients whose numbers are
+    doubles.
 
     Raises:
         ServingError: INVALID_ARGUMENT if the outputs have no rows (a scalar, or tensors with
@@ -166,7 +159,7 @@ def encode_predict(outputs: Tensors, layout: Format, int64_as_string: bool = Fal
     if not outputs:
         raise invalid("Cannot convert empty tensor map to JSON")
     batch = -1
-    if layout is Format.ROW:
+    if key == "predictions":
         for name, array in sorted(outputs.items()):
             if not array.ndim:
                 raise invalid(f"Tensor name: {name} has no shape information ")
@@ -181,7 +174,7 @@ def encode_predict(outputs: Tensors, layout: Format, int64_as_string: bool = Fal
         values[name] = json_ready(name, array, int64_as_string=int64_as_string)
     if len(outputs) == 1:
         (values,) = values.values()
-    elif layout is Format.ROW:
+    elif key == "predictions":
         rows: list[dict[str, Any]] = [{} for _ in range(batch)]
         for name, items in values.items():
             if isinstance(items, orjson.Fragment):
@@ -190,7 +183,6 @@ def encode_predict(outputs: Tensors, layout: Format, int64_as_string: bool = Fal
             for row, item in zip(rows, items, strict=True):
                 row[name] = item
         values = rows
-    key = "predictions" if layout is Format.ROW else "outputs"
     return orjson.dumps({key: values}, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
