@@ -8,7 +8,7 @@ from ..dependencies import DataPlane, Lease
 from ..engines.base import Servable, VersionState
 from ..errors import ServingError, invalid
 from ..request import Answer, ModelSpec, current_request
-from ..tensors import BINARY_WORK, DEFAULT_SIGNATURE, Array, SignatureSpec, TensorSpec, written_work
+from ..tensors import BINARY_WORK, DEFAULT_SIGNATURE, Tensors, TensorSpec, written_work
 from ..wire.codec import work_of
 from ..wire.oip import HEADER, InferRequest, datatype_of, decode_infer, encode_infer, json_length
 from ..wire.paths import RAW
@@ -48,9 +48,7 @@ async def infer(
     return Answer(encoded, version, RAW, ((HEADER, b"%d" % json_size),))
 
 
-async def run_infer(
-    plane: DataPlane, servable: Servable, request: InferRequest
-) -> dict[str, Array]:
+async def run_infer(plane: DataPlane, servable: Servable, request: InferRequest) -> Tensors:
     """Runs the signature that a request names.
 
     A signature may look up ids in a table. Then `ids` may have any shape, and the answer holds one
@@ -64,20 +62,7 @@ async def run_infer(
     """
     parameters = request.parameters
     signature = find_signature(servable.signatures, parameters.signature_name)
-    _check(request, signature)
-    if signature.is_table:
-        return await infer_lookup(plane, servable, signature, request)
-    if (parameters.combiner, parameters.missing) != ("none", "default"):
-        raise invalid(
-            "The parameters combiner and missing must come with a signature de_lookup/TABLE. "
-            f"Received: signature_name={signature.name}"
-        )
-    current_request().rows = rows_of(request.inputs)
-    return await plane.run(servable, signature.name, request.inputs)
-
-
-def _check(request: InferRequest, signature: SignatureSpec) -> None:
-    """Checks a request against a signature. A lookup may also have the input `lengths`."""
+    # A lookup may also have the input `lengths`.
     optional = {"lengths"} if signature.is_table else set()
     if request.inputs.keys() - optional != signature.inputs.keys():
         raise invalid(
@@ -96,6 +81,15 @@ def _check(request: InferRequest, signature: SignatureSpec) -> None:
             raise invalid(
                 f"outputs must be of {', '.join(sorted(signature.outputs))}. Received: {name[:128]}"
             )
+    if signature.is_table:
+        return await infer_lookup(plane, servable, signature, request)
+    if (parameters.combiner, parameters.missing) != ("none", "default"):
+        raise invalid(
+            "The parameters combiner and missing must come with a signature de_lookup/TABLE. "
+            f"Received: signature_name={signature.name}"
+        )
+    current_request().rows = rows_of(request.inputs)
+    return await plane.run(servable, signature.name, request.inputs)
 
 
 async def metadata(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], int]:
