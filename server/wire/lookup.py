@@ -142,12 +142,6 @@ def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
 
     Raises:
         ServingError: INVALID_ARGUMENT for a body of the wrong length, or a table of strings.
-
-    Example:
-        >>> from server.tensors import dtype_of_name
-        >>> body = np.array([7, -1], "<i8").tobytes()
-        >>> decode_raw_ids(body, dtype_of_name("int64"), Limits()).flat
-        array([ 7, -1])
     """
     if dtype.kind is not Kind.INT:
         raise invalid(
