@@ -73,9 +73,8 @@ class InferenceService:
         spec = _spec(model, version, request)
         async with Lease(self._plane, spec) as servable:
             outputs = await infer.run_infer(self._plane, servable, asked)
-            number = servable.version
         size = written_work(outputs)
-        return await codec.run(size, "encode", write_infer, model, number, asked, outputs)
+        return await codec.run(size, "encode", write_infer, model, servable.version, asked, outputs)
 
 
 def _message(name: str, /, **fields: Any) -> bytes:

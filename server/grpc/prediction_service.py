@@ -77,7 +77,6 @@ class TensorFlowServing:
                     )
             request.rows = rows_of(inputs)
             outputs = await self._plane.run(servable, signature.name, inputs)
-            version = servable.version
         wanted = {}
         for name in names or outputs:
             if name not in outputs:
@@ -87,7 +86,7 @@ class TensorFlowServing:
                 )
             wanted[name] = outputs[name]
         size = sum(array.nbytes for array in wanted.values())
-        return await codec.run(size, "encode", write_predict, target, version, wanted)
+        return await codec.run(size, "encode", write_predict, target, servable.version, wanted)
 
     async def _examples(self, kind: str, request: Request, body: bytes) -> bytes:
         codec = self._plane.codec

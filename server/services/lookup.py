@@ -56,7 +56,6 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
                 len(body), "decode", _decode, body, servable.signatures, spec, plane.limits
             )
         rows, found = await _find(plane, servable, name, ids, request.combiner, request.missing)
-        version = servable.version
     lengths, nullable = ids.lengths, request.missing == "null"
     pooled_work = 0 if lengths is None else _pooled_work(rows, lengths)
     if not layout.raw_answer:
@@ -67,7 +66,7 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
         encoded = await plane.codec.run(
             work, "encode", wire.encode_lookup, request, lengths, rows, found
         )
-        return Answer(encoded, version)
+        return Answer(encoded, servable.version)
     if lengths is not None or nullable or not rows.flags.c_contiguous:
         work = max(pooled_work, written_work({"": rows}))
         rows, _, _ = await plane.codec.run(
@@ -78,7 +77,7 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
         (b"x-embeddings-dtype", dtype_of_numpy(rows.dtype).array_name.encode()),
         (b"x-embeddings-shape", ",".join(map(str, rows.shape)).encode()),
     )
-    return Answer((octets(rows), octets(found)), version, RAW, headers)
+    return Answer((octets(rows), octets(found)), servable.version, RAW, headers)
 
 
 def _decode(
