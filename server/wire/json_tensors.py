@@ -293,21 +293,15 @@ def json_ready(name: str, array: Array, *, int64_as_string: bool = False) -> Any
         raise invalid(f"Failed to write JSON value for tensor type: {array.dtype.name}")
     # orjson writes C-contiguous arrays and scalars, but no arrays of rank 0.
     plain = np.ascontiguousarray(array) if array.ndim else array[()]
-    return float_json(plain) if kind == "f" else plain
-
-
-def float_json(values: Any) -> Any:
-    """Converts floats for orjson; NaN, Infinity and -Infinity become bare words.
-
-    `values` is a C-contiguous array, or one number of numpy.
-    """
-    finite = np.isfinite(values)
+    if kind != "f":
+        return plain
+    finite = np.isfinite(plain)
     if 0 not in finite.tobytes():  # `finite.all()` takes several times as long for few values
-        return values
+        return plain
     # orjson writes null for NaN and infinities. An array of floats gives no other nulls, so each
     # null in the text stands for one of these values.
-    words = iter([_WORDS[str(value)] for value in np.asarray(values)[~finite].tolist()])
-    text = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
+    words = iter([_WORDS[str(value)] for value in np.asarray(plain)[~finite].tolist()])
+    text = orjson.dumps(plain, option=orjson.OPT_SERIALIZE_NUMPY)
     return orjson.Fragment(_NULL.sub(lambda _: next(words), text))
 
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import orjson
 
 from ..errors import ServingError, invalid
 from ..limits import Limits
 from ..tensors import DEFAULT_SIGNATURE, Array, SignatureSpec, Tensors
 from . import json_tensors
-from .json_tensors import float_json, json_ready
+from .json_tensors import json_ready
 from .json_text import debug_string, parse_json, wrong_value
 
 
@@ -196,12 +197,12 @@ def encode_classify(classes: Array, scores: Array) -> bytes:
     """
     if not len(classes):
         raise invalid("Cannot convert empty ClassificationResults to JSON")
+    written: Any = scores  # orjson writes numpy's scalars, but null for NaN and infinities
+    if not np.isfinite(scores).all():
+        written = [[json_ready("", score) for score in row] for row in scores]
     results = [
-        [
-            [label.decode(errors="replace"), float_json(score)]
-            for label, score in zip(*example, strict=True)
-        ]
-        for example in zip(classes, scores, strict=True)
+        [[label.decode(errors="replace"), score] for label, score in zip(*example, strict=True)]
+        for example in zip(classes, written, strict=True)
     ]
     return orjson.dumps({"results": results}, option=orjson.OPT_SERIALIZE_NUMPY)
 
