@@ -21,16 +21,14 @@ class InferenceService:
         self.handler = service(
             plane,
             SERVICE,
-            {
-                "ServerLive": ("live", None, self._live),
-                "ServerReady": ("ready", None, self._ready),
-                "ServerMetadata": ("describe", None, self._server),
-                "ModelReady": ("ready", ("predict",), self._model_ready),
-                "ModelMetadata": ("describe", ("predict",), self._metadata),
-                "ModelConfig": ("config", ("predict",), self._config),
-                "RepositoryIndex": ("index", ("predict",), self._index),
-                "ModelInfer": ("infer", RUN_SCOPES, self._infer),
-            },
+            ServerLive=("live", None, self._live),
+            ServerReady=("ready", None, self._ready),
+            ServerMetadata=("describe", None, self._server),
+            ModelReady=("ready", ("predict",), self._model_ready),
+            ModelMetadata=("describe", ("predict",), self._metadata),
+            ModelConfig=("config", ("predict",), self._config),
+            RepositoryIndex=("index", ("predict",), self._index),
+            ModelInfer=("infer", RUN_SCOPES, self._infer),
         )
 
     async def _live(self, _: Request, __: bytes) -> bytes:
@@ -75,9 +73,8 @@ class InferenceService:
         spec = _spec(model, version, request)
         async with Lease(self._plane, spec) as servable:
             outputs = await infer.run_infer(self._plane, servable, asked)
-            number = servable.version
         size = written_work(outputs)
-        return await codec.run(size, "encode", write_infer, model, number, asked, outputs)
+        return await codec.run(size, "encode", write_infer, model, servable.version, asked, outputs)
 
 
 def _message(name: str, /, **fields: Any) -> bytes:

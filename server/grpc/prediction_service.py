@@ -3,12 +3,10 @@
 from functools import partial
 
 from ..dependencies import RUN_SCOPES, DataPlane, Lease, permit_signature
-from ..engines.base import STATE_NUMBERS, Servable
+from ..engines.base import STATE_NUMBERS
 from ..errors import Code, failed_precondition, invalid, unimplemented
 from ..protos.modules import MODEL_SERVICE, PREDICTION_SERVICE, load_protos, parse
 from ..protos.requests import (
-    ExamplesResult,
-    Target,
     fill_target,
     read_examples,
     read_predict,
@@ -18,17 +16,9 @@ from ..protos.requests import (
 )
 from ..protos.tensors import fill_signature
 from ..request import Request
-from ..services.examples import EXAMPLES_WORK, run_classify, run_regress
+from ..services.examples import EXAMPLES_WORK, run_examples
 from ..services.predict import rows_of
-from ..tensors import (
-    CLASSIFY_METHOD,
-    REGRESS_METHOD,
-    TENSOR_WORK,
-    Array,
-    SignatureSpec,
-    Tensors,
-    dtype_of_numpy,
-)
+from ..tensors import TENSOR_WORK, dtype_of_numpy
 from .exchange import service
 
 _SIGNATURES = "signature_def"
@@ -43,28 +33,21 @@ class TensorFlowServing:
         """Creates the services of a data plane."""
         self._plane = plane
         self._protos = load_protos()
+        multi_inference = partial(self._examples, "MultiInference")
         predictions = service(
             plane,
             PREDICTION_SERVICE,
-            {
-                "Predict": ("predict", RUN_SCOPES, self._predict),
-                "Classify": ("classify", RUN_SCOPES, partial(self._examples, "Classification")),
-                "Regress": ("regress", RUN_SCOPES, partial(self._examples, "Regression")),
-                "MultiInference": (
-                    "multi_inference",
-                    RUN_SCOPES,
-                    partial(self._examples, "MultiInference"),
-                ),
-                "GetModelMetadata": ("metadata", ("predict",), self._metadata),
-            },
+            Predict=("predict", RUN_SCOPES, self._predict),
+            Classify=("classify", RUN_SCOPES, partial(self._examples, "Classification")),
+            Regress=("regress", RUN_SCOPES, partial(self._examples, "Regression")),
+            MultiInference=("multi_inference", RUN_SCOPES, multi_inference),
+            GetModelMetadata=("metadata", ("predict",), self._metadata),
         )
         models = service(
             plane,
             MODEL_SERVICE,
-            {
-                "GetModelStatus": ("status", ("predict",), self._status),
-                "HandleReloadConfigRequest": ("reload", ("predict",), self._reload),
-            },
+            GetModelStatus=("status", ("predict",), self._status),
+            HandleReloadConfigRequest=("reload", ("predict",), self._reload),
         )
         self.handlers = (predictions, models)
 
@@ -80,10 +63,20 @@ class TensorFlowServing:
             signature = servable.signatures.get(target.signature)
             if signature is None:
                 raise failed_precondition(f'Serving signature key "{target.signature}" not found.')
-            _check_inputs(inputs, signature)
+            if inputs.keys() != signature.inputs.keys():
+                raise invalid(
+                    "input tensor alias not found in signature, or missing: inputs expected to be "
+                    f"in the set {{{','.join(sorted(signature.inputs))}}}. "
+                    f"Received: {{{','.join(sorted(inputs))}}}"
+                )
+            for name, spec in signature.inputs.items():
+                number = dtype_of_numpy(inputs[name].dtype).number
+                if number != spec.dtype.number:
+                    raise invalid(
+                        f"Expects arg[{name}] to be {spec.dtype.name}. Received: dtype={number}"
+                    )
             request.rows = rows_of(inputs)
             outputs = await self._plane.run(servable, signature.name, inputs)
-            version = servable.version
         wanted = {}
         for name in names or outputs:
             if name not in outputs:
@@ -93,7 +86,7 @@ class TensorFlowServing:
                 )
             wanted[name] = outputs[name]
         size = sum(array.nbytes for array in wanted.values())
-        return await codec.run(size, "encode", write_predict, target, version, wanted)
+        return await codec.run(size, "encode", write_predict, target, servable.version, wanted)
 
     async def _examples(self, kind: str, request: Request, body: bytes) -> bytes:
         codec = self._plane.codec
@@ -114,7 +107,11 @@ class TensorFlowServing:
                 raise invalid(f"Duplicate evaluation of signature: {name}")
         # One version answers all tasks, even if a newer one arrives meanwhile.
         async with Lease(self._plane, targets[0]) as servable:
-            results = [await _run_task(self._plane, servable, each, examples) for each in targets]
+            results = []
+            for each in targets:
+                name, method = each.signature, each.method_name
+                found = await run_examples(self._plane, servable, name, method, examples)
+                results.append((each, servable.version, found))  # the run may change the version
         size = EXAMPLES_WORK * len(examples) * len(results)
         return await codec.run(size, "encode", write_examples, kind, results)
 
@@ -154,29 +151,3 @@ class TensorFlowServing:
         raise unimplemented(
             "The model folder decides what is served: write a version there, or use the admin API"
         )
-
-
-async def _run_task(
-    plane: DataPlane, servable: Servable, target: Target, examples: Array
-) -> ExamplesResult:
-    name = target.signature
-    if target.method_name == CLASSIFY_METHOD:
-        found = await run_classify(plane, servable, name, examples)  # it may change the version
-        return target, servable.version, found
-    if target.method_name == REGRESS_METHOD:
-        values = await run_regress(plane, servable, name, examples)
-        return target, servable.version, values
-    raise unimplemented(f"Unsupported signature method_name: {target.method_name}")
-
-
-def _check_inputs(given: Tensors, signature: SignatureSpec) -> None:
-    if given.keys() != signature.inputs.keys():
-        raise invalid(
-            "input tensor alias not found in signature, or missing: inputs expected to be in the "
-            f"set {{{','.join(sorted(signature.inputs))}}}. "
-            f"Received: {{{','.join(sorted(given))}}}"
-        )
-    for name, spec in signature.inputs.items():
-        number = dtype_of_numpy(given[name].dtype).number
-        if number != spec.dtype.number:
-            raise invalid(f"Expects arg[{name}] to be {spec.dtype.name}. Received: dtype={number}")

@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import invalid
 from ..limits import Limits
 from ..tensors import Array
-from ..wire.json_text import debug_string, parse_json, type_name
+from ..wire.json_text import parse_json, type_name, wrong_value
 from ..wire.predict import signature_name
 from ..wire.tensor_bytes import bytes_array, decode_b64, is_b64_object
 from .modules import load_protos
@@ -33,17 +33,14 @@ def read_json_examples(body: bytes, limits: Limits) -> tuple[str, Array]:
     name = signature_name(document)
     context = _serialize(document["context"]) if "context" in document else b""
     if "examples" not in document:
-        raise invalid(
-            f"JSON Value: {debug_string(document)} When method is classify, key 'examples' "
-            "is expected and was not found"
+        raise wrong_value(
+            document, "When method is classify, key 'examples' is expected and was not found"
         )
     examples = document["examples"]
     if not isinstance(examples, list):
-        raise invalid(
-            f"JSON Value: {debug_string(document)} Expecting 'examples' value to be an list/array"
-        )
+        raise wrong_value(document, "Expecting 'examples' value to be an list/array")
     if not examples:
-        raise invalid(f"JSON Value: {debug_string(document)} 'examples' value is an empty array")
+        raise wrong_value(document, "'examples' value is an empty array")
     limits.check_count(len(examples), "examples")
     return name, _joined(map(_serialize, examples), context, limits)
 

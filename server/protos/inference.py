@@ -44,7 +44,7 @@ def read_infer(body: bytes, limits: Limits) -> tuple[str, str, InferRequest]:
             read = functools.partial(array_of_bytes, memoryview(raw[index]))
         else:
             read = functools.partial(_typed, tensor)
-        add_input(inputs, tensor.name, tensor.datatype, list(tensor.shape), read, limits)
+        add_input(inputs, tensor, read, limits)
     limits.check_tensors(inputs)
     for output in message.outputs:
         _check_here(output)

@@ -8,6 +8,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..errors import invalid
 from ..limits import Limits
 from ..request import ModelSpec
@@ -137,9 +139,9 @@ def _message(kind: str, suffix: str) -> Any:
     return getattr(files.get(kind, protos.inference), kind + suffix)
 
 
-# A model, the version that answered, and what it answered: labels and scores of shape (examples,
-# classes), one of them perhaps None; or values of shape (examples,).
-ExamplesResult = tuple[Target, int, tuple[Array | None, Array | None] | Array]
+# A model, the version that answered, and its answer: labels and scores of shape (examples,
+# classes), or values of shape (examples,).
+ExamplesResult = tuple[Target, int, tuple[Array, ...]]
 
 
 def write_examples(kind: str, results: Sequence[ExamplesResult]) -> bytes:
@@ -151,25 +153,18 @@ def write_examples(kind: str, results: Sequence[ExamplesResult]) -> bytes:
     """
     response = _message(kind, "Response")()
     for target, version, found in results:
-        of_classes = isinstance(found, tuple)
+        of_classes = len(found) == 2
         if kind == "MultiInference":
             message = response.results.add()
             result = message.classification_result if of_classes else message.regression_result
         else:
             message, result = response, response.result
         fill_target(message.model_spec, target, version)
-        if not isinstance(found, tuple):
-            for value in found.tolist():
-                result.regressions.add().value = value
-            continue
-        columns = [None if part is None else part.tolist() for part in found]
-        for row in range(len(columns[0] or columns[1] or ())):
-            labels, scores = [None if part is None else part[row] for part in columns]
-            entries = result.classifications.add().classes
-            for column in range(len(labels or scores or ())):
-                entry = entries.add()
-                if labels is not None:
-                    entry.label = labels[column].decode(errors="replace")
-                if scores is not None:
-                    entry.score = scores[column]
+        for row in zip(*map(np.ndarray.tolist, found), strict=True):
+            if of_classes:
+                entries = result.classifications.add().classes
+                for label, score in zip(*row, strict=True):
+                    entries.add(label=label.decode(errors="replace"), score=score)
+            else:
+                result.regressions.add(value=row[0])
     return bytes(response.SerializeToString())

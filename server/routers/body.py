@@ -151,30 +151,27 @@ class AnswerResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends the response."""
-        if self._size <= _PIECE_BYTES:
-            await self._send(receive, send)
-            return
-        with scope["app"].state.plane.sending(scope[RECORD], self._size):
-            await self._send(receive, send)
-
-    async def _send(self, receive: Receive, send: Send) -> None:
+        held: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if self._size > _PIECE_BYTES:
+            held = scope["app"].state.plane.sending(scope[RECORD], self._size)
         head = {"type": "http.response.start", "status": self.status_code}
-        await send({**head, "headers": self.raw_headers})
-        left = self._size
-        for part in self._parts:
-            view: bytes | memoryview = part if isinstance(part, bytes) else part.data
-            if len(view) > _PIECE_BYTES:
-                view = memoryview(view)
-            for start in range(0, len(view), _PIECE_BYTES):
-                piece = view[start : start + _PIECE_BYTES]
-                left -= len(piece)
-                more = left > 0 or self._lingers
-                await send({"type": "http.response.body", "body": piece, "more_body": more})
-        if self._lingers:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(_discard(receive), _LINGER_SECONDS)
-        if self._lingers or not self._size:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        with held:
+            await send({**head, "headers": self.raw_headers})
+            left = self._size
+            for part in self._parts:
+                view: bytes | memoryview = part if isinstance(part, bytes) else part.data
+                if len(view) > _PIECE_BYTES:
+                    view = memoryview(view)
+                for start in range(0, len(view), _PIECE_BYTES):
+                    piece = view[start : start + _PIECE_BYTES]
+                    left -= len(piece)
+                    more = left > 0 or self._lingers
+                    await send({"type": "http.response.body", "body": piece, "more_body": more})
+            if self._lingers:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(_discard(receive), _LINGER_SECONDS)
+            if self._lingers or not self._size:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _discard(receive: Receive) -> None:

@@ -3,7 +3,6 @@
 `model_openapi` writes a document for one model, from its signatures.
 """
 
-import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -160,10 +159,8 @@ def model_openapi(model: str, signatures: Mapping[str, SignatureSpec]) -> dict[s
     operation = {
         "operationId": "predict",
         "summary": "Run a signature",
-        "requestBody": {"required": True, "content": _one_of(map(_request, plain))},
-        "responses": {
-            "200": {"description": "The answer", "content": _one_of(map(_answer, plain))}
-        },
+        "requestBody": {"required": True, "content": _one_of(plain)},
+        "responses": {"200": {"description": "The answer", "content": _one_of(plain, True)}},
     }
     return {
         "openapi": "3.1.0",
@@ -173,62 +170,48 @@ def model_openapi(model: str, signatures: Mapping[str, SignatureSpec]) -> dict[s
     }
 
 
-def _one_of(schemas: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    return {"application/json": {"schema": {"oneOf": list(schemas)}}}
+def _one_of(signatures: Iterable[SignatureSpec], are_answers: bool = False) -> dict[str, Any]:
+    schemas = [_schema(signature, are_answers) for signature in signatures]
+    return {"application/json": {"schema": {"oneOf": schemas}}}
 
 
-def _request(signature: SignatureSpec) -> dict[str, Any]:
-    layout, tensors = "instances", {"type": "array", "minItems": 1, "items": _row(signature.inputs)}
+def _schema(signature: SignatureSpec, is_answer: bool) -> dict[str, Any]:
+    """Returns the schema of a request to a signature, or of its answer."""
+    specs = signature.outputs if is_answer else signature.inputs
     if ROW_SPLITS in signature.inputs:  # its inputs have different numbers of rows
-        layout, tensors = "inputs", _columns(signature.inputs)
-    required = [layout]
-    if signature.name != DEFAULT_SIGNATURE:
-        required.append("signature_name")
+        layout, tensors = "outputs" if is_answer else "inputs", _tensors(specs, 0)
+    else:
+        layout = "predictions" if is_answer else "instances"
+        least = {} if is_answer else {"minItems": 1}
+        tensors = {"type": "array", **least, "items": _tensors(specs, 1)}
+    required, properties = [layout], {layout: tensors}
+    if not is_answer:
+        properties["signature_name"] = {"const": signature.name}
+        if signature.name != DEFAULT_SIGNATURE:
+            required.append("signature_name")
     return {
         "title": signature.name,
         "type": "object",
         "required": required,
-        "properties": {"signature_name": {"const": signature.name}, layout: tensors},
+        "properties": properties,
     }
 
 
-def _answer(signature: SignatureSpec) -> dict[str, Any]:
-    layout, tensors = "predictions", {"type": "array", "items": _row(signature.outputs)}
-    if ROW_SPLITS in signature.inputs:
-        layout, tensors = "outputs", _columns(signature.outputs)
-    return {
-        "title": signature.name,
-        "type": "object",
-        "required": [layout],
-        "properties": {layout: tensors},
-    }
-
-
-def _columns(specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
-    return _row(
-        {
-            name: dataclasses.replace(spec, shape=(None, *(spec.shape or (None,))))
-            for name, spec in specs.items()
-        }
-    )
-
-
-def _row(specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
-    if len(specs) == 1:
-        (spec,) = specs.values()
-        return _tensor(spec)
+def _tensors(specs: Mapping[str, TensorSpec], first: int) -> dict[str, Any]:
+    """Returns the schema of tensors by name, from their dimension `first` on."""
+    schemas = {}
+    for name, spec in sorted(specs.items()):
+        schema = _ELEMENT[spec.dtype.kind]
+        for size in reversed((spec.shape or (None,))[first:]):
+            schema = {"type": "array", "items": schema}
+            if size is not None:
+                schema |= {"minItems": size, "maxItems": size}
+        schemas[name] = schema
+    if len(schemas) == 1:
+        return next(iter(schemas.values()))
     return {
         "type": "object",
-        "required": sorted(specs),
-        "properties": {name: _tensor(spec) for name, spec in sorted(specs.items())},
+        "required": list(schemas),
+        "properties": schemas,
         "additionalProperties": False,
     }
-
-
-def _tensor(spec: TensorSpec) -> dict[str, Any]:
-    schema = _ELEMENT[spec.dtype.kind]
-    for size in reversed((spec.shape or ())[1:]):
-        schema = {"type": "array", "items": schema}
-        if size is not None:
-            schema |= {"minItems": size, "maxItems": size}
-    return schema

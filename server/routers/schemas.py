@@ -18,10 +18,7 @@ _TENSOR = (
     "A value, or nested lists of values of equal length: numbers, booleans, strings, or "
     '`{"b64": "…"}` for bytes.'
 )
-_FEATURES = {
-    "type": "object",
-    "description": "A value or a list of values by feature name.",
-}
+_FEATURES = {"type": "object", "description": "A value or a list of values by feature name."}
 
 _, _BODIES = msgspec.json.schema_components(
     (LookupBody, InferBody), ref_template="#/components/schemas/{name}"

@@ -11,6 +11,7 @@ from ..dependencies import RUN_SCOPES, DataPlane, Lease
 from ..errors import ServingError
 from ..request import RECORD, Answer, Headers, ModelSpec
 from ..services import examples, lookup, models, predict
+from ..tensors import CLASSIFY_METHOD, REGRESS_METHOD
 from ..wire.paths import PREFIX, Layout, layout_of, malformed, parse_path
 from . import schemas
 from .body import AnswerResponse, describe, run
@@ -48,12 +49,7 @@ async def run_predict(request: Request) -> Response:
     "LookupBody",
     {
         "rows": {"table": "user", "ids": [7, "9007199254740993"]},
-        "pooled": {
-            "table": "user",
-            "ids": [[7, 8], [9]],
-            "combiner": "mean",
-            "missing": "null",
-        },
+        "pooled": {"table": "user", "ids": [[7, 8], [9]], "combiner": "mean", "missing": "null"},
     },
     [*LOOKUP_QUERY, TIMEOUT],
     binary=True,
@@ -74,7 +70,7 @@ async def run_lookup(request: Request) -> Response:
 )
 async def run_classify(request: Request) -> Response:
     """Returns labels and scores for examples."""
-    return await run(request, RUN_SCOPES, examples.classify)
+    return await run(request, RUN_SCOPES, examples.examples, method=CLASSIFY_METHOD)
 
 
 @router.on(
@@ -88,7 +84,7 @@ async def run_classify(request: Request) -> Response:
 )
 async def run_regress(request: Request) -> Response:
     """Returns one value per example."""
-    return await run(request, RUN_SCOPES, examples.regress)
+    return await run(request, RUN_SCOPES, examples.examples, method=REGRESS_METHOD)
 
 
 @router.on("GET", "", "model_status", schemas.ModelStatus)
@@ -122,48 +118,44 @@ async def _document(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], 
         return model_openapi(spec.name, servable.signatures), servable.version
 
 
-async def rest(request: Request) -> Response:
-    """Answers a browser's preflight request. Refuses others in TensorFlow Serving's words."""
-    record = request.scope[RECORD]
-    is_preflight = request.method == "OPTIONS" and b"origin" in record.headers
-    if is_preflight or request.method == "POST":
-        path = with_query(record.path, record.query)
-    else:
-        path = record.path + (b"?" + record.query if record.query else b"")
-    if not is_preflight:
-        if request.method != "OPTIONS":
-            parse_path(request.method, path)
-        raise malformed(request.method, path)
-    for method in ("POST", "GET"):
-        try:
-            parse_path(method, path)
-        except ServingError as error:
-            refusal = error
-        else:
-            methods = f"{method}, OPTIONS".encode()
-            headers: Headers = ((b"allow", methods),)
-            if request.app.state.plane.settings.cors_origin:
-                headers += (
-                    (b"access-control-allow-methods", methods),
-                    (b"access-control-allow-headers", _ALLOWED_HEADERS),
-                )
-            return AnswerResponse(Answer(b"", None, "", headers))
-    raise ServingError(refusal.code, refusal.message.replace("GET", "OPTIONS", 1))
-
-
 class _Rest(BaseRoute):
-    """The route of all other requests under /v1/, with any method."""
+    """The route of all other requests under /v1/, with any method.
+
+    It answers a browser's preflight request, and refuses others in TensorFlow Serving's words.
+    """
 
     path = "/v1/{rest:path}"
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         if scope["type"] == "http" and path_of(scope)[: len(PREFIX)].lower() == PREFIX:
-            return Match.FULL, {"endpoint": rest, "route": self, "path_params": {}}
+            return Match.FULL, {"endpoint": self.handle, "route": self, "path_params": {}}
         return Match.NONE, {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = await rest(Request(scope, receive, send))
-        await response(scope, receive, send)
+        record, asked = scope[RECORD], scope["method"]
+        is_preflight = asked == "OPTIONS" and b"origin" in record.headers
+        path = record.path + (b"?" + record.query if record.query else b"")
+        if is_preflight or asked == "POST":
+            path = with_query(record.path, record.query)
+        if not is_preflight:
+            parse_path(asked, path)
+            raise malformed(asked, path)
+        for method in ("POST", "GET"):
+            try:
+                parse_path(method, path)
+            except ServingError as error:
+                refusal = error
+                continue
+            methods = f"{method}, OPTIONS".encode()
+            headers: Headers = ((b"allow", methods),)
+            if scope["app"].state.plane.settings.cors_origin:
+                headers += (
+                    (b"access-control-allow-methods", methods),
+                    (b"access-control-allow-headers", _ALLOWED_HEADERS),
+                )
+            await AnswerResponse(Answer(b"", None, "", headers))(scope, receive, send)
+            return
+        raise ServingError(refusal.code, refusal.message.replace("GET", "OPTIONS", 1))
 
 
 router.routes.append(_Rest())

@@ -8,15 +8,9 @@ from ..dependencies import DataPlane, Lease
 from ..engines.base import Servable, VersionState
 from ..errors import ServingError, invalid
 from ..request import Answer, ModelSpec, current_request
-from ..tensors import (
-    BINARY_WORK,
-    DEFAULT_SIGNATURE,
-    Tensors,
-    TensorSpec,
-    written_work,
-)
+from ..tensors import BINARY_WORK, DEFAULT_SIGNATURE, Tensors, TensorSpec, written_work
 from ..wire.codec import work_of
-from ..wire.oip import HEADER, InferRequest, decode_infer, encode_infer, json_length
+from ..wire.oip import HEADER, InferRequest, datatype_of, decode_infer, encode_infer, json_length
 from ..wire.paths import RAW
 from ..wire.predict import find_signature
 from .lookup import infer_lookup
@@ -68,10 +62,27 @@ async def run_infer(plane: DataPlane, servable: Servable, request: InferRequest)
     """
     parameters = request.parameters
     signature = find_signature(servable.signatures, parameters.signature_name)
+    # A lookup may also have the input `lengths`.
+    optional = {"lengths"} if signature.is_table else set()
+    if request.inputs.keys() - optional != signature.inputs.keys():
+        raise invalid(
+            f"inputs must be {', '.join(sorted(signature.inputs)) or 'empty'}, each once. "
+            f"Received: {', '.join(request.inputs)[:128]}"
+        )
+    for name, spec in signature.inputs.items():
+        array = request.inputs[name]
+        if array.dtype != spec.dtype.numpy or not spec.dtype.numpy_name:
+            raise invalid(
+                f"Input {name} must have datatype {spec.dtype.datatype or spec.dtype.enum_name}. "
+                f"Received: datatype={datatype_of(name, array)}"
+            )
+    for name in request.outputs:
+        if name not in signature.outputs:
+            raise invalid(
+                f"outputs must be of {', '.join(sorted(signature.outputs))}. Received: {name[:128]}"
+            )
     if signature.is_table:
-        request.check(signature, optional=["lengths"])
         return await infer_lookup(plane, servable, signature, request)
-    request.check(signature)
     if (parameters.combiner, parameters.missing) != ("none", "default"):
         raise invalid(
             "The parameters combiner and missing must come with a signature de_lookup/TABLE. "

@@ -11,26 +11,12 @@ from ..errors import ServingError, invalid, not_found
 from ..limits import Limits
 from ..request import Answer, ModelSpec, current_request
 from ..tensors import LOOKUP_PREFIX, Array, SignatureSpec, dtype_of_numpy, written_work
-from ..wire.lookup import (
-    Found,
-    Ids,
-    LookupBody,
-    bags_of,
-    combined,
-    decode_ids,
-    decode_lookup,
-    decode_raw_ids,
-    encode_lookup,
-    nulled,
-)
+from ..wire import lookup as wire
 from ..wire.oip import InferRequest
 from ..wire.paths import RAW, Layout
 from ..wire.tensor_bytes import octets
 
-_CHOICES = {
-    "combiner": ("none", "sum", "mean", "sqrtn"),
-    "missing": ("default", "error", "null"),
-}
+_CHOICES = {"combiner": ("none", "sum", "mean", "sqrtn"), "missing": ("default", "error", "null")}
 _NAMED_IN_ERROR = 5
 # Writing a number as JSON takes as long as decoding this many bytes of JSON.
 _NUMBER_WORK = 8
@@ -53,7 +39,7 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
     """
     async with Lease(plane, spec) as servable:
         if layout.raw_request:
-            request = LookupBody(ids=None, table=layout.query.get("table", ""))
+            request = wire.LookupBody(ids=None, table=layout.query.get("table", ""))
             for choice, allowed in _CHOICES.items():
                 value = layout.query.get(choice, allowed[0])
                 if value not in allowed:
@@ -64,13 +50,12 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
                 setattr(request, choice, value)
             signature = _table_signature(servable.signatures, request.table, spec)
             name = signature.name
-            ids = decode_raw_ids(body, signature.inputs["ids"].dtype, plane.limits)
+            ids = wire.decode_raw_ids(body, signature.inputs["ids"].dtype, plane.limits)
         else:  # generated clients send the query's defaults with JSON too, where the body counts
             name, request, ids = await plane.codec.run(
                 len(body), "decode", _decode, body, servable.signatures, spec, plane.limits
             )
         rows, found = await _find(plane, servable, name, ids, request.combiner, request.missing)
-        version = servable.version
     lengths, nullable = ids.lengths, request.missing == "null"
     pooled_work = 0 if lengths is None else _pooled_work(rows, lengths)
     if not layout.raw_answer:
@@ -79,29 +64,29 @@ async def lookup(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout)
         else:
             work = max(pooled_work, rows.nbytes // _BASE64_WORK + len(rows))
         encoded = await plane.codec.run(
-            work, "encode", encode_lookup, request, lengths, rows, found
+            work, "encode", wire.encode_lookup, request, lengths, rows, found
         )
-        return Answer(encoded, version)
+        return Answer(encoded, servable.version)
     if lengths is not None or nullable or not rows.flags.c_contiguous:
         work = max(pooled_work, written_work({"": rows}))
-        rows = await plane.codec.run(
-            work, "encode", _answered, rows, found, lengths, request.combiner, nullable
+        rows, _, _ = await plane.codec.run(
+            work, "encode", wire.combined, rows, found, lengths, request.combiner, nullable
         )
     # The headers tell clients where the embeddings end.
     headers = (
         (b"x-embeddings-dtype", dtype_of_numpy(rows.dtype).array_name.encode()),
         (b"x-embeddings-shape", ",".join(map(str, rows.shape)).encode()),
     )
-    return Answer((octets(rows), octets(found)), version, RAW, headers)
+    return Answer((octets(rows), octets(found)), servable.version, RAW, headers)
 
 
 def _decode(
     body: bytes, signatures: Mapping[str, SignatureSpec], spec: ModelSpec, limits: Limits
-) -> tuple[str, LookupBody, Ids]:
+) -> tuple[str, wire.LookupBody, wire.Ids]:
     """Returns the signature's name, the request without its ids, and the ids as arrays."""
-    request = decode_lookup(body, limits)
+    request = wire.decode_lookup(body, limits)
     signature = _table_signature(signatures, request.table, spec)
-    ids = decode_ids(request.ids, signature.inputs["ids"].dtype, limits)
+    ids = wire.decode_ids(request.ids, signature.inputs["ids"].dtype, limits)
     return signature.name, msgspec.structs.replace(request, ids=None), ids
 
 
@@ -118,30 +103,22 @@ async def infer_lookup(
 ) -> dict[str, Array]:
     """Looks up the ids of an inference request; see `run_infer`."""
     asked = request.inputs["ids"]
-    ids = bags_of(asked, request.inputs.get("lengths"), plane.limits)
+    ids = wire.bags_of(asked, request.inputs.get("lengths"), plane.limits)
     combiner, missing = request.parameters.combiner, request.parameters.missing
     rows, found = await _find(plane, servable, signature.name, ids, combiner, missing)
     if combiner != "none" or missing == "null":
         work = rows.size if ids.lengths is None else _pooled_work(rows, ids.lengths)
-        rows = await plane.codec.run(
-            work, "encode", _answered, rows, found, ids.lengths, combiner, missing == "null"
+        rows, _, _ = await plane.codec.run(
+            work, "encode", wire.combined, rows, found, ids.lengths, combiner, missing == "null"
         )
     if combiner == "none":
         rows = rows.reshape(*asked.shape, *rows.shape[1:])
     return {"embeddings": rows, "found": found.reshape(asked.shape)}
 
 
-def _answered(
-    rows: Array, found: Found, lengths: list[int] | None, combiner: str, nullable: bool
-) -> Array:
-    """Returns the vectors of the answer; those of unknown ids or bags are NaN if `nullable`."""
-    vectors, present, _ = combined(rows, found, lengths, combiner, nullable)
-    return np.ascontiguousarray(nulled(vectors, present))
-
-
 async def _find(
-    plane: DataPlane, servable: Servable, signature: str, ids: Ids, combiner: str, missing: str
-) -> tuple[Array, Found]:
+    plane: DataPlane, servable: Servable, signature: str, ids: wire.Ids, combiner: str, missing: str
+) -> tuple[Array, wire.Found]:
     """Returns a row for each id, and which ids the table holds."""
     if combiner != "none" and ids.lengths is None:
         raise invalid(

@@ -49,15 +49,10 @@ async def metadata(plane: DataPlane, spec: ModelSpec) -> tuple[dict[str, Any], i
             }
             for signature in servable.described
         }
-        told = {
-            "model_spec": {
-                "name": spec.name,
-                "signature_name": "",
-                "version": str(servable.version),
-            },
-            "metadata": {"signature_def": {"signature_def": definitions}},
-        }
-        return told, servable.version
+        version = servable.version
+    told = {"name": spec.name, "signature_name": "", "version": str(version)}
+    definition = {"signature_def": {"signature_def": definitions}}
+    return {"model_spec": told, "metadata": definition}, version
 
 
 def _tensors(specs: Mapping[str, TensorSpec]) -> dict[str, Any]:

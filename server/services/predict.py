@@ -27,12 +27,11 @@ async def predict(plane: DataPlane, spec: ModelSpec, body: bytes, layout: Layout
         )
         current_request().rows = rows_of(request.inputs)
         outputs = await plane.run(servable, request.signature.name, request.inputs)
-        version = servable.version
     as_string = "int64" in layout.query
     encoded = await plane.codec.run(
-        work_of(outputs), "encode", encode_predict, outputs, request.format, as_string
+        work_of(outputs), "encode", encode_predict, outputs, request.key, as_string
     )
-    return Answer(encoded, version)
+    return Answer(encoded, servable.version)
 
 
 def rows_of(inputs: Tensors) -> int:

@@ -20,13 +20,12 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 
 from ..errors import ServingError, invalid, unimplemented
 from ..limits import Limits
 from ..tensors import Array, DType, Kind, SignatureSpec, format_shape
-from .json_text import debug_string, type_name
+from .json_text import debug_string, type_name, wrong_value
 from .tensor_bytes import bytes_array, decode_b64, is_b64_object
 
 # The types of parsed JSON values that are elements of each kind, whatever their value.
@@ -74,11 +73,9 @@ def decode_rows(
     """
     instances = document["instances"]
     if not isinstance(instances, list):
-        raise invalid(
-            f"JSON Value: {debug_string(document)} Expecting 'instances' to be an list/array"
-        )
+        raise wrong_value(document, "Expecting 'instances' to be an list/array")
     if not instances:
-        raise invalid(f"JSON Value: {debug_string(document)} No values in 'instances' array")
+        raise wrong_value(document, "No values in 'instances' array")
     are_objects = isinstance(instances[0], dict) and not is_b64_object(instances[0])
     if not are_objects and len(signature.inputs) > 1:
         raise invalid(
@@ -226,10 +223,8 @@ def _is_object(value: Any) -> bool:
 def _fill(value: Any, level: int, dtype: DType, shape: tuple[int, ...], flat: list[Any]) -> None:
     if not isinstance(value, list):
         if level != len(shape):
-            raise invalid(
-                f"JSON Value: {debug_string(value)} found at incorrect level: {level + 1} "
-                f"in the JSON DOM. Expected at level: {len(shape)}"
-            )
+            told = f"{level + 1} in the JSON DOM. Expected at level: {len(shape)}"
+            raise wrong_value(value, f"found at incorrect level: {told}")
         flat.append(_element(value, dtype))
         return
     if level >= len(shape):
@@ -248,9 +243,7 @@ def _element(value: Any, dtype: DType) -> Any:
     if dtype.kind is Kind.STRING:
         if isinstance(value, dict):
             if not is_b64_object(value):
-                raise invalid(
-                    f"JSON Value: {debug_string(value)} not formatted correctly for base64 data"
-                )
+                raise wrong_value(value, "not formatted correctly for base64 data")
             return decode_b64(value["b64"])
         if isinstance(value, str):
             return value.encode()
@@ -266,10 +259,7 @@ def _element(value: Any, dtype: DType) -> Any:
         )
     elif isinstance(value, int) and not isinstance(value, bool) and value in dtype.integers:
         return value
-    raise invalid(
-        f"JSON Value: {debug_string(value)} Type: {type_name(value)} "
-        f"is not of expected type: {dtype.name}"
-    )
+    raise wrong_value(value, f"Type: {type_name(value)} is not of expected type: {dtype.name}")
 
 
 def _array(flat: list[Any], dtype: DType, shape: tuple[int, ...]) -> Array:
@@ -299,29 +289,20 @@ def json_ready(name: str, array: Array, *, int64_as_string: bool = False) -> Any
         return written.reshape(array.shape).tolist()
     if kind in "iu" and int64_as_string and array.dtype.itemsize == 8:
         return array.astype(str).tolist()
-    if kind == "f":
-        return float_json(array)
-    if kind in "iub":
-        return _plain(array)
-    raise invalid(f"Failed to write JSON value for tensor type: {array.dtype.name}")
-
-
-def float_json(values: npt.ArrayLike) -> Any:
-    """Converts floats for orjson; NaN, Infinity and -Infinity become bare words."""
-    array = _plain(np.asarray(values))
-    finite = np.isfinite(array)
+    if kind not in "fiub":
+        raise invalid(f"Failed to write JSON value for tensor type: {array.dtype.name}")
+    # orjson writes C-contiguous arrays and scalars, but no arrays of rank 0.
+    plain = np.ascontiguousarray(array) if array.ndim else array[()]
+    if kind != "f":
+        return plain
+    finite = np.isfinite(plain)
     if 0 not in finite.tobytes():  # `finite.all()` takes several times as long for few values
-        return array
+        return plain
     # orjson writes null for NaN and infinities. An array of floats gives no other nulls, so each
     # null in the text stands for one of these values.
-    words = iter([_WORDS[str(value)] for value in np.asarray(array)[~finite].tolist()])
-    text = orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)
+    words = iter([_WORDS[str(value)] for value in np.asarray(plain)[~finite].tolist()])
+    text = orjson.dumps(plain, option=orjson.OPT_SERIALIZE_NUMPY)
     return orjson.Fragment(_NULL.sub(lambda _: next(words), text))
-
-
-def _plain(array: Array) -> Any:
-    # orjson writes C-contiguous arrays and scalars, but no arrays of rank 0.
-    return np.ascontiguousarray(array) if array.ndim else array[()]
 
 
 def _string(value: bytes | str, as_bytes: bool) -> Any:

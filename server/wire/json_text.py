@@ -41,6 +41,7 @@ _REASONS = {
     "Invalid \\uXXXX escape": "Incorrect hex digit after \\u escape in string.",
 }
 
+_TYPE_NAMES = {type(None): "Null", dict: "Object", list: "Array", str: "String"}
 _INDENT = "    "
 _EXPONENT = re.compile(r"e\+?(-?)0*")
 _quote_text = json.JSONEncoder(ensure_ascii=False).encode
@@ -59,7 +60,7 @@ def parse_json(body: bytes) -> dict[str, Any]:
     """
     value = parse_value(body)
     if not isinstance(value, dict):
-        raise invalid(f"JSON Value: {debug_string(value)} Is not object")
+        raise wrong_value(value, "Is not object")
     return value
 
 
@@ -139,6 +140,11 @@ def _parse_error(reason: str, offset: int) -> ServingError:
     return invalid(f"JSON Parse error: {reason} at offset: {offset}")
 
 
+def wrong_value(value: Any, text: str) -> ServingError:
+    """Returns the error for a parsed JSON value. `text` says what is wrong with it."""
+    return invalid(f"JSON Value: {debug_string(value)} {text}")
+
+
 def debug_string(value: Any, limit: int = 128) -> str:
     """Writes a parsed JSON value for an error message, cut to about `limit` characters.
 
@@ -186,12 +192,6 @@ def _float(value: float) -> str:
 
 def type_name(value: Any) -> str:
     """Returns the JSON type of a parsed value, as TensorFlow Serving's messages name it."""
-    if value is None:
-        return "Null"
     if isinstance(value, bool):
-        return "True" if value else "False"
-    if isinstance(value, dict):
-        return "Object"
-    if isinstance(value, list):
-        return "Array"
-    return "String" if isinstance(value, str) else "Number"
+        return str(value)
+    return _TYPE_NAMES.get(type(value), "Number")

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import orjson
+from msgspec import Meta
 
 from ..errors import ServingError, invalid
 from ..limits import Limits
@@ -24,11 +25,11 @@ from .tensor_bytes import bytes_array, decode_b64, is_b64_object, octets
 
 Combiner = Annotated[
     Literal["none", "sum", "mean", "sqrtn"],
-    msgspec.Meta(description="How to combine the embeddings of a bag."),
+    Meta(description="How to combine the embeddings of a bag."),
 ]
 Missing = Annotated[
     Literal["default", "error", "null"],
-    msgspec.Meta(description="The answer for an unknown id: its initial row, a 404, or null."),
+    Meta(description="The answer for an unknown id: its initial row, a 404, or null."),
 ]
 
 Found = npt.NDArray[np.bool_]
@@ -42,7 +43,7 @@ class LookupBody(msgspec.Struct, forbid_unknown_fields=True):
 
     ids: Annotated[
         Any,
-        msgspec.Meta(
+        Meta(
             description="Ids, or bags of ids. Integers may be written as strings.",
             extra_json_schema={
                 "type": "array",
@@ -50,14 +51,11 @@ class LookupBody(msgspec.Struct, forbid_unknown_fields=True):
             },
         ),
     ]
-    table: Annotated[str, msgspec.Meta(description="Optional if the model has only one table.")] = (
-        ""
-    )
+    table: Annotated[str, Meta(description="Optional if the model has only one table.")] = ""
     combiner: Combiner = "none"
     missing: Missing = "default"
     format: Annotated[
-        Literal["list", "b64"],
-        msgspec.Meta(description="Numbers, or little-endian bytes in base64."),
+        Literal["list", "b64"], Meta(description="Numbers, or little-endian bytes in base64.")
     ] = "list"
 
 
@@ -144,12 +142,6 @@ def decode_raw_ids(body: bytes, dtype: DType, limits: Limits) -> Ids:
 
     Raises:
         ServingError: INVALID_ARGUMENT for a body of the wrong length, or a table of strings.
-
-    Example:
-        >>> from server.tensors import dtype_of_name
-        >>> body = np.array([7, -1], "<i8").tobytes()
-        >>> decode_raw_ids(body, dtype_of_name("int64"), Limits()).flat
-        array([ 7, -1])
     """
     if dtype.kind is not Kind.INT:
         raise invalid(
@@ -238,35 +230,36 @@ def combined(
         nullable: True if unknown ids become null. Then pooling skips them.
 
     Returns:
-        The vectors of the answer; which of them were found, None if none of them becomes null; and
-        the sizes of their bags, None if they are in no bags. A bag without rows has zeros. The
-        `sum` of integers has 64 bits. 16-bit floats are combined and returned as float32.
+        The vectors of the answer, C-contiguous; which of them were found, None if none of them
+        becomes null; and the sizes of their bags, None if they are in no bags. A vector that
+        becomes null is NaN (0, False or "" where there is no NaN). A bag without rows has zeros.
+        The `sum` of integers has 64 bits. 16-bit floats are combined and returned as float32.
 
     Raises:
         ServingError: INVALID_ARGUMENT for a combiner of strings.
     """
-    present: Found | None = found if nullable else None
-    if combiner == "none" or lengths is None:
-        return rows, present, lengths
-    if rows.dtype.kind == "O":
-        raise invalid(
-            f"A combiner needs a table of numbers. Received: combiner {combiner} for strings"
-        )
-    counted = found if nullable else np.ones_like(found)
-    if nullable:  # a bag was found if the table holds any of its ids
-        present = np.asarray(_sums(found.astype(np.int64), lengths) > 0)
-    if rows.dtype.kind in "iu":
-        rows = rows.astype(f"{rows.dtype.kind}8" if combiner == "sum" else np.float64)
-    elif rows.dtype.itemsize < 4:
-        rows = rows.astype(np.float32)
-    pooled = _sums(np.where(counted[:, None], rows, np.zeros((), rows.dtype)), lengths)
-    if combiner != "sum":
+    present = found
+    if combiner != "none" and lengths is not None:
+        if rows.dtype.kind == "O":
+            raise invalid(
+                f"A combiner needs a table of numbers. Received: combiner {combiner} for strings"
+            )
+        counted = found if nullable else np.ones_like(found)
+        if rows.dtype.kind in "iu":
+            rows = rows.astype(f"{rows.dtype.kind}8" if combiner == "sum" else np.float64)
+        elif rows.dtype.itemsize < 4:
+            rows = rows.astype(np.float32)
+        rows = _sums(np.where(counted[:, None], rows, np.zeros((), rows.dtype)), lengths)
         counts = _sums(counted.astype(np.int64), lengths)
-        divisor = np.maximum(counts, 1).astype(rows.dtype)
-        if combiner == "sqrtn":
-            divisor = np.sqrt(divisor)
-        pooled /= divisor[:, None]
-    return pooled, present, None
+        if combiner != "sum":
+            divisor = np.maximum(counts, 1).astype(rows.dtype)
+            rows /= (np.sqrt(divisor) if combiner == "sqrtn" else divisor)[:, None]
+        present, lengths = counts > 0, None  # a bag was found if the table holds any of its ids
+    if not nullable or present.all():
+        return np.ascontiguousarray(rows), None, lengths
+    rows, kind = rows.copy(), rows.dtype.kind
+    rows[~present] = 0 if kind in "iub" else b"" if kind == "O" else np.nan
+    return rows, present, lengths
 
 
 def nest(values: Any, lengths: list[int] | None) -> Any:
@@ -278,16 +271,6 @@ def nest(values: Any, lengths: list[int] | None) -> Any:
         bags.append(values[start : start + length])
         start += length
     return bags
-
-
-def nulled(rows: Array, present: Found | None) -> Array:
-    """Returns rows with NaN (0, False or "" where there is no NaN) where `present` is False."""
-    if present is None or present.all():
-        return rows
-    rows = rows.copy()
-    kind = rows.dtype.kind
-    rows[~present] = 0 if kind in "iub" else b"" if kind == "O" else np.nan
-    return rows
 
 
 def encode_lookup(
@@ -302,16 +285,15 @@ def encode_lookup(
     vectors, present, bags = combined(rows, found, lengths, request.combiner, nullable)
     embeddings: Any
     if request.format == "b64":
-        vectors = nulled(vectors, present)
         shape: tuple[int, ...] = vectors.shape
         if bags and len(set(bags)) == 1:
             shape = (len(bags), bags[0], vectors.shape[1])
         embeddings = {
-            "b64": base64.b64encode(octets(np.ascontiguousarray(vectors)).data).decode(),
+            "b64": base64.b64encode(octets(vectors).data).decode(),
             "dtype": dtype_of_numpy(vectors.dtype).array_name,
             "shape": list(shape),
         }
-    elif present is not None and not present.all():
+    elif present is not None:
         each = zip(vectors, present.tolist(), strict=True)
         embeddings = nest([json_ready("", row) if there else None for row, there in each], bags)
     elif bags is None:

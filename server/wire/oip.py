@@ -6,26 +6,18 @@ bytes, the header `Inference-Header-Content-Length` gives the length of the JSON
 the inputs.
 """
 
-import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import orjson
+from msgspec import Meta
 
 from ..errors import ServingError, invalid, unimplemented
 from ..limits import Limits
-from ..tensors import (
-    DEFAULT_SIGNATURE,
-    DTYPES,
-    Array,
-    DType,
-    SignatureSpec,
-    Tensors,
-    dtype_of_numpy,
-)
+from ..tensors import DEFAULT_SIGNATURE, DTYPES, Array, DType, Tensors, dtype_of_numpy
 from .json_tensors import decode_value, json_ready
 from .json_text import parse_json
 from .lookup import Combiner, Missing
@@ -42,11 +34,9 @@ class TensorParameters(msgspec.Struct):
     """Parameters of an input or output."""
 
     binary_data_size: Annotated[
-        int | None, msgspec.Meta(description="Size of the input's bytes, which follow the JSON.")
+        int | None, Meta(description="Size of the input's bytes, which follow the JSON.")
     ] = None
-    binary_data: Annotated[
-        bool | None, msgspec.Meta(description="True to get the output as bytes.")
-    ] = None
+    binary_data: Annotated[bool | None, Meta(description="True to get the output as bytes.")] = None
     # The gateway supports neither of these. They are declared so that it can refuse them.
     classification: int = 0
     shared_memory_region: str = ""
@@ -56,11 +46,11 @@ class InputTensor(msgspec.Struct):
     """An input in JSON."""
 
     name: str
-    datatype: Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(BY_DATATYPE)})]
-    shape: list[Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0})]]
+    datatype: Annotated[str, Meta(extra_json_schema={"enum": list(BY_DATATYPE)})]
+    shape: list[Annotated[int, Meta(extra_json_schema={"minimum": 0})]]
     data: Annotated[
         Any,
-        msgspec.Meta(
+        Meta(
             description="Flat in row-major order, or nested. Omitted if bytes follow the JSON.",
             extra_json_schema={"type": "array", "items": {}},
         ),
@@ -78,12 +68,9 @@ class RequestedOutput(msgspec.Struct):
 class RequestParameters(msgspec.Struct):
     """Parameters of a request. `combiner` and `missing` are for lookups, as in `:lookup`."""
 
-    signature_name: Annotated[str, msgspec.Meta(description="The signature to run.")] = (
-        DEFAULT_SIGNATURE
-    )
+    signature_name: Annotated[str, Meta(description="The signature to run.")] = DEFAULT_SIGNATURE
     binary_data_output: Annotated[
-        bool,
-        msgspec.Meta(description="True to get outputs as bytes by default."),
+        bool, Meta(description="True to get outputs as bytes by default.")
     ] = False
     combiner: Combiner = "none"
     missing: Missing = "default"
@@ -101,8 +88,7 @@ class InferBody(msgspec.Struct):
 _REQUEST = msgspec.json.Decoder(InferBody)
 
 
-@dataclasses.dataclass(frozen=True)
-class InferRequest:
+class InferRequest(NamedTuple):
     """A decoded request.
 
     Attributes:
@@ -116,34 +102,6 @@ class InferRequest:
     outputs: Mapping[str, bool]
     parameters: RequestParameters
     id: str | None
-
-    def check(self, signature: SignatureSpec, optional: Sequence[str] = ()) -> None:
-        """Checks the request against a signature.
-
-        The request may have the `optional` inputs in addition.
-
-        Raises:
-            ServingError: INVALID_ARGUMENT for missing, extra or wrong tensors.
-        """
-        if self.inputs.keys() - set(optional) != signature.inputs.keys():
-            raise invalid(
-                f"inputs must be {', '.join(sorted(signature.inputs)) or 'empty'}, each once. "
-                f"Received: {', '.join(self.inputs)[:128]}"
-            )
-        for name, spec in signature.inputs.items():
-            array = self.inputs[name]
-            if array.dtype != spec.dtype.numpy or not spec.dtype.numpy_name:
-                raise invalid(
-                    f"Input {name} must have datatype "
-                    f"{spec.dtype.datatype or spec.dtype.enum_name}. "
-                    f"Received: datatype={datatype_of(name, array)}"
-                )
-        for name in self.outputs:
-            if name not in signature.outputs:
-                raise invalid(
-                    f"outputs must be of {', '.join(sorted(signature.outputs))}. "
-                    f"Received: {name[:128]}"
-                )
 
 
 def decode_infer(body: bytes, header: bytes | None, limits: Limits) -> InferRequest:
@@ -170,12 +128,11 @@ def decode_infer(body: bytes, header: bytes | None, limits: Limits) -> InferRequ
             ) from None
     # Check the total first, so that no input is read of a request with too many values.
     if len(request.inputs) > 1:
-        counts = [_count(tensor.name, tensor.shape, limits) for tensor in request.inputs]
-        limits.check_count(sum(counts))
+        limits.check_count(sum(_count(tensor, limits) for tensor in request.inputs))
     inputs: dict[str, Array] = {}
     for tensor in request.inputs:
         read, rest = _reader(tensor, rest, limits)
-        add_input(inputs, tensor.name, tensor.datatype, tensor.shape, read, limits)
+        add_input(inputs, tensor, read, limits)
     if rest:
         raise invalid(
             "The bytes after the JSON must match binary_data_size of the inputs. "
@@ -217,21 +174,17 @@ def decode_index(body: bytes, limits: Limits) -> bool:
 
 
 def add_input(
-    inputs: dict[str, Array],
-    name: str,
-    datatype: str,
-    shape: Sequence[int],
-    read: Callable[[DType, int], Array],
-    limits: Limits,
+    inputs: dict[str, Array], tensor: Any, read: Callable[[DType, int], Array], limits: Limits
 ) -> None:
     """Reads an input, and adds it to the inputs of its request.
 
-    The input declares `datatype`, such as `INT64`, and `shape`. `read` reads the values, given
-    their element type and number.
+    `tensor` declares `name`, `datatype`, such as `INT64`, and `shape`. `read` reads the values,
+    given their element type and number.
 
     Raises:
         ServingError: INVALID_ARGUMENT, naming the input.
     """
+    name, datatype = tensor.name, tensor.datatype
     dtype = BY_DATATYPE.get(datatype)
     if name in inputs:
         raise invalid(f"Each input must occur once. Received twice: {name[:128]}")
@@ -240,7 +193,7 @@ def add_input(
             f"Input {name} must have a datatype of {', '.join(BY_DATATYPE)}. "
             f"Received: datatype={datatype[:128]}"
         )
-    count = _count(name, shape, limits)
+    count = _count(tensor, limits)
     try:
         array = read(dtype, count)
     except (OverflowError, ValueError):
@@ -251,16 +204,17 @@ def add_input(
         raise invalid(
             f"Input {name} must have {count} values for its shape. Received: {array.size} values"
         )
-    inputs[name] = array.reshape(tuple(shape))
+    inputs[name] = array.reshape(tuple(tensor.shape))
 
 
-def _count(name: str, shape: Sequence[int], limits: Limits) -> int:
+def _count(tensor: Any, limits: Limits) -> int:
+    shape = list(tensor.shape)
     limits.check_rank(len(shape))
     # numpy cannot reshape to sizes with a huge product, even if another size is 0.
     if min(shape, default=0) < 0 or math.prod(filter(None, shape)) > limits.max_elements:
         raise invalid(
-            f"Input {name} must have a shape of at most {limits.max_elements} values. "
-            f"Received: shape={list(shape)}"
+            f"Input {tensor.name} must have a shape of at most {limits.max_elements} values. "
+            f"Received: shape={shape}"
         )
     return math.prod(shape)
 

@@ -1,34 +1,27 @@
 """Bodies of `:predict` requests and answers, and the answers of `:classify` and `:regress`."""
 
 import dataclasses
-import enum
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import orjson
 
 from ..errors import ServingError, invalid
 from ..limits import Limits
 from ..tensors import DEFAULT_SIGNATURE, Array, SignatureSpec, Tensors
 from . import json_tensors
-from .json_tensors import float_json, json_ready
-from .json_text import debug_string, parse_json
-
-
-class Format(enum.Enum):
-    """The layout of the tensors in a request and its answer."""
-
-    ROW = "row"
-    COLUMNAR = "columnar"
+from .json_tensors import json_ready
+from .json_text import debug_string, parse_json, wrong_value
 
 
 class PredictRequest(NamedTuple):
-    """A decoded request: a signature and its inputs."""
+    """A decoded request: a signature, its inputs, and the answer's key as for `encode_predict`."""
 
     signature: SignatureSpec
-    format: Format
+    key: str
     inputs: dict[str, Array]
 
 
@@ -37,7 +30,6 @@ ROW_SPLITS = "row_splits"
 # Python's parser is several times slower. It reads what msgspec refuses.
 _DOCUMENT = msgspec.json.Decoder(dict[str, Any])
 _LONG_NUMBER = re.compile(rb"\d{19}")  # msgspec reads more digits as a floating-point number
-_DUMPS = orjson.OPT_SERIALIZE_NUMPY
 
 
 def decode_predict(
@@ -63,12 +55,11 @@ def decode_predict(
     try:
         return _request(_DOCUMENT.decode(body), signatures, limits)
     except ServingError:
-        if _LONG_NUMBER.search(body) is None:
+        if _LONG_NUMBER.search(body) is None:  # otherwise the error quotes all digits
             raise
-        return _request(parse_json(body), signatures, limits)  # the error quotes all digits
     except (msgspec.MsgspecError, RecursionError, OverflowError, ValueError):
-        # The body is wrong, or holds something unusual, such as NaN or bytes after its end.
-        return _request(parse_json(body), signatures, limits)
+        pass  # the body is wrong, or holds something unusual, such as NaN or bytes after its end
+    return _request(parse_json(body), signatures, limits)
 
 
 def _request(
@@ -79,18 +70,16 @@ def _request(
         raise invalid(f"Failed to get input map for signature: {signature.name}")
     # TensorFlow Serving ignores the key for all other signatures.
     if "shared" in document and ROW_SPLITS in signature.inputs:
-        return PredictRequest(signature, Format.ROW, _shared_rows(document, signature, limits))
+        return PredictRequest(signature, "predictions", _shared_rows(document, signature, limits))
     if "instances" in document:
         if "inputs" in document:
-            raise invalid(
-                f"JSON Value: {debug_string(document)} Not formatted correctly expecting only "
-                "one of 'inputs' or 'instances' keys to exist "
-            )
+            told = "expecting only one of 'inputs' or 'instances' keys to exist "
+            raise wrong_value(document, f"Not formatted correctly {told}")
         rows = json_tensors.decode_rows(document, signature, limits)
-        return PredictRequest(signature, Format.ROW, rows)
+        return PredictRequest(signature, "predictions", rows)
     if "inputs" in document:
         columns = json_tensors.decode_columns(document, signature, limits)
-        return PredictRequest(signature, Format.COLUMNAR, columns)
+        return PredictRequest(signature, "outputs", columns)
     raise invalid("Missing 'inputs' or 'instances' key")
 
 
@@ -151,18 +140,18 @@ def signature_name(document: Mapping[str, Any]) -> str:
     """Returns the signature that a parsed request names, or the default."""
     name = document.get("signature_name", DEFAULT_SIGNATURE)
     if not isinstance(name, str):
-        raise invalid(
-            f"JSON Value: {debug_string(document)} not formatted correctly. "
-            "'signature_name' key must be a string value."
+        raise wrong_value(
+            document, "not formatted correctly. 'signature_name' key must be a string value."
         )
     return name or DEFAULT_SIGNATURE
 
 
-def encode_predict(outputs: Tensors, layout: Format, int64_as_string: bool = False) -> bytes:
+def encode_predict(outputs: Tensors, key: str, int64_as_string: bool = False) -> bytes:
     """Encodes a model's outputs in the layout of the request.
 
-    The row layout is a list over the first dimension. The columnar layout has whole tensors. With
-    `int64_as_string`, 64-bit integers become JSON strings, for clients whose numbers are doubles.
+    The key `predictions` means a list over the first dimension, and `outputs` means whole tensors.
+    With `int64_as_string`, 64-bit integers become JSON strings, for clients whose numbers are
+    doubles.
 
     Raises:
         ServingError: INVALID_ARGUMENT if the outputs have no rows (a scalar, or tensors with
@@ -170,60 +159,50 @@ def encode_predict(outputs: Tensors, layout: Format, int64_as_string: bool = Fal
     """
     if not outputs:
         raise invalid("Cannot convert empty tensor map to JSON")
-    if layout is Format.COLUMNAR:
-        columns = {
-            name: json_ready(name, array, int64_as_string=int64_as_string)
-            for name, array in sorted(outputs.items())
-        }
-        value: Any = columns if len(columns) > 1 else next(iter(columns.values()))
-        return orjson.dumps({"outputs": value}, option=_DUMPS)
     batch = -1
-    for name, array in sorted(outputs.items()):
-        if not array.ndim:
-            raise invalid(f"Tensor name: {name} has no shape information ")
-        if batch not in (-1, len(array)):
-            raise invalid(
-                f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {batch}"
-            )
-        batch = len(array)
-    if len(outputs) == 1:
-        ((name, array),) = outputs.items()
-        value = json_ready(name, array, int64_as_string=int64_as_string)
-    else:
-        rows: list[dict[str, Any]] = [{} for _ in range(batch)]
+    if key == "predictions":
         for name, array in sorted(outputs.items()):
-            items = json_ready(name, array, int64_as_string=int64_as_string)
+            if not array.ndim:
+                raise invalid(f"Tensor name: {name} has no shape information ")
+            if batch not in (-1, len(array)):
+                raise invalid(
+                    f"Tensor name: {name} has inconsistent batch size: {len(array)} "
+                    f"expecting: {batch}"
+                )
+            batch = len(array)
+    values: Any = {}
+    for name, array in sorted(outputs.items()):
+        values[name] = json_ready(name, array, int64_as_string=int64_as_string)
+    if len(outputs) == 1:
+        (values,) = values.values()
+    elif key == "predictions":
+        rows: list[dict[str, Any]] = [{} for _ in range(batch)]
+        for name, items in values.items():
             if isinstance(items, orjson.Fragment):
-                items = [json_ready(name, row) for row in array]
+                items = [json_ready(name, row) for row in outputs[name]]
             # orjson also writes numpy's scalars, so rows of a vector need no conversion.
             for row, item in zip(rows, items, strict=True):
                 row[name] = item
-        value = rows
-    return orjson.dumps({"predictions": value}, option=_DUMPS)
+        values = rows
+    return orjson.dumps({key: values}, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def encode_classify(classes: Array | None, scores: Array | None) -> bytes:
+def encode_classify(classes: Array, scores: Array) -> bytes:
     """Encodes classifications as lists of `[label, score]` pairs, one list per example.
 
-    Args:
-        classes: Labels as `bytes`, shape (examples, classes); None if the model has none.
-        scores: Scores, same shape; None if the model has none.
+    Labels are `bytes`. Labels and scores have the shape (examples, classes).
 
     Raises:
         ServingError: INVALID_ARGUMENT if there is nothing to encode.
     """
-    shape = classes.shape if classes is not None else scores.shape if scores is not None else (0,)
-    if not shape[0]:
+    if not len(classes):
         raise invalid("Cannot convert empty ClassificationResults to JSON")
+    written: Any = scores  # orjson writes numpy's scalars, but null for NaN and infinities
+    if not np.isfinite(scores).all():
+        written = [[json_ready("", score) for score in row] for row in scores]
     results = [
-        [
-            [
-                classes[i, j].decode(errors="replace") if classes is not None else "",
-                float_json(scores[i, j]) if scores is not None else 0.0,
-            ]
-            for j in range(shape[1])
-        ]
-        for i in range(shape[0])
+        [[label.decode(errors="replace"), score] for label, score in zip(*example, strict=True)]
+        for example in zip(classes, written, strict=True)
     ]
     return orjson.dumps({"results": results}, option=orjson.OPT_SERIALIZE_NUMPY)
 
@@ -232,4 +211,4 @@ def encode_regress(values: Array) -> bytes:
     """Encodes one value per example; `values` has shape (examples,)."""
     if not len(values):
         raise invalid("Cannot convert empty RegressionResults to JSON")
-    return orjson.dumps({"results": float_json(values)}, option=orjson.OPT_SERIALIZE_NUMPY)
+    return orjson.dumps({"results": json_ready("", values)}, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from server.dependencies import DataPlane
-from server.grpc.exchange import _handler
+from server.grpc.exchange import _handle
 from server.keys import KeyRing
 from server.settings import load_settings
 from tests.server.support.asgi import PREDICT, make_app, send
@@ -109,8 +109,8 @@ def test_a_client_has_the_address_that_rest_counts(peer, address):
     context = SimpleNamespace(
         peer=lambda: peer, invocation_metadata=lambda: (), time_remaining=lambda: None
     )
-    handle = _handler(plane_of(), "/s/m", "m", None, told)
-    assert asyncio.run(handle(b"", context)) == address.encode()
+    answer = _handle(plane_of(), "/s/m", ("m", None, told), b"", context)
+    assert asyncio.run(answer) == address.encode()
 
 
 def test_a_model_has_a_rate_limit_and_unknown_names_are_not_counted():

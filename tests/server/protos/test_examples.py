@@ -72,14 +72,14 @@ def test_answers():
     labels = np.array([[b"car", b"bike"]], object)
     scores = np.array([[0.2, np.inf]], np.float32)
     assert encode_classify(labels, scores) == b'{"results":[[["car",0.2],["bike",Infinity]]]}'
-    assert encode_classify(None, scores[:, :1]) == b'{"results":[[["",0.2]]]}'
-    assert encode_classify(labels, None) == b'{"results":[[["car",0.0],["bike",0.0]]]}'
+    unscored = encode_classify(labels, np.zeros_like(scores))
+    assert unscored == b'{"results":[[["car",0.0],["bike",0.0]]]}'
     assert encode_regress(np.array([1.0, np.nan], np.float32)) == b'{"results":[1.0,NaN]}'
 
 
 def test_empty_answers_are_refused():
     with pytest.raises(ServingError, match=r"^Cannot convert empty ClassificationResults to JSON$"):
-        encode_classify(None, np.zeros((0, 2), np.float32))
+        encode_classify(np.zeros((0, 2), object), np.zeros((0, 2), np.float32))
     with pytest.raises(ServingError, match=r"^Cannot convert empty RegressionResults to JSON$"):
         encode_regress(np.zeros(0, np.float32))
 

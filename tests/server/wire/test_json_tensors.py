@@ -58,7 +58,7 @@ def outcome(body, signature):
     except ServingError as error:
         return error.code, error.message
     return (
-        request.format,
+        request.key,
         [(name, str(a.dtype), a.shape, a.tolist()) for name, a in sorted(request.inputs.items())],
     )
 

@@ -17,7 +17,6 @@ from server.wire.lookup import (
     decode_ids,
     decode_lookup,
     encode_lookup,
-    nulled,
 )
 from server.wire.paths import RAW
 from tests.server.support.asgi import ask, make_app
@@ -122,13 +121,15 @@ def test_pooling_matches_numpy(chosen, combiner, absent):
     lengths = [len(bag) for bag in chosen]
     pooled, found, _ = combined(table[flat], counted, lengths, combiner, nullable=True)
     assert pooled.shape == (len(chosen), 3)
+    assert found is None or not found.all()
+    found = [True] * len(chosen) if found is None else found.tolist()
     for got, bag in zip(pooled, chosen, strict=True):
         rows = [table[i] for i in bag if i not in absent]
-        total = np.sum(rows, axis=0) if rows else np.zeros(3)
+        total = np.sum(rows, axis=0) if rows else np.full(3, np.nan)
         count = max(1, len(rows))
         divisor = {"sum": 1, "mean": count, "sqrtn": count**0.5}[combiner]
         np.testing.assert_allclose(got, total / divisor)
-    assert found.tolist() == [any(i not in absent for i in bag) for bag in chosen]
+    assert found == [any(i not in absent for i in bag) for bag in chosen]
 
 
 def test_a_missing_row_that_is_not_finite_does_not_spoil_its_bag():
@@ -161,7 +162,7 @@ def test_rows_of_strings_are_bytes_with_their_lengths_and_have_no_sum():
 
 def test_an_unknown_id_is_false_in_rows_of_booleans():
     rows, found = np.array([[True], [True]]), np.array([True, False])
-    assert nulled(rows, found).tolist() == [[True], [False]]
+    assert combined(rows, found, None, "none", True)[0].tolist() == [[True], [False]]
 
 
 @pytest.mark.parametrize(("missing", "absent"), [("default", [-1, -1]), ("null", None)])

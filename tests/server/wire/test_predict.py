@@ -7,7 +7,7 @@ import pytest
 from server.errors import Code, ServingError
 from server.limits import Limits
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
-from server.wire.predict import Format, decode_predict, encode_predict
+from server.wire.predict import decode_predict, encode_predict
 from server.wire.tensor_bytes import bytes_array
 
 LIMITS = Limits()
@@ -152,11 +152,11 @@ def test_an_empty_signature_name_means_the_default():
 
 
 def rows(**outputs):
-    return encode_predict(outputs, Format.ROW).decode()
+    return encode_predict(outputs, "predictions").decode()
 
 
 def columns(**outputs):
-    return encode_predict(outputs, Format.COLUMNAR).decode()
+    return encode_predict(outputs, "outputs").decode()
 
 
 def strings(*values):
@@ -200,7 +200,7 @@ def test_answers_are_written(encode, outputs, text):
 
 def test_int64_as_strings():
     outputs = {"n": np.array([[2**53 + 1]]), "m": np.array([1], np.int32)}
-    assert encode_predict(outputs, Format.ROW, int64_as_string=True) == (
+    assert encode_predict(outputs, "predictions", int64_as_string=True) == (
         b'{"predictions":[{"m":1,"n":["9007199254740993"]}]}'
     )
 
@@ -239,7 +239,7 @@ def decode_shared(**document):
 def test_a_user_is_sent_once_and_an_item_per_instance(shared, given, splits):
     request = decode_shared(shared=shared, instances=ITEMS, **given)
     users = shared if isinstance(shared, list) else [shared]
-    assert request.format is Format.ROW
+    assert request.key == "predictions"
     assert request.inputs["user"].tolist() == [each["user"].encode() for each in users]
     assert request.inputs["history"].tolist() == [each["history"] for each in users]
     np.testing.assert_array_equal(request.inputs["item"], [0, 1, 2])
