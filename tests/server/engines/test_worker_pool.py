@@ -1,8 +1,12 @@
 """`WorkerPool` refuses calls beyond its bound, drops cancelled calls, and counts waiting ones."""
 
 import asyncio
+import functools
+import gc
 import threading
+import weakref
 
+import numpy as np
 import pytest
 
 from server.engines.embedded.worker_pool import WorkerPool
@@ -57,4 +61,25 @@ async def test_a_cancelled_call_that_waits_is_dropped_and_one_that_runs_is_await
     await tasks[2]
     await eventually(lambda: len(done) == 3)
     assert (ran, sorted(done)) == ([0, 2], [0, 1, 2])
+    await pool.close()
+
+
+@pytest.mark.parametrize("error", [ValueError, StopIteration, SystemExit])
+async def test_an_error_of_a_call_is_raised_and_does_not_keep_the_inputs(error):
+    pool = WorkerPool("test", threads=1, max_waiting=1)
+    inputs = np.zeros(3)
+    kept = weakref.ref(inputs)
+
+    def call(array):
+        raise error(len(array))
+
+    gc.disable()  # a cycle would keep the inputs until Python's next collection
+    try:
+        with pytest.raises((error, RuntimeError)):  # Python replaces StopIteration
+            await pool.run(functools.partial(call, inputs))
+        del inputs
+        await eventually(lambda: kept() is None)
+    finally:
+        gc.enable()
+    assert await pool.run(lambda: 7) == 7, "the thread goes on"
     await pool.close()
