@@ -141,6 +141,32 @@ class InferAnswer(BaseModel):
     outputs: list[OutputTensor]
 
 
+class ServerMetadata(BaseModel):
+    """What the server is, for clients of the Open Inference Protocol."""
+
+    name: str
+    version: str
+    extensions: list[str]
+
+
+class TensorMetadata(BaseModel):
+    """An input or output of a model. A dimension of any size is -1."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+
+
+class ModelMetadata(BaseModel):
+    """A model's inputs and outputs, for clients of the Open Inference Protocol."""
+
+    name: str
+    versions: list[str]
+    platform: str
+    inputs: list[TensorMetadata]
+    outputs: list[TensorMetadata]
+
+
 class IndexEntry(BaseModel):
     """One version of a model in the repository's index."""
 

@@ -36,7 +36,7 @@ async def run_infer(request: Request) -> Response:
     return await run(request, RUN_SCOPES, infer.infer, header=header)
 
 
-@models.on("GET", "", "v2_metadata", schemas.Object)
+@models.on("GET", "", "v2_metadata", schemas.ModelMetadata)
 async def metadata(request: Request) -> Response:
     """Describes the model's inputs and outputs."""
     return await describe(request, ("predict",), infer.metadata)
@@ -73,7 +73,7 @@ async def index(request: Request) -> Response:
 
 
 @server.get("/v2/", include_in_schema=False)
-@server.get("/v2", operation_id="v2_server", response_model=schemas.Object)
+@server.get("/v2", operation_id="v2_server", response_model=schemas.ServerMetadata)
 async def about() -> Response:
     """Tells what this server is."""
     return JSONResponse(infer.SERVER)
