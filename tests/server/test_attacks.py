@@ -5,7 +5,6 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -14,7 +13,12 @@ import pytest
 
 from server.wire.paths import RAW
 from tests.server.support.eventually import wait_until
-from tests.server.support.gateway_process import GatewayProcess, children_of, stub_gateway
+from tests.server.support.gateway_process import (
+    GatewayProcess,
+    children_of,
+    has_ended,
+    stub_gateway,
+)
 from tests.server.support.grpc_port import PROTOS, named
 from tests.server.support.light_upstream import LightUpstream, front
 
@@ -48,14 +52,6 @@ def check_work_is_done_apart(gateway: GatewayProcess, attack: Callable[[], Any])
         os.kill(child, signal.SIGKILL)
     wait_until(lambda: all(map(has_ended, children)))
     return result, attack()
-
-
-def has_ended(pid: int) -> bool:
-    """Returns whether a process has ended; its parent may not have noticed yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def check_post_is_done_apart(

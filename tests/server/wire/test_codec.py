@@ -9,7 +9,6 @@ import resource
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from server.limits import Limits
 from server.protos.examples import read_json_examples
 from server.wire.codec import Codec
 from tests.server.support.eventually import eventually
-from tests.server.support.gateway_process import ROOT, children_of
+from tests.server.support.gateway_process import ROOT, children_of, has_ended
 
 LARGE = 10**9
 
@@ -94,14 +93,6 @@ async def test_a_process_has_6_gib_of_addresses_and_a_low_priority(codec):
     limits = await codec.run(LARGE, "decode", resource.getrlimit, resource.RLIMIT_AS)
     assert limits == (6 << 30, 6 << 30)
     assert await codec.run(LARGE, "decode", os.nice, 0) == min(os.nice(0) + 10, 19)
-
-
-def has_ended(pid):
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return True
-    return text.rpartition(")")[2].split()[0] == "Z"  # nobody has asked for its status yet
 
 
 async def test_a_process_ends_with_the_gateway():
