@@ -74,25 +74,27 @@ def test_a_signature_that_takes_no_examples_is_refused(verb, name, error):
     assert (reply.status, reply.error[: len(error)]) == (400, error)
 
 
-def test_lookup_by_row(app):
-    value = {"table": "user", "ids": [7, "9007199254740993", 1]}
-    assert post(app, "lookup", value).json() == {
-        "embeddings": [[1.0, 2.0], [5.0, -5.0], [-1.0, -1.0]],
-        "found": [True, True, False],
-    }
-    assert post(app, "lookup", {**value, "missing": "null"}).json()["embeddings"][2] is None
-    nothing = post(app, "lookup", {"table": "item", "ids": []})
-    assert nothing.json() == {"embeddings": [], "found": []}
+IDS = [7, "9007199254740993", 1]
+BAGS = [[7, 8], [], [1], [8, 1]]
+MEAN = {"combiner": "mean"}
+FOUND = [[True, True], [], [False], [True, False]]
 
 
-def test_lookup_pooled(app):
-    value = {"table": "user", "ids": [[7, 8], [], [1]], "combiner": "mean"}
-    assert post(app, "lookup", value).json() == {
-        "embeddings": [[2.0, 4.0], [0.0, 0.0], [-1.0, -1.0]],
-        "found": [[True, True], [], [False]],
-    }
-    reply = post(app, "lookup", {**value, "missing": "null"})
-    assert reply.json()["embeddings"] == [[2.0, 4.0], None, None]
+@pytest.mark.parametrize(
+    ("asked", "embeddings", "found"),
+    [
+        ({"ids": IDS}, [[1, 2], [5, -5], [-1, -1]], [True, True, False]),
+        ({"ids": IDS, "missing": "null"}, [[1, 2], [5, -5], None], [True, True, False]),
+        ({"ids": [], "table": "item"}, [], []),
+        ({"ids": BAGS}, [[[1, 2], [3, 6]], [], [[-1, -1]], [[3, 6], [-1, -1]]], FOUND),
+        ({"ids": BAGS, "missing": "null"}, [[[1, 2], [3, 6]], [], [None], [[3, 6], None]], FOUND),
+        ({"ids": BAGS, **MEAN}, [[2, 4], [0, 0], [-1, -1], [1, 2.5]], FOUND),
+        ({"ids": BAGS, **MEAN, "missing": "null"}, [[2, 4], None, None, [3, 6]], FOUND),
+    ],
+)
+def test_lookups(app, asked, embeddings, found):
+    reply = post(app, "lookup", {"table": "user", **asked})
+    assert reply.json() == {"embeddings": embeddings, "found": found}
 
 
 @pytest.mark.parametrize(

@@ -164,13 +164,6 @@ def test_an_unknown_id_is_false_in_rows_of_booleans():
     assert nulled(rows, found).tolist() == [[True], [False]]
 
 
-@pytest.mark.parametrize(("missing", "absent"), [("default", [-1, -1]), ("null", None)])
-def test_embeddings_in_bags_that_are_not_pooled(app, missing, absent):
-    body = {"table": "user", "ids": [[7, 1], [], [8]], "missing": missing}
-    told = ask(app, "POST", "/v1/models/m:lookup", body).json()
-    assert told["embeddings"] == [[[1, 2], absent], [], [[3, 6]]]
-
-
 def test_embeddings_as_bytes():
     rows = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
 
