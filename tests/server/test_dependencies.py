@@ -176,7 +176,8 @@ def test_labels_traffic_and_drain_are_set_and_reported(keys):
         "model_version_status"
     ]
     assert (status["version"], status["state"]) == ("3", "AVAILABLE")
-    assert told("PUT", "/admin/models/m/labels/stable", {"version": 4}).status == 404
+    absent = told("PUT", "/admin/models/m/labels/stable", {"version": 4})
+    assert (absent.status, absent.error) == (404, "Could not find version 4 of model m")
     assert told("PUT", "/admin/models/m/traffic", {"weights": {"3": 1}}).status == 200
     assert told("GET", "/admin/models").json()["models"][0]["traffic"] == {"3": 1}
     for weights in ({"3": 0}, {"3": -1}, {"x": 1}, {"3": 1, "03": 99}):
