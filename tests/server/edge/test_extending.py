@@ -111,16 +111,7 @@ def test_an_error_after_an_answer_has_begun_starts_no_second_answer(error, caplo
     assert "request failed" in caplog.messages
 
 
-NOWHERE = (
-    "/x",
-    "/admin/models",
-    "/v1",
-    "/v2/health",
-    "/v2/models",
-    "/v2/models/m/no",
-    "/v2/x",
-    "/v2x",
-)
+NOWHERE = "/x /admin/models /v1 /v2/health /v2/models /v2/models/m/no /v2/x /v2x"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +132,7 @@ NOWHERE = (
         ("HEAD", "/v1/models/m", 400, None),
         ("TRACE", "/v1/anything", 400, None),
         ("POST", "/v2/models/m/ready", 405, "GET, HEAD"),
-        *(("GET", path, 404, None) for path in NOWHERE),
+        *(("GET", path, 404, None) for path in NOWHERE.split()),
     ],
 )
 def test_a_route_takes_its_methods_and_head_for_get_outside_of_v1(method, path, status, allow):

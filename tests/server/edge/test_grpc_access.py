@@ -20,9 +20,7 @@ from server.settings import load_settings
 from tests.server.support.asgi import PREDICT, make_app, send
 from tests.server.support.eventually import eventually
 from tests.server.support.gateway_process import write_key
-from tests.server.support.grpc_port import (
-    PREDICT as PREDICT_METHOD,
-)
+from tests.server.support.grpc_port import PREDICT as PREDICT_METHOD
 from tests.server.support.grpc_port import (
     PROTOS,
     ask_grpc,

@@ -42,11 +42,7 @@ def test_values_of_one_column_or_none():
         (run_classify, {"y": SCORES}, "at least one of {classes, scores}"),
         (run_classify, {"scores": SCORES[0]}, r"shape: [batch_size num_classes] but got [2]"),
         (run_classify, {"scores": SCORES[:1]}, "Expected scores output batch size of 2. Got: 1"),
-        (
-            run_classify,
-            {"classes": LABELS[:1]},
-            "Expected classes output batch size of 2. Got: 1",
-        ),
+        (run_classify, {"classes": LABELS[:1]}, "Expected classes output batch size of 2. Got: 1"),
         (run_classify, {"scores": SCORES.astype(float)}, "of DT_FLOAT. Got: float64"),
         (run_classify, {"classes": SCORES}, "of DT_STRING. Got: float32"),
         (

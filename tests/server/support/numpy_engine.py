@@ -5,13 +5,7 @@ import inspect
 
 import numpy as np
 
-from server.engines.base import (
-    ModelSpec,
-    Servable,
-    VersionState,
-    VersionStatus,
-    chosen_statuses,
-)
+from server.engines.base import ModelSpec, Servable, VersionState, VersionStatus, chosen_statuses
 from server.protos.modules import load_protos
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
 

@@ -41,11 +41,7 @@ WRONG_TYPE = "JSON Value: {} Type: {} is not of expected type: {}"
             INT,
             "Encountered list at unexpected size: 1 at level: 1 expected size: 2",
         ),
-        (
-            '{"inputs": [1, [2]]}',
-            INT,
-            "Encountered list at unexpected level: 1 expected < 1",
-        ),
+        ('{"inputs": [1, [2]]}', INT, "Encountered list at unexpected level: 1 expected < 1"),
         (
             '{"inputs": [[1], 2]}',
             INT,
@@ -74,11 +70,7 @@ WRONG_TYPE = "JSON Value: {} Type: {} is not of expected type: {}"
             "required as per tensorinfo_map",
         ),
         ('{"inputs": {"a": 1}}', TWO, "Missing named input: b in 'inputs' object."),
-        (
-            '{"inputs": {"b64": "!"}}',
-            signature(x="string"),
-            "Unable to base64 decode",
-        ),
+        ('{"inputs": {"b64": "!"}}', signature(x="string"), "Unable to base64 decode"),
     ],
 )
 def test_refusal_says_what_and_where(body, spec, message):
