@@ -7,19 +7,6 @@ from server.process.server import uvicorn_config
 from server.settings import Settings, flag_of, load_settings, settings_text
 
 
-def test_all_problems_are_reported_at_once(monkeypatch):
-    monkeypatch.setenv("DE_GATEWAY_PROT", "9000")
-    with pytest.raises(StartError) as caught:
-        load_settings(port="99999", threads="many")
-    lines = str(caught.value).splitlines()
-    assert len(lines) == 4
-    assert lines[0].startswith("DE_GATEWAY_PROT is not a setting")
-    assert "--model-dir (or DE_GATEWAY_MODEL_DIR) must be given" in lines[1]
-    assert lines[2].startswith("--port (or DE_GATEWAY_PORT): ")
-    assert lines[2].endswith("Received: 99999")
-    assert lines[3].startswith("--threads")
-
-
 def test_a_flag_wins_over_the_environment_that_over_a_file_and_that_over_the_default(
     monkeypatch, tmp_path
 ):
