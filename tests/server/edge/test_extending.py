@@ -13,21 +13,15 @@ from tests.server.support.gateway_process import ROOT
 from tests.server.support.numpy_engine import NumpyEngine
 
 
-@pytest.fixture
-def extended(monkeypatch):
-    """The names in the README's example."""
+def test_the_example_of_the_readme_adds_a_route_and_a_middleware(monkeypatch):
     text = (ROOT / "server" / "README.md").read_text("utf-8")
     (code,) = re.findall(r"## Extend it.*?```python\n(.*?)```", text, re.DOTALL)
     assert len(code.splitlines()) <= 24
     monkeypatch.setenv("DE_GATEWAY_MODEL_DIR", "unused")
     monkeypatch.setattr(server.app, "make_engine", lambda *_: NumpyEngine())
-    names: dict[str, object] = {}
+    names = {}
     exec(code.replace("de_core_gateway", "server"), names)
-    return names
-
-
-def test_the_example_of_the_readme_adds_a_route_and_a_middleware(extended):
-    app = extended["app"]
+    app = names["app"]
     assert ask(app, "GET", "/hello?name=you").json() == {"hello": "you"}
     reply = ask(app, *PREDICT)
     assert reply.json() == {"predictions": [2.5]}
