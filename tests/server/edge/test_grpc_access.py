@@ -49,9 +49,9 @@ async def codes_of(*asked: Any, **options: Any) -> list[str]:
     return [code for code, _ in await ask_grpc(*asked, **options)]
 
 
-def key_of(folder: Path, scope: str) -> tuple[str, KeyRing]:
+def key_of(folder: Path, scope: str) -> tuple[list[tuple[str, str]], KeyRing]:
     key, file = write_key(folder, scope)
-    return key, KeyRing(file)
+    return [("x-api-key", key)], KeyRing(file)
 
 
 @pytest.mark.parametrize(
@@ -64,18 +64,19 @@ def key_of(folder: Path, scope: str) -> tuple[str, KeyRing]:
     ],
 )
 def test_rows_are_looked_up_with_the_scope_lookup(tmp_path, scope, codes):
-    key, ring = key_of(tmp_path, scope or "predict")
+    metadata, ring = key_of(tmp_path, scope or "predict")
     asked = predict(), predict("de_lookup/none")
-    assert asyncio.run(codes_of(plane_of(ring), *asked, key=key if scope else "")) == codes
+    told = codes_of(plane_of(ring), *asked, metadata=metadata if scope else ())
+    assert asyncio.run(told) == codes
 
 
 @pytest.mark.asyncio
 async def test_a_client_is_counted_once_over_all_protocols(tmp_path):
-    key, ring = key_of(tmp_path, "predict")
+    metadata, ring = key_of(tmp_path, "predict")
     plane = plane_of(ring, rate_per_second="1")  # a burst of two requests
     app = make_app(plane.engine, plane=plane)
-    assert (await send(app, *PREDICT, {"x-api-key": key})).status == 200
-    codes = await codes_of(plane, predict(), predict(), key=key)
+    assert (await send(app, *PREDICT, dict(metadata))).status == 200
+    codes = await codes_of(plane, predict(), predict(), metadata=metadata)
     assert codes == ["OK", "RESOURCE_EXHAUSTED"]
 
 
