@@ -16,18 +16,17 @@ import pytest
 from server.dependencies import DataPlane
 from server.grpc.exchange import _handler
 from server.keys import KeyRing
+from server.protos.tensors import fill_typed
 from server.settings import load_settings
 from tests.server.support.asgi import PREDICT, make_app, send
 from tests.server.support.eventually import eventually
 from tests.server.support.gateway_process import write_key
-from tests.server.support.grpc_port import PREDICT as PREDICT_METHOD
 from tests.server.support.grpc_port import (
     PROTOS,
     ask_grpc,
     multi_inference,
     named,
     predict_request,
-    serving,
     with_example,
 )
 from tests.server.support.numpy_engine import NumpyEngine
@@ -80,17 +79,13 @@ async def test_a_client_is_counted_once_over_all_protocols(tmp_path):
     assert codes == ["OK", "RESOURCE_EXHAUSTED"]
 
 
-@pytest.mark.asyncio
-async def test_an_answer_may_be_larger_than_the_largest_request():
-    settings = load_settings(model_dir="x", max_decompressed_bytes="1000")
+def test_an_answer_may_be_larger_than_the_largest_request():
     request = named(PROTOS.predict.PredictRequest(), "m", "de_lookup/user")
-    ids = request.inputs["ids"]
-    ids.dtype = 9  # int64
-    ids.int64_val.extend([7] * 500)
-    ids.tensor_shape.dim.add(size=500)
-    plane = DataPlane(NumpyEngine(), settings)
-    async with serving(plane) as channel:
-        assert len(await channel.unary_unary(PREDICT_METHOD)(request.SerializeToString())) > 4000
+    fill_typed(request.inputs["ids"], np.full(500, 7))  # takes a byte for each id
+    plane = plane_of(max_decompressed_bytes="1000")
+    [(code, answer)] = asyncio.run(ask_grpc(plane, request))
+    assert code == "OK"
+    assert len(answer) > 4000
 
 
 @pytest.mark.parametrize(
