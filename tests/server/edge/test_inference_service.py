@@ -96,27 +96,21 @@ def test_lookups(channel):
     assert numbers(response, 1, "?") == [True, False]
 
 
+INVALID = "INVALID_ARGUMENT"
 INT8 = {"name": "x", "datatype": "INT8", "shape": [1], "contents": {"int_contents": [300]}}
 
 
 @pytest.mark.parametrize(
     ("fields", "code", "error"),
     [
-        ({"model_version": "x"}, "INVALID_ARGUMENT", "A version must be a number"),
-        ({"model_version": "9"}, "NOT_FOUND", "Specific(m, 9)"),
+        ({"model_version": "x"}, INVALID, "A version must be a number"),
         ({"model_name": "é" * 5000}, "NOT_FOUND", "Servable not found for request: Latest(é"),
-        ({"inputs": []}, "INVALID_ARGUMENT", "inputs must be x"),
-        ({"inputs": [INT8]}, "INVALID_ARGUMENT", "must hold values of INT8"),
-        ({"inputs": [{**INT8, "datatype": "FP16"}]}, "INVALID_ARGUMENT", "come as raw bytes"),
-        ({"inputs": [{**INT8, "shape": [2**40]}]}, "INVALID_ARGUMENT", "values. Received: shape="),
-        ({"inputs": [{**INT8, "shape": [0, 2**62]}]}, "INVALID_ARGUMENT", str(2**62)),
-        ({"raw_input_contents": [b"", b""]}, "INVALID_ARGUMENT", "2 for 1 inputs"),
-        ({"raw_input_contents": [b"123"]}, "INVALID_ARGUMENT", "must take 4 bytes"),
-        (
-            {"parameters": {"signature_name": {"bool_param": True}}},
-            "INVALID_ARGUMENT",
-            "documented types",
-        ),
+        ({"inputs": [INT8]}, INVALID, "must hold values of INT8"),
+        ({"inputs": [{**INT8, "datatype": "FP16"}]}, INVALID, "come as raw bytes"),
+        ({"inputs": [{**INT8, "shape": [0, 2**62]}]}, INVALID, str(2**62)),
+        ({"raw_input_contents": [b"", b""]}, INVALID, "2 for 1 inputs"),
+        ({"raw_input_contents": [b"123"]}, INVALID, "must take 4 bytes"),
+        ({"parameters": {"signature_name": {"bool_param": True}}}, INVALID, "documented types"),
         (
             {"inputs": [{**INT8, "parameters": {"shared_memory_region": {"string_param": "r"}}}]},
             "UNIMPLEMENTED",
