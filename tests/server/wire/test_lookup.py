@@ -182,16 +182,12 @@ def test_embeddings_as_bytes():
 
 
 LOOKUP = "/v1/models/m:lookup?table=user"
-
-
-def post(app, path, body, kind, accept=""):
-    headers = {"content-type": kind, **({"accept": accept} if accept else {})}
-    return ask(app, "POST", path, body, headers=headers)
+BYTES = {"content-type": RAW}
 
 
 def test_lookup_in_bytes_says_what_json_says(app):
     ids = np.array([7, 2**53 + 1, 1], "<i8")
-    reply = post(app, LOOKUP, ids.tobytes(), RAW, RAW)
+    reply = ask(app, "POST", LOOKUP, ids.tobytes(), {**BYTES, "accept": RAW})
     shape = tuple(map(int, reply.headers["x-embeddings-shape"].split(",")))
     dtype = np.dtype(reply.headers["x-embeddings-dtype"])
     split = dtype.itemsize * shape[0] * shape[1]
@@ -212,7 +208,7 @@ def test_the_answer_alone_may_be_bytes_and_the_request_too(app):
     for accept in (f"{RAW};q=0", f"application/json, {RAW}; q=0.1"):
         reply = ask(app, "POST", "/v1/models/m:lookup", body, headers={"accept": accept})
         assert reply.json()["found"] == [True]
-    plain = post(app, LOOKUP, np.array([7], "<i8").tobytes(), RAW)
+    plain = ask(app, "POST", LOOKUP, np.array([7], "<i8").tobytes(), BYTES)
     assert plain.json() == {"embeddings": [[1.0, 2.0]], "found": [True]}
 
 
@@ -226,6 +222,6 @@ def test_the_answer_alone_may_be_bytes_and_the_request_too(app):
     ],
 )
 def test_invalid_bytes_are_named_in_the_error(app, path, body, error):
-    reply = post(app, path, body, RAW)
+    reply = ask(app, "POST", path, body, BYTES)
     assert reply.status == 400
     assert error in reply.error
