@@ -245,13 +245,6 @@ async def test_a_version_wanted_again_during_its_release_is_loaded_later(world):
     assert world.current == 2
 
 
-async def test_loaded_versions_keep_serving_when_every_folder_is_gone(world):
-    await world.publish(1)
-    world.remove(1)
-    await world.update()
-    assert world.current == 1
-
-
 async def test_a_version_that_is_written_again_replaces_itself(world):
     world.hold = threading.Event()
     await world.publish(1)
