@@ -127,6 +127,7 @@ def _fail(x):
     raise ValueError(f"secret at {x}")
 
 
+EXAMPLES = [tensor("inputs", "string", None)]
 FUNCTIONS = {
     "serving_default": (
         signature("serving_default", [tensor("x", "float", None)], [tensor("y", "float", None)]),
@@ -146,17 +147,12 @@ FUNCTIONS = {
     ),
     "fail": (signature("fail", [tensor("x", "float", None)], []), _fail),
     "half_the_age": (
-        signature(
-            "half_the_age",
-            [tensor("inputs", "string", None)],
-            [tensor("outputs", "float", None)],
-            "regress",
-        ),
+        signature("half_the_age", EXAMPLES, [tensor("outputs", "float", None)], "regress"),
         lambda inputs: {"outputs": ages(inputs) / 2},
     ),
     # This signature classifies, but has the method name of predict, as TensorFlow 2 saves it.
     "old": (
-        signature("old", [tensor("inputs", "string", None)], [tensor("scores", "float", None, 1)]),
+        signature("old", EXAMPLES, [tensor("scores", "float", None, 1)]),
         lambda inputs: {"scores": ages(inputs).reshape(-1, 1)},
     ),
     "de_lookup/user": (lookup_signature("user", "int64", 2), lambda ids: _find(ROWS, ids)),
