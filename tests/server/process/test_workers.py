@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,9 +34,9 @@ def answered(metrics: bytes, worker: bytes = rb"\d") -> float:
     return sum(map(float, re.findall(line, metrics, re.MULTILINE)))
 
 
-def all_are_ready(gateway: GatewayProcess) -> bool:
+def all_answer(gateway: GatewayProcess, *request: Any) -> bool:
     """Asks often enough to reach each worker: the system chooses the worker of each request."""
-    return all(gateway.ask("GET", "/readyz").status == 200 for _ in range(20))
+    return all(gateway.ask(*request).status == 200 for _ in range(20))
 
 
 def process_starts(metrics: bytes) -> set[bytes]:
@@ -51,7 +52,7 @@ def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
     flags = ("--workers", "2", "--admin-port", "0", "--keys-file", str(keys))
     with fronted(tmp_path, 3, flags=flags) as (gateway, _):
         admin_port = gateway.port_of("Admin API")
-        wait_until(lambda: all_are_ready(gateway))
+        wait_until(lambda: all_answer(gateway, "GET", "/readyz"))
         for _ in range(40):
             assert gateway.ask("POST", PREDICT, BODY, headers).status == 200
 
@@ -66,11 +67,7 @@ def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
         reply = gateway.ask("PUT", path, {"version": 3}, headers, port=admin_port)
         assert reply.json()["labels"] == {"m": {"stable": 3}}
         labelled = "/v1/models/m/labels/stable:predict"
-        wait_until(
-            lambda: all(
-                gateway.ask("POST", labelled, BODY, headers).status == 200 for _ in range(20)
-            )
-        )
+        wait_until(lambda: all_answer(gateway, "POST", labelled, BODY, headers))
 
         children = children_of(gateway.process.pid)
         assert len(children) == 2
@@ -163,7 +160,7 @@ def test_while_a_killed_worker_is_replaced_the_other_one_answers(saved_models, t
     shutil.copytree(saved_models / "1", folder / "1")
     with GatewayProcess(folder, tmp_path / "log", *flags) as gateway:
         gateway.wait_for("/metrics", lambda reply: reply.body.count(b"gateway_in_flight{") == 2)
-        wait_until(lambda: all_are_ready(gateway))
+        wait_until(lambda: all_answer(gateway, "GET", "/readyz"))
         before = children_of(gateway.process.pid)
         metrics = gateway.ask("GET", "/metrics").body
         os.kill(before[1], signal.SIGKILL)
