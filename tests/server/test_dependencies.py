@@ -170,11 +170,10 @@ def test_labels_traffic_and_drain_are_set_and_reported(keys):
 
     reply = told("PUT", "/admin/models/m/labels/stable", {"version": 3})
     assert reply.json()["labels"] == {"m": {"stable": 3}}
-    labelled = ask(make_app(engine), "POST", "/v1/models/m/labels/stable:predict", PREDICT[2])
+    path = "/v1/models/m/labels/stable"
+    labelled = ask(make_app(engine), "POST", f"{path}:predict", PREDICT[2])
     assert (labelled.status, labelled.headers["x-model-version"]) == (200, "3")
-    [status] = ask(make_app(engine), "GET", "/v1/models/m/labels/stable").json()[
-        "model_version_status"
-    ]
+    [status] = ask(make_app(engine), "GET", path).json()["model_version_status"]
     assert (status["version"], status["state"]) == ("3", "AVAILABLE")
     absent = told("PUT", "/admin/models/m/labels/stable", {"version": 4})
     assert (absent.status, absent.error) == (404, "Could not find version 4 of model m")
@@ -480,11 +479,8 @@ async def test_answers_close_connections_once_the_gateway_drains():
     ]
     assert [reply.headers.get("connection") for reply in open_] == [None] * 2
     assert [reply.headers.get("connection") for reply in closing] == ["close"] * 5
-    assert closing[0].status == 200
-    assert (closing[-1].status, closing[-1].error) == (
-        503,
-        "Draining: the gateway is about to stop",
-    )
+    assert (closing[0].status, closing[-1].status) == (200, 503)
+    assert closing[-1].error == "Draining: the gateway is about to stop"
 
 
 def test_a_large_head_is_refused():

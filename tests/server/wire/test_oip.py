@@ -129,10 +129,8 @@ def outputs(reply):
     found = {}
     for output in json.loads(reply.body[:length])["outputs"]:
         size = output["parameters"]["binary_data_size"]
-        found[output["name"]], rest = (
-            (output["datatype"], output["shape"], rest[:size]),
-            rest[size:],
-        )
+        found[output["name"]] = (output["datatype"], output["shape"], rest[:size])
+        rest = rest[size:]
     assert not rest
     return found
 
