@@ -78,36 +78,29 @@ def examples(text: bytes, count: int) -> bytes:
 
 
 MODEL = "/v1/models/m"
+LOOKUP = f"{MODEL}:lookup"
 GZIP = {"Content-Encoding": "gzip"}
 MOST = "at most 100000 examples"
 LIST = b'{"table":"user","ids":['
+EMPTY_BAGS = LIST + many(b"[]", 300_000) + b"]}"
 INFER = (
     b'{"inputs":[{"name":"x","datatype":"FP32","shape":[200000],"data":['
     + many(b"1.5", 200_000)
     + b']}],"parameters":{"binary_data_output":true}}'
 )
+INFER_LENGTH = {"Inference-Header-Content-Length": str(len(INFER))}
 # The path, the body, its headers, and what it is answered.
 BODIES = {
     "examples in gzip": (f"{MODEL}:classify", examples(b"{}", 700_000), GZIP, MOST),
     "examples": (f"{MODEL}:classify", examples(b'{"age":1}', 700_000), {}, MOST),
     "infinities in gzip": (f"{MODEL}:predict", values(b"-Inf", 200_000), GZIP, ""),
     "numbers": (f"{MODEL}:predict", values(b"1.5", 200_000), {}, ""),
-    "one long id": (f"{MODEL}:lookup", LIST + b'"' + b"7" * 600_000 + b'"]}', {}, "An id must be"),
-    "no JSON": (f"{MODEL}:lookup", LIST + b"7," * 300_000, {}, "JSON Parse error"),
-    "empty bags in gzip": (
-        f"{MODEL}:lookup",
-        LIST + many(b"[]", 300_000) + b"]}",
-        GZIP,
-        "at most 100000 bags",
-    ),
+    "one long id": (LOOKUP, LIST + b'"' + b"7" * 600_000 + b'"]}', {}, "An id must be"),
+    "no JSON": (LOOKUP, LIST + b"7," * 300_000, {}, "JSON Parse error"),
+    "empty bags in gzip": (LOOKUP, EMPTY_BAGS, GZIP, "at most 100000 bags"),
     "admitted examples": (f"{MODEL}:classify", examples(b'{"age":1}', 20_000), {}, ""),
     "the index": ("/v2/repository/index", b'{"a":[' + many(b"[]", 300_000) + b"]}", {}, ""),
-    "JSON whose length a header tells": (
-        "/v2/models/m/infer",
-        INFER,
-        {"Inference-Header-Content-Length": str(len(INFER))},
-        "",
-    ),
+    "JSON whose length a header tells": ("/v2/models/m/infer", INFER, INFER_LENGTH, ""),
 }
 
 
@@ -136,7 +129,7 @@ def test_an_expensive_answer_is_written_apart(stub, name):
     else:
         ids = json.dumps([[7] * 50_000] if "bags" in name else [7] * 50_000)
     body = f'{{"table":"wide","ids":{ids}{options}}}'.encode()
-    check_post_is_done_apart(stub, "/v1/models/m:lookup", body, headers)
+    check_post_is_done_apart(stub, LOOKUP, body, headers)
 
 
 @pytest.mark.parametrize(
@@ -205,6 +198,6 @@ def test_many_examples_on_their_way_to_a_model_server_are_read_apart(tmp_path):
 def test_a_large_context_of_many_examples_is_refused(stub):
     context = b'{"text":"' + b"a" * 1_000_000 + b'"}'
     body = examples(b'{"age":1}', 10_000)[:-1] + b',"context":' + context + b"}"
-    reply = stub.ask("POST", "/v1/models/m:classify", body)
+    reply = stub.ask("POST", f"{MODEL}:classify", body)
     assert reply.status == 400
     assert reply.error.startswith("The context must take at most 67108864 bytes")
