@@ -182,9 +182,8 @@ def test_answers_are_written(encode, outputs, text):
 
 def test_int64_as_strings():
     outputs = {"n": np.array([[2**53 + 1]]), "m": np.array([1], np.int32)}
-    assert encode_predict(outputs, Format.ROW, int64_as_string=True) == (
-        b'{"predictions":[{"m":1,"n":["9007199254740993"]}]}'
-    )
+    text = encode_predict(outputs, Format.ROW, int64_as_string=True)
+    assert text == b'{"predictions":[{"m":1,"n":["9007199254740993"]}]}'
 
 
 def test_rows_of_no_shape_or_of_different_counts_are_refused():
