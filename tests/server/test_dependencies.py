@@ -293,7 +293,6 @@ def test_names_in_admin_paths_are_plain(keys, path):
     assert admin(app, method, path, {"version": 3}, values["admin"]).status == 400
 
 
-@pytest.mark.asyncio
 async def test_a_client_beyond_its_rate_gets_429_until_time_has_passed():
     now = 0.0
     settings = load_settings(model_dir="x", rate_per_second="1")
@@ -398,7 +397,6 @@ async def test_the_bodies_in_memory_have_a_bound_and_each_client_half_of_it(clie
 
 
 @holders
-@pytest.mark.asyncio
 async def test_large_answers_count_as_memory_until_their_clients_take_them(clients, told, others):
     app = make_app(max_decompressed_bytes="300000", max_in_flight="1")
     count = 33_500
@@ -438,7 +436,6 @@ def test_what_a_client_holds_beyond_its_share_takes_nothing_from_others():
     shares.take("c", 5)
 
 
-@pytest.mark.asyncio
 async def test_forwarded_addresses_are_trusted_only_from_trusted_proxies():
     seen = []
 
@@ -464,7 +461,6 @@ async def test_forwarded_addresses_are_trusted_only_from_trusted_proxies():
         load_settings(model_dir="x", trusted_proxies="proxy.example")
 
 
-@pytest.mark.asyncio
 async def test_answers_close_connections_once_the_gateway_drains():
     lifecycle = Lifecycle()
     app = make_app(lifecycle=lifecycle, max_header_bytes="1000")

@@ -173,7 +173,6 @@ def test_request_ids_are_taken_only_if_harmless(app):
         assert re.fullmatch("[0-9a-f]{32}", answered(value))
 
 
-@pytest.mark.asyncio
 async def test_health_follows_the_engine_and_the_lifecycle():
     engine, lifecycle = NumpyEngine(is_ready=False), Lifecycle()
     app = make_app(engine, lifecycle)
@@ -203,7 +202,6 @@ async def metrics_after(app, *requests):
         return (await send(app, "GET", "/metrics")).body.decode()
 
 
-@pytest.mark.asyncio
 async def test_metrics_count_and_unknown_models_share_a_label(app):
     paths = [f"/v1/models/{model}:predict" for model in "mabc"]
     inputs = b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}'
@@ -246,14 +244,12 @@ async def test_metrics_are_reported_while_statistics_are_slow():
 
 
 @pytest.mark.parametrize(("rows", "counted"), [("[]", 0), ("[1, 2]", 2), ("1", 1)])
-@pytest.mark.asyncio
 async def test_the_rows_of_a_predict_are_counted(app, rows, counted):
     text = await metrics_after(app, ("/v1/models/m:predict", b'{"inputs": %b}' % rows.encode()))
     assert f'gateway_rows_sum{{verb="predict"}} {counted}.0' in text
     assert 'code="200"' in text
 
 
-@pytest.mark.asyncio
 async def test_an_answer_that_cannot_be_sent_is_no_answer(app):
     async def broken(_):
         raise OSError("the connection is lost")

@@ -69,7 +69,6 @@ def test_rows_are_looked_up_with_the_scope_lookup(tmp_path, scope, codes):
     assert asyncio.run(told) == codes
 
 
-@pytest.mark.asyncio
 async def test_a_client_is_counted_once_over_all_protocols(tmp_path):
     metadata, ring = key_of(tmp_path, "predict")
     plane = plane_of(ring, rate_per_second="1")  # a burst of two requests
@@ -149,7 +148,6 @@ def test_the_limits_on_tensors_and_ids_hold(limits, request_, message):
     assert not message or message in told
 
 
-@pytest.mark.asyncio
 async def test_refused_bodies_are_freed_without_a_collection():
     large = predict()
     large.inputs["x"].tensor_content = bytes(1 << 20)

@@ -158,7 +158,6 @@ def test_a_client_that_knows_nothing_calls_by_reflection(channel):
     assert ask("grpc.health.v1.Health", "Check", {}) == {"status": "SERVING"}
 
 
-@pytest.mark.asyncio
 async def test_health_follows_the_gateway():
     engine = NumpyEngine()
     routed = RoutedEngine(engine)
@@ -196,7 +195,6 @@ async def test_health_follows_the_gateway():
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-@pytest.mark.asyncio
 async def test_open_streams_hold_up_no_request():
     plane = DataPlane(NumpyEngine(), load_settings(model_dir="x", max_in_flight="8"))
     async with serving(plane) as channel:

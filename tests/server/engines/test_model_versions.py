@@ -21,9 +21,6 @@ from server.settings import load_settings
 from tests.server.support.eventually import PATIENCE_S, eventually
 from tests.server.support.numpy_engine import signature, tensor
 
-pytestmark = pytest.mark.asyncio
-
-
 SPEC = signature("serving_default", [tensor("x", "int64")], [tensor("y", "int64")])
 STATS = signature("de_stats", [], [tensor("stats", "string")])
 TOLD = {

@@ -12,7 +12,6 @@ import time
 
 import numpy as np
 import pytest
-import pytest_asyncio
 
 from server.errors import ServingError
 from server.wire.codec import Codec
@@ -22,10 +21,7 @@ from tests.server.support.gateway_process import ROOT, children_of, has_ended
 LARGE = 10**9
 
 
-pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture
+@pytest.fixture
 async def codec():
     codec = Codec()
     yield codec
