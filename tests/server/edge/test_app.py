@@ -14,11 +14,6 @@ from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature,
 from tests.server.support.virtual_time import in_virtual_time, run_in_virtual_time
 
 
-@pytest.fixture
-def app():
-    return make_app()
-
-
 def post(app, verb, value, path="/v1/models/m", **kwargs):
     return ask(app, "POST", f"{path}:{verb}", value, **kwargs)
 

@@ -8,7 +8,7 @@ from starlette.responses import Response, StreamingResponse
 
 import server.app
 from server.errors import invalid
-from tests.server.support.asgi import PREDICT, ask, make_app, scope_of
+from tests.server.support.asgi import PREDICT, ask, scope_of
 from tests.server.support.gateway_process import ROOT
 from tests.server.support.numpy_engine import NumpyEngine
 
@@ -29,8 +29,8 @@ def test_the_example_of_the_readme_adds_a_route_and_a_middleware(monkeypatch):
     assert "/hello" in app.openapi()["paths"]
 
 
-def test_a_middleware_sees_the_route_and_its_parameters():
-    app, seen = make_app(), []
+def test_a_middleware_sees_the_route_and_its_parameters(app):
+    seen = []
 
     def middleware(inner):
         async def call(scope, receive, send):
@@ -51,25 +51,21 @@ def test_a_middleware_sees_the_route_and_its_parameters():
     ]
 
 
-def test_a_user_s_own_route_answers_head():
-    app = make_app()
+def test_a_user_s_own_route_answers_head(app):
     app.add_api_route("/own", lambda: Response(headers={"x-own": "yes"}), methods=["HEAD"])
     assert ask(app, "HEAD", "/own").headers["x-own"] == "yes"
 
 
-def test_a_mounted_application_takes_head_only_where_it_takes_get():
+def test_a_mounted_application_takes_head_only_where_it_takes_get(app):
     async def mounted(scope, receive, send):
         await Response(headers={"x-method": scope["method"]})(scope, receive, send)
 
-    app = make_app()
     app.mount("/", mounted)
     assert ask(app, "HEAD", "/livez").headers.get("x-method") is None
     assert ask(app, "HEAD", "/index.html").headers["x-method"] == "HEAD"
 
 
-def test_an_error_of_a_route_of_the_user_has_the_gateway_s_form():
-    app = make_app()
-
+def test_an_error_of_a_route_of_the_user_has_the_gateway_s_form(app):
     @app.get("/double")
     async def double(x: int) -> int:
         return 2 * x
@@ -86,8 +82,8 @@ def test_an_error_of_a_route_of_the_user_has_the_gateway_s_form():
 
 
 @pytest.mark.parametrize("error", [ValueError("late"), invalid("late")])
-def test_an_error_after_an_answer_has_begun_starts_no_second_answer(error, caplog):
-    app, sent = make_app(), []
+def test_an_error_after_an_answer_has_begun_starts_no_second_answer(app, error, caplog):
+    sent = []
 
     async def pieces():
         yield b"piece"
@@ -129,8 +125,7 @@ NOWHERE = "/x /admin/models /v1 /v2/health /v2/models /v2/models/m/no /v2/x /v2x
         *(("GET", path, 404, None) for path in NOWHERE.split()),
     ],
 )
-def test_a_route_takes_its_methods_and_head_for_get_outside_of_v1(method, path, status, allow):
-    app = make_app()
+def test_a_route_takes_its_methods_and_head_for_get_outside_of_v1(app, method, path, status, allow):
     reply = ask(app, method, path)
     assert (reply.status, reply.headers.get("allow")) == (status, allow)
     assert method == "HEAD" or list(reply.json()) == ["error"]

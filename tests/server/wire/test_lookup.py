@@ -20,7 +20,7 @@ from server.wire.lookup import (
     nulled,
 )
 from server.wire.paths import RAW
-from tests.server.support.asgi import ask, make_app
+from tests.server.support.asgi import ask
 
 
 def ids(text: str, dtype: str = "int64", **limits: int):
@@ -103,11 +103,6 @@ def test_bodies_that_are_no_lookup_are_refused(body, message):
     with pytest.raises(ServingError) as caught:
         decode_lookup(body, Limits())
     assert message in caught.value.message
-
-
-@pytest.fixture
-def app():
-    return make_app()
 
 
 bags = st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=6)
