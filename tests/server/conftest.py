@@ -19,6 +19,7 @@ from tests.server.support.gateway_process import (
     environment,
     installed,
     run,
+    stub_gateway,
 )
 
 HERE = Path(__file__).parent
@@ -40,6 +41,15 @@ def _no_settings_around(monkeypatch: pytest.MonkeyPatch) -> None:
 def app() -> FastAPI:
     """A gateway's application that serves the model `m` of numpy functions."""
     return make_app()
+
+
+@pytest.fixture(scope="module")
+def stub(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
+    """A gateway with numpy functions, and with the flags that a module calls `FLAGS`."""
+    with stub_gateway(tmp_path_factory.mktemp("stub"), *request.module.FLAGS) as process:
+        yield process
 
 
 def once(factory: pytest.TempPathFactory, name: str, write: Callable[[Path], object]) -> Path:

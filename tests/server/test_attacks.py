@@ -13,24 +13,14 @@ import pytest
 
 from server.wire.paths import RAW
 from tests.server.support.eventually import wait_until
-from tests.server.support.gateway_process import (
-    GatewayProcess,
-    children_of,
-    has_ended,
-    stub_gateway,
-)
+from tests.server.support.gateway_process import GatewayProcess, children_of, has_ended
 from tests.server.support.grpc_port import PROTOS, named
 from tests.server.support.light_upstream import LightUpstream, front
 
 #: The answer to a request if its codec process ends before the work is done.
 LOST = "The request needs too much memory to be read"
-
-
-@pytest.fixture(scope="module")
-def stub(tmp_path_factory: pytest.TempPathFactory):
-    flags = ("--drain-seconds", "0", "--request-seconds", "3600")
-    with stub_gateway(tmp_path_factory.mktemp("attacked"), *flags) as gateway:
-        yield gateway
+#: The flags of the gateway `stub`.
+FLAGS = ("--drain-seconds", "0", "--request-seconds", "3600")
 
 
 @pytest.fixture(autouse=True)

@@ -15,22 +15,15 @@ from pathlib import Path
 import pytest
 
 from tests.server.support.eventually import PATIENCE_S, wait_until
-from tests.server.support.gateway_process import stub_gateway
 
 PREDICT = "/v1/models/m:predict"
 BODY = b'{"instances": [1.0]}'
 # A leak of one object per tenth disconnect leaves so many blocks after a hundred thousand.
 LEAKED_BLOCKS = 10_000
 RESTING = b'{"signature_name": "rest", "instances": [0.005]}'
-
-
-@pytest.fixture(scope="module")
-def stub(tmp_path_factory):
-    # A client on a busy machine may need a second between its connection and its request.
-    flags = ("--head-seconds", "2", "--body-seconds", "2", "--max-body-bytes", "100000",
-             "--max-decompressed-bytes", "200000", "--drain-seconds", "0")  # fmt: skip
-    with stub_gateway(tmp_path_factory.mktemp("stub"), *flags) as gateway:
-        yield gateway
+# A client on a busy machine may need a second between its connection and its request.
+FLAGS = ("--head-seconds", "2", "--body-seconds", "2", "--max-body-bytes", "100000",
+         "--max-decompressed-bytes", "200000", "--drain-seconds", "0")  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
