@@ -286,17 +286,14 @@ async def serving(world, folder=None, poll_seconds="0.02", **options):
         await engine.close()
 
 
-async def test_engine_goes_on_when_its_folder_vanishes(world, monkeypatch):
-    looks, scan = [], ModelFolder.scan
-    monkeypatch.setattr(ModelFolder, "scan", lambda folder: looks.append(0) or scan(folder))
+async def test_engine_goes_on_when_its_folder_vanishes(world):
     async with serving(world) as engine:
         await eventually(engine.started)
         assert not engine.ready()
         world.write(1)
         await eventually(engine.ready)
         world.path.rename(world.path.with_name("elsewhere"))
-        looked = len(looks)
-        await eventually(lambda: len(looks) > looked + 2)
+        await asyncio.wait_for(engine.reload(), PATIENCE_S)
         assert engine.ready()
         world.path.with_name("elsewhere").rename(world.path)
         world.write(2)
@@ -399,11 +396,7 @@ async def test_a_version_that_is_loading_is_unavailable_and_not_unknown(world):
 
 
 @pytest.mark.parametrize("several", [False, True])
-async def test_a_model_whose_folder_was_deleted_and_written_again_is_loaded_anew(
-    world, monkeypatch, several
-):
-    looks, scan = [], ModelFolder.scan
-    monkeypatch.setattr(ModelFolder, "scan", lambda folder: looks.append(0) or scan(folder))
+async def test_a_model_whose_folder_was_deleted_and_written_again_is_loaded_anew(world, several):
     world.write(1)
     if several:
         world.write(1, model="other")
@@ -411,7 +404,6 @@ async def test_a_model_whose_folder_was_deleted_and_written_again_is_loaded_anew
         await eventually(engine.ready)
         before = world.loading
         shutil.rmtree(world.path)
-        seen = len(looks) + 2  # the second look begins after the end of the first
-        await eventually(lambda: len(looks) > seen)
+        await asyncio.wait_for(engine.reload(), PATIENCE_S)  # finds no folder
         world.write(1, "written again")
         await eventually(lambda: world.loading == before + 1)
