@@ -1,4 +1,4 @@
-"""Models and a gateway process that the tests share, because each costs seconds to start."""
+"""An application, models and a gateway process that the tests share."""
 
 import fcntl
 import functools
@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
 
+from tests.server.support.asgi import make_app
 from tests.server.support.gateway_process import (
     INSTALLED,
     ROOT,
@@ -17,6 +19,7 @@ from tests.server.support.gateway_process import (
     environment,
     installed,
     run,
+    stub_gateway,
 )
 
 HERE = Path(__file__).parent
@@ -32,6 +35,21 @@ for name in ("server", *os.environ.get("DE_TEST_ABSENT", "").split()):
 def _no_settings_around(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ.keys() - environment().keys():
         monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def app() -> FastAPI:
+    """A gateway's application that serves the model `m` of numpy functions."""
+    return make_app()
+
+
+@pytest.fixture(scope="module")
+def stub(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
+    """A gateway with numpy functions, and with the flags that a module calls `FLAGS`."""
+    with stub_gateway(tmp_path_factory.mktemp("stub"), *request.module.FLAGS) as process:
+        yield process
 
 
 def once(factory: pytest.TempPathFactory, name: str, write: Callable[[Path], object]) -> Path:

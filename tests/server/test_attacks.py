@@ -5,7 +5,6 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -14,19 +13,14 @@ import pytest
 
 from server.wire.paths import RAW
 from tests.server.support.eventually import wait_until
-from tests.server.support.gateway_process import GatewayProcess, children_of, stub_gateway
+from tests.server.support.gateway_process import GatewayProcess, children_of, has_ended
 from tests.server.support.grpc_port import PROTOS, named
 from tests.server.support.light_upstream import LightUpstream, front
 
 #: The answer to a request if its codec process ends before the work is done.
 LOST = "The request needs too much memory to be read"
-
-
-@pytest.fixture(scope="module")
-def stub(tmp_path_factory: pytest.TempPathFactory):
-    flags = ("--drain-seconds", "0", "--request-seconds", "3600")
-    with stub_gateway(tmp_path_factory.mktemp("attacked"), *flags) as gateway:
-        yield gateway
+#: The flags of the gateway `stub`.
+FLAGS = ("--drain-seconds", "0", "--request-seconds", "3600")
 
 
 @pytest.fixture(autouse=True)
@@ -48,14 +42,6 @@ def check_work_is_done_apart(gateway: GatewayProcess, attack: Callable[[], Any])
         os.kill(child, signal.SIGKILL)
     wait_until(lambda: all(map(has_ended, children)))
     return result, attack()
-
-
-def has_ended(pid: int) -> bool:
-    """Returns whether a process has ended; its parent may not have noticed yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def check_post_is_done_apart(
@@ -82,36 +68,29 @@ def examples(text: bytes, count: int) -> bytes:
 
 
 MODEL = "/v1/models/m"
+LOOKUP = f"{MODEL}:lookup"
 GZIP = {"Content-Encoding": "gzip"}
 MOST = "at most 100000 examples"
 LIST = b'{"table":"user","ids":['
+EMPTY_BAGS = LIST + many(b"[]", 300_000) + b"]}"
 INFER = (
     b'{"inputs":[{"name":"x","datatype":"FP32","shape":[200000],"data":['
     + many(b"1.5", 200_000)
     + b']}],"parameters":{"binary_data_output":true}}'
 )
+INFER_LENGTH = {"Inference-Header-Content-Length": str(len(INFER))}
 # The path, the body, its headers, and what it is answered.
 BODIES = {
     "examples in gzip": (f"{MODEL}:classify", examples(b"{}", 700_000), GZIP, MOST),
     "examples": (f"{MODEL}:classify", examples(b'{"age":1}', 700_000), {}, MOST),
     "infinities in gzip": (f"{MODEL}:predict", values(b"-Inf", 200_000), GZIP, ""),
     "numbers": (f"{MODEL}:predict", values(b"1.5", 200_000), {}, ""),
-    "one long id": (f"{MODEL}:lookup", LIST + b'"' + b"7" * 600_000 + b'"]}', {}, "An id must be"),
-    "no JSON": (f"{MODEL}:lookup", LIST + b"7," * 300_000, {}, "JSON Parse error"),
-    "empty bags in gzip": (
-        f"{MODEL}:lookup",
-        LIST + many(b"[]", 300_000) + b"]}",
-        GZIP,
-        "at most 100000 bags",
-    ),
+    "one long id": (LOOKUP, LIST + b'"' + b"7" * 600_000 + b'"]}', {}, "An id must be"),
+    "no JSON": (LOOKUP, LIST + b"7," * 300_000, {}, "JSON Parse error"),
+    "empty bags in gzip": (LOOKUP, EMPTY_BAGS, GZIP, "at most 100000 bags"),
     "admitted examples": (f"{MODEL}:classify", examples(b'{"age":1}', 20_000), {}, ""),
     "the index": ("/v2/repository/index", b'{"a":[' + many(b"[]", 300_000) + b"]}", {}, ""),
-    "JSON whose length a header tells": (
-        "/v2/models/m/infer",
-        INFER,
-        {"Inference-Header-Content-Length": str(len(INFER))},
-        "",
-    ),
+    "JSON whose length a header tells": ("/v2/models/m/infer", INFER, INFER_LENGTH, ""),
 }
 
 
@@ -140,7 +119,7 @@ def test_an_expensive_answer_is_written_apart(stub, name):
     else:
         ids = json.dumps([[7] * 50_000] if "bags" in name else [7] * 50_000)
     body = f'{{"table":"wide","ids":{ids}{options}}}'.encode()
-    check_post_is_done_apart(stub, "/v1/models/m:lookup", body, headers)
+    check_post_is_done_apart(stub, LOOKUP, body, headers)
 
 
 @pytest.mark.parametrize(
@@ -209,6 +188,6 @@ def test_many_examples_on_their_way_to_a_model_server_are_read_apart(tmp_path):
 def test_a_large_context_of_many_examples_is_refused(stub):
     context = b'{"text":"' + b"a" * 1_000_000 + b'"}'
     body = examples(b'{"age":1}', 10_000)[:-1] + b',"context":' + context + b"}"
-    reply = stub.ask("POST", "/v1/models/m:classify", body)
+    reply = stub.ask("POST", f"{MODEL}:classify", body)
     assert reply.status == 400
     assert reply.error.startswith("The context must take at most 67108864 bytes")

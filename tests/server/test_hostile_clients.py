@@ -15,22 +15,15 @@ from pathlib import Path
 import pytest
 
 from tests.server.support.eventually import PATIENCE_S, wait_until
-from tests.server.support.gateway_process import stub_gateway
 
 PREDICT = "/v1/models/m:predict"
 BODY = b'{"instances": [1.0]}'
 # A leak of one object per tenth disconnect leaves so many blocks after a hundred thousand.
 LEAKED_BLOCKS = 10_000
 RESTING = b'{"signature_name": "rest", "instances": [0.005]}'
-
-
-@pytest.fixture(scope="module")
-def stub(tmp_path_factory):
-    # A client on a busy machine may need a second between its connection and its request.
-    flags = ("--head-seconds", "2", "--body-seconds", "2", "--max-body-bytes", "100000",
-             "--max-decompressed-bytes", "200000", "--drain-seconds", "0")  # fmt: skip
-    with stub_gateway(tmp_path_factory.mktemp("stub"), *flags) as gateway:
-        yield gateway
+# A client on a busy machine may need a second between its connection and its request.
+FLAGS = ("--head-seconds", "2", "--body-seconds", "2", "--max-body-bytes", "100000",
+         "--max-decompressed-bytes", "200000", "--drain-seconds", "0")  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -67,10 +60,6 @@ def test_five_hundred_idle_connections_keep_nobody_out(stub):
             connection.close()
 
 
-def nested(depth: int, text: str) -> bytes:
-    return text.replace("DEEP", "[" * depth + "]" * depth).encode()
-
-
 @pytest.mark.parametrize(
     ("verb", "text"),
     [
@@ -85,7 +74,8 @@ def nested(depth: int, text: str) -> bytes:
 )
 def test_nesting_of_any_depth_is_no_failure(stub, verb, text):
     for depth in (10, 1_500, 45_000):
-        reply = stub.ask("POST", f"/v1/models/m:{verb}", nested(depth, text))
+        body = text.replace("DEEP", "[" * depth + "]" * depth).encode()
+        reply = stub.ask("POST", f"/v1/models/m:{verb}", body)
         assert reply.status == 400 or (depth == 10 and reply.status == 200), reply
 
 

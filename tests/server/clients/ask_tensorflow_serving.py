@@ -18,11 +18,12 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+RANKER = {"name": "ranker"}
+
 
 def ask_predict(stub):
     """Reads each output from the typed field that TensorFlow Serving fills, such as `float_val`."""
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "ranker"
+    request = predict_pb2.PredictRequest(model_spec=RANKER)
     request.inputs["user"].CopyFrom(tf.make_tensor_proto([7, 0], tf.int64))
     request.inputs["item"].CopyFrom(tf.make_tensor_proto([b"lamp", b""]))
     answer = stub.Predict(request, timeout=60)
@@ -33,15 +34,13 @@ def ask_predict(stub):
     assert list(outputs["version"].int_val) == [3, 3]
     assert not any(output.tensor_content for output in outputs.values())
     assert tf.make_ndarray(outputs["score"]).tolist() == [7.5, 0.0]
-    del request.output_filter[:]
     request.output_filter.append("user")
     assert list(stub.Predict(request, timeout=60).outputs) == ["user"]
 
 
 def ask_lookup(stub):
     """Looks up embeddings through the signature `de_lookup/item`."""
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "ranker"
+    request = predict_pb2.PredictRequest(model_spec=RANKER)
     request.model_spec.signature_name = "de_lookup/item"
     request.inputs["ids"].CopyFrom(tf.make_tensor_proto([b"lamp", b"?"]))
     outputs = stub.Predict(request, timeout=60).outputs
@@ -72,24 +71,19 @@ def ask_examples(stub):
 
 def ask_what_is_served(predictions, models):
     """Requests the model's state and signatures, and the state of a model that does not exist."""
-    request = get_model_status_pb2.GetModelStatusRequest()
-    request.model_spec.name = "ranker"
+    request = get_model_status_pb2.GetModelStatusRequest(model_spec=RANKER)
     (status,) = models.GetModelStatus(request, timeout=60).model_version_status
     assert (status.version, status.state) == (3, status.AVAILABLE)
-    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
-    request.model_spec.name = "ranker"
+    request = get_model_metadata_pb2.GetModelMetadataRequest(model_spec=RANKER)
+    request.metadata_field.append("signature_def")
     signatures = get_model_metadata_pb2.SignatureDefMap()
     told = predictions.GetModelMetadata(request, timeout=60).metadata["signature_def"]
     assert told.Unpack(signatures)
     method = signatures.signature_def["old_or_young"].method_name
     assert method == "tensorflow/serving/predict"
     request.model_spec.name = "no"
-    code = None
-    try:
-        predictions.GetModelMetadata(request, timeout=60)
-    except grpc.RpcError as error:
-        code = error.code()
-    assert code is grpc.StatusCode.NOT_FOUND
+    refused = predictions.GetModelMetadata.future(request, timeout=60)
+    assert refused.code() is grpc.StatusCode.NOT_FOUND
 
 
 if __name__ == "__main__":

@@ -53,11 +53,6 @@ def test_gzip_and_identity_are_understood(app, encoding):
     assert ask(app, "POST", PATH, single_bytes, headers).body == ANSWER
 
 
-def test_gzip_of_several_members_is_one_body(app):
-    body = gzip.compress(BODY[:9]) + gzip.compress(BODY[9:])
-    assert ask(app, "POST", PATH, body, {"content-encoding": "gzip"}).body == ANSWER
-
-
 def test_a_gzip_bomb_is_refused_at_the_limit(app):
     bomb = gzip.compress(BODY.ljust(500_000))
     assert len(bomb) < 1000
@@ -68,11 +63,12 @@ def test_a_gzip_bomb_is_refused_at_the_limit(app):
     assert ask(app, "POST", PATH, fits, {"content-encoding": "gzip"}).status == 200
 
 
-def test_endless_empty_gzip_members_are_refused():
+def test_gzip_of_several_members_is_one_body_but_endless_empty_members_are_refused():
     app = make_app()
     headers = {"content-encoding": "gzip"}
     members = gzip.compress(b"") * 40
-    assert ask(app, "POST", PATH, members + gzip.compress(BODY), headers).body == ANSWER
+    several = gzip.compress(BODY[:9]) + members + gzip.compress(BODY[9:])
+    assert ask(app, "POST", PATH, several, headers).body == ANSWER
     reply = ask(app, "POST", PATH, [members, members], headers)
     assert (reply.status, reply.error) == (400, "Request body must be at most 64 gzip members")
 

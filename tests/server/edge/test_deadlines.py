@@ -10,7 +10,7 @@ import pytest
 from server.dependencies import timeout_seconds
 from server.engines.embedded.saved_model import SavedModel
 from server.request import current_request
-from tests.server.support.asgi import PREDICT, ask, make_app, scope_of, send
+from tests.server.support.asgi import PREDICT, ask, make_app, send
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine
 from tests.server.support.virtual_time import in_virtual_time, run_in_virtual_time
 
@@ -82,26 +82,6 @@ def test_trace_and_request_id_go_on_to_the_engine():
     assert dict(engine.calls[0].metadata) == {"x-request-id": "abc", "traceparent": "00-ab-cd-01"}
 
 
-async def leave_after(app, seconds: float) -> list[dict]:
-    """Sends a request and disconnects after `seconds`. Returns the gateway's messages."""
-    gone = asyncio.Event()
-    messages = [{"type": "http.request", "body": PREDICT[2], "more_body": False}]
-    sent: list[dict] = []
-
-    async def receive():
-        if messages:
-            return messages.pop()
-        await gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def collect(message):
-        sent.append(message)
-
-    asyncio.get_running_loop().call_later(seconds, gone.set)
-    await app(scope_of(*PREDICT[:2]), receive, collect)
-    return sent
-
-
 @in_virtual_time
 async def test_work_ends_when_the_client_leaves():
     engine = SlowEngine(30)
@@ -109,7 +89,7 @@ async def test_work_ends_when_the_client_leaves():
     # FastAPI's own middleware fails if there is no answer at all.
     app.middleware("http")(lambda request, call_next: call_next(request))
     async with app.router.lifespan_context(app):
-        assert (await leave_after(app, 0.05))[0]["status"] == 499
+        assert (await send(app, *PREDICT, leaves=0.05)).status == 499
         metrics = await send(app, "GET", "/metrics")
     assert (engine.cut_off, engine.leases) == (1, 0)
     told = 'gateway_requests_total{code="499",model="m",verb="predict"} 1.0'
@@ -122,7 +102,8 @@ async def test_random_disconnects_leave_no_tasks_and_no_leases():
     app = make_app(engine)
     chance = random.Random(1)
     async with app.router.lifespan_context(app):
-        await asyncio.gather(*(leave_after(app, chance.uniform(0, 0.05)) for _ in range(400)))
+        seconds = [chance.uniform(0, 0.05) for _ in range(400)]
+        await asyncio.gather(*(send(app, *PREDICT, leaves=each) for each in seconds))
         await asyncio.sleep(0.05)
         assert asyncio.all_tasks() == {asyncio.current_task()}
     assert engine.leases == 0

@@ -8,26 +8,20 @@ from starlette.responses import Response, StreamingResponse
 
 import server.app
 from server.errors import invalid
-from tests.server.support.asgi import PREDICT, ask, make_app, scope_of
+from tests.server.support.asgi import PREDICT, ask, scope_of
 from tests.server.support.gateway_process import ROOT
 from tests.server.support.numpy_engine import NumpyEngine
 
 
-@pytest.fixture
-def extended(monkeypatch):
-    """The names in the README's example."""
+def test_the_example_of_the_readme_adds_a_route_and_a_middleware(monkeypatch):
     text = (ROOT / "server" / "README.md").read_text("utf-8")
     (code,) = re.findall(r"## Extend it.*?```python\n(.*?)```", text, re.DOTALL)
     assert len(code.splitlines()) <= 16
     monkeypatch.setenv("DE_GATEWAY_MODEL_DIR", "unused")
     monkeypatch.setattr(server.app, "make_engine", lambda *_: NumpyEngine())
-    names: dict[str, object] = {}
+    names = {}
     exec(code.replace("de_core_gateway", "server"), names)
-    return names
-
-
-def test_the_example_of_the_readme_adds_a_route_and_a_middleware(extended):
-    app = extended["app"]
+    app = names["app"]
     assert ask(app, "GET", "/hello?name=you").json() == {"hello": "you"}
     reply = ask(app, *PREDICT)
     assert reply.json() == {"predictions": [2.5]}
@@ -35,8 +29,8 @@ def test_the_example_of_the_readme_adds_a_route_and_a_middleware(extended):
     assert "/hello" in app.openapi()["paths"]
 
 
-def test_a_middleware_sees_the_route_and_its_parameters():
-    app, seen = make_app(), []
+def test_a_middleware_sees_the_route_and_its_parameters(app):
+    seen = []
 
     def middleware(inner):
         async def call(scope, receive, send):
@@ -59,25 +53,21 @@ def test_a_middleware_sees_the_route_and_its_parameters():
     ]
 
 
-def test_a_user_s_own_route_answers_head():
-    app = make_app()
+def test_a_user_s_own_route_answers_head(app):
     app.add_api_route("/own", lambda: Response(headers={"x-own": "yes"}), methods=["HEAD"])
     assert ask(app, "HEAD", "/own").headers["x-own"] == "yes"
 
 
-def test_a_mounted_application_takes_head_only_where_it_takes_get():
+def test_a_mounted_application_takes_head_only_where_it_takes_get(app):
     async def mounted(scope, receive, send):
         await Response(headers={"x-method": scope["method"]})(scope, receive, send)
 
-    app = make_app()
     app.mount("/", mounted)
     assert ask(app, "HEAD", "/livez").headers.get("x-method") is None
     assert ask(app, "HEAD", "/index.html").headers["x-method"] == "HEAD"
 
 
-def test_an_error_of_a_route_of_the_user_has_the_gateway_s_form():
-    app = make_app()
-
+def test_an_error_of_a_route_of_the_user_has_the_gateway_s_form(app):
     @app.get("/double")
     async def double(x: int) -> int:
         return 2 * x
@@ -94,8 +84,8 @@ def test_an_error_of_a_route_of_the_user_has_the_gateway_s_form():
 
 
 @pytest.mark.parametrize("error", [ValueError("late"), invalid("late")])
-def test_an_error_after_an_answer_has_begun_starts_no_second_answer(error, caplog):
-    app, sent = make_app(), []
+def test_an_error_after_an_answer_has_begun_starts_no_second_answer(app, error, caplog):
+    sent = []
 
     async def pieces():
         yield b"piece"
@@ -113,16 +103,7 @@ def test_an_error_after_an_answer_has_begun_starts_no_second_answer(error, caplo
     assert "request failed" in caplog.messages
 
 
-NOWHERE = (
-    "/x",
-    "/admin/models",
-    "/v1",
-    "/v2/health",
-    "/v2/models",
-    "/v2/models/m/no",
-    "/v2/x",
-    "/v2x",
-)
+NOWHERE = "/x /admin/models /v1 /v2/health /v2/models /v2/models/m/no /v2/x /v2x"
 
 
 @pytest.mark.parametrize(
@@ -143,11 +124,10 @@ NOWHERE = (
         ("HEAD", "/v1/models/m", 400, None),
         ("TRACE", "/v1/anything", 400, None),
         ("POST", "/v2/models/m/ready", 405, "GET, HEAD"),
-        *(("GET", path, 404, None) for path in NOWHERE),
+        *(("GET", path, 404, None) for path in NOWHERE.split()),
     ],
 )
-def test_a_route_takes_its_methods_and_head_for_get_outside_of_v1(method, path, status, allow):
-    app = make_app()
+def test_a_route_takes_its_methods_and_head_for_get_outside_of_v1(app, method, path, status, allow):
     reply = ask(app, method, path)
     assert (reply.status, reply.headers.get("allow")) == (status, allow)
     assert method == "HEAD" or list(reply.json()) == ["error"]

@@ -16,20 +16,17 @@ import pytest
 from server.dependencies import DataPlane
 from server.grpc.exchange import _handle
 from server.keys import KeyRing
+from server.protos.tensors import fill_typed
 from server.settings import load_settings
 from tests.server.support.asgi import PREDICT, make_app, send
 from tests.server.support.eventually import eventually
 from tests.server.support.gateway_process import write_key
-from tests.server.support.grpc_port import (
-    PREDICT as PREDICT_METHOD,
-)
 from tests.server.support.grpc_port import (
     PROTOS,
     ask_grpc,
     multi_inference,
     named,
     predict_request,
-    serving,
     with_example,
 )
 from tests.server.support.numpy_engine import NumpyEngine
@@ -51,9 +48,9 @@ async def codes_of(*asked: Any, **options: Any) -> list[str]:
     return [code for code, _ in await ask_grpc(*asked, **options)]
 
 
-def key_of(folder: Path, scope: str) -> tuple[str, KeyRing]:
+def key_of(folder: Path, scope: str) -> tuple[list[tuple[str, str]], KeyRing]:
     key, file = write_key(folder, scope)
-    return key, KeyRing(file)
+    return [("x-api-key", key)], KeyRing(file)
 
 
 @pytest.mark.parametrize(
@@ -66,32 +63,28 @@ def key_of(folder: Path, scope: str) -> tuple[str, KeyRing]:
     ],
 )
 def test_rows_are_looked_up_with_the_scope_lookup(tmp_path, scope, codes):
-    key, ring = key_of(tmp_path, scope or "predict")
+    metadata, ring = key_of(tmp_path, scope or "predict")
     asked = predict(), predict("de_lookup/none")
-    assert asyncio.run(codes_of(plane_of(ring), *asked, key=key if scope else "")) == codes
+    told = codes_of(plane_of(ring), *asked, metadata=metadata if scope else ())
+    assert asyncio.run(told) == codes
 
 
-@pytest.mark.asyncio
 async def test_a_client_is_counted_once_over_all_protocols(tmp_path):
-    key, ring = key_of(tmp_path, "predict")
+    metadata, ring = key_of(tmp_path, "predict")
     plane = plane_of(ring, rate_per_second="1")  # a burst of two requests
     app = make_app(plane.engine, plane=plane)
-    assert (await send(app, *PREDICT, {"x-api-key": key})).status == 200
-    codes = await codes_of(plane, predict(), predict(), key=key)
+    assert (await send(app, *PREDICT, dict(metadata))).status == 200
+    codes = await codes_of(plane, predict(), predict(), metadata=metadata)
     assert codes == ["OK", "RESOURCE_EXHAUSTED"]
 
 
-@pytest.mark.asyncio
-async def test_an_answer_may_be_larger_than_the_largest_request():
-    settings = load_settings(model_dir="x", max_decompressed_bytes="1000")
+def test_an_answer_may_be_larger_than_the_largest_request():
     request = named(PROTOS.predict.PredictRequest(), "m", "de_lookup/user")
-    ids = request.inputs["ids"]
-    ids.dtype = 9  # int64
-    ids.int64_val.extend([7] * 500)
-    ids.tensor_shape.dim.add(size=500)
-    plane = DataPlane(NumpyEngine(), settings)
-    async with serving(plane) as channel:
-        assert len(await channel.unary_unary(PREDICT_METHOD)(request.SerializeToString())) > 4000
+    fill_typed(request.inputs["ids"], np.full(500, 7))  # takes a byte for each id
+    plane = plane_of(max_decompressed_bytes="1000")
+    [(code, answer)] = asyncio.run(ask_grpc(plane, request))
+    assert code == "OK"
+    assert len(answer) > 4000
 
 
 @pytest.mark.parametrize(
@@ -155,7 +148,6 @@ def test_the_limits_on_tensors_and_ids_hold(limits, request_, message):
     assert not message or message in told
 
 
-@pytest.mark.asyncio
 async def test_refused_bodies_are_freed_without_a_collection():
     large = predict()
     large.inputs["x"].tensor_content = bytes(1 << 20)

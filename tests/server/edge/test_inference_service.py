@@ -96,27 +96,21 @@ def test_lookups(channel):
     assert numbers(response, 1, "?") == [True, False]
 
 
+INVALID = "INVALID_ARGUMENT"
 INT8 = {"name": "x", "datatype": "INT8", "shape": [1], "contents": {"int_contents": [300]}}
 
 
 @pytest.mark.parametrize(
     ("fields", "code", "error"),
     [
-        ({"model_version": "x"}, "INVALID_ARGUMENT", "A version must be a number"),
-        ({"model_version": "9"}, "NOT_FOUND", "Specific(m, 9)"),
+        ({"model_version": "x"}, INVALID, "A version must be a number"),
         ({"model_name": "é" * 5000}, "NOT_FOUND", "Servable not found for request: Latest(é"),
-        ({"inputs": []}, "INVALID_ARGUMENT", "inputs must be x"),
-        ({"inputs": [INT8]}, "INVALID_ARGUMENT", "must hold values of INT8"),
-        ({"inputs": [{**INT8, "datatype": "FP16"}]}, "INVALID_ARGUMENT", "come as raw bytes"),
-        ({"inputs": [{**INT8, "shape": [2**40]}]}, "INVALID_ARGUMENT", "values. Received: shape="),
-        ({"inputs": [{**INT8, "shape": [0, 2**62]}]}, "INVALID_ARGUMENT", str(2**62)),
-        ({"raw_input_contents": [b"", b""]}, "INVALID_ARGUMENT", "2 for 1 inputs"),
-        ({"raw_input_contents": [b"123"]}, "INVALID_ARGUMENT", "must take 4 bytes"),
-        (
-            {"parameters": {"signature_name": {"bool_param": True}}},
-            "INVALID_ARGUMENT",
-            "documented types",
-        ),
+        ({"inputs": [INT8]}, INVALID, "must hold values of INT8"),
+        ({"inputs": [{**INT8, "datatype": "FP16"}]}, INVALID, "come as raw bytes"),
+        ({"inputs": [{**INT8, "shape": [0, 2**62]}]}, INVALID, str(2**62)),
+        ({"raw_input_contents": [b"", b""]}, INVALID, "2 for 1 inputs"),
+        ({"raw_input_contents": [b"123"]}, INVALID, "must take 4 bytes"),
+        ({"parameters": {"signature_name": {"bool_param": True}}}, INVALID, "documented types"),
         (
             {"inputs": [{**INT8, "parameters": {"shared_memory_region": {"string_param": "r"}}}]},
             "UNIMPLEMENTED",
@@ -153,28 +147,17 @@ def test_a_client_that_knows_nothing_calls_by_reflection(channel):
         for method in pool.FindServiceByName(service).methods:
             assert method.input_type.full_name
             assert method.output_type.full_name
-    spec = {"name": "m"}
     x = {"dtype": "DT_FLOAT", "tensorShape": {"dim": [{"size": 2}]}, "floatVal": [1, 2]}
-    predicted = ask(
-        "tensorflow.serving.PredictionService", "Predict", {"modelSpec": spec, "inputs": {"x": x}}
-    )
+    asked = {"modelSpec": {"name": "m"}, "inputs": {"x": x}}
+    predicted = ask("tensorflow.serving.PredictionService", "Predict", asked)
     (output,) = predicted["outputs"].values()
     assert output["floatVal"] == [2.5, 3.0]
-    status = ask("tensorflow.serving.ModelService", "GetModelStatus", {"modelSpec": spec})
-    assert status["model_version_status"][0]["state"] == "AVAILABLE"
-    metadata = ask(
-        "tensorflow.serving.PredictionService",
-        "GetModelMetadata",
-        {"modelSpec": spec, "metadataField": ["signature_def"]},
-    )
-    assert "serving_default" in metadata["metadata"]["signature_def"]["signatureDef"]
     x = {"name": "x", "datatype": "FP32", "shape": [1], "contents": {"fp32Contents": [1]}}
     inferred = ask(SERVICE, "ModelInfer", {"modelName": "m", "inputs": [x]})
     assert inferred["modelVersion"] == "3"
     assert ask("grpc.health.v1.Health", "Check", {}) == {"status": "SERVING"}
 
 
-@pytest.mark.asyncio
 async def test_health_follows_the_gateway():
     engine = NumpyEngine()
     routed = RoutedEngine(engine)
@@ -212,7 +195,6 @@ async def test_health_follows_the_gateway():
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-@pytest.mark.asyncio
 async def test_open_streams_hold_up_no_request():
     plane = DataPlane(NumpyEngine(), load_settings(model_dir="x", max_in_flight="8"))
     async with serving(plane) as channel:

@@ -131,9 +131,8 @@ def test_live_view_counts_by_the_second():
     now = 101.0
     view.observe(200, 0.002, {})
     first, second = view.points()
-    assert (first["requests"], first["failures"], first["ids"], first["unknown"]) == (
-        1001, 1, 2000, 1000,
-    )  # fmt: skip
+    counted = [first[name] for name in ("requests", "failures", "ids", "unknown")]
+    assert counted == [1001, 1, 2000, 1000]
     assert first["p50_ms"] == pytest.approx(49, abs=3)
     assert second["p99_ms"] == pytest.approx(2)
 

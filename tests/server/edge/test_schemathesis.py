@@ -4,15 +4,9 @@ import hypothesis
 import pytest
 import schemathesis
 
-from tests.server.support.gateway_process import GatewayProcess, stub_gateway
+from tests.server.support.gateway_process import GatewayProcess
 
-
-@pytest.fixture(scope="module")
-def stub(tmp_path_factory):
-    with stub_gateway(tmp_path_factory.mktemp("schemathesis"), "--rate-per-second", "0") as gateway:
-        yield gateway
-
-
+FLAGS = ("--rate-per-second", "0")
 KNOWN = {"model": "m", "version": 3, "table": "user"}
 
 

@@ -1,6 +1,7 @@
 """FastAPI and gRPC create a span per request. Needs OpenTelemetry's SDK."""
 
-import grpc
+import asyncio
+
 import numpy as np
 import pytest
 from opentelemetry import trace
@@ -8,17 +9,13 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from server.dependencies import DataPlane
-from server.observability.accounts import Accounts
-from server.observability.metrics import Metrics
-from server.protos.modules import PREDICTION_SERVICE
 from server.request import current_request
-from server.settings import load_settings
 from tests.server.support.asgi import PREDICT, ask, make_app
-from tests.server.support.grpc_port import predict_request, serving, stub
+from tests.server.support.grpc_port import PROTOS, ask_grpc, predict_request
 from tests.server.support.numpy_engine import NumpyEngine
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+HEADERS = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +42,7 @@ def test_a_request_is_a_span_between_its_client_and_the_model_server(spans):
         return {"y": inputs["x"]}
 
     engine.servable.run = run
-    headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
-    assert ask(make_app(engine, tracing="true"), *PREDICT, headers=headers).status == 200
+    assert ask(make_app(engine, tracing="true"), *PREDICT, headers=HEADERS).status == 200
     (span,) = spans.get_finished_spans()
     assert span.name == "POST /v1/models/{model}:predict"
     assert f"{span.context.trace_id:032x}" == TRACE
@@ -62,19 +58,14 @@ def test_health_probes_and_gateways_without_the_flag_have_no_span(spans):
     assert spans.get_finished_spans() == ()
 
 
-@pytest.mark.asyncio
-async def test_a_grpc_request_is_a_span_like_one_over_rest(spans):
-    settings = load_settings(model_dir="x", tracing="true")
-    plane = DataPlane(NumpyEngine(), settings)
-    plane.accounts = Accounts(Metrics(), plane.engine.model_names, settings)
-    request = predict_request("m", x=np.ones(1, np.float32))
-    async with serving(plane) as channel:
-        metadata = (("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01"),)
-        predictions = stub(PREDICTION_SERVICE, channel)
-        await predictions.Predict(request, metadata=metadata)
-        request.model_spec.name = "none"
-        with pytest.raises(grpc.aio.AioRpcError):
-            await predictions.Predict(request, metadata=metadata)
+def test_a_grpc_request_is_a_span_like_one_over_rest(spans):
+    plane = make_app(tracing="true").state.plane
+    asked = [predict_request(model, x=np.ones(1, np.float32)) for model in ("m", "none")]
+    told = asyncio.run(ask_grpc(plane, *asked, metadata=HEADERS.items()))
+    assert [code for code, _ in told] == ["OK", "NOT_FOUND"]
+    live = "/inference.GRPCInferenceService/ServerLive"
+    ((code, _),) = asyncio.run(ask_grpc(plane, PROTOS.predict.PredictRequest(), path=live))
+    assert code == "OK"  # and no span
     answered, refused = spans.get_finished_spans()
     for span in (answered, refused):
         assert span.name == "/tensorflow.serving.PredictionService/Predict"

@@ -16,15 +16,11 @@ def write_version(folder, *names):
 
 
 def test_numbered_folders_are_versions_of_one_model(tmp_path):
-    write_version(tmp_path / "ranker", 1, 20, "0003")
-    assert ModelFolder(tmp_path / "ranker").scan() == {
-        "ranker": {
-            1: tmp_path / "ranker" / "1",
-            3: tmp_path / "ranker" / "0003",
-            20: tmp_path / "ranker" / "20",
-        }
-    }
-    assert list(ModelFolder(tmp_path / "ranker", "other").scan()) == ["other"]
+    folder = tmp_path / "ranker"
+    write_version(folder, 1, 20, "0003")
+    versions = {1: folder / "1", 3: folder / "0003", 20: folder / "20"}
+    assert ModelFolder(folder).scan() == {"ranker": versions}
+    assert ModelFolder(folder, "other").scan() == {"other": versions}
 
 
 def test_a_link_is_a_model_under_its_own_name(tmp_path, monkeypatch):
@@ -61,9 +57,8 @@ def test_a_folder_that_may_not_be_read_hides_no_other(tmp_path, monkeypatch, den
 
     for name in ("iterdir", "is_file"):  # root may read every folder
         monkeypatch.setattr(Path, name, deny(getattr(Path, name)))
-    assert {name: list(found) for name, found in ModelFolder(tmp_path).scan().items()} == {
-        "m": [1, 2]
-    }
+    found = ModelFolder(tmp_path).scan()
+    assert {name: list(versions) for name, versions in found.items()} == {"m": [1, 2]}
 
 
 @pytest.mark.parametrize("name", ["tmp-2", "2.tmp", "-2", "x", "99999999999999999999", "2 "])

@@ -6,7 +6,6 @@ import contextlib
 import grpc
 import numpy as np
 import pytest
-import pytest_asyncio
 
 from server.engines.base import ModelSpec
 from server.engines.routed import RoutedEngine, Routes
@@ -23,9 +22,6 @@ from tests.server.support.gateway_process import tls_files
 from tests.server.support.grpc_port import PROTOS, methods_of
 from tests.server.support.light_upstream import front
 from tests.server.support.numpy_engine import FUNCTIONS, signature, tensor
-
-pytestmark = pytest.mark.asyncio
-
 
 STATS = signature("de_stats", [], [tensor("stats", "string")])
 
@@ -130,19 +126,19 @@ async def connected(service, token="", **files):
         await endpoint.close()
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def service():
     async with serving() as service:
         yield service
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def endpoint(service):
     async with connected(service) as endpoint:
         yield endpoint
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def engine(service):
     engine = TfServingEngine(settings_of(service), Codec().run, Metrics())
     await engine.start()

@@ -13,8 +13,6 @@ from server.engines.embedded.worker_pool import WorkerPool
 from server.errors import Code, ServingError
 from tests.server.support.eventually import PATIENCE_S, eventually
 
-pytestmark = pytest.mark.asyncio
-
 
 async def test_work_beyond_the_bound_is_refused_and_the_rest_is_done():
     pool = WorkerPool("test", threads=1, max_waiting=2)

@@ -152,10 +152,15 @@ def test_a_missing_version_is_logged_once(tmp_path, caplog, versions, flags, sen
     assert not caplog.records
 
 
-def test_invalid_settings_are_reported_line_by_line():
-    done = run_here("--threads", "0")
-    assert_refused(done, "--threads (or DE_GATEWAY_THREADS)", lines=2)
-    assert "--model-dir (or DE_GATEWAY_MODEL_DIR) must be given" in done.stderr
+def test_all_problems_of_the_settings_are_told_at_once_line_by_line(monkeypatch):
+    monkeypatch.setenv("DE_GATEWAY_PROT", "9000")
+    done = run_here("--port", "99999", "--threads", "many")
+    assert_refused(done, "DE_GATEWAY_PROT is not a setting", lines=4)
+    _, folder, port, threads = done.stderr.splitlines()
+    assert "--model-dir (or DE_GATEWAY_MODEL_DIR) must be given" in folder
+    assert port.startswith("--port (or DE_GATEWAY_PORT): ")
+    assert port.endswith("Received: 99999")
+    assert threads.startswith("--threads (or DE_GATEWAY_THREADS): ")
 
 
 def test_an_unknown_flag():

@@ -18,13 +18,6 @@ def test_tables_are_described(gateway):
     assert gateway.ask("GET", f"{MODEL}/versions/1/tables/user").json() == table
 
 
-def test_a_path_is_refused_as_it_was_sent_and_answered_as_it_was_meant(gateway):
-    path = "/v1/models/%72anker/x%2Fy"
-    reply = gateway.ask("GET", path)
-    assert (reply.status, reply.error) == (400, f"Malformed request: GET {path}")
-    assert gateway.ask("GET", "/v1/models/%72anker").status == 200
-
-
 @pytest.mark.parametrize("size", [1_000_001, 5_000_000])
 def test_long_bodies_are_a_413_that_arrives(gateway, size):
     reply = predict(gateway, b" " * size)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.server.support.asgi import PREDICT, ask, make_app
+from tests.server.support.asgi import PREDICT, ask
 from tests.server.support.eventually import PATIENCE_S, wait_until
 from tests.server.support.gateway_process import ROOT, ask_port, environment
 
@@ -64,9 +64,7 @@ def test_another_server_runs_the_embedded_engine(saved_models, tmp_path, server)
         assert (unknown.status, unknown.error) == (404, told)
 
 
-def test_a_server_may_mount_the_application_under_a_prefix():
-    app = make_app()
-
+def test_a_server_may_mount_the_application_under_a_prefix(app):
     def mounted(scope, receive, send):
         paths = {"path": f"/tf{scope['path']}", "raw_path": b"/tf" + scope["raw_path"]}
         return app({**scope, **paths, "root_path": "/tf"}, receive, send)
@@ -76,9 +74,7 @@ def test_a_server_may_mount_the_application_under_a_prefix():
     assert ask(mounted, "GET", "/livez").status == 200
 
 
-def test_a_server_need_not_give_the_undecoded_path():
-    app = make_app()
-
+def test_a_server_need_not_give_the_undecoded_path(app):
     def without(scope, receive, send):
         return app({k: v for k, v in scope.items() if k != "raw_path"}, receive, send)
 

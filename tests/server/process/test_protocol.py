@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import logging
 import socket
+from unittest import mock
 
 import pytest
 from uvicorn.server import ServerState
@@ -344,20 +345,9 @@ async def test_a_head_without_end_is_cut_off(case):
 
 
 def test_the_log_warns_before_connections_are_refused(monkeypatch, caplog):
-    class Socket:
-        def fileno(self):
-            return 95
-
-        def getsockname(self):
-            return ("127.0.0.1", 1)
-
-        getpeername = getsockname
-
+    accepted = mock.Mock(fileno=lambda: 95)  # a socket
     monkeypatch.setattr(protocols.resource, "getrlimit", lambda _: (100, 100))
-    monkeypatch.setattr(
-        RecordingTransport, "get_extra_info", lambda _, name, default=None:
-        Socket() if name == "socket" else default
-    )  # fmt: skip
+    monkeypatch.setattr(RecordingTransport, "get_extra_info", {"socket": accepted}.get)
     caplog.set_level(logging.WARNING, "server")
     answers(post())
     assert "may have 100 open files, and 95 are open" in caplog.text

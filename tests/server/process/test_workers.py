@@ -3,10 +3,12 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,20 +28,15 @@ PREDICT = "/v1/models/m:predict"
 BODY = {"instances": [1.0]}
 
 
-def answered(metrics: bytes, worker: int | None = None) -> float:
-    wanted = b"" if worker is None else b'worker="%d"' % worker
-    return sum(
-        float(line.rsplit(b" ", 1)[1])
-        for line in metrics.splitlines()
-        if line.startswith(b"gateway_requests_total{")
-        and b'verb="predict"' in line
-        and wanted in line
-    )
+def answered(metrics: bytes, worker: bytes = rb"\d") -> float:
+    """Returns how many predicts a worker has answered, or all workers."""
+    line = rb'^gateway_requests_total{worker="%b",.*verb="predict"} (.*)$' % worker
+    return sum(map(float, re.findall(line, metrics, re.MULTILINE)))
 
 
-def all_are_ready(gateway: GatewayProcess) -> bool:
+def all_answer(gateway: GatewayProcess, *request: Any) -> bool:
     """Asks often enough to reach each worker: the system chooses the worker of each request."""
-    return all(gateway.ask("GET", "/readyz").status == 200 for _ in range(20))
+    return all(gateway.ask(*request).status == 200 for _ in range(20))
 
 
 def process_starts(metrics: bytes) -> set[bytes]:
@@ -55,14 +52,14 @@ def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
     flags = ("--workers", "2", "--admin-port", "0", "--keys-file", str(keys))
     with fronted(tmp_path, 3, flags=flags) as (gateway, _):
         admin_port = gateway.port_of("Admin API")
-        wait_until(lambda: all_are_ready(gateway))
+        wait_until(lambda: all_answer(gateway, "GET", "/readyz"))
         for _ in range(40):
             assert gateway.ask("POST", PREDICT, BODY, headers).status == 200
 
         # Every worker got some requests, and each worker reports the requests of both workers.
         told = gateway.wait_for("/metrics", lambda reply: answered(reply.body) >= 40).body
-        assert answered(told, 0) > 0
-        assert answered(told, 1) > 0
+        assert answered(told, b"0") > 0
+        assert answered(told, b"1") > 0
         assert told.count(b"# TYPE gateway_requests_total counter") == 1
 
         # A label set through the worker with the admin port also applies in the other worker.
@@ -70,11 +67,7 @@ def test_workers_share_port_labels_and_metrics_and_are_replaced(tmp_path):
         reply = gateway.ask("PUT", path, {"version": 3}, headers, port=admin_port)
         assert reply.json()["labels"] == {"m": {"stable": 3}}
         labelled = "/v1/models/m/labels/stable:predict"
-        wait_until(
-            lambda: all(
-                gateway.ask("POST", labelled, BODY, headers).status == 200 for _ in range(20)
-            )
-        )
+        wait_until(lambda: all_answer(gateway, "POST", labelled, BODY, headers))
 
         children = children_of(gateway.process.pid)
         assert len(children) == 2
@@ -167,7 +160,7 @@ def test_while_a_killed_worker_is_replaced_the_other_one_answers(saved_models, t
     shutil.copytree(saved_models / "1", folder / "1")
     with GatewayProcess(folder, tmp_path / "log", *flags) as gateway:
         gateway.wait_for("/metrics", lambda reply: reply.body.count(b"gateway_in_flight{") == 2)
-        wait_until(lambda: all_are_ready(gateway))
+        wait_until(lambda: all_answer(gateway, "GET", "/readyz"))
         before = children_of(gateway.process.pid)
         metrics = gateway.ask("GET", "/metrics").body
         os.kill(before[1], signal.SIGKILL)

@@ -45,20 +45,24 @@ async def send(
     body: Any = b"",
     headers: dict[str, str] | None = None,
     take: Callable[[], Awaitable[None]] | None = None,
+    leaves: float = 3600,
 ) -> Reply:
     """Sends one request. A list of bytes is a body in pieces, and other bodies become JSON.
 
     A body in pieces has no length. At a piece that is None the client stops sending. The client
-    takes each part of the answer when `take` returns.
+    takes each part of the answer when `take` returns, and leaves after so many seconds.
     """
     if not isinstance(body, bytes | list):
         body = json.dumps(body).encode()
     pieces = [body] if isinstance(body, bytes) else list(body)
     sent: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    end = loop.time() + leaves
 
     async def receive() -> dict[str, Any]:
         if not pieces or pieces[0] is None:
-            await asyncio.sleep(3600)
+            await asyncio.sleep(end - loop.time())
+            return {"type": "http.disconnect"}
         piece = pieces.pop(0)
         return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
 

@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import json
 import sys
 import tempfile
 from collections.abc import Callable
@@ -89,26 +88,19 @@ _NAMED = b'{"instances": [{"x": [1.5], "ids": [7], "name": ["a"], "flag": [true]
 _COLUMNS = b'{"inputs": {"x": [[1]], "ids": [[-1]], "name": [{"b64": "/w=="}], "flag": [[false]]}}'
 _EXAMPLES = b'{"context": {"c": 1}, "examples": [{"age": 2.5, "tags": ["a", {"b64": "AA=="}]}]}'
 _BAGS = b'{"table": "t", "ids": [[7, "-9"], []], "combiner": "mean", "missing": "null"}'
-_INFER = json.dumps({
-    "id": "1",
-    "inputs": [
-        {"name": name, "datatype": datatype, "shape": [1, 1], "data": data}
-        for name, datatype, data in (
-            ("x", "FP32", [1.5]), ("ids", "INT64", [[7]]), ("name", "BYTES", ["a"]),
-            ("flag", "BOOL", [True]),
-        )
-    ],
-}).encode()  # fmt: skip
-_BYTES = json.dumps({
-    "inputs": [
-        {"name": name, "datatype": datatype, "shape": shape,
-         "parameters": {"binary_data_size": size}}
-        for name, datatype, shape, size in (
-            ("x", "FP32", [2, 1], 8), ("ids", "INT64", [1], 8), ("name", "BYTES", [1], 5),
-        )
-    ],
-    "parameters": {"binary_data_output": True},
-}).encode()  # fmt: skip
+_INFER = (
+    b'{"id": "1", "inputs": ['
+    b'{"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [1.5]},'
+    b'{"name": "ids", "datatype": "INT64", "shape": [1, 1], "data": [[7]]},'
+    b'{"name": "name", "datatype": "BYTES", "shape": [1, 1], "data": ["a"]},'
+    b'{"name": "flag", "datatype": "BOOL", "shape": [1, 1], "data": [true]}]}'
+)
+_BYTES = (
+    b'{"parameters": {"binary_data_output": true}, "inputs": ['
+    b'{"name": "x", "datatype": "FP32", "shape": [2, 1], "parameters": {"binary_data_size": 8}},'
+    b'{"name": "ids", "datatype": "INT64", "shape": [1], "parameters": {"binary_data_size": 8}},'
+    b'{"name": "name", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": 5}}]}'
+)
 _MESSAGE = message_type("ModelInferRequest")(
     model_name="m",
     inputs=[

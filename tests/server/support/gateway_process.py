@@ -84,6 +84,14 @@ def children_of(pid: int) -> list[int]:
     return sorted(found)
 
 
+def has_ended(pid: int) -> bool:
+    """Returns whether a process has ended; its parent may not have asked for its status yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
 def ask_port(
     port: int,
     method: str,

@@ -2,7 +2,7 @@
 
 import contextlib
 import types
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import grpc
@@ -104,7 +104,10 @@ async def serving(plane: DataPlane) -> AsyncIterator[grpc.aio.Channel]:
 
 
 async def ask_grpc(
-    plane: DataPlane, *requests: Any, path: str = PREDICT, key: str = ""
+    plane: DataPlane,
+    *requests: Any,
+    path: str = PREDICT,
+    metadata: Iterable[tuple[str, str]] = (),
 ) -> list[tuple[str, Any]]:
     """Sends requests. Returns for each OK and the answer's bytes, or its code and details."""
     told: list[tuple[str, Any]] = []
@@ -112,8 +115,7 @@ async def ask_grpc(
         call = channel.unary_unary(path)
         for request in requests:
             try:
-                metadata = (("x-api-key", key),) if key else ()
-                answer = await call(request.SerializeToString(), metadata=metadata)
+                answer = await call(request.SerializeToString(), metadata=tuple(metadata))
                 told.append(("OK", answer))
             except grpc.aio.AioRpcError as error:
                 told.append((error.code().name, error.details()))

@@ -5,13 +5,7 @@ import inspect
 
 import numpy as np
 
-from server.engines.base import (
-    ModelSpec,
-    Servable,
-    VersionState,
-    VersionStatus,
-    chosen_statuses,
-)
+from server.engines.base import ModelSpec, Servable, VersionState, VersionStatus, chosen_statuses
 from server.protos.modules import load_protos
 from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
 
@@ -133,41 +127,29 @@ def _fail(x):
     raise ValueError(f"secret at {x}")
 
 
+X, Y = [tensor("x", "float", None)], [tensor("y", "float", None)]
+NUMBER, TEXT = tensor("a", "int64", None), tensor("s", "string", None)
+EXAMPLES = [tensor("inputs", "string", None)]
 FUNCTIONS = {
-    "serving_default": (
-        signature("serving_default", [tensor("x", "float", None)], [tensor("y", "float", None)]),
-        lambda x: {"y": x / 2 + 2},
-    ),
-    "echo64": (
-        signature("echo64", [tensor("x", "int64", None)], [tensor("x", "int64", None)]),
-        lambda x: {"x": x},
-    ),
-    "both": (
-        signature(
-            "both",
-            [tensor("a", "int64", None), tensor("s", "string", None)],
-            [tensor("a", "int64", None), tensor("s_bytes", "string", None)],
+    spec.name: (spec, run)
+    for spec, run in (
+        (signature("serving_default", X, Y), lambda x: {"y": x / 2 + 2}),
+        (signature("echo64", [NUMBER], [NUMBER]), lambda a: {"a": a}),
+        (
+            signature("both", [NUMBER, TEXT], [NUMBER, tensor("s_bytes", "string", None)]),
+            lambda a, s: {"a": a, "s_bytes": s},
         ),
-        lambda a, s: {"a": a, "s_bytes": s},
-    ),
-    "fail": (signature("fail", [tensor("x", "float", None)], []), _fail),
-    "half_the_age": (
-        signature(
-            "half_the_age",
-            [tensor("inputs", "string", None)],
-            [tensor("outputs", "float", None)],
-            "regress",
+        (signature("fail", X, []), _fail),
+        (
+            signature("half_the_age", EXAMPLES, [tensor("outputs", "float", None)], "regress"),
+            lambda inputs: {"outputs": ages(inputs) / 2},
         ),
-        lambda inputs: {"outputs": ages(inputs) / 2},
-    ),
-    # This signature classifies, but has the method name of predict, as TensorFlow 2 saves it.
-    "old": (
-        signature("old", [tensor("inputs", "string", None)], [tensor("scores", "float", None, 1)]),
-        lambda inputs: {"scores": ages(inputs).reshape(-1, 1)},
-    ),
-    "de_lookup/user": (lookup_signature("user", "int64", 2), lambda ids: _find(ROWS, ids)),
-    "de_lookup/item": (
-        lookup_signature("item", "string", 2),
-        lambda ids: _find({b"lamp": [1.0, 2.0]}, ids),
-    ),
+        # This signature classifies, but has the method name of predict, as TensorFlow 2 saves it.
+        (
+            signature("old", EXAMPLES, [tensor("scores", "float", None, 1)]),
+            lambda inputs: {"scores": ages(inputs).reshape(-1, 1)},
+        ),
+        (lookup_signature("user", "int64", 2), lambda ids: _find(ROWS, ids)),
+        (lookup_signature("item", "string", 2), lambda ids: _find({b"lamp": [1.0, 2.0]}, ids)),
+    )
 }

@@ -15,9 +15,10 @@ from server.settings import load_settings
 from tests.server.support.numpy_engine import (
     FUNCTIONS,
     NumpyEngine,
+    X,
+    Y,
     lookup_signature,
     signature,
-    tensor,
 )
 
 
@@ -44,7 +45,7 @@ def make_engine() -> NumpyEngine:
         return {"y": x}
 
     added = {
-        name: (signature(name, [tensor("x", "float", None)], [tensor("y", "float", None)]), run)
+        name: (signature(name, X, Y), run)
         for name, run in (
             ("tasks", counter(lambda: len(asyncio.all_tasks()))),
             ("connections", counter(connections)),

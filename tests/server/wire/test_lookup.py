@@ -19,7 +19,7 @@ from server.wire.lookup import (
     encode_lookup,
 )
 from server.wire.paths import RAW
-from tests.server.support.asgi import ask, make_app
+from tests.server.support.asgi import ask
 
 
 def ids(text: str, dtype: str = "int64", **limits: int):
@@ -104,11 +104,6 @@ def test_bodies_that_are_no_lookup_are_refused(body, message):
     assert message in caught.value.message
 
 
-@pytest.fixture
-def app():
-    return make_app()
-
-
 bags = st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=6)
 
 
@@ -165,13 +160,6 @@ def test_an_unknown_id_is_false_in_rows_of_booleans():
     assert combined(rows, found, None, "none", True)[0].tolist() == [[True], [False]]
 
 
-@pytest.mark.parametrize(("missing", "absent"), [("default", [-1, -1]), ("null", None)])
-def test_embeddings_in_bags_that_are_not_pooled(app, missing, absent):
-    body = {"table": "user", "ids": [[7, 1], [], [8]], "missing": missing}
-    told = ask(app, "POST", "/v1/models/m:lookup", body).json()
-    assert told["embeddings"] == [[[1, 2], absent], [], [[3, 6]]]
-
-
 def test_embeddings_as_bytes():
     rows = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
 
@@ -190,16 +178,12 @@ def test_embeddings_as_bytes():
 
 
 LOOKUP = "/v1/models/m:lookup?table=user"
-
-
-def post(app, path, body, kind, accept=""):
-    headers = {"content-type": kind, **({"accept": accept} if accept else {})}
-    return ask(app, "POST", path, body, headers=headers)
+BYTES = {"content-type": RAW}
 
 
 def test_lookup_in_bytes_says_what_json_says(app):
     ids = np.array([7, 2**53 + 1, 1], "<i8")
-    reply = post(app, LOOKUP, ids.tobytes(), RAW, RAW)
+    reply = ask(app, "POST", LOOKUP, ids.tobytes(), {**BYTES, "accept": RAW})
     shape = tuple(map(int, reply.headers["x-embeddings-shape"].split(",")))
     dtype = np.dtype(reply.headers["x-embeddings-dtype"])
     split = dtype.itemsize * shape[0] * shape[1]
@@ -220,7 +204,7 @@ def test_the_answer_alone_may_be_bytes_and_the_request_too(app):
     for accept in (f"{RAW};q=0", f"application/json, {RAW}; q=0.1"):
         reply = ask(app, "POST", "/v1/models/m:lookup", body, headers={"accept": accept})
         assert reply.json()["found"] == [True]
-    plain = post(app, LOOKUP, np.array([7], "<i8").tobytes(), RAW)
+    plain = ask(app, "POST", LOOKUP, np.array([7], "<i8").tobytes(), BYTES)
     assert plain.json() == {"embeddings": [[1.0, 2.0]], "found": [True]}
 
 
@@ -234,6 +218,6 @@ def test_the_answer_alone_may_be_bytes_and_the_request_too(app):
     ],
 )
 def test_invalid_bytes_are_named_in_the_error(app, path, body, error):
-    reply = post(app, path, body, RAW)
+    reply = ask(app, "POST", path, body, BYTES)
     assert reply.status == 400
     assert error in reply.error

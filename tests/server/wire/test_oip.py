@@ -129,10 +129,8 @@ def outputs(reply):
     found = {}
     for output in json.loads(reply.body[:length])["outputs"]:
         size = output["parameters"]["binary_data_size"]
-        found[output["name"]], rest = (
-            (output["datatype"], output["shape"], rest[:size]),
-            rest[size:],
-        )
+        found[output["name"]] = (output["datatype"], output["shape"], rest[:size])
+        rest = rest[size:]
     assert not rest
     return found
 
@@ -218,6 +216,7 @@ def test_a_user_s_signature_named_as_a_lookup_is_no_table(others, outputs):
 
 
 X = given("x", "FP32", (2,), bytes(8))
+SHARED = given("x", "FP32", (1,), b"", shared_memory_region="r")
 
 
 @pytest.mark.parametrize(
@@ -239,11 +238,7 @@ X = given("x", "FP32", (2,), bytes(8))
         ([given("x", "FP99", (1,), bytes(8))], {}, "have a datatype of BF16, BOOL,"),
         ([({**X[0], "data": [1, 2]}, X[1])], {}, "either `data` or the parameter binary_data_size"),
         ([({**X[0], "parameters": {}}, b"")], {}, "Received: neither"),
-        (
-            [given("x", "FP32", (1,), b"", shared_memory_region="r")],
-            {},
-            "shared memory is not supported",
-        ),
+        ([SHARED], {}, "shared memory is not supported"),
         ([X], {"outputs": [{"name": "y", "parameters": {"classification": 3}}]}, ":classify"),
         ([X], {"parameters": {"combiner": "sum"}}, "must come with a signature de_lookup/TABLE"),
         ([X], {"parameters": {"signature_name": 7}}, "signature_name"),

@@ -28,6 +28,8 @@ def refused(body: str | bytes, signatures: dict, limits: Limits = LIMITS) -> Ser
 INT = signature(x="int64")
 TWO = signature(a="int32", b="string")
 WRONG_TYPE = "JSON Value: {} Type: {} is not of expected type: {}"
+UNEVEN = "Encountered list at unexpected "
+OTHER_FORM = "Expecting {} but got {} at item 1 of input list"
 
 
 @pytest.mark.parametrize(
@@ -36,16 +38,8 @@ WRONG_TYPE = "JSON Value: {} Type: {} is not of expected type: {}"
         ('{"inputs": [true]}', INT, WRONG_TYPE.format("true", "True", "int64")),
         ('{"inputs": [300]}', signature(x="uint8"), WRONG_TYPE.format("300", "Number", "uint8")),
         ('{"inputs": [-1]}', signature(x="uint64"), WRONG_TYPE.format("-1", "Number", "uint64")),
-        (
-            '{"inputs": [[1, 2], [3]]}',
-            INT,
-            "Encountered list at unexpected size: 1 at level: 1 expected size: 2",
-        ),
-        (
-            '{"inputs": [1, [2]]}',
-            INT,
-            "Encountered list at unexpected level: 1 expected < 1",
-        ),
+        ('{"inputs": [[1, 2], [3]]}', INT, UNEVEN + "size: 1 at level: 1 expected size: 2"),
+        ('{"inputs": [1, [2]]}', INT, UNEVEN + "level: 1 expected < 1"),
         (
             '{"inputs": [[1], 2]}',
             INT,
@@ -57,16 +51,8 @@ WRONG_TYPE = "JSON Value: {} Type: {} is not of expected type: {}"
             "Failed to process element: 1 of 'instances' list. Error: INVALID_ARGUMENT: "
             "Expecting shape [1,2] but got: [2,1]",
         ),
-        (
-            '{"instances": [{"a": 1, "b": "x"}, [1, "x"]]}',
-            TWO,
-            "Expecting object but got list at item 1 of input list",
-        ),
-        (
-            '{"instances": [1, {"x": 1}]}',
-            INT,
-            "Expecting value/list but got object at item 1 of input list",
-        ),
+        ('{"instances": [{"a": 1, "b": "x"}, [1]]}', TWO, OTHER_FORM.format("object", "list")),
+        ('{"instances": [1, {"x": 1}]}', INT, OTHER_FORM.format("value/list", "object")),
         (
             '{"inputs": [1]}',
             TWO,
@@ -74,11 +60,7 @@ WRONG_TYPE = "JSON Value: {} Type: {} is not of expected type: {}"
             "required as per tensorinfo_map",
         ),
         ('{"inputs": {"a": 1}}', TWO, "Missing named input: b in 'inputs' object."),
-        (
-            '{"inputs": {"b64": "!"}}',
-            signature(x="string"),
-            "Unable to base64 decode",
-        ),
+        ('{"inputs": {"b64": "!"}}', signature(x="string"), "Unable to base64 decode"),
     ],
 )
 def test_refusal_says_what_and_where(body, spec, message):
@@ -200,9 +182,8 @@ def test_answers_are_written(encode, outputs, text):
 
 def test_int64_as_strings():
     outputs = {"n": np.array([[2**53 + 1]]), "m": np.array([1], np.int32)}
-    assert encode_predict(outputs, "predictions", int64_as_string=True) == (
-        b'{"predictions":[{"m":1,"n":["9007199254740993"]}]}'
-    )
+    text = encode_predict(outputs, "predictions", int64_as_string=True)
+    assert text == b'{"predictions":[{"m":1,"n":["9007199254740993"]}]}'
 
 
 def test_rows_of_no_shape_or_of_different_counts_are_refused():
