@@ -83,13 +83,13 @@ class Catalog:
 
         An endpoint that refuses the poll, because it has too much to do, still serves what it did.
         """
-        request = self._protos.status.GetModelStatusRequest()
+        request = self._protos.GetModelStatusRequest()
         request.model_spec.name = model
         try:
             answer = await endpoint.call(
                 "GetModelStatus", request.SerializeToString(), _PROBE_SECONDS
             )
-            response = parse(self._protos.status.GetModelStatusResponse, answer)
+            response = parse(self._protos.GetModelStatusResponse, answer)
         except ServingError as error:
             if error.code is Code.RESOURCE_EXHAUSTED:
                 return self._found[model].get(endpoint.name, [])
@@ -177,7 +177,7 @@ class Catalog:
 
     async def _describe(self, spec: ModelSpec, eligible: Collection[str]) -> int:
         """Requests the signatures of a version; returns the version's number."""
-        request = self._protos.metadata.GetModelMetadataRequest()
+        request = self._protos.GetModelMetadataRequest()
         request.model_spec.name = spec.name
         if spec.version is not None:
             request.model_spec.version.value = spec.version
@@ -185,9 +185,9 @@ class Catalog:
             request.model_spec.version_label = spec.label
         request.metadata_field.append("signature_def")
         answer = await self._pool.call("GetModelMetadata", request.SerializeToString(), eligible)
-        response = parse(self._protos.metadata.GetModelMetadataResponse, answer)
+        response = parse(self._protos.GetModelMetadataResponse, answer)
         version = int(response.model_spec.version.value) if spec.version is None else spec.version
-        definitions = self._protos.metadata.SignatureDefMap()
+        definitions = self._protos.SignatureDefMap()
         response.metadata["signature_def"].Unpack(definitions)
         self._signatures[spec.name, version] = signatures_of(definitions.signature_def)
         return version

@@ -25,7 +25,8 @@ with followed:
     from server.errors import ServingError
     from server.limits import Limits
     from server.protos.examples import read_json_examples
-    from server.protos.inference import message_type, read_infer
+    from server.protos.inference import read_infer
+    from server.protos.modules import load_protos
     from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
     from server.wire.json_text import parse_value
     from server.wire.lookup import decode_ids, decode_lookup, decode_raw_ids
@@ -109,7 +110,7 @@ _BYTES = json.dumps({
     ],
     "parameters": {"binary_data_output": True},
 }).encode()  # fmt: skip
-_MESSAGE = message_type("ModelInferRequest")(
+_MESSAGE = load_protos().ModelInferRequest(
     model_name="m",
     inputs=[
         {"name": "x", "datatype": "FP32", "shape": [1], "contents": {"fp32_contents": [1.5]}},
