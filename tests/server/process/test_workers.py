@@ -110,7 +110,7 @@ def test_a_worker_that_hangs_is_replaced(tmp_path):
 
 @pytest.fixture
 def worker(tmp_path):
-    return Worker(0, tmp_path, 0, 0, os.getpid())
+    return Worker(0, tmp_path, os.getpid())
 
 
 class Unwritable(Metrics):
@@ -147,7 +147,7 @@ def test_a_worker_without_new_heartbeats_hangs_unless_it_still_starts(tmp_path, 
 async def test_a_failed_write_of_metrics_is_logged_and_tried_again(tmp_path, caplog):
     folder = tmp_path / "shared"
     folder.write_text("no folder")
-    worker = Worker(0, folder, 0, 0, os.getpid())
+    worker = Worker(0, folder, os.getpid())
     task = asyncio.create_task(WorkerMetrics(worker.heartbeat).write(Metrics()))
     await asyncio.sleep(3)
     folder.unlink()
