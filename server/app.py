@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from . import __version__
-from .dependencies import DataPlane, Lifecycle
+from .dependencies import DataPlane
 from .engines.base import Engine
 from .engines.chosen import make_engine
 from .engines.routed import RoutedEngine
@@ -47,7 +47,6 @@ _UNTRACED: dict[str, Any] = (
 def create_app(
     settings: Settings,
     engine: Engine,
-    lifecycle: Lifecycle | None = None,
     *,
     metrics: Metrics | None = None,
     keys: KeyRing | None = None,
@@ -61,7 +60,6 @@ def create_app(
     Args:
         settings: The gateway's settings.
         engine: Runs the models. The application starts and closes it.
-        lifecycle: Announces the shutdown; the application creates one by default.
         metrics: Counts requests; the application creates them by default.
         keys: The accepted API keys. Without them no key is needed.
         workers: The metrics of other worker processes, if there are any.
@@ -80,7 +78,7 @@ def create_app(
     metrics = metrics or Metrics()
     routed = engine if isinstance(engine, RoutedEngine) else RoutedEngine(engine)
     plane = plane or DataPlane(routed, settings, keys, codec)
-    lifecycle = plane.lifecycle = lifecycle or plane.lifecycle
+    lifecycle = plane.lifecycle
     plane.accounts = Accounts(metrics, routed.model_names, settings)
 
     @asynccontextmanager

@@ -15,7 +15,6 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ..app import create_app
-from ..dependencies import Lifecycle
 from ..engines.chosen import make_engine
 from ..engines.embedded.saved_model import load_tensorflow
 from ..observability.metrics import Metrics
@@ -70,18 +69,17 @@ class Gateway(uvicorn.Server):
         # All workers share a file of routes.
         shared = (worker.models, worker.folder / "routes.json") if worker else ()
         engine = make_engine(settings, self._metrics, codec.run, *shared)
-        self._lifecycle = Lifecycle()
         self._workers = WorkerMetrics(worker.heartbeat) if worker else None
         gateway = create_app(
             settings,
             engine,
-            self._lifecycle,
             metrics=self._metrics,
             keys=self._keys,
             codec=codec,
             workers=self._workers,
             load_first=worker is not None and worker.replaces,
         )
+        self._lifecycle = gateway.state.plane.lifecycle
         app: ASGIApp = gateway
         if self._admin_listener is not None:
             from ..admin import create_admin_app  # its routes and models take 12 MiB
