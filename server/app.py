@@ -4,6 +4,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -23,7 +24,6 @@ from .middleware import RecordMiddleware
 from .observability.accounts import Accounts
 from .observability.logs import LOG
 from .observability.metrics import Metrics
-from .observability.worker_metrics import WorkerMetrics
 from .routers import health, page, v1, v2
 from .routers.body import error_response
 from .routers.openapi import add_document
@@ -50,7 +50,7 @@ def create_app(
     *,
     metrics: Metrics | None = None,
     keys: KeyRing | None = None,
-    workers: WorkerMetrics | None = None,
+    heartbeat: Path | None = None,
     plane: DataPlane | None = None,
     codec: Codec | None = None,
     load_first: bool = False,
@@ -62,7 +62,7 @@ def create_app(
         engine: Runs the models. The application starts and closes it.
         metrics: Counts requests; the application creates them by default.
         keys: The accepted API keys. Without them no key is needed.
-        workers: The metrics of other worker processes, if there are any.
+        heartbeat: The file of this worker's metrics; None for the only process.
         plane: Answers requests to models. By default the application creates one from the
             settings, the engine, the keys and the codec.
         codec: Decodes and encodes bodies. Give it if the engine shares it.
@@ -102,7 +102,7 @@ def create_app(
     app.state.metrics = metrics
     # The statistics are of the newest version, whatever the traffic split.
     app.state.snapshots = Snapshots(routed.inner, metrics)
-    app.state.workers = workers
+    app.state.heartbeat = heartbeat
     # `include_router` would match each request twice. FastAPI tries its routes in order, so its own
     # route of the document comes last.
     routers = [v1.router, v2.models, v2.server, health.router]

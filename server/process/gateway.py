@@ -18,7 +18,7 @@ from ..app import create_app
 from ..engines.chosen import make_engine
 from ..engines.embedded.saved_model import load_tensorflow
 from ..observability.metrics import Metrics
-from ..observability.worker_metrics import WorkerMetrics
+from ..observability.worker_metrics import keep_written
 from ..settings import Settings
 from ..wire.codec import Codec
 from .server import listening_socket, print_addresses, uvicorn_config, with_admin
@@ -69,14 +69,14 @@ class Gateway(uvicorn.Server):
         # All workers share a file of routes.
         shared = (worker.models, worker.folder / "routes.json") if worker else ()
         engine = make_engine(settings, self._metrics, codec.run, *shared)
-        self._workers = WorkerMetrics(worker.heartbeat) if worker else None
+        self._heartbeat = worker.heartbeat if worker else None
         gateway = create_app(
             settings,
             engine,
             metrics=self._metrics,
             keys=self._keys,
             codec=codec,
-            workers=self._workers,
+            heartbeat=self._heartbeat,
             load_first=worker is not None and worker.replaces,
         )
         self._lifecycle = gateway.state.plane.lifecycle
@@ -119,8 +119,8 @@ class Gateway(uvicorn.Server):
         """Prints the addresses, and then tells other workers this worker's metrics."""
         grpc_port = self._grpc.port if self._grpc is not None else None
         print_addresses(self._settings, self._listener, self._admin_listener, grpc_port)
-        if self._workers is not None:
-            await self._workers.write(self._metrics)
+        if self._heartbeat is not None:
+            await keep_written(self._metrics, self._heartbeat)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ends running requests, then the application."""

@@ -12,7 +12,7 @@ import pytest
 
 from server.app import create_app
 from server.observability.metrics import Metrics
-from server.observability.worker_metrics import WorkerMetrics
+from server.observability.worker_metrics import keep_written
 from server.process.gateway import Gateway
 from server.process.workers import Worker, WorkerSupervisor
 from server.settings import load_settings
@@ -124,7 +124,7 @@ class Unwritable(Metrics):
 @in_virtual_time
 async def test_the_heartbeat_needs_the_event_loop_and_nothing_else(worker, metrics):
     worker.heartbeat.touch()
-    task = asyncio.create_task(WorkerMetrics(worker.heartbeat).write(metrics()))
+    task = asyncio.create_task(keep_written(metrics(), worker.heartbeat))
     await asyncio.sleep(0)
     os.utime(worker.heartbeat, (1, 1))
     await asyncio.sleep(2)
@@ -148,7 +148,7 @@ async def test_a_failed_write_of_metrics_is_logged_and_tried_again(tmp_path, cap
     folder = tmp_path / "shared"
     folder.write_text("no folder")
     worker = Worker(0, folder, os.getpid())
-    task = asyncio.create_task(WorkerMetrics(worker.heartbeat).write(Metrics()))
+    task = asyncio.create_task(keep_written(Metrics(), worker.heartbeat))
     await asyncio.sleep(3)
     folder.unlink()
     await asyncio.sleep(3)
