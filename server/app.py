@@ -4,6 +4,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -14,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from . import __version__
-from .dependencies import DataPlane, Lifecycle
+from .dependencies import DataPlane
 from .engines.base import Engine
 from .engines.chosen import make_engine
 from .engines.routed import RoutedEngine
@@ -23,7 +24,6 @@ from .middleware import RecordMiddleware
 from .observability.accounts import Accounts
 from .observability.logs import LOG
 from .observability.metrics import Metrics
-from .observability.worker_metrics import WorkerMetrics
 from .routers import health, page, v1, v2
 from .routers.body import error_response
 from .routers.openapi import add_document
@@ -47,11 +47,10 @@ _UNTRACED: dict[str, Any] = (
 def create_app(
     settings: Settings,
     engine: Engine,
-    lifecycle: Lifecycle | None = None,
     *,
     metrics: Metrics | None = None,
     keys: KeyRing | None = None,
-    workers: WorkerMetrics | None = None,
+    heartbeat: Path | None = None,
     plane: DataPlane | None = None,
     codec: Codec | None = None,
     load_first: bool = False,
@@ -61,10 +60,9 @@ def create_app(
     Args:
         settings: The gateway's settings.
         engine: Runs the models. The application starts and closes it.
-        lifecycle: Announces the shutdown; the application creates one by default.
         metrics: Counts requests; the application creates them by default.
         keys: The accepted API keys. Without them no key is needed.
-        workers: The metrics of other worker processes, if there are any.
+        heartbeat: The file of this worker's metrics; None for the only process.
         plane: Answers requests to models. By default the application creates one from the
             settings, the engine, the keys and the codec.
         codec: Decodes and encodes bodies. Give it if the engine shares it.
@@ -80,7 +78,7 @@ def create_app(
     metrics = metrics or Metrics()
     routed = engine if isinstance(engine, RoutedEngine) else RoutedEngine(engine)
     plane = plane or DataPlane(routed, settings, keys, codec)
-    lifecycle = plane.lifecycle = lifecycle or plane.lifecycle
+    lifecycle = plane.lifecycle
     plane.accounts = Accounts(metrics, routed.model_names, settings)
 
     @asynccontextmanager
@@ -104,7 +102,7 @@ def create_app(
     app.state.metrics = metrics
     # The statistics are of the newest version, whatever the traffic split.
     app.state.snapshots = Snapshots(routed.inner, metrics)
-    app.state.workers = workers
+    app.state.heartbeat = heartbeat
     # `include_router` would match each request twice. FastAPI tries its routes in order, so its own
     # route of the document comes last.
     routers = [v1.router, v2.models, v2.server, health.router]

@@ -159,7 +159,8 @@ class DataPlane:
                     self._places.give(client)
         finally:
             self._bytes.give(client, request.received_bytes)
-            self.accounts.describe(request)
+            if self.accounts.tracing is not None:  # the span ends with the answer
+                self.accounts.tracing.describe(request)
 
     def receive(self, request: Request, count: int) -> None:
         """Counts bytes of a request's body as they arrive. `answer` subtracts them again.

@@ -4,8 +4,8 @@ from typing import Any
 
 from ..dependencies import RUN_SCOPES, DataPlane, Lease
 from ..errors import Code, ServingError, invalid
-from ..protos.inference import SERVICE, message_type, read_infer, write_infer
-from ..protos.modules import parse
+from ..protos.inference import SERVICE, read_infer, write_infer
+from ..protos.modules import load_protos, parse
 from ..request import ModelSpec, Request
 from ..services import infer
 from ..tensors import BINARY_WORK, written_work
@@ -61,7 +61,7 @@ class InferenceService:
         return _message("ModelConfigResponse", config=told)
 
     async def _index(self, _: Request, body: bytes) -> bytes:
-        wanted = parse(message_type("RepositoryIndexRequest"), body)
+        wanted = parse(load_protos().RepositoryIndexRequest, body)
         listed = await infer.repository_index(self._plane, ready=wanted.ready)
         return _message("RepositoryIndexResponse", models=listed)
 
@@ -78,11 +78,11 @@ class InferenceService:
 
 
 def _message(name: str, /, **fields: Any) -> bytes:
-    return bytes(message_type(name)(**fields).SerializeToString())
+    return bytes(getattr(load_protos(), name)(**fields).SerializeToString())
 
 
 def _spec_of(name: str, request: Request, body: bytes) -> ModelSpec:
-    message = parse(message_type(name), body)
+    message = parse(getattr(load_protos(), name), body)
     return _spec(message.name, message.version, request)
 
 

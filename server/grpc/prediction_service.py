@@ -116,7 +116,7 @@ class TensorFlowServing:
         return await codec.run(size, "encode", write_examples, kind, results)
 
     async def _metadata(self, request: Request, body: bytes) -> bytes:
-        message = parse(self._protos.metadata.GetModelMetadataRequest, body)
+        message = parse(self._protos.GetModelMetadataRequest, body)
         target = target_of(message.model_spec)
         request.model = target.name
         fields = list(message.metadata_field)
@@ -125,8 +125,8 @@ class TensorFlowServing:
         for field in fields:
             if field != _SIGNATURES:
                 raise invalid(f"Metadata field {field} is not supported")
-        response = self._protos.metadata.GetModelMetadataResponse()
-        definitions = self._protos.metadata.SignatureDefMap()
+        response = self._protos.GetModelMetadataResponse()
+        definitions = self._protos.SignatureDefMap()
         async with Lease(self._plane, target) as servable:
             for signature in servable.described:
                 fill_signature(definitions.signature_def[signature.name], signature)
@@ -136,9 +136,9 @@ class TensorFlowServing:
         return bytes(response.SerializeToString())
 
     async def _status(self, request: Request, body: bytes) -> bytes:
-        target = target_of(parse(self._protos.status.GetModelStatusRequest, body).model_spec)
+        target = target_of(parse(self._protos.GetModelStatusRequest, body).model_spec)
         request.model = target.name
-        response = self._protos.status.GetModelStatusResponse()
+        response = self._protos.GetModelStatusResponse()
         for status in await self._plane.engine.status(target):
             entry = response.model_version_status.add()
             entry.version = status.version

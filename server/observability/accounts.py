@@ -38,22 +38,18 @@ class Accounts:
         self._named = {""}
         self.live = LiveView() if settings and settings.ui else None
         self._log_sample = settings.log_sample if settings else 0.0
-        self._tracing: ModuleType | None = None
+        #: Describes requests in their spans; None if they have no spans.
+        self.tracing: ModuleType | None = None
         if settings and settings.tracing:
             from . import tracing  # loads OpenTelemetry
 
-            self._tracing = tracing
+            self.tracing = tracing
 
     def begin(self, request: Request) -> None:
         """Counts a request that has started. The caller must call `end` for it later."""
         self._metrics.in_flight += 1
-        if self._tracing is not None:
-            self._tracing.pass_on(request)
-
-    def describe(self, request: Request) -> None:
-        """Adds what is known of a request to its span, before its answer ends the span."""
-        if self._tracing is not None:
-            self._tracing.describe(request)
+        if self.tracing is not None:
+            self.tracing.pass_on(request)
 
     def end(self, request: Request, seconds: float) -> None:
         """Reports a request that took this many seconds."""

@@ -16,45 +16,37 @@ _PLAIN = re.compile(rb"^([A-Za-z0-9_:]+) ", re.MULTILINE)
 _LABELLED = re.compile(rb"^([A-Za-z0-9_:]+)\{", re.MULTILINE)
 
 
-class WorkerMetrics:
-    """The metrics of all workers, in a folder that they share."""
+async def keep_written(metrics: Metrics, file: Path) -> None:
+    """Writes a worker's metrics every second for the other workers, without end.
 
-    def __init__(self, file: Path) -> None:
-        """Creates one worker's view.
+    `file` is `0.prom` for worker 0, beside the files of the others.
+    """
+    failing = False
+    while True:
+        # The file's time tells the supervisor that the worker runs, also on a full disk.
+        with contextlib.suppress(OSError):
+            os.utime(file)
+        try:
+            exposition = metrics.exposition()
+            file.parent.mkdir(exist_ok=True)
+            part = file.with_suffix(".part")
+            part.write_bytes(exposition)
+            part.replace(file)
+            failing = False
+        except Exception as error:  # the supervisor would kill a worker that ends this loop
+            if not failing:
+                LOG.error("other workers do not see this worker's metrics: %s", error)
+            failing = True
+        await asyncio.sleep(_WRITE_SECONDS)
 
-        Args:
-            file: Where this worker writes its metrics: `0.prom` for worker 0, beside the files of
-                the others.
-        """
-        self._file = file
 
-    async def write(self, metrics: Metrics) -> None:
-        """Writes this worker's metrics every second for the other workers, without end."""
-        failing = False
-        while True:
-            # The file's time tells the supervisor that the worker runs, also on a full disk.
-            with contextlib.suppress(OSError):
-                os.utime(self._file)
-            try:
-                exposition = metrics.exposition()
-                self._file.parent.mkdir(exist_ok=True)
-                part = self._file.with_suffix(".part")
-                part.write_bytes(exposition)
-                part.replace(self._file)
-                failing = False
-            except Exception as error:  # the supervisor would kill a worker that ends this loop
-                if not failing:
-                    LOG.error("other workers do not see this worker's metrics: %s", error)
-                failing = True
-            await asyncio.sleep(_WRITE_SECONDS)
-
-    def merged(self, exposition: bytes) -> bytes:
-        """Returns this worker's current metrics and the last written metrics of the others."""
-        parts = [(int(self._file.stem), exposition)]
-        for file in sorted(self._file.parent.glob("*.prom")):
-            if file != self._file:
-                parts.append((int(file.stem), file.read_bytes()))
-        return merge(parts)
+def of_all_workers(exposition: bytes, file: Path) -> bytes:
+    """Returns this worker's current metrics and the last written metrics of the others."""
+    parts = [(int(file.stem), exposition)]
+    for other in sorted(file.parent.glob("*.prom")):
+        if other != file:
+            parts.append((int(other.stem), other.read_bytes()))
+    return merge(parts)
 
 
 def merge(expositions: Iterable[tuple[int, bytes]]) -> bytes:

@@ -15,14 +15,13 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ..app import create_app
-from ..dependencies import Lifecycle
 from ..engines.chosen import make_engine
 from ..engines.embedded.saved_model import load_tensorflow
 from ..observability.metrics import Metrics
-from ..observability.worker_metrics import WorkerMetrics
+from ..observability.worker_metrics import keep_written
 from ..settings import Settings
 from ..wire.codec import Codec
-from .server import listening_socket, url_of, uvicorn_config, with_admin
+from .server import listening_socket, print_addresses, uvicorn_config, with_admin
 from .start_checks import check_start
 from .workers import Worker
 
@@ -54,17 +53,15 @@ class Gateway(uvicorn.Server):
         self._settings = settings
         self._keys = check_start(settings, is_worker=worker is not None)
         share = worker is not None
-        port = worker.port if worker else settings.port
         # Other workers may already serve on this port. So this worker only reserves the port now,
         # and listens once it can answer: until then, the system gives connections to the others.
-        self._listener = listening_socket(settings.host, port, share=share, listen=not share)
+        self._listener = listening_socket(
+            settings.host, settings.port, share=share, listen=not share
+        )
         self._admin_listener: socket.socket | None = None
         if settings.admin_port is not None and (worker is None or worker.index == 0):
             self._admin_listener = listening_socket(
-                settings.admin_host,
-                worker.admin_port if worker else settings.admin_port,
-                flag="--admin-port",
-                listen=False,
+                settings.admin_host, settings.admin_port, flag="--admin-port", listen=False
             )
         if settings.engine == "embedded":
             load_tensorflow()
@@ -72,18 +69,17 @@ class Gateway(uvicorn.Server):
         # All workers share a file of routes.
         shared = (worker.models, worker.folder / "routes.json") if worker else ()
         engine = make_engine(settings, self._metrics, codec.run, *shared)
-        self._lifecycle = Lifecycle()
-        self._workers = WorkerMetrics(worker.heartbeat) if worker else None
+        self._heartbeat = worker.heartbeat if worker else None
         gateway = create_app(
             settings,
             engine,
-            self._lifecycle,
             metrics=self._metrics,
             keys=self._keys,
             codec=codec,
-            workers=self._workers,
+            heartbeat=self._heartbeat,
             load_first=worker is not None and worker.replaces,
         )
+        self._lifecycle = gateway.state.plane.lifecycle
         app: ASGIApp = gateway
         if self._admin_listener is not None:
             from ..admin import create_admin_app  # its routes and models take 12 MiB
@@ -92,8 +88,7 @@ class Gateway(uvicorn.Server):
         if settings.grpc_port is not None:
             from ..grpc.server import GrpcServer  # loads grpc
 
-            grpc_port = worker.grpc_port if worker else settings.grpc_port
-            self._grpc = GrpcServer(gateway.state.plane, grpc_port, share_port=share)
+            self._grpc = GrpcServer(gateway.state.plane, settings.grpc_port, share_port=share)
         super().__init__(uvicorn_config(app, settings, "on"))
 
     def run_until_stopped(self) -> int:
@@ -122,15 +117,10 @@ class Gateway(uvicorn.Server):
 
     async def _report(self) -> None:
         """Prints the addresses, and then tells other workers this worker's metrics."""
-        settings = self._settings
-        scheme = "https" if settings.tls_cert else "http"
-        print(f"Gateway listens on {url_of(self._listener, scheme)}", flush=True)
-        if self._admin_listener is not None:
-            print(f"Admin API listens on {url_of(self._admin_listener, scheme)}", flush=True)
-        if self._grpc is not None:
-            print(f"gRPC listens on {settings.host}:{self._grpc.port}", flush=True)
-        if self._workers is not None:
-            await self._workers.write(self._metrics)
+        grpc_port = self._grpc.port if self._grpc is not None else None
+        print_addresses(self._settings, self._listener, self._admin_listener, grpc_port)
+        if self._heartbeat is not None:
+            await keep_written(self._metrics, self._heartbeat)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ends running requests, then the application."""

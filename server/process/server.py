@@ -54,10 +54,28 @@ def listening_socket(
     return listener
 
 
-def url_of(listener: socket.socket, scheme: str) -> str:
-    """Returns a listener's address as clients write it."""
-    host, port = listener.getsockname()[:2]
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+def ports_of(settings: Settings) -> list[tuple[str, str, int]]:
+    """Returns the flag, the host and the port of each port that the settings ask for."""
+    ports = (
+        ("--port", settings.host, settings.port),
+        ("--grpc-port", settings.host, settings.grpc_port),
+        ("--admin-port", settings.admin_host, settings.admin_port),
+    )
+    return [(flag, host, port) for flag, host, port in ports if port is not None]
+
+
+def print_addresses(
+    settings: Settings, listener: socket.socket, admin: socket.socket | None, grpc_port: int | None
+) -> None:
+    """Prints the addresses of the listeners, and of the gRPC port, as clients write them."""
+    scheme = "https" if settings.tls_cert else "http"
+    for name, each in (("Gateway", listener), ("Admin API", admin)):
+        if each is not None:
+            host, port = each.getsockname()[:2]
+            host = f"[{host}]" if ":" in host else host
+            print(f"{name} listens on {scheme}://{host}:{port}", flush=True)
+    if grpc_port is not None:
+        print(f"gRPC listens on {settings.host}:{grpc_port}", flush=True)
 
 
 def with_admin(app: ASGIApp, admin: ASGIApp, listener: socket.socket) -> ASGIApp:

@@ -15,7 +15,7 @@ from ..engines.upstream.endpoint import check_client_certificate, parse_upstream
 from ..errors import StartError
 from ..keys import KeyRing, keys_of
 from ..settings import Settings, flag_of
-from .server import listening_socket
+from .server import listening_socket, ports_of
 
 _LOG = logging.getLogger("server")
 
@@ -73,21 +73,16 @@ def check_start(settings: Settings, *, is_worker: bool = False) -> KeyRing | Non
 
 def _check_ports(settings: Settings) -> None:
     """Raises `StartError` if a port is taken, even by a process that lets others share the port."""
-    listeners = (
-        (settings.host, settings.port, "--port"),
-        (settings.host, settings.grpc_port, "--grpc-port"),
-        (settings.admin_host, settings.admin_port, "--admin-port"),
-    )
-    for (host, port, flag), (other, same, second) in itertools.combinations(listeners, 2):
+    ports = ports_of(settings)
+    for (flag, host, port), (second, other, same) in itertools.combinations(ports, 2):
         every = "::" in (host, other) or ("0.0.0.0" in (host, other) and ":" not in host + other)
         if port and port == same and (host == other or every):
             raise StartError(
                 f"{flag} and {second} must differ. Received: {port} for both. "
                 f"Choose another with {second}."
             )
-    for host, port, flag in listeners:
-        if port is not None:
-            listening_socket(host, port, flag=flag, listen=False).close()
+    for flag, host, port in ports:
+        listening_socket(host, port, flag=flag, listen=False).close()
 
 
 def _check_certificates(settings: Settings, side: str, authority: str) -> None:

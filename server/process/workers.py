@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from types import FrameType
 from ..engines.embedded.model_folder import found_models
 from ..observability.logs import LOG
 from ..settings import Settings
-from .server import listening_socket, url_of
+from .server import listening_socket, ports_of, print_addresses
 
 _VARIABLE = "_GATEWAY_WORKER"
 # `server` or `de_core_gateway`: workers run the package that this module belongs to.
@@ -44,9 +45,6 @@ class Worker:
     Attributes:
         index: The worker's number, from 0.
         folder: The folder that all workers share.
-        port: The port that all workers share. The supervisor has chosen it if the settings give 0.
-        grpc_port: The gRPC port that all workers share, chosen in the same way; 0 if there is none.
-        admin_port: The admin port of worker 0, chosen in the same way; 0 if there is none.
         parent: The supervisor's process id.
         models: The models that must serve before the worker is ready.
         replaces: True if this worker replaces a dead one. The other workers serve meanwhile, so
@@ -55,10 +53,7 @@ class Worker:
 
     index: int
     folder: Path
-    port: int
-    grpc_port: int
     parent: int
-    admin_port: int = 0
     models: Sequence[str] = ()
     replaces: bool = False
 
@@ -93,7 +88,8 @@ class WorkerSupervisor:
     def __init__(self, settings: Settings, arguments: Sequence[str]) -> None:
         """Creates the supervisor.
 
-        `arguments` is the command line, which the workers use too.
+        `arguments` is the command line, which the workers use too. It gets the ports that the
+        system chose.
         """
         self._settings = settings
         self._arguments = list(arguments)
@@ -111,26 +107,18 @@ class WorkerSupervisor:
         settings = self._settings
         # Keep these sockets open for the life of this process. So a port that the system chose
         # stays reserved while workers restart.
-        keeper = listening_socket(settings.host, settings.port, share=True, listen=False)
-        grpc_port = 0
-        if settings.grpc_port is not None:
-            grpc_keeper = listening_socket(
-                settings.host, settings.grpc_port, share=True, flag="--grpc-port", listen=False
-            )
-            grpc_port = grpc_keeper.getsockname()[1]
-        admin_port = 0
-        if settings.admin_port is not None:
-            admin_keeper = listening_socket(
-                settings.admin_host, settings.admin_port, flag="--admin-port", listen=False
-            )
-            admin_port = admin_keeper.getsockname()[1]
+        keepers: dict[str, socket.socket] = {}
+        for flag, host, port in ports_of(settings):
+            # Only worker 0 listens on the admin port.
+            share = flag != "--admin-port"
+            keepers[flag] = listening_socket(host, port, share=share, flag=flag, listen=False)
+            self._arguments += [flag, str(keepers[flag].getsockname()[1])]
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._pass_on)
         models = list(found_models(settings))
         with tempfile.TemporaryDirectory(prefix="gateway-") as folder:
-            port = keeper.getsockname()[1]
             workers = [
-                Worker(index, Path(folder), port, grpc_port, os.getpid(), admin_port, models)
+                Worker(index, Path(folder), os.getpid(), models)
                 for index in range(settings.workers)
             ]
             for worker in workers:
@@ -140,12 +128,9 @@ class WorkerSupervisor:
             if not all(["listens" in output.readline() for output in outputs if output]):
                 self._end(signal.SIGTERM)
                 return _CANNOT_START if self._told is None else 0
-            scheme = "https" if settings.tls_cert else "http"
-            print(f"Gateway listens on {url_of(keeper, scheme)}", flush=True)
-            if grpc_port:
-                print(f"gRPC listens on {settings.host}:{grpc_port}", flush=True)
-            if admin_port:
-                print(f"Admin API listens on {url_of(admin_keeper, scheme)}", flush=True)
+            grpc = keepers.get("--grpc-port")
+            grpc_port = grpc.getsockname()[1] if grpc else None
+            print_addresses(settings, keepers["--port"], keepers.get("--admin-port"), grpc_port)
             self._look_after(workers)
         return 0
 

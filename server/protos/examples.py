@@ -83,7 +83,7 @@ def _serialize(value: Any) -> bytes:
     """Returns the Example message of a JSON object."""
     if not isinstance(value, dict):
         raise invalid(f"Example must be JSON object but got JSON {type_name(value)}")
-    message = load_protos().example.Example()
+    message = load_protos().Example()
     message.features.SetInParent()
     for name, content in value.items():
         feature = message.features.feature[name]

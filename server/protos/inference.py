@@ -16,11 +16,6 @@ from .modules import load_protos, parse
 SERVICE = "inference.GRPCInferenceService"
 
 
-def message_type(name: str) -> Any:
-    """Returns the class of a message, e.g. `ModelInferRequest`."""
-    return getattr(load_protos().open_inference, name)
-
-
 def read_infer(body: bytes, limits: Limits) -> tuple[str, str, InferRequest]:
     """Reads a ModelInferRequest.
 
@@ -30,7 +25,7 @@ def read_infer(body: bytes, limits: Limits) -> tuple[str, str, InferRequest]:
     Raises:
         ServingError: INVALID_ARGUMENT, naming the input; UNIMPLEMENTED for shared memory.
     """
-    message = parse(message_type("ModelInferRequest"), body)
+    message = parse(load_protos().ModelInferRequest, body)
     raw = message.raw_input_contents
     if raw and len(raw) != len(message.inputs):
         raise invalid(
@@ -65,7 +60,7 @@ def read_infer(body: bytes, limits: Limits) -> tuple[str, str, InferRequest]:
 
 def write_infer(model: str, version: int, request: InferRequest, outputs: Tensors) -> bytes:
     """Writes a ModelInferResponse, its tensors as raw bytes."""
-    response = message_type("ModelInferResponse")(
+    response = load_protos().ModelInferResponse(
         model_name=model, model_version=str(version), id=request.id or ""
     )
     for name in request.outputs or sorted(outputs):

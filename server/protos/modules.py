@@ -16,20 +16,6 @@ DESCRIPTORS = Path(__file__).with_name("tensorflow_serving.binpb")
 INFERENCE_DESCRIPTORS = Path(__file__).with_name("open_inference.binpb")
 PREDICTION_SERVICE = "tensorflow.serving.PredictionService"
 MODEL_SERVICE = "tensorflow.serving.ModelService"
-_APIS = "tensorflow_serving/apis"
-# The message classes of a `.proto` file, by its short name.
-_FILES = {
-    "predict": f"{_APIS}/predict",
-    "classification": f"{_APIS}/classification",
-    "regression": f"{_APIS}/regression",
-    "inference": f"{_APIS}/inference",
-    "metadata": f"{_APIS}/get_model_metadata",
-    "status": f"{_APIS}/get_model_status",
-    "log": f"{_APIS}/prediction_log",
-    "example": "tensorflow/core/example/example",
-    "meta_graph": "tensorflow/core/protobuf/meta_graph",
-    "open_inference": "server/protos/open_inference",
-}
 
 
 @functools.cache
@@ -40,20 +26,18 @@ def load_protos() -> types.SimpleNamespace:
     files there.
 
     Returns:
-        The message classes by the short name of their file, and the `pool` of descriptors.
+        All message classes by their short names, and the `pool` of descriptors. If both APIs have
+        a message of one name, the name means the Open Inference Protocol's.
     """
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-    pool = descriptor_pool.DescriptorPool()
+    pool, names = descriptor_pool.DescriptorPool(), []
     for path in (DESCRIPTORS, INFERENCE_DESCRIPTORS):
         for file in descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes()).file:
             pool.Add(file)
-    protos = types.SimpleNamespace(pool=pool)
-    for name, source in _FILES.items():
-        messages = pool.FindFileByName(f"{source}.proto").message_types_by_name
-        classes = {key: message_factory.GetMessageClass(each) for key, each in messages.items()}
-        setattr(protos, name, types.SimpleNamespace(**classes))
-    return protos
+            names.append(file.name)
+    classes = message_factory.GetMessageClassesForFiles(names, pool).values()
+    return types.SimpleNamespace(pool=pool, **{each.DESCRIPTOR.name: each for each in classes})
 
 
 def parse(kind: Any, body: bytes) -> Any:

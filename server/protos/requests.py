@@ -52,7 +52,7 @@ def read_predict(body: bytes, limits: Limits) -> tuple[Target, dict[str, Array],
     Returns:
         The model and signature; the tensors; and the requested outputs, each once, or none for all.
     """
-    message = parse(load_protos().predict.PredictRequest, body)
+    message = parse(load_protos().PredictRequest, body)
     target = target_of(message.model_spec)
     claimed = repeated = 0
     for proto in message.inputs.values():
@@ -73,7 +73,7 @@ def read_predict(body: bytes, limits: Limits) -> tuple[Target, dict[str, Array],
 
 def write_predict(target: Target, version: int, outputs: Tensors) -> bytes:
     """Writes a PredictResponse."""
-    response = load_protos().predict.PredictResponse()
+    response = load_protos().PredictResponse()
     fill_target(response.model_spec, target, version)
     for name, array in outputs.items():
         fill_typed(response.outputs[name], array)
@@ -86,7 +86,7 @@ def write_model(model: str, version: int | None, signature: str) -> bytes:
     protobuf merges messages whose bytes are concatenated, and later values replace earlier ones. So
     the bytes of `write_inputs` followed by these bytes are a PredictRequest.
     """
-    message = load_protos().predict.PredictRequest()
+    message = load_protos().PredictRequest()
     message.model_spec.name = model
     if version is not None:
         message.model_spec.version.value = version
@@ -96,7 +96,7 @@ def write_model(model: str, version: int | None, signature: str) -> bytes:
 
 def write_inputs(inputs: Tensors) -> bytes:
     """Writes the inputs of a PredictRequest."""
-    message = load_protos().predict.PredictRequest()
+    message = load_protos().PredictRequest()
     for name, array in inputs.items():
         fill_proto(message.inputs[name], array)
     return bytes(message.SerializeToString())
@@ -104,7 +104,7 @@ def write_inputs(inputs: Tensors) -> bytes:
 
 def read_outputs(body: bytes) -> tuple[int, dict[str, Array]]:
     """Reads the version and the tensors of a PredictResponse; raises as `parse`."""
-    message = parse(load_protos().predict.PredictResponse, body)
+    message = parse(load_protos().PredictResponse, body)
     outputs = {name: to_array(proto) for name, proto in message.outputs.items()}
     return int(message.model_spec.version.value), outputs
 
@@ -124,19 +124,13 @@ def read_examples(kind: str, body: bytes, limits: Limits) -> tuple[list[Target],
     Returns:
         The models to run, and the request's serialized examples.
     """
-    message = parse(_message(kind, "Request"), body)
+    message = parse(getattr(load_protos(), f"{kind}Request"), body)
     if kind == "MultiInference":
         targets = [target_of(task.model_spec, task.method_name) for task in message.tasks]
     else:
         method = CLASSIFY_METHOD if kind == "Classification" else REGRESS_METHOD
         targets = [target_of(message.model_spec, method)]
     return targets, read_input(message.input, limits)
-
-
-def _message(kind: str, suffix: str) -> Any:
-    protos = load_protos()
-    files = {"Classification": protos.classification, "Regression": protos.regression}
-    return getattr(files.get(kind, protos.inference), kind + suffix)
 
 
 # A model, the version that answered, and its answer: labels and scores of shape (examples,
@@ -151,7 +145,7 @@ def write_examples(kind: str, results: Sequence[ExamplesResult]) -> bytes:
         kind: `Classification`, `Regression` or `MultiInference`.
         results: One result, or several for a MultiInferenceResponse.
     """
-    response = _message(kind, "Response")()
+    response = getattr(load_protos(), f"{kind}Response")()
     for target, version, found in results:
         of_classes = len(found) == 2
         if kind == "MultiInference":

@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from .. import __version__
 from ..errors import unavailable
+from ..observability.worker_metrics import of_all_workers
 from .openapi import errors
 from .schemas import Object
 
@@ -63,6 +64,6 @@ async def metrics(request: Request) -> Response:
     state = request.app.state
     await state.snapshots.models()
     exposition = state.metrics.exposition()
-    if state.workers is not None:
-        exposition = state.workers.merged(exposition)
+    if state.heartbeat is not None:
+        exposition = of_all_workers(exposition, state.heartbeat)
     return Response(exposition, media_type=CONTENT_TYPE_LATEST)

@@ -144,6 +144,6 @@ def _unfit(message: str, signature: SignatureSpec) -> ServingError:
     """Returns an error that ends with the signature in text format, as TensorFlow Serving does."""
     from google.protobuf import text_format
 
-    definition = load_protos().meta_graph.SignatureDef()
+    definition = load_protos().SignatureDef()
     fill_signature(definition, signature)
     return failed_precondition(message + text_format.MessageToString(definition))

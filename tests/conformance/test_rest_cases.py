@@ -124,7 +124,7 @@ def test_examples_bodies_are_decoded(case):
 
 
 def example_json(example: bytes) -> dict[str, Any]:
-    features = load_protos().example.Example.FromString(example).features.feature
+    features = load_protos().Example.FromString(example).features.feature
     found = {}
     for name, feature in features.items():
         kind = feature.WhichOneof("kind") or ""

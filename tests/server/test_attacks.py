@@ -153,8 +153,8 @@ def test_the_work_of_a_request_ends_at_its_deadline(stub):
 
 def many_examples() -> bytes:
     """Returns a ClassificationRequest with as many examples as a request may hold."""
-    request = named(PROTOS.classification.ClassificationRequest(), "m", "old")
-    example = PROTOS.example.Example()
+    request = named(PROTOS.ClassificationRequest(), "m", "old")
+    example = PROTOS.Example()
     for index in range(10):
         example.features.feature[f"feature {index}"].int64_list.value.append(index)
     example.features.feature["age"].int64_list.value.append(7)
@@ -177,7 +177,7 @@ def test_many_examples_on_their_way_to_a_model_server_are_read_apart(tmp_path):
                     answer = classify(body)
                 except grpc.RpcError as error:
                     return str(error.details())
-            response = PROTOS.classification.ClassificationResponse.FromString(answer)
+            response = PROTOS.ClassificationResponse.FromString(answer)
             return len(response.result.classifications)
 
         result, lost = check_work_is_done_apart(gateway, attack)

@@ -10,7 +10,7 @@ import pytest
 
 from server import keys as keys_module
 from server.admin import create_admin_app
-from server.dependencies import DataPlane, Lifecycle
+from server.dependencies import DataPlane
 from server.engines.routed import RoutedEngine, Routes
 from server.errors import ServingError, StartError
 from server.keys import KeyRing
@@ -462,10 +462,9 @@ async def test_forwarded_addresses_are_trusted_only_from_trusted_proxies():
 
 
 async def test_answers_close_connections_once_the_gateway_drains():
-    lifecycle = Lifecycle()
-    app = make_app(lifecycle=lifecycle, max_header_bytes="1000")
+    app = make_app(max_header_bytes="1000")
     open_ = [await send(app, *PREDICT), await send(app, "GET", "/livez")]
-    lifecycle.draining = True
+    app.state.plane.lifecycle.draining = True
     closing = [
         await send(app, *PREDICT),
         await send(app, "GET", "/livez"),

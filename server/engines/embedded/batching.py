@@ -8,6 +8,7 @@ from a waiting batch and does not affect the others.
 import asyncio
 import dataclasses
 import re
+import time
 from collections.abc import Awaitable, Callable
 
 import numpy as np
@@ -114,7 +115,8 @@ class Batcher:
         if batch is None:
             batch = _Batch(loop.call_later(self._delay_seconds, self._send, key))
             self._batches[key] = batch
-        part = _Part(inputs, rows, loop.create_future(), current_request().deadline)
+        request, begun = current_request(), time.perf_counter()
+        part = _Part(inputs, rows, loop.create_future(), request.deadline)
         batch.parts.append(part)
         batch.rows += rows
         if batch.rows >= self._most_rows:
@@ -124,6 +126,7 @@ class Batcher:
             return await part.done
         finally:
             self._waiting_rows -= rows
+            request.stages["run"] += time.perf_counter() - begun
 
     def _send(self, key: _Key) -> None:
         batch = self._batches.pop(key)

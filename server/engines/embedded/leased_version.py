@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import orjson
 
@@ -35,15 +36,11 @@ class LeasedVersion:
         self._free = asyncio.Event()
         self._free.set()
 
-    async def run(self, signature: str, inputs: Tensors) -> dict[str, Array]:
+    def run(self, signature: str, inputs: Tensors) -> Coroutine[Any, Any, dict[str, Array]]:
         """See `Servable.run`."""
         if self._batcher is None or signature not in self._batchable:
-            return await self._run_now(signature, inputs)
-        begun = time.perf_counter()
-        try:
-            return await self._batcher.run(self.signatures[signature], inputs)
-        finally:
-            current_request().stages["run"] += time.perf_counter() - begun
+            return self._run_now(signature, inputs)
+        return self._batcher.run(self.signatures[signature], inputs)
 
     async def _run_now(self, signature: str, inputs: Tensors) -> dict[str, Array]:
         request, begun = current_request(), time.perf_counter()

@@ -144,9 +144,6 @@ class ModelVersions:
                     "model %s version %d is damaged: %s", self._name, serving.version, record.damage
                 )
 
-    def _serving(self) -> list[LeasedVersion]:
-        return [r.serving for r in self._records.values() if r.serving is not None]
-
     async def _load_if_new(self, record: _Record, path: Path) -> bool:
         """Loads a version unless the same files were loaded before. Returns whether it serves.
 
@@ -185,7 +182,8 @@ class ModelVersions:
         return True
 
     def _choose_current(self) -> None:
-        self.current = max(self._serving(), key=lambda version: version.version, default=None)
+        serving = [each.serving for each in self._records.values() if each.serving is not None]
+        self.current = max(serving, key=lambda version: version.version, default=None)
 
     def _retire(self, record: _Record) -> None:
         version, record.serving = record.serving, None

@@ -130,8 +130,15 @@ class SavedModel:
         op_library_problem()
         try:
             meta_graph = _read_meta_graph(path)
-            ops = _ops(meta_graph.graph_def)
-            of_tfra = _are_of_tfra(ops)
+            graph = meta_graph.graph_def
+            functions = [each.node_def for each in graph.library.function]
+            ops = {node.op for nodes in (graph.node, *functions) for node in nodes}
+            if _TFRA_FILES in ops:
+                raise ValueError(
+                    "its rows lie in files of tfra's FileSystemSaver, which no model server reads. "
+                    "Import them with `de-core import-tfra`"
+                )
+            of_tfra = any(op.startswith(_TFRA) for op in ops)
             self._is_endless = any(map(_ENDLESS.search, ops))
             if of_tfra and (problem := op_library_problem(of_tfra=True)):
                 raise ValueError(problem)
@@ -249,22 +256,6 @@ def _read_meta_graph(path: Path) -> Any:
         if _SERVE_TAG in graph.meta_info_def.tags:
             return graph
     raise ValueError(f"it has no graph tagged {_SERVE_TAG!r}")
-
-
-def _ops(graph: Any) -> set[str]:
-    """Returns the ops of a GraphDef and of its functions."""
-    functions = [each.node_def for each in graph.library.function]
-    return {node.op for nodes in (graph.node, *functions) for node in nodes}
-
-
-def _are_of_tfra(ops: set[str]) -> bool:
-    """Returns whether there are ops of tfra; raises ValueError if they cannot be served."""
-    if _TFRA_FILES in ops:
-        raise ValueError(
-            "its rows lie in files of tfra's FileSystemSaver, which no model server reads. Import "
-            "them with `de-core import-tfra`"
-        )
-    return any(op.startswith(_TFRA) for op in ops)
 
 
 def _run_error(error: Any, spec: SignatureSpec, inputs: Tensors) -> ServingError:

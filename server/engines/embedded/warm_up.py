@@ -50,9 +50,8 @@ def warm_up(model: SavedModel, path: Path) -> int:
 
 
 def _logged(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    logs = load_protos().log
     for record in read_records(file)[:_MAX_RECORDS]:
-        log = logs.PredictionLog.FromString(record)
+        log = load_protos().PredictionLog.FromString(record)
         if log.WhichOneof("log_type") == "predict_log":
             request = log.predict_log.request
             inputs = {key: to_array(proto) for key, proto in request.inputs.items()}

@@ -5,7 +5,6 @@ import dataclasses
 import random
 import time
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
 from ...errors import Code, ServingError
 from ...protos.modules import load_protos, parse
@@ -21,13 +20,8 @@ _STATES = {number: state for state, number in STATE_NUMBERS.items()}
 _RANK = ["END", "START", "UNLOADING", "LOADING", "AVAILABLE"]
 _CODES = dict(enumerate(Code))
 _PROBE_SECONDS = 2.0
-_GOOD, _LATE, _DRAINED = range(3)
-
-
-class _Serving(NamedTuple):
-    badness: int
-    endpoint: str
-    versions: list[int]
+# An endpoint that serves a model, and the versions there.
+_Serving = tuple[Endpoint, list[int]]
 
 
 class Catalog:
@@ -58,7 +52,7 @@ class Catalog:
         async with self._one_at_a_time:
             await asyncio.gather(*(self._look_at(endpoint) for endpoint in self._pool.endpoints))
         self._labels.clear()
-        known = {(m, v) for m in self.models for each in self._serving(m) for v in each.versions}
+        known = {(m, v) for m in self.models for _, found in self._serving(m) for v in found}
         self._signatures = {k: v for k, v in self._signatures.items() if k in known}
         for key in known:
             self._first_seen.setdefault(key, time.time())
@@ -83,13 +77,13 @@ class Catalog:
 
         An endpoint that refuses the poll, because it has too much to do, still serves what it did.
         """
-        request = self._protos.status.GetModelStatusRequest()
+        request = self._protos.GetModelStatusRequest()
         request.model_spec.name = model
         try:
             answer = await endpoint.call(
                 "GetModelStatus", request.SerializeToString(), _PROBE_SECONDS
             )
-            response = parse(self._protos.status.GetModelStatusResponse, answer)
+            response = parse(self._protos.GetModelStatusResponse, answer)
         except ServingError as error:
             if error.code is Code.RESOURCE_EXHAUSTED:
                 return self._found[model].get(endpoint.name, [])
@@ -104,28 +98,25 @@ class Catalog:
             for entry in response.model_version_status
         ]
 
-    def _serving(self, model: str) -> list["_Serving"]:
-        serving = []
-        for endpoint in self._pool.endpoints:
-            versions = self._available_at.get((model, endpoint.name))
-            if versions and endpoint.answers:
-                badness = _DRAINED if endpoint.drained else _LATE if endpoint.missed else _GOOD
-                serving.append(_Serving(badness, endpoint.name, versions))
-        return serving
+    def _serving(self, model: str) -> list[_Serving]:
+        found = (
+            (each, self._available_at.get((model, each.name))) for each in self._pool.endpoints
+        )
+        return [(each, versions) for each, versions in found if versions and each.answers]
 
     def serves(self, model: str) -> bool:
         """Returns whether any endpoint in service serves the model."""
-        return any(each.badness < _DRAINED for each in self._serving(model))
+        return any(endpoint.in_service for endpoint, _ in self._serving(model))
 
     def latest(self, model: str) -> int | None:
         """Returns the newest version that requests can use; None if no endpoint serves any."""
         serving = _best(self._serving(model))
-        return max((version for each in serving for version in each.versions), default=None)
+        return max((version for _, versions in serving for version in versions), default=None)
 
     def endpoints_of(self, model: str, version: int) -> list[str]:
         """Returns the endpoints for requests to a version."""
-        serving = [each for each in self._serving(model) if version in each.versions]
-        return [each.endpoint for each in _best(serving)]
+        serving = [each for each in self._serving(model) if version in each[1]]
+        return [endpoint.name for endpoint, _ in _best(serving)]
 
     def statuses(self, model: str) -> list[VersionStatus]:
         """Returns the state of each version, highest first."""
@@ -177,7 +168,7 @@ class Catalog:
 
     async def _describe(self, spec: ModelSpec, eligible: Collection[str]) -> int:
         """Requests the signatures of a version; returns the version's number."""
-        request = self._protos.metadata.GetModelMetadataRequest()
+        request = self._protos.GetModelMetadataRequest()
         request.model_spec.name = spec.name
         if spec.version is not None:
             request.model_spec.version.value = spec.version
@@ -185,14 +176,16 @@ class Catalog:
             request.model_spec.version_label = spec.label
         request.metadata_field.append("signature_def")
         answer = await self._pool.call("GetModelMetadata", request.SerializeToString(), eligible)
-        response = parse(self._protos.metadata.GetModelMetadataResponse, answer)
+        response = parse(self._protos.GetModelMetadataResponse, answer)
         version = int(response.model_spec.version.value) if spec.version is None else spec.version
-        definitions = self._protos.metadata.SignatureDefMap()
+        definitions = self._protos.SignatureDefMap()
         response.metadata["signature_def"].Unpack(definitions)
         self._signatures[spec.name, version] = signatures_of(definitions.signature_def)
         return version
 
 
 def _best(serving: list[_Serving]) -> list[_Serving]:
-    least = min((each.badness for each in serving), default=_GOOD)
-    return [each for each in serving if each.badness == least]
+    """Returns the endpoints to ask: a late one if no other is there, a drained one last of all."""
+    badness = [(endpoint.drained, endpoint.missed) for endpoint, _ in serving]
+    least = min(badness, default=None)
+    return [each for each, bad in zip(serving, badness, strict=True) if bad == least]

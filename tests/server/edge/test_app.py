@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pytest
 
-from server.dependencies import Lifecycle
 from server.wire.paths import RAW
 from tests.server.support.asgi import ask, make_app, scope_of, send
 from tests.server.support.numpy_engine import FUNCTIONS, NumpyEngine, signature, tensor
@@ -169,8 +168,8 @@ def test_request_ids_are_taken_only_if_harmless(app):
 
 
 async def test_health_follows_the_engine_and_the_lifecycle():
-    engine, lifecycle = NumpyEngine(is_ready=False), Lifecycle()
-    app = make_app(engine, lifecycle)
+    engine = NumpyEngine(is_ready=False)
+    app = make_app(engine)
 
     async def statuses():
         paths = ("/livez", "/readyz", "/v2/health/ready", "/startupz")
@@ -180,7 +179,7 @@ async def test_health_follows_the_engine_and_the_lifecycle():
         assert await statuses() == [200, 503, 503, 503]
         engine.is_ready = True
         assert await statuses() == [200, 200, 200, 200]
-        lifecycle.draining = True
+        app.state.plane.lifecycle.draining = True
         assert await statuses() == [200, 503, 503, 200]
         assert (await send(app, "GET", "/readyz")).headers["retry-after"] == "1"
     assert engine.events == ["start", "close"]

@@ -79,7 +79,7 @@ async def test_a_client_is_counted_once_over_all_protocols(tmp_path):
 
 
 def test_an_answer_may_be_larger_than_the_largest_request():
-    request = named(PROTOS.predict.PredictRequest(), "m", "de_lookup/user")
+    request = named(PROTOS.PredictRequest(), "m", "de_lookup/user")
     fill_typed(request.inputs["ids"], np.full(500, 7))  # takes a byte for each id
     plane = plane_of(max_decompressed_bytes="1000")
     [(code, answer)] = asyncio.run(ask_grpc(plane, request))
@@ -117,7 +117,7 @@ def test_an_output_that_is_asked_for_twice_is_given_once():
     request.output_filter.extend(["y", "y"])
     [(code, answer)] = asyncio.run(ask_grpc(plane_of(), request))
     assert code == "OK"
-    outputs = PROTOS.predict.PredictResponse.FromString(answer).outputs
+    outputs = PROTOS.PredictResponse.FromString(answer).outputs
     assert list(outputs) == ["y"]
     assert list(outputs["y"].float_val) == [2.5]
     assert [dim.size for dim in outputs["y"].tensor_shape.dim] == [1]
@@ -166,7 +166,7 @@ async def test_refused_bodies_are_freed_without_a_collection():
 
 
 def shaped(*shape: int, dtype: int = 0) -> Any:
-    message = named(PROTOS.predict.PredictRequest(), "m")
+    message = named(PROTOS.PredictRequest(), "m")
     proto = message.inputs["x"]
     proto.dtype = dtype
     for size in shape:
@@ -181,7 +181,7 @@ def versioned(**choice: Any) -> Any:
 
 
 def classify(signature: str) -> Any:
-    return named(with_example(PROTOS.classification.ClassificationRequest()), "m", signature)
+    return named(with_example(PROTOS.ClassificationRequest()), "m", signature)
 
 
 MULTI = multi_inference("m", half_the_age="classify")
@@ -195,7 +195,7 @@ UNFIT = "Expected classification signature outputs to contain at least one of"
         ("Predict", versioned(version_label="no"), "INVALID_ARGUMENT", "servable version label"),
         ("Predict", predict("no"), "FAILED_PRECONDITION", 'key "no" not found'),
         ("Predict", predict(y=ONE), "INVALID_ARGUMENT", "expected to be in the set {x}"),
-        ("Predict", PROTOS.predict.PredictRequest(), "INVALID_ARGUMENT", "Missing ModelSpec"),
+        ("Predict", PROTOS.PredictRequest(), "INVALID_ARGUMENT", "Missing ModelSpec"),
         ("Predict", shaped(), "UNIMPLEMENTED", "DT_INVALID"),
         ("Classify", classify("half_the_age"), "FAILED_PRECONDITION", UNFIT),
         ("MultiInference", MULTI, "FAILED_PRECONDITION", UNFIT),
@@ -221,5 +221,5 @@ def test_an_answer_names_the_version_that_gave_it():
     servable.functions = {"old": (servable.signatures["old"], swap)}
     path = "/tensorflow.serving.PredictionService/Classify"
     [(code, answer)] = asyncio.run(ask_grpc(plane, classify("old"), path=path))
-    told = PROTOS.classification.ClassificationResponse.FromString(answer)
+    told = PROTOS.ClassificationResponse.FromString(answer)
     assert (code, told.model_spec.version.value) == ("OK", 4)

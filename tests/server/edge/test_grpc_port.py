@@ -34,7 +34,7 @@ def write_warm_up(folder: Path, *requests: object) -> None:
     """Writes a TFRecord file of PredictionLog messages, with invalid checksums."""
     file = folder / "assets.extra" / "tf_serving_warmup_requests"
     file.parent.mkdir()
-    logs = [PROTOS.log.PredictionLog(predict_log={"request": each}) for each in requests]
+    logs = [PROTOS.PredictionLog(predict_log={"request": each}) for each in requests]
     records = [log.SerializeToString() for log in logs]
     file.write_bytes(
         b"".join(struct.pack("<Q4x", len(r)) + r + bytes(4) for r in records) + b"damaged"
@@ -109,13 +109,13 @@ def test_predict_over_grpc(secured):
 
 
 def test_status_metadata_and_examples_over_grpc(secured):
-    request = named(PROTOS.status.GetModelStatusRequest(), "ranker")
+    request = named(PROTOS.GetModelStatusRequest(), "ranker")
     status = secured.models.GetModelStatus(request, metadata=secured.metadata)
     assert [(s.version, s.state) for s in status.model_version_status] == [(2, 30), (1, 30)]
-    request = named(PROTOS.metadata.GetModelMetadataRequest(), "ranker")
+    request = named(PROTOS.GetModelMetadataRequest(), "ranker")
     request.metadata_field.append("signature_def")
     answer = secured.predictions.GetModelMetadata(request, metadata=secured.metadata)
-    definitions = PROTOS.metadata.SignatureDefMap()
+    definitions = PROTOS.SignatureDefMap()
     assert answer.metadata["signature_def"].Unpack(definitions)
     assert definitions.signature_def["mix"].inputs["x"].tensor_shape.dim[1].size == 2
     assert answer.model_spec.version.value == 2
@@ -127,7 +127,7 @@ def test_status_metadata_and_examples_over_grpc(secured):
     classes = both[0].classification_result.classifications[0].classes
     assert [(c.label, c.score) for c in classes] == [("young", 0.75), ("old", 0.25)]
     assert both[1].regression_result.regressions[0].value == 12.5
-    alone = named(with_example(PROTOS.regression.RegressionRequest()), "ranker", "half_the_age")
+    alone = named(with_example(PROTOS.RegressionRequest()), "ranker", "half_the_age")
     answer = secured.predictions.Regress(alone, metadata=secured.metadata)
     assert answer.result.regressions[0].value == 12.5
     multi.tasks.add().CopyFrom(multi.tasks[0])

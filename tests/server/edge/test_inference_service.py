@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 
 from server.dependencies import DataPlane
 from server.engines.routed import RoutedEngine
-from server.protos.inference import message_type
+from server.protos.modules import load_protos
 from server.settings import load_settings
 from tests.server.support.eventually import PATIENCE_S
 from tests.server.support.grpc_port import PREDICT, predict_request, serving, stub
@@ -31,7 +31,7 @@ def channel():
 
 
 def call(channel: grpc.Channel, method: str, **fields: Any) -> Any:
-    request = message_type(f"{method}Request")(**fields)
+    request = getattr(load_protos(), f"{method}Request")(**fields)
     return getattr(stub(SERVICE, channel), method)(request, timeout=PATIENCE_S)
 
 
@@ -170,7 +170,7 @@ async def test_health_follows_the_gateway():
             return (await health.Check(health_pb2.HealthCheckRequest(service=name))).status
 
         async def is_ready() -> bool:
-            request = message_type("ServerReadyRequest")()
+            request = load_protos().ServerReadyRequest()
             ready = (await stub(SERVICE, channel).ServerReady(request)).ready
             assert await check() == (status.SERVING if ready else status.NOT_SERVING)
             return ready

@@ -64,7 +64,7 @@ def test_a_grpc_request_is_a_span_like_one_over_rest(spans):
     told = asyncio.run(ask_grpc(plane, *asked, metadata=HEADERS.items()))
     assert [code for code, _ in told] == ["OK", "NOT_FOUND"]
     live = "/inference.GRPCInferenceService/ServerLive"
-    ((code, _),) = asyncio.run(ask_grpc(plane, PROTOS.predict.PredictRequest(), path=live))
+    ((code, _),) = asyncio.run(ask_grpc(plane, PROTOS.PredictRequest(), path=live))
     assert code == "OK"  # and no span
     answered, refused = spans.get_finished_spans()
     for span in (answered, refused):

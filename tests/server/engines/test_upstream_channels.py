@@ -58,7 +58,7 @@ class ModelServer:
         if self.errors:
             await context.abort(*self.errors.pop(0))
         await self.check_serves(request, context)
-        answer = PROTOS.predict.PredictResponse()
+        answer = PROTOS.PredictResponse()
         if self.names_version:
             answer.model_spec.version.value = self.version
         fill_proto(answer.outputs[self.output], np.zeros(self.rows, np.float32))
@@ -66,9 +66,9 @@ class ModelServer:
 
     async def GetModelMetadata(self, request, context):  # noqa: N802
         await self.check_serves(request, context)
-        answer = PROTOS.metadata.GetModelMetadataResponse(model_spec=request.model_spec)
+        answer = PROTOS.GetModelMetadataResponse(model_spec=request.model_spec)
         answer.model_spec.version.value = self.version
-        signatures = PROTOS.metadata.SignatureDefMap()
+        signatures = PROTOS.SignatureDefMap()
         for each in (FUNCTIONS["serving_default"][0], STATS):
             fill_signature(signatures.signature_def[each.name], each)
         answer.metadata["signature_def"].Pack(signatures)
@@ -79,7 +79,7 @@ class ModelServer:
         await self.answers_polls.wait()
         if self.refuses_polls is not None:
             await context.abort(self.refuses_polls, "no")
-        answer = PROTOS.status.GetModelStatusResponse()
+        answer = PROTOS.GetModelStatusResponse()
         answer.model_version_status.add(version=self.version, state=30)
         return answer
 
@@ -151,7 +151,7 @@ async def engine(service):
 
 async def test_messages_may_be_larger_than_the_largest_body_of_a_request(service):
     service.rows = 1000
-    request = PROTOS.predict.PredictRequest()
+    request = PROTOS.PredictRequest()
     fill_proto(request.inputs["x"], np.zeros(1000, np.float32))
     async with connected(service, max_decompressed_bytes=1000) as endpoint:
         assert len(await endpoint.call("Predict", request.SerializeToString(), PATIENCE_S)) > 4000

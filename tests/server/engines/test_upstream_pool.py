@@ -131,7 +131,7 @@ class Polled(Endpoint):
     async def call(self, *_: object) -> bytes:
         if self.error is not None:
             raise ServingError(self.error, "no answer")
-        status = PROTOS.status.GetModelStatusResponse()
+        status = PROTOS.GetModelStatusResponse()
         status.model_version_status.add(version=self.version, state=30)
         return bytes(status.SerializeToString())
 

@@ -14,7 +14,7 @@ import pytest
 
 from server.app import create_app
 from server.observability.metrics import Metrics
-from server.observability.worker_metrics import WorkerMetrics
+from server.observability.worker_metrics import keep_written
 from server.process.gateway import Gateway
 from server.process.workers import Worker, WorkerSupervisor
 from server.settings import load_settings
@@ -103,7 +103,7 @@ def test_a_worker_that_hangs_is_replaced(tmp_path):
 
 @pytest.fixture
 def worker(tmp_path):
-    return Worker(0, tmp_path, 0, 0, os.getpid())
+    return Worker(0, tmp_path, os.getpid())
 
 
 class Unwritable(Metrics):
@@ -117,7 +117,7 @@ class Unwritable(Metrics):
 @in_virtual_time
 async def test_the_heartbeat_needs_the_event_loop_and_nothing_else(worker, metrics):
     worker.heartbeat.touch()
-    task = asyncio.create_task(WorkerMetrics(worker.heartbeat).write(metrics()))
+    task = asyncio.create_task(keep_written(metrics(), worker.heartbeat))
     await asyncio.sleep(0)
     os.utime(worker.heartbeat, (1, 1))
     await asyncio.sleep(2)
@@ -140,8 +140,8 @@ def test_a_worker_without_new_heartbeats_hangs_unless_it_still_starts(tmp_path, 
 async def test_a_failed_write_of_metrics_is_logged_and_tried_again(tmp_path, caplog):
     folder = tmp_path / "shared"
     folder.write_text("no folder")
-    worker = Worker(0, folder, 0, 0, os.getpid())
-    task = asyncio.create_task(WorkerMetrics(worker.heartbeat).write(Metrics()))
+    worker = Worker(0, folder, os.getpid())
+    task = asyncio.create_task(keep_written(Metrics(), worker.heartbeat))
     await asyncio.sleep(3)
     folder.unlink()
     await asyncio.sleep(3)

@@ -20,7 +20,7 @@ def decode(text: str):
 
 def features_of(example: bytes):
     found = {}
-    for name, feature in load_protos().example.Example.FromString(example).features.feature.items():
+    for name, feature in load_protos().Example.FromString(example).features.feature.items():
         kind = feature.WhichOneof("kind") or ""
         found[name] = (kind, list(getattr(feature, kind).value) if kind else [])
     return found

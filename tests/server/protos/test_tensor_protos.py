@@ -17,12 +17,12 @@ FILL = pytest.mark.parametrize("fill", [fill_proto, fill_typed])
 
 def message():
     # Use the stub's own messages: importing TensorFlow's would run TensorFlow.
-    return load_protos().predict.PredictRequest().inputs["x"]
+    return load_protos().PredictRequest().inputs["x"]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
 def test_the_list_of_element_types_agrees_with_the_messages(dtype):
-    contents = load_protos().open_inference.InferTensorContents.DESCRIPTOR.fields_by_name
+    contents = load_protos().InferTensorContents.DESCRIPTOR.fields_by_name
     assert dtype.contents in ["", *contents]
     assert bool(dtype.field) == bool(dtype.numpy_name)
     if dtype.numpy_name:

@@ -16,12 +16,10 @@ PREDICT = ("POST", "/v1/models/m:predict", b'{"instances": [1.0]}')
 LOOKUP = ("POST", "/v1/models/m:lookup", b'{"table": "user", "ids": [7]}')
 
 
-def make_app(
-    engine: Any = None, lifecycle: Any = None, *, plane: Any = None, keys: Any = None, **flags: Any
-) -> FastAPI:
+def make_app(engine: Any = None, *, plane: Any = None, keys: Any = None, **flags: Any) -> FastAPI:
     """Returns a gateway's application that serves the model `m` of numpy functions."""
     settings = load_settings(model_dir="x", **flags)
-    return create_app(settings, engine or NumpyEngine(), lifecycle, plane=plane, keys=keys)
+    return create_app(settings, engine or NumpyEngine(), plane=plane, keys=keys)
 
 
 @dataclasses.dataclass

@@ -24,7 +24,8 @@ with followed:
     from server.errors import ServingError
     from server.limits import Limits
     from server.protos.examples import read_json_examples
-    from server.protos.inference import message_type, read_infer
+    from server.protos.inference import read_infer
+    from server.protos.modules import load_protos
     from server.tensors import SignatureSpec, TensorSpec, dtype_of_name
     from server.wire.json_text import parse_value
     from server.wire.lookup import decode_ids, decode_lookup, decode_raw_ids
@@ -101,7 +102,7 @@ _BYTES = (
     b'{"name": "ids", "datatype": "INT64", "shape": [1], "parameters": {"binary_data_size": 8}},'
     b'{"name": "name", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": 5}}]}'
 )
-_MESSAGE = message_type("ModelInferRequest")(
+_MESSAGE = load_protos().ModelInferRequest(
     model_name="m",
     inputs=[
         {"name": "x", "datatype": "FP32", "shape": [1], "contents": {"fp32_contents": [1.5]}},

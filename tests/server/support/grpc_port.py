@@ -69,7 +69,7 @@ def named(message: Any, model: str, signature: str = "") -> Any:
 
 
 def predict_request(model: str, signature: str = "", **inputs: np.ndarray) -> Any:
-    request = named(PROTOS.predict.PredictRequest(), model, signature)
+    request = named(PROTOS.PredictRequest(), model, signature)
     for name, array in inputs.items():
         fill_proto(request.inputs[name], array)
     return request
@@ -84,7 +84,7 @@ def with_example(message: Any) -> Any:
 
 def multi_inference(model: str, **methods: str) -> Any:
     """Returns a MultiInferenceRequest of one example, with a task for each signature."""
-    message = with_example(PROTOS.inference.MultiInferenceRequest())
+    message = with_example(PROTOS.MultiInferenceRequest())
     for signature, method in methods.items():
         named(message.tasks.add(method_name=f"tensorflow/serving/{method}"), model, signature)
     return message

@@ -53,7 +53,7 @@ class NumpyServable:
 
 def ages(examples):
     """Returns the value of the feature `age` of each example, with hardly any CPU time."""
-    read = load_protos().example.Example.FromString
+    read = load_protos().Example.FromString
     known = {}
     for example in dict.fromkeys(examples.tolist()):
         feature = read(example).features.feature["age"]
