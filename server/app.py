@@ -37,7 +37,7 @@ _ENGINE_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
 
 # Newer FastAPI versions create spans, which cost time in each request, without `--tracing` too.
-_UNTRACED: dict[str, Any] = (
+_WITHOUT_SPANS: dict[str, Any] = (
     {"telemetry": {"tracing": False, "metrics": False, "logs": False}}
     if "telemetry" in inspect.signature(FastAPI.__init__).parameters
     else {}
@@ -130,11 +130,11 @@ def bare_app(plane: DataPlane, *middleware: Any, **options: Any) -> FastAPI:
 
     `middleware` are classes of further middleware, and `options` are arguments of `FastAPI`.
     """
-    traced = _UNTRACED
+    telemetry = _WITHOUT_SPANS
     if plane.settings.tracing:
         from .observability.tracing import fastapi_telemetry
 
-        traced = {"telemetry": fastapi_telemetry()}
+        telemetry = {"telemetry": fastapi_telemetry()}
     # FastAPI's pages /docs and /redoc are off, because they load scripts from other sites.
     app = FastAPI(
         title="Embedding gateway",
@@ -145,7 +145,7 @@ def bare_app(plane: DataPlane, *middleware: Any, **options: Any) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         **options,
-        **traced,
+        **telemetry,
     )
     app.state.plane = plane
     for each in middleware:

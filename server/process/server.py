@@ -55,7 +55,7 @@ def listening_socket(
 
 
 def ports_of(settings: Settings) -> list[tuple[str, str, int]]:
-    """Returns the flag, the host and the port of each port that the settings ask for."""
+    """Returns the flag, the host and the number of each port in the settings."""
     ports = (
         ("--port", settings.host, settings.port),
         ("--grpc-port", settings.host, settings.grpc_port),

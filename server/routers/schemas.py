@@ -142,7 +142,7 @@ class InferAnswer(BaseModel):
 
 
 class ServerMetadata(BaseModel):
-    """What the server is, for clients of the Open Inference Protocol."""
+    """The name of the server, its version, and the extensions of the Open Inference Protocol."""
 
     name: str
     version: str
